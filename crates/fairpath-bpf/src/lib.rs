@@ -1,0 +1,1 @@
+//! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.

@@ -1,0 +1,1 @@
+//! bpf/core compiled natively, behind safe Rust.

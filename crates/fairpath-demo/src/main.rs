@@ -1,0 +1,3 @@
+//! fairpath demo: client, router and server on one machine.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! From the core's events to records, histograms and summaries.

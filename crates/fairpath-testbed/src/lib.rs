@@ -1,0 +1,1 @@
+//! Namespaces, links, traffic and captures as values that clean up after themselves.

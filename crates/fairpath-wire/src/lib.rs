@@ -1,0 +1,1 @@
+//! Capture files in and out, and packets as values.

@@ -1,0 +1,3 @@
+//! The programmable packet path for Linux routers: the router's binary.
+
+fn main() {}
