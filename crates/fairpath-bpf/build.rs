@@ -1,1 +1,40 @@
-fn main() {}
+//! Compiles every `bpf/prog/*.bpf.c` and generates its typed skeleton.
+//!
+//! Needs clang 19 or newer: clang 14 drops type tags and crashes on builtins. `CLANG` names it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
+    println!("cargo:rerun-if-env-changed=CLANG");
+    for folder in ["bpf/core", "bpf/prog"] {
+        println!("cargo:rerun-if-changed={}", root.join(folder).display());
+    }
+    for name in ["rtt"] {
+        let source = root.join(format!("bpf/prog/{name}.bpf.c"));
+        let result = SkeletonBuilder::new()
+            .source(&source)
+            .clang(&clang)
+            .clang_args([
+                "-mcpu=v4",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unused-parameter",
+                &format!("-I{libbpf}"),
+            ])
+            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        if let Err(error) = result {
+            panic!(
+                "compile {} for BPF with {clang}: {error:#}; needs clang 19 or newer (`make setup` installs it)",
+                source.display()
+            );
+        }
+    }
+}

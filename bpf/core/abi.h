@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * abi.h: every structure that the core shares with Rust.
+ *
+ * All sizes are multiples of eight, no implicit padding, integers in host order unless the type
+ * says net16. crates/fairpath-core/src/abi.rs mirrors this file; a test compares every size and
+ * offset. Times are nanoseconds of whichever clock the home passes as `now`.
+ */
+#ifndef FP_ABI_H
+#define FP_ABI_H
+
+#include "home.h"
+
+#define FP_ABI_VERSION 1
+
+/* How the bytes of a frame begin. */
+enum fp_link {
+	FP_LINK_ETHERNET = 1,
+	FP_LINK_RAW = 2, /* an IPv4 or IPv6 header: ppp, tun, wireguard */
+	FP_LINK_SLL = 3, /* Linux cooked capture, version 1 */
+	FP_LINK_SLL2 = 4,
+	FP_LINK_NULL = 5, /* BSD loopback: address family in either byte order */
+	FP_LINK_PPP = 6,
+};
+
+/* On which way through the interface a frame was seen. */
+enum fp_way {
+	FP_WAY_UNKNOWN = 0,
+	FP_WAY_IN = 1,
+	FP_WAY_OUT = 2,
+};
+
+/* The frame came in by an interface whose ingress is watched too: that hook takes its samples. */
+#define FP_FRAME_SEEN_BEFORE 0x01
+/* Seen behind the egress queue of its interface (packet taps), not before it (tcx). */
+#define FP_FRAME_AFTER_QUEUE 0x02
+
+/* What a home knows of a frame besides its bytes. */
+struct fp_frame {
+	u64 now;
+	u64 number;	/* frame number in a capture, 0 live */
+	u32 wire_len;	/* bytes on the wire, captured or not */
+	u32 segs;	/* wire segments that one GSO super-packet stands for; 0 counts as 1 */
+	u32 ifindex;	/* where it is seen; 0 unknown */
+	u32 rx_ifindex; /* on its way out: by which interface it came in; 0 this host or unknown */
+	u16 link;	/* enum fp_link */
+	u16 vlan;	/* tag control that the kernel took out of the frame, 0 none */
+	u8 way;		/* enum fp_way */
+	u8 flags;	/* FP_FRAME_* */
+	u16 zero;
+};
+
+/* A flow's identity. Side 0 is the one whose (address, port) is the lower number as loaded. */
+struct fp_key {
+	u64 addr[2][2]; /* by side; network order as loaded; IPv4 as ::ffff:a.b.c.d */
+	net16 port[2];	/* by side; the echo identifier on both for ICMP */
+	u8 proto;
+	u8 family; /* 4 or 6 */
+	u16 zero;
+};
+
+/* By which method a sample was taken. */
+enum fp_method {
+	FP_METHOD_SEQ = 1,	 /* sequence and acknowledgement numbers, Karn's rule */
+	FP_METHOD_TS = 2,	 /* TCP timestamps, RFC 7323 */
+	FP_METHOD_HANDSHAKE = 3, /* SYN and its answers */
+	FP_METHOD_ICMP = 4,	 /* echo request and reply */
+};
+
+/* Which TCP methods are asked for. */
+enum fp_mode {
+	FP_MODE_HYBRID = 0,
+	FP_MODE_SEQ = 1,
+	FP_MODE_TS = 2,
+	FP_MODE_HANDSHAKE = 3,
+	FP_MODE_TSHARK = 4, /* native home only: tshark's pairing instead of Karn's rule */
+};
+
+struct fp_config {
+	u64 seed;	       /* of the flow hash; secret live, fixed in tests */
+	u64 flow_timeout;      /* idle time after which a flow is closed */
+	u64 half_open_timeout; /* likewise for handshakes that never complete */
+	u64 closed_timeout;    /* how long a closed flow still takes its stragglers */
+	u64 echo_timeout;      /* idle time of an ICMP flow */
+	u64 evict_guard;       /* an established flow idle for less is never evicted */
+	u64 max_rtt;	       /* what is older cannot be matched any more */
+	u64 rate_limit;	       /* least time between two samples given out per flow and leg */
+	u32 rate_limit_rtts;   /* the same as a multiple of the leg's least RTT, 1/256 units */
+	u32 mode;	       /* enum fp_mode */
+	u32 icmp;	       /* 0: no samples from echo */
+	u32 flow_sets;	       /* sets of FP_WAYS flows; power of two */
+	u32 half_sets;	       /* sets of FP_WAYS half-open flows; power of two */
+	u32 chunks;	       /* of FP_CHUNK_SEGMENTS outstanding segments */
+	u32 max_segments;      /* outstanding segments of one direction of one flow */
+	u32 cpus;	       /* work areas and counters, one each */
+};
+
+enum fp_event_kind {
+	FP_EVENT_SAMPLE = 1,
+	FP_EVENT_OPENED = 2,
+	FP_EVENT_CLOSED = 3,
+	FP_EVENT_ALIVE = 4, /* still open when monitoring ended */
+};
+
+/* Why a flow was opened or closed. */
+enum fp_reason {
+	FP_REASON_NONE = 0,
+	FP_OPENED_SYN = 1,
+	FP_OPENED_SYN_ACK = 2,
+	FP_OPENED_FIRST_SEEN = 3,
+	FP_CLOSED_FIN = 4,
+	FP_CLOSED_RST = 5,
+	FP_CLOSED_TIMEOUT = 6,
+	FP_CLOSED_REUSE = 7,   /* the same 5-tuple began anew */
+	FP_CLOSED_EVICTED = 8, /* the table needed the place */
+	FP_CLOSED_END = 9,     /* monitoring ended */
+};
+
+/* Whether the router's own egress queue lies between the two looks of a sample. */
+enum fp_own_queue {
+	FP_OWN_QUEUE_UNKNOWN = 0,
+	FP_OWN_QUEUE_IN = 1,
+	FP_OWN_QUEUE_OUT = 2,
+};
+
+/* Counts of one direction: what side N sent. Bytes are TCP payload, or ICMP messages. */
+struct fp_counts {
+	u64 packets; /* wire packets: GSO super-packets count their segments */
+	u64 bytes;
+	u64 retransmitted_bytes; /* sent again although seen here: lost beyond this point */
+	u64 lost_before_bytes;	 /* holes that a retransmission filled: lost before this point */
+	u64 sampled_bytes;	 /* acknowledged by an ACK that gave a sample */
+	u32 retransmitted_packets;
+	u32 lost_before_packets;
+	u32 spurious_packets;  /* retransmitted although already acknowledged, or told by D-SACK */
+	u32 reordered_packets; /* arrived here late, but not retransmitted */
+	u32 unseen_bytes;      /* acknowledged but never seen here: capture loss or another path */
+	u32 samples;	       /* taken from this direction's data, given out or not */
+	u32 data_packets;
+	u32 zero;
+};
+
+/* The head of every event; samples end here, flow events carry struct fp_counts twice behind it. */
+struct fp_event {
+	u64 time;
+	u64 number; /* the frame that completed the sample or made the event; 0 live */
+	u64 rtt;    /* ns; of a sample */
+	u64 least;  /* least RTT of this leg so far; ns */
+	struct fp_key key;
+	u32 flow;    /* number of the flow; unique until it wraps */
+	u32 ifindex; /* where the completing packet was seen */
+	u32 towards; /* the interface behind which the measured host lies; 0 unknown or here */
+	u32 seq;     /* end of the matched data (first number behind it), or the echo's number */
+	u32 ack;     /* acknowledgement number of the completing packet */
+	u32 acked_bytes; /* newly acknowledged */
+	u8 kind;	 /* enum fp_event_kind */
+	u8 method;	 /* enum fp_method */
+	u8 side;	 /* samples: the measured host; flow events: who opened or closed */
+	u8 reason;	 /* enum fp_reason */
+	u8 own_queue;	 /* enum fp_own_queue */
+	u8 way;		 /* enum fp_way of the completing packet */
+	u16 seen;	 /* bit N: packets of side N were seen */
+	u64 opened;	 /* flow events: when the flow was opened */
+};
+
+struct fp_flow_event {
+	struct fp_event head;
+	struct fp_counts counts[2];
+	u64 least[2];	/* least RTT towards side N; 0 none */
+	u32 towards[2]; /* the interface behind which side N lies */
+};
+
+/* Counters, one set per CPU; the reader adds them up. Names are what the summary prints. */
+struct fp_stats {
+	u64 frames;
+	u64 frame_bytes;
+	u64 not_ip;
+	u64 truncated;	    /* headers not captured far enough */
+	u64 malformed;	    /* lengths that contradict each other */
+	u64 fragments;	    /* later fragments, and first ones of TCP: not measured */
+	u64 other_protocol; /* neither TCP nor ICMP echo */
+	u64 tcp_packets;
+	u64 tcp_bytes;
+	u64 echo_packets;
+	u64 other_sighting; /* the same packet at another hook: not counted twice */
+	u64 samples_seq;
+	u64 samples_ts;
+	u64 samples_handshake;
+	u64 samples_icmp;
+	u64 samples_held_back; /* by the rate limit of output */
+	u64 refused_stale_ack; /* TSecr newer than the data acknowledged: an ACK was lost */
+	u64 refused_old_echo;  /* TSecr older: the ACK answers an earlier copy */
+	u64 refused_age;       /* older than max_rtt */
+	u64 refused_clock;     /* time went backwards */
+	u64 flows_opened;
+	u64 flows_closed;
+	u64 flows_timed_out;
+	u64 flows_reused;
+	u64 flows_evicted;
+	u64 flows_refused;   /* no place in the table that the age guard allows */
+	u64 one_sided_flows; /* ended with only one direction seen: not measurable */
+	u64 one_sided_bytes;
+	u64 half_open_started;
+	u64 half_open_evicted;
+	u64 half_open_failed; /* timed out or reset before the handshake completed */
+	u64 troubles_dropped; /* holes and retransmissions forgotten for newer ones */
+	u64 segments_refused; /* no chunk left, or max_segments outstanding */
+	u64 lock_failures;
+	u64 scratch_busy;
+	u64 events_lost;
+	u64 keepalives;
+	u64 tcp_bytes_sampled;
+};
+
+#endif /* FP_ABI_H */

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * echo.h: round-trip times of ICMP and ICMPv6 echo.
+ *
+ * A flow is (addresses, identifier); a request waits in its direction's list under its number.
+ * The first reply is the answer, duplicates find nothing. A number that is asked again while the
+ * first request still waits is ambiguous: neither gives a sample.
+ */
+#ifndef FP_ECHO_H
+#define FP_ECHO_H
+
+#include "sample.h"
+
+/* Requests of one flow that wait for their reply. */
+#define FP_MAX_ECHO 256
+
+/* The waiting request with this number, or 0. */
+FP_INLINE struct fp_segment FP_MEM *fp_echo_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+						 struct fp_dir FP_MEM *d)
+{
+	u32 chunk = d->segments.head, at = d->segments.head_at, i;
+	u32 count = d->segments.count;
+
+	fp_loop(i, count) {
+		struct fp_segment FP_MEM *s = &fp_chunk(r, chunk)->segment[at];
+
+		if (s->seq == w->packet.seq)
+			return s;
+		if (++at == FP_CHUNK_SEGMENTS) {
+			chunk = fp_chunk(r, chunk)->next;
+			at = 0;
+		}
+	}
+	return 0;
+}
+
+/* Drops what is answered, ambiguous or too old from the front of the list. */
+FP_FUNC int fp_echo_trim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 struct fp_dir FP_MEM *d FP_ARG)
+{
+	u32 i;
+
+	fp_loop(i, FP_MAX_ECHO) {
+		struct fp_segment FP_MEM *s;
+
+		if (!d->segments.count)
+			break;
+		s = fp_segments_first(r, &d->segments);
+		if (!(s->flags & FP_SEGMENT_DEAD) && w->frame.now - s->time <= r->config.max_rtt &&
+		    d->segments.count < FP_MAX_ECHO)
+			break;
+		fp_segments_drop_first(r, &d->segments, w->hash);
+	}
+	return 0;
+}
+
+FP_INLINE void fp_echo_request(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			       struct fp_dir FP_MEM *mine, struct fp_segment FP_MEM *known)
+{
+	struct fp_segment FP_MEM *s;
+
+	if (known && !(known->flags & FP_SEGMENT_DEAD)) {
+		known->flags |= FP_SEGMENT_DEAD;
+		return;
+	}
+	s = fp_segments_append(r, &mine->segments, FP_MAX_ECHO, w->hash);
+	if (!s) {
+		w->stats.segments_refused++;
+		return;
+	}
+	s->time = w->frame.now;
+	s->seq = s->end = w->packet.seq;
+	s->tsval = 0;
+	s->flags = w->frame.way << 4;
+	if (w->frame.flags & FP_FRAME_AFTER_QUEUE)
+		s->flags |= FP_SEGMENT_QUEUE;
+}
+
+/* One echo packet of a flow whose set is locked. */
+FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		    struct fp_flow FP_MEM *f FP_ARG)
+{
+	int request = w->packet.kind == FP_PACKET_ECHO_REQUEST;
+	struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
+	struct fp_dir FP_MEM *asked = request ? mine : &f->dir[!w->packet.side];
+	struct fp_segment FP_MEM *s;
+
+	fp_echo_trim(r, w, asked);
+	s = fp_echo_find(r, w, asked);
+	if (mine->point != w->point) {
+		/* At another hook only a request not yet known, or a reply still awaited, is new.
+		 */
+		if (mine->point && (request ? s != 0 : !s || (s->flags & FP_SEGMENT_DEAD))) {
+			w->stats.other_sighting++;
+			return 0;
+		}
+		mine->point = w->point;
+	}
+	mine->last = w->frame.now;
+	mine->behind = w->behind;
+	mine->flags |= FP_DIR_SEEN;
+	mine->counts.packets++;
+	mine->counts.bytes += w->packet.payload;
+	w->stats.echo_packets++;
+	if (request) {
+		fp_echo_request(r, w, mine, s);
+	} else if (s && !(s->flags & FP_SEGMENT_DEAD)) {
+		w->match.time = s->time;
+		w->match.end = s->end;
+		w->match.flags = s->flags;
+		w->match.acked = 0;
+		w->match.method = FP_METHOD_ICMP;
+		s->flags |= FP_SEGMENT_DEAD;
+		if (r->config.icmp)
+			fp_take_sample(r, w, f);
+	}
+	return 1;
+}
+
+#endif /* FP_ECHO_H */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * work.h: the memory of one monitor, and the desk that one CPU works on.
+ *
+ *   +---------+-----------+-----------+-------+------------+-------+-----------+--------+
+ *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    | replay |
+ *   | header  | per CPU   |           | (half)|            |       |           | (test) |
+ *   +---------+-----------+-----------+-------+------------+-------+-----------+--------+
+ *
+ * Everything is addressed by offsets from the header, so the same bytes mean the same in the
+ * kernel's arena, in its mapping by user space and in plain memory.
+ */
+#ifndef FP_WORK_H
+#define FP_WORK_H
+
+#include "abi.h"
+
+/* Headers looked at: Ethernet 14, four VLAN tags 16, PPPoE 8, IPv6 40, extensions 54, TCP 60. */
+#define FP_HEAD_BYTES 192
+/* Interfaces that one monitor can watch. */
+#define FP_MAX_WATCHED	1024
+#define FP_WATCH_PROBES 16
+/* Free chunks lie on as many stacks, so that CPUs seldom meet. */
+#define FP_POOL_SHARDS 16
+#define FP_WAYS	       8
+
+/* What parse.h found in a frame. */
+enum fp_packet_kind {
+	FP_PACKET_TCP = 1,
+	FP_PACKET_ECHO_REQUEST = 2,
+	FP_PACKET_ECHO_REPLY = 3,
+};
+
+#define FP_TCP_FIN 0x01
+#define FP_TCP_SYN 0x02
+#define FP_TCP_RST 0x04
+#define FP_TCP_ACK 0x10
+
+#define FP_PACKET_HAS_TS 0x01
+/* First fragment of a TCP segment: its end is not known. */
+#define FP_PACKET_CUT 0x02
+
+struct fp_packet {
+	struct fp_key key;
+	u32 seq; /* host order; of ICMP the echo's number */
+	u32 ack;
+	u32 payload; /* bytes behind the TCP header; of ICMP the whole message */
+	u32 tsval;
+	u32 tsecr;
+	u32 sack[2][2]; /* first two SACK blocks: left, right; equal where absent */
+	u16 window;
+	u8 kind;      /* enum fp_packet_kind */
+	u8 side;      /* of the sender, in key */
+	u8 tcp_flags; /* FP_TCP_* */
+	u8 flags;     /* FP_PACKET_* */
+	u16 vlan;     /* outermost tag's identifier */
+};
+
+/* The pair that a sample is made of. */
+struct fp_match {
+	u64 time; /* of the data */
+	u32 end;
+	u32 flags;  /* of its segment */
+	u32 acked;  /* bytes newly acknowledged */
+	u32 method; /* enum fp_method, 0 no match */
+};
+
+/* A segment that an advancing ACK took off a direction's list. */
+struct fp_covered {
+	u64 time;
+	u32 seq;
+	u32 end;
+	u32 tsval;
+	u32 flags;
+	u32 any;
+	u32 zero;
+};
+
+struct fp_work {
+	struct fp_frame frame;
+	struct fp_packet packet;
+	u64 point;	/* where the frame was seen: interface, way and VLAN in one number */
+	u32 hash;	/* of packet.key */
+	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
+	u64 sink;	/* the home's own: where fp_emit() writes */
+	u32 head_bytes; /* valid bytes in head */
+	u32 way;	/* fp_expire_set()'s counter */
+	u32 zero;
+	struct fp_match match;
+	struct fp_covered newest; /* of those that an ACK covers */
+	struct fp_covered echoed; /* the newest whose TSval it echoes */
+	struct fp_covered oldest;
+	u32 behind; /* the interface behind which the sender lies, 0 unknown or here */
+	struct fp_flow_event event;
+	struct fp_stats stats;
+	u8 head[FP_HEAD_BYTES];
+} __attribute__((aligned(64)));
+
+/* A frame of an unattached test run; its bytes stand at `data`, an offset from the header. */
+struct fp_replay {
+	struct fp_frame frame;
+	u64 data;
+	u32 bytes;
+	u32 result; /* enum fp_parsed, written by the run */
+};
+
+struct fp_pool_shard {
+	u64 top; /* index of the first free chunk (0 none), and a tag against ABA above it */
+	u64 pad[7];
+};
+
+struct fp_rtt {
+	u32 abi; /* FP_ABI_VERSION */
+	u32 ready;
+	struct fp_config config;
+	u64 bytes; /* all of it */
+	u64 work;  /* offsets from here on */
+	u64 half_sets;
+	u64 half_flows;
+	u64 flow_sets;
+	u64 flows;
+	u64 chunks;
+	u64 replay;
+	u32 next_flow;
+	u32 expire_cursor; /* over half sets, then flow sets */
+	u64 expire_now;
+	u32 expire_sets; /* how many sets one call looks at */
+	u32 replay_frames;
+	u32 watched[FP_MAX_WATCHED]; /* ifindex; open addressing, 0 empty, ~0 deleted */
+	u32 pad[8];
+	struct fp_pool_shard pool[FP_POOL_SHARDS];
+} __attribute__((aligned(64)));
+
+FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)
+{
+	return FP_AT(struct fp_work, r, r->work + (u64)cpu * sizeof(struct fp_work));
+}
+
+/* Is the ingress of `ifindex` watched? Written by user space only. */
+FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
+{
+	u32 i, slot = ifindex * 2654435761u;
+
+	fp_loop(i, FP_WATCH_PROBES) {
+		u32 there = r->watched[(slot + i) % FP_MAX_WATCHED];
+
+		if (there == ifindex)
+			return 1;
+		if (there == 0)
+			return 0;
+	}
+	return 0;
+}
+
+#endif /* FP_WORK_H */

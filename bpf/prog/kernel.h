@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * kernel.h: the few kernel types that our programs touch. Field offsets come from the running
+ * kernel's BTF (CO-RE), so only names matter here; distributions' linux/bpf.h are too old.
+ */
+#ifndef FP_KERNEL_H
+#define FP_KERNEL_H
+
+#include "../core/home.h"
+
+typedef u8 __u8;
+typedef u16 __u16;
+typedef u32 __u32;
+typedef u64 __u64;
+typedef s32 __s32;
+typedef s64 __s64;
+typedef u16 __be16;
+typedef u32 __be32;
+typedef u32 __wsum;
+
+#include <bpf/bpf_helpers.h>
+
+#define FP_CO_RE __attribute__((preserve_access_index))
+
+struct __sk_buff {
+	u32 len;
+	u32 vlan_present;
+	u32 vlan_tci;
+	u32 ingress_ifindex;
+	u32 ifindex;
+	u32 data;
+	u32 data_end;
+	u32 gso_segs;
+} FP_CO_RE;
+
+struct xdp_md {
+	u32 data;
+	u32 data_end;
+	u32 ingress_ifindex;
+} FP_CO_RE;
+
+enum {
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_ARENA = 33,
+};
+
+#define BPF_F_MMAPABLE (1u << 10)
+
+/* Verdicts: go on with the next program or the stack. */
+#define TCX_NEXT (-1)
+#define XDP_PASS 2
+#define XDP_DROP 1
+
+#endif /* FP_KERNEL_H */

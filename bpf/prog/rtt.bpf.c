@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * rtt.bpf.c: the kernel home of the RTT core. Hooks, maps, nothing else.
+ *
+ *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
+ *   rtt_xdp                               XDP, ingress only
+ *   rtt_expire                            run by the driver now and then: closes silent flows
+ *   rtt_replay                            unattached: frames and times from the arena (tests)
+ *
+ * No program ever changes a packet or its fate: verdicts are "next" and "pass".
+ */
+#include "kernel.h"
+#include "../core/rtt.h"
+
+/* Work area of an unattached run. */
+#define FP_REPLAY_CPU 0
+/* Bytes shown to the parser at first; the rest only where headers go further. */
+#define FP_FIRST_LOOK 96
+/* Where the monitor begins: libbpf may keep globals in the first page. */
+#define FP_ARENA_START 4096ull
+
+/* Everything the monitor knows; struct fp_rtt first. Written by the programs, read by both. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* pages; set before loading */
+	__ulong(map_extra, 2ull << 44);
+} arena SEC(".maps");
+
+/* Events, struct fp_event or fp_flow_event by kind. Written by the programs, read by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24); /* bytes; set before loading */
+} events SEC(".maps");
+
+/* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
+const volatile u32 softirqs_nest = 0;
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+/* The verifier ties a program to its arena by a reference to the map. */
+FP_INLINE struct fp_rtt FP_MEM *the_monitor(void)
+{
+	asm volatile("" : : "r"(&arena));
+	return (struct fp_rtt FP_MEM *)FP_ARENA_START;
+}
+
+FP_INLINE void copy_words(u64 *to, const struct fp_work FP_MEM *w, u32 bytes)
+{
+	const u64 FP_MEM *from = (const u64 FP_MEM *)&w->event;
+	u32 i;
+
+	for (i = 0; i < bytes / 8; i++)
+		to[i] = from[i];
+}
+
+FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
+{
+	u64 *to;
+
+	if (bytes == sizeof(struct fp_event)) {
+		to = bpf_ringbuf_reserve(&events, sizeof(struct fp_event), 0);
+		if (!to)
+			return -1;
+		copy_words(to, w, sizeof(struct fp_event));
+	} else {
+		to = bpf_ringbuf_reserve(&events, sizeof(struct fp_flow_event), 0);
+		if (!to)
+			return -1;
+		copy_words(to, w, sizeof(struct fp_flow_event));
+	}
+	bpf_ringbuf_submit(to, 0);
+	return 0;
+}
+
+/* This CPU's desk, claimed where it must be; 0 if it is taken or there is none. */
+FP_INLINE struct fp_work FP_MEM *claim_work(struct fp_rtt FP_MEM *r)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct fp_work FP_MEM *w;
+
+	if (!r->ready || cpu >= r->config.cpus)
+		return 0;
+	w = fp_work_of(r, cpu);
+	if (softirqs_nest && fp_cas32(&w->busy, 0, 1)) {
+		w->stats.scratch_busy++;
+		return 0;
+	}
+	return w;
+}
+
+FP_INLINE void release_work(struct fp_work FP_MEM *w)
+{
+	if (softirqs_nest)
+		fp_store_release32(&w->busy, 0);
+}
+
+/* Copies packet bytes [from, to) that lie in the linear part; both multiples of eight but `to`. */
+FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end, u32 from, u32 to)
+{
+	u32 at = from, i;
+
+	for (i = from / 8; i < to / 8; i++) {
+		if (data + 8 * i + 8 > end)
+			break;
+		((volatile u64 FP_MEM *)w->head)[i] = *(const u64 *)(data + 8 * i);
+		at += 8;
+	}
+	for (i = 0; i < 7; i++) {
+		if (at >= FP_HEAD_BYTES || data + at + 1 > end)
+			break;
+		w->head[at] = data[at];
+		at++;
+	}
+	return at;
+}
+
+FP_INLINE void copy_buffer(struct fp_work FP_MEM *w, const u64 *buffer)
+{
+	u32 i;
+
+	for (i = 0; i < FP_HEAD_BYTES / 8; i++)
+		((volatile u64 FP_MEM *)w->head)[i] = buffer[i];
+}
+
+/* Headers that lie (partly) outside the linear part: slow, rare, never missed. */
+static __attribute__((noinline)) int load_skb(struct __sk_buff *skb, struct fp_work FP_MEM *w,
+					      u32 bytes)
+{
+	u64 buffer[FP_HEAD_BYTES / 8] = {};
+
+	if (bytes > FP_HEAD_BYTES)
+		bytes = FP_HEAD_BYTES;
+	if (bytes == 0 || bpf_skb_load_bytes(skb, 0, buffer, bytes))
+		return 0;
+	copy_buffer(w, buffer);
+	w->head_bytes = bytes;
+	return 0;
+}
+
+static __attribute__((noinline)) int load_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w,
+					      u32 bytes)
+{
+	u64 buffer[FP_HEAD_BYTES / 8] = {};
+
+	if (bytes > FP_HEAD_BYTES)
+		bytes = FP_HEAD_BYTES;
+	if (bytes == 0 || bpf_xdp_load_bytes(ctx, 0, buffer, bytes))
+		return 0;
+	copy_buffer(w, buffer);
+	w->head_bytes = bytes;
+	return 0;
+}
+
+FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = claim_work(r);
+	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
+	u32 shown;
+
+	if (!w)
+		return TCX_NEXT;
+	w->frame.now = bpf_ktime_get_ns();
+	w->frame.number = 0;
+	w->frame.wire_len = skb->len;
+	w->frame.segs = skb->gso_segs;
+	w->frame.ifindex = skb->ifindex;
+	w->frame.rx_ifindex = way == FP_WAY_OUT ? skb->ingress_ifindex : 0;
+	w->frame.link = link;
+	w->frame.vlan = skb->vlan_present ? skb->vlan_tci : 0;
+	w->frame.way = way;
+	w->frame.flags = 0;
+	if (way == FP_WAY_OUT && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
+		w->frame.flags = FP_FRAME_SEEN_BEFORE;
+
+	shown = copy_linear(w, data, end, 0, FP_FIRST_LOOK);
+	w->head_bytes = shown;
+	if (fp_rtt_frame(r, w, shown >= skb->len) == FP_TRUNCATED && shown < skb->len) {
+		load_skb(skb, w, skb->len);
+		fp_rtt_frame(r, w, 1);
+	}
+	release_work(w);
+	return TCX_NEXT;
+}
+
+SEC("tcx/ingress")
+int rtt_ingress(struct __sk_buff *skb)
+{
+	return watch_skb(skb, FP_WAY_IN, FP_LINK_ETHERNET);
+}
+
+SEC("tcx/egress")
+int rtt_egress(struct __sk_buff *skb)
+{
+	return watch_skb(skb, FP_WAY_OUT, FP_LINK_ETHERNET);
+}
+
+SEC("tcx/ingress")
+int rtt_ingress_raw(struct __sk_buff *skb)
+{
+	return watch_skb(skb, FP_WAY_IN, FP_LINK_RAW);
+}
+
+SEC("tcx/egress")
+int rtt_egress_raw(struct __sk_buff *skb)
+{
+	return watch_skb(skb, FP_WAY_OUT, FP_LINK_RAW);
+}
+
+SEC("xdp.frags")
+int rtt_xdp(struct xdp_md *ctx)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = claim_work(r);
+	const u8 *data = (const u8 *)(u64)ctx->data, *end = (const u8 *)(u64)ctx->data_end;
+	u32 shown, bytes;
+
+	if (!w)
+		return XDP_PASS;
+	bytes = bpf_xdp_get_buff_len(ctx);
+	w->frame.now = bpf_ktime_get_ns();
+	w->frame.number = 0;
+	w->frame.wire_len = bytes;
+	w->frame.segs = 1;
+	w->frame.ifindex = ctx->ingress_ifindex;
+	w->frame.rx_ifindex = 0;
+	w->frame.link = FP_LINK_ETHERNET;
+	w->frame.vlan = 0;
+	w->frame.way = FP_WAY_IN;
+	w->frame.flags = 0;
+
+	shown = copy_linear(w, data, end, 0, FP_FIRST_LOOK);
+	w->head_bytes = shown;
+	if (fp_rtt_frame(r, w, shown >= bytes) == FP_TRUNCATED && shown < bytes) {
+		load_xdp(ctx, w, bytes);
+		fp_rtt_frame(r, w, 1);
+	}
+	release_work(w);
+	return XDP_PASS;
+}
+
+/* Softirqs are off in a test run of this type, so no packet waits for a lock held here. */
+SEC("tc")
+int rtt_expire(struct __sk_buff *skb)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = claim_work(r);
+
+	if (!w)
+		return 0;
+	fp_rtt_expire(r, w);
+	release_work(w);
+	return 0;
+}
+
+SEC("syscall")
+int rtt_replay(void *ctx)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = fp_work_of(r, FP_REPLAY_CPU);
+	u32 i, j;
+
+	fp_loop(i, r->replay_frames) {
+		struct fp_replay FP_MEM *f =
+			FP_AT(struct fp_replay, r, r->replay + (u64)i * sizeof(struct fp_replay));
+		u32 bytes = f->bytes < FP_HEAD_BYTES ? f->bytes : FP_HEAD_BYTES;
+
+		FP_COPY(&w->frame, &f->frame);
+		for (j = 0; j < FP_HEAD_BYTES / 8; j++)
+			((volatile u64 FP_MEM *)w->head)[j] =
+				fp_load64_raw(FP_AT(u8, r, f->data + 8 * j));
+		w->head_bytes = bytes;
+		f->result = fp_rtt_frame(r, w, 1);
+	}
+	return 0;
+}
