@@ -1,1 +1,25 @@
-fn main() {}
+//! Compiles bpf/core natively. `FAIRPATH_SANITIZE=address,undefined` adds sanitizers (fuzzing).
+
+use std::env;
+
+fn main() {
+    println!("cargo:rerun-if-changed=../../bpf/core");
+    println!("cargo:rerun-if-changed=src/native.c");
+    println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
+    let mut build = cc::Build::new();
+    build
+        .file("src/native.c")
+        .include("../../bpf/core")
+        .std("gnu11")
+        .opt_level(2)
+        .warnings(true)
+        .extra_warnings(true)
+        .warnings_into_errors(true);
+    if let Ok(sanitizers) = env::var("FAIRPATH_SANITIZE") {
+        build
+            .compiler("clang-19")
+            .flag(format!("-fsanitize={sanitizers}"))
+            .flag("-fno-sanitize-recover=all");
+    }
+    build.compile("fairpath_core_native");
+}

@@ -1,1 +1,14 @@
 //! bpf/core compiled natively, behind safe Rust.
+//!
+//! [`Monitor`] is the native home: captures, tests, fuzzing. [`Memory`] is a monitor's memory
+//! wherever it lies; `fairpath-bpf` puts it over the kernel's arena, so that formatting, counting
+//! and ending are the same code in every home. Pure: `now` is an argument everywhere.
+
+mod abi;
+mod ffi;
+mod memory;
+mod monitor;
+
+pub use abi::*;
+pub use memory::{Memory, Replay, Usage};
+pub use monitor::Monitor;

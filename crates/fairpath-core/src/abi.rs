@@ -1,0 +1,611 @@
+//! Mirror of `bpf/core/abi.h`: every structure that the core shares with Rust.
+//!
+//! Integers are in host order; ports and address words are as loaded from the packet (network
+//! order in memory). `layout_matches_the_c_compiler` holds sizes and offsets together.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// How the bytes of a frame begin (`enum fp_link`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Link {
+    /// Ethernet, tagged or not, with or without PPPoE.
+    Ethernet = 1,
+    /// An IPv4 or IPv6 header: ppp, tun, wireguard.
+    Raw = 2,
+    /// Linux cooked capture, version 1.
+    Sll = 3,
+    /// Linux cooked capture, version 2.
+    Sll2 = 4,
+    /// BSD loopback: the address family in either byte order.
+    Null = 5,
+    /// PPP, with or without its HDLC-like framing.
+    Ppp = 6,
+}
+
+/// On which way through the interface a frame was seen (`enum fp_way`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Way {
+    /// The capture does not tell.
+    #[default]
+    Unknown = 0,
+    /// Received.
+    In = 1,
+    /// Sent.
+    Out = 2,
+}
+
+impl Way {
+    fn from_abi(value: u8) -> Way {
+        match value {
+            1 => Way::In,
+            2 => Way::Out,
+            _ => Way::Unknown,
+        }
+    }
+}
+
+/// What is known of a frame besides its bytes (`struct fp_frame`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Frame {
+    /// Nanoseconds of the driver's clock.
+    pub now: u64,
+    /// Number in a capture, 0 live.
+    pub number: u64,
+    /// Bytes on the wire, captured or not.
+    pub wire_len: u32,
+    /// Wire segments of a GSO super-packet; 0 counts as 1.
+    pub segs: u32,
+    /// Interface where it is seen; 0 unknown.
+    pub ifindex: u32,
+    /// On its way out: by which interface it came in; 0 this host or unknown.
+    pub rx_ifindex: u32,
+    /// A [`Link`].
+    pub link: u16,
+    /// Tag control taken out of the frame; 0 none.
+    pub vlan: u16,
+    /// A [`Way`].
+    pub way: u8,
+    /// [`Frame::AFTER_QUEUE`] and [`Frame::SEEN_BEFORE`].
+    pub flags: u8,
+    /// Always 0.
+    pub zero: u16,
+}
+
+impl Frame {
+    /// It came in by an interface whose ingress is watched too.
+    pub const SEEN_BEFORE: u8 = 1;
+    /// Seen behind the egress queue of its interface (packet taps).
+    pub const AFTER_QUEUE: u8 = 2;
+}
+
+/// A flow's identity (`struct fp_key`): side 0 is the lower endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Key {
+    addr: [[u64; 2]; 2],
+    port: [u16; 2],
+    /// IP protocol: 6, 1 or 58.
+    pub proto: u8,
+    /// 4 or 6.
+    pub family: u8,
+    zero: u16,
+}
+
+impl Key {
+    #[cfg(test)]
+    pub(crate) const PORT_OFFSET: usize = std::mem::offset_of!(Key, port);
+
+    /// Address and port (or echo identifier) of side 0 or 1.
+    pub fn endpoint(&self, side: usize) -> SocketAddr {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.addr[side][0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.addr[side][1].to_ne_bytes());
+        let address = if self.family == 4 {
+            IpAddr::V4(Ipv4Addr::new(bytes[12], bytes[13], bytes[14], bytes[15]))
+        } else {
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        };
+        SocketAddr::new(address, u16::from_be(self.port[side]))
+    }
+}
+
+/// The monitor's settings (`struct fp_config`); times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Config {
+    /// Of the flow hash: secret live, fixed in tests.
+    pub seed: u64,
+    /// Idle time after which a TCP flow is closed.
+    pub flow_timeout: u64,
+    /// Likewise for handshakes that never complete.
+    pub half_open_timeout: u64,
+    /// How long a closed flow still takes its stragglers.
+    pub closed_timeout: u64,
+    /// Idle time of an ICMP flow.
+    pub echo_timeout: u64,
+    /// An established flow idle for less is never evicted.
+    pub evict_guard: u64,
+    /// What is older cannot be matched any more.
+    pub max_rtt: u64,
+    /// Least time between two samples given out, per flow and leg.
+    pub rate_limit: u64,
+    /// The same as a multiple of the leg's least RTT, in 1/256.
+    pub rate_limit_rtts: u32,
+    /// A [`Mode`].
+    pub mode: u32,
+    /// 0: no samples from echo.
+    pub icmp: u32,
+    /// Sets of [`WAYS`] flows; a power of two.
+    pub flow_sets: u32,
+    /// Sets of [`WAYS`] half-open flows; a power of two.
+    pub half_sets: u32,
+    /// Chunks of [`CHUNK_SEGMENTS`] outstanding segments.
+    pub chunks: u32,
+    /// Outstanding segments of one direction of one flow.
+    pub max_segments: u32,
+    /// Work areas and counters, one for each possible CPU.
+    pub cpus: u32,
+}
+
+/// Flows in a set (`FP_WAYS`).
+pub const WAYS: u32 = 8;
+/// Segments in a chunk (`FP_CHUNK_SEGMENTS`).
+pub const CHUNK_SEGMENTS: u32 = 5;
+/// Header bytes that the core looks at (`FP_HEAD_BYTES`).
+pub const HEAD_BYTES: usize = 192;
+/// Most flows a table may be asked to hold.
+pub const MAX_FLOWS: u32 = 1 << 22;
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            seed: 0,
+            flow_timeout: 300 * SECOND,
+            half_open_timeout: 30 * SECOND,
+            closed_timeout: 10 * SECOND,
+            echo_timeout: 60 * SECOND,
+            evict_guard: 30 * SECOND,
+            max_rtt: 60 * SECOND,
+            rate_limit: 0,
+            rate_limit_rtts: 0,
+            mode: Mode::Hybrid as u32,
+            icmp: 1,
+            flow_sets: 65_536 / WAYS,
+            half_sets: 16_384 / WAYS,
+            chunks: 262_144,
+            max_segments: 16_384,
+            cpus: 1,
+        }
+    }
+}
+
+impl Config {
+    /// Makes room for `flows` flows (rounded up to a power of two) and what they have outstanding:
+    /// four chunks a flow, and half-open flows a quarter as many.
+    #[must_use]
+    pub fn with_flows(mut self, flows: u32) -> Config {
+        let flows = flows.clamp(WAYS, MAX_FLOWS).next_power_of_two();
+        self.flow_sets = flows / WAYS;
+        self.half_sets = (flows / 4).max(1024) / WAYS;
+        self.chunks = (flows * 4).max(65_536);
+        self
+    }
+}
+
+/// Which TCP methods are asked for (`enum fp_mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// Sequence numbers where they are sure, timestamps where only they are.
+    #[default]
+    Hybrid = 0,
+    /// Sequence and acknowledgement numbers with Karn's rule.
+    Seq = 1,
+    /// TCP timestamps.
+    Ts = 2,
+    /// SYN and its answers only.
+    Handshake = 3,
+    /// tshark's pairing, without Karn's rule (tests; native only).
+    Tshark = 4,
+}
+
+/// By which method a sample was taken (`enum fp_method`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Method {
+    /// Sequence and acknowledgement numbers.
+    Seq,
+    /// TCP timestamps.
+    Ts,
+    /// SYN and its answers.
+    Handshake,
+    /// Echo request and reply.
+    Icmp,
+}
+
+/// Why a flow was opened or closed (`enum fp_reason`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A SYN was seen.
+    Syn,
+    /// A SYN-ACK was seen, its SYN was not.
+    SynAck,
+    /// Its beginning was not seen.
+    FirstSeen,
+    /// Both sides sent FIN.
+    Fin,
+    /// Reset.
+    Rst,
+    /// Silent for too long.
+    Timeout,
+    /// The same 5-tuple began anew.
+    Reuse,
+    /// The table needed its place.
+    Evicted,
+    /// Monitoring ended.
+    End,
+}
+
+/// Whether the router's own egress queue lies within a sample (`enum fp_own_queue`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnQueue {
+    /// The capture does not tell.
+    Unknown,
+    /// It is part of the time measured.
+    In,
+    /// It is not.
+    Out,
+}
+
+/// Counts of one direction (`struct fp_counts`); bytes are TCP payload or ICMP messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[allow(missing_docs)] // abi.h says what each is, the summary prints them by name
+pub struct Counts {
+    pub packets: u64,
+    pub bytes: u64,
+    pub retransmitted_bytes: u64,
+    pub lost_before_bytes: u64,
+    pub sampled_bytes: u64,
+    pub retransmitted_packets: u32,
+    pub lost_before_packets: u32,
+    pub spurious_packets: u32,
+    pub reordered_packets: u32,
+    pub unseen_bytes: u32,
+    pub samples: u32,
+    pub data_packets: u32,
+    pub zero: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct RawEvent {
+    pub time: u64,
+    pub number: u64,
+    pub rtt: u64,
+    pub least: u64,
+    pub key: Key,
+    pub flow: u32,
+    pub ifindex: u32,
+    pub towards: u32,
+    pub seq: u32,
+    pub ack: u32,
+    pub acked_bytes: u32,
+    pub kind: u8,
+    pub method: u8,
+    pub side: u8,
+    pub reason: u8,
+    pub own_queue: u8,
+    pub way: u8,
+    pub seen: u16,
+    pub opened: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct RawFlowEvent {
+    pub head: RawEvent,
+    pub counts: [Counts; 2],
+    pub least: [u64; 2],
+    pub towards: [u32; 2],
+}
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of a monitor (`struct fp_stats`), summed over CPUs.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[repr(C)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Stats {
+            /// Every counter by name, in the order of `abi.h`.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+stats! {
+    /// Frames looked at; GSO super-packets count their segments.
+    frames,
+    /// Their bytes.
+    frame_bytes,
+    /// Neither IPv4 nor IPv6.
+    not_ip,
+    /// Headers not captured far enough.
+    truncated,
+    /// Lengths that contradict each other.
+    malformed,
+    /// Later fragments.
+    fragments,
+    /// Neither TCP nor ICMP echo.
+    other_protocol,
+    /// TCP segments.
+    tcp_packets,
+    /// TCP payload.
+    tcp_bytes,
+    /// ICMP echo packets.
+    echo_packets,
+    /// The same packet at another hook, not counted twice.
+    other_sighting,
+    /// Samples by sequence numbers.
+    samples_seq,
+    /// Samples by timestamps.
+    samples_ts,
+    /// Samples of handshakes.
+    samples_handshake,
+    /// Samples of echo.
+    samples_icmp,
+    /// Samples not given out because of the rate limit.
+    samples_held_back,
+    /// Matches refused: the ACK was a later one than the first.
+    refused_stale_ack,
+    /// Matches refused: the ACK answers an earlier copy.
+    refused_old_echo,
+    /// Matches refused: older than `max_rtt`.
+    refused_age,
+    /// Matches refused: time went backwards.
+    refused_clock,
+    /// Flows announced.
+    flows_opened,
+    /// Flows closed.
+    flows_closed,
+    /// Closed by silence.
+    flows_timed_out,
+    /// Closed because their 5-tuple began anew.
+    flows_reused,
+    /// Closed because the table needed the place.
+    flows_evicted,
+    /// Not tracked: no place that the age guard allows.
+    flows_refused,
+    /// Ended with only one direction seen: not measurable.
+    one_sided_flows,
+    /// Their bytes.
+    one_sided_bytes,
+    /// Handshakes begun.
+    half_open_started,
+    /// Handshakes forgotten for newer ones.
+    half_open_evicted,
+    /// Handshakes timed out or reset.
+    half_open_failed,
+    /// Holes and retransmissions forgotten for newer ones.
+    troubles_dropped,
+    /// Segments not remembered: no chunk left or too many outstanding.
+    segments_refused,
+    /// Packets given up because a lock stayed taken.
+    lock_failures,
+    /// Packets given up because the CPU's work area was taken.
+    scratch_busy,
+    /// Events that found the ring full.
+    events_lost,
+    /// Keep-alives and probes, never sampled.
+    keepalives,
+    /// TCP payload acknowledged by an ACK that gave a sample.
+    tcp_bytes_sampled,
+}
+
+/// A round-trip time of one leg, taken from passing packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was completed.
+    pub time: u64,
+    /// Frame that completed it; 0 live.
+    pub number: u64,
+    /// Nanoseconds.
+    pub rtt: u64,
+    /// Least of this flow and leg so far, nanoseconds.
+    pub least: u64,
+    /// The flow.
+    pub key: Key,
+    /// Its number.
+    pub flow: u32,
+    /// Which side of the key answered: the measured host.
+    pub measured: usize,
+    /// How.
+    pub method: Method,
+    /// Interface at which the completing packet was seen; 0 unknown.
+    pub ifindex: u32,
+    /// Interface behind which the measured host lies; 0 unknown or this host.
+    pub towards: u32,
+    /// Whether the router's own queue is in it.
+    pub own_queue: OwnQueue,
+    /// Which way the completing packet was going.
+    pub way: Way,
+    /// End of the matched data, or the echo's number.
+    pub seq: u32,
+    /// Acknowledgement number of the completing packet.
+    pub ack: u32,
+    /// Newly acknowledged bytes.
+    pub acked_bytes: u32,
+}
+
+/// A flow was opened, closed, or was still open at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// When.
+    pub time: u64,
+    /// Frame that told; 0 live or by time.
+    pub number: u64,
+    /// The flow.
+    pub key: Key,
+    /// Its number.
+    pub flow: u32,
+    /// Why.
+    pub reason: Reason,
+    /// Which side opened or closed it.
+    pub side: usize,
+    /// When it was first seen.
+    pub opened: u64,
+    /// What each side sent.
+    pub counts: [Counts; 2],
+    /// Least RTT towards each side; 0 none.
+    pub least: [u64; 2],
+    /// Interface behind which each side lies; 0 unknown or this host.
+    pub towards: [u32; 2],
+}
+
+/// What the core tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A sample.
+    Sample(Sample),
+    /// Both sides of a flow were seen.
+    Opened(FlowRecord),
+    /// A flow ended.
+    Closed(FlowRecord),
+    /// A flow was open when monitoring ended.
+    Alive(FlowRecord),
+}
+
+/// Bytes that are no event: another ABI version, or memory damaged from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "read event of the packet path: {bytes} bytes of kind {kind} are none; was the object built from other sources?"
+)]
+pub struct BadEvent {
+    /// How many were given.
+    pub bytes: usize,
+    /// Their kind.
+    pub kind: u8,
+}
+
+impl RawFlowEvent {
+    /// Reads an event in host order; a sample may be shorter than a flow record.
+    fn read(bytes: &[u8]) -> Option<RawFlowEvent> {
+        let full = size_of::<RawFlowEvent>();
+        if bytes.len() < size_of::<RawEvent>() {
+            return None;
+        }
+        let mut event = RawFlowEvent::default();
+        let count = bytes.len().min(full);
+        // SAFETY: `event` is plain integers without padding (layout test) and `count` fits both.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                std::ptr::from_mut(&mut event).cast::<u8>(),
+                count,
+            );
+        }
+        Some(event)
+    }
+}
+
+impl Event {
+    /// Reads what the kernel or the native core wrote.
+    ///
+    /// # Errors
+    /// [`BadEvent`] where length, kind or a discriminant fits no event.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Event, BadEvent> {
+        let bad = BadEvent {
+            bytes: bytes.len(),
+            kind: 0,
+        };
+        let raw = RawFlowEvent::read(bytes).ok_or(bad)?;
+        Event::from_raw(&raw, bytes.len()).ok_or(BadEvent {
+            kind: raw.head.kind,
+            ..bad
+        })
+    }
+
+    pub(crate) fn from_raw(raw: &RawFlowEvent, bytes: usize) -> Option<Event> {
+        let head = &raw.head;
+        if head.kind == 1 {
+            return Sample::from_raw(head).map(Event::Sample);
+        }
+        if bytes < size_of::<RawFlowEvent>() {
+            return None;
+        }
+        let record = FlowRecord {
+            time: head.time,
+            number: head.number,
+            key: head.key,
+            flow: head.flow,
+            reason: Reason::from_abi(head.reason)?,
+            side: usize::from(head.side & 1),
+            opened: head.opened,
+            counts: raw.counts,
+            least: raw.least,
+            towards: raw.towards,
+        };
+        match head.kind {
+            2 => Some(Event::Opened(record)),
+            3 => Some(Event::Closed(record)),
+            4 => Some(Event::Alive(record)),
+            _ => None,
+        }
+    }
+}
+
+impl Sample {
+    fn from_raw(head: &RawEvent) -> Option<Sample> {
+        Some(Sample {
+            time: head.time,
+            number: head.number,
+            rtt: head.rtt,
+            least: head.least,
+            key: head.key,
+            flow: head.flow,
+            measured: usize::from(head.side & 1),
+            method: match head.method {
+                1 => Method::Seq,
+                2 => Method::Ts,
+                3 => Method::Handshake,
+                4 => Method::Icmp,
+                _ => return None,
+            },
+            ifindex: head.ifindex,
+            towards: head.towards,
+            own_queue: match head.own_queue {
+                1 => OwnQueue::In,
+                2 => OwnQueue::Out,
+                _ => OwnQueue::Unknown,
+            },
+            way: Way::from_abi(head.way),
+            seq: head.seq,
+            ack: head.ack,
+            acked_bytes: head.acked_bytes,
+        })
+    }
+}
+
+impl Reason {
+    fn from_abi(value: u8) -> Option<Reason> {
+        Some(match value {
+            1 => Reason::Syn,
+            2 => Reason::SynAck,
+            3 => Reason::FirstSeen,
+            4 => Reason::Fin,
+            5 => Reason::Rst,
+            6 => Reason::Timeout,
+            7 => Reason::Reuse,
+            8 => Reason::Evicted,
+            9 => Reason::End,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! A monitor's memory: formatted, counted and ended from user space.
+//!
+//! The kernel may work on the same bytes at the same time (an arena): what is read here is then a
+//! snapshot of counters, and only [`Memory::watch`] writes. [`Memory::finish`] and
+//! [`Memory::replay`] ask for silence.
+
+use std::ptr::NonNull;
+
+use crate::abi::{Config, Event, Frame, HEAD_BYTES, RawFlowEvent, Stats};
+use crate::ffi::{self, Rtt, Sink};
+
+/// Events that one call hands over at most.
+const SINK_EVENTS: usize = 64;
+
+/// Places used in a monitor's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Flows.
+    pub flows: u64,
+    /// Half-open flows.
+    pub half_open: u64,
+    /// Chunks of outstanding segments.
+    pub chunks: u64,
+}
+
+/// A formatted monitor's memory; does not own it.
+#[derive(Debug)]
+pub struct Memory {
+    rtt: NonNull<Rtt>,
+    config: Config,
+}
+
+// SAFETY: the memory is plain bytes; every access goes through the core, which locks what it shares.
+unsafe impl Send for Memory {}
+
+/// Offsets of `struct fp_rtt` fields that only unattached runs use; checked by the layout test.
+#[cfg(test)]
+pub(crate) const REPLAY_OFFSET: usize = 160;
+pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 172;
+
+/// One frame of an unattached run, as it lies in memory (`struct fp_replay`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Replay {
+    frame: Frame,
+    data: u64,
+    bytes: u32,
+    result: u32,
+}
+
+impl Memory {
+    /// Bytes that a monitor of this configuration needs.
+    pub fn bytes(config: &Config) -> u64 {
+        // SAFETY: reads the configuration only.
+        unsafe { ffi::fp_native_bytes(config) }
+    }
+
+    /// Bytes that `frames` frames of an unattached run need behind the monitor.
+    pub fn replay_bytes(frames: usize) -> u64 {
+        (frames * (size_of::<Replay>() + HEAD_BYTES)) as u64
+    }
+
+    /// Formats zeroed memory.
+    ///
+    /// # Safety
+    /// `at` points to [`Memory::bytes`] zeroed, writable bytes, aligned to 64, that outlive the
+    /// value; nothing but the core touches them while it lives.
+    pub unsafe fn format(at: NonNull<u8>, config: &Config) -> Memory {
+        let rtt = at.cast::<Rtt>();
+        // SAFETY: the caller promises size, zeroes and alignment.
+        unsafe { ffi::fp_native_format(rtt.as_ptr(), config) };
+        Memory {
+            rtt,
+            config: *config,
+        }
+    }
+
+    /// The configuration it was formatted with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counters, summed over CPUs. Reads one work area for each CPU.
+    pub fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        // SAFETY: `rtt` is formatted, `sum` is a `struct fp_stats`.
+        unsafe { ffi::fp_native_stats(self.rtt.as_ptr(), &raw mut sum) };
+        sum
+    }
+
+    /// Used places. Walks all tables: for summaries, not for loops.
+    pub fn usage(&self) -> Usage {
+        let mut used = [0; 3];
+        // SAFETY: `rtt` is formatted, `used` has the three numbers that are written.
+        unsafe { ffi::fp_native_usage(self.rtt.as_ptr(), &raw mut used) };
+        Usage {
+            flows: used[0],
+            half_open: used[1],
+            chunks: used[2],
+        }
+    }
+
+    /// Marks an interface's ingress as watched, or no longer; false where there are too many.
+    pub fn watch(&mut self, ifindex: u32, watched: bool) -> bool {
+        // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.
+        unsafe { ffi::fp_native_watch(self.rtt.as_ptr(), ifindex, u32::from(watched)) == 0 }
+    }
+
+    /// Asks the next run of the expiring program to look at `sets` sets at time `now`.
+    pub fn ask_expire(&mut self, now: u64, sets: u32) {
+        self.put(EXPIRE_CURSOR_OFFSET + 4, now);
+        self.put(EXPIRE_CURSOR_OFFSET + 12, sets);
+    }
+
+    /// Tells every flow that is still open. Nothing else may work on the memory meanwhile.
+    pub fn finish(&mut self, now: u64, mut tell: impl FnMut(Event)) {
+        let mut set = 0;
+        let mut over = 0;
+        while over == 0 {
+            with_sink(
+                |sink| {
+                    // SAFETY: `rtt` is formatted, `set` and `sink` live through the call.
+                    over = unsafe {
+                        ffi::fp_native_finish(self.rtt.as_ptr(), now, &raw mut set, sink)
+                    };
+                },
+                &mut tell,
+            );
+        }
+    }
+
+    /// One frame through the native home; `data` are its captured bytes.
+    pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], tell: &mut impl FnMut(Event)) {
+        let bytes = data.len().min(HEAD_BYTES) as u32;
+        with_sink(
+            |sink| {
+                // SAFETY: `data` has at least `bytes` bytes; all pointers live through the call.
+                unsafe {
+                    ffi::fp_native_frame(self.rtt.as_ptr(), frame, data.as_ptr(), bytes, sink);
+                }
+            },
+            tell,
+        );
+    }
+
+    /// Closes what went silent in the next `sets` sets.
+    pub(crate) fn expire(&mut self, now: u64, sets: u32, tell: &mut impl FnMut(Event)) {
+        // A set tells at most one event a way: as many sets a call as the sink surely takes.
+        let step = SINK_EVENTS as u32 / crate::abi::WAYS;
+        let mut left = sets;
+        while left > 0 {
+            let now_sets = left.min(step);
+            // SAFETY: `rtt` is formatted, the sink lives through the call.
+            with_sink(
+                |sink| unsafe {
+                    ffi::fp_native_expire(self.rtt.as_ptr(), now, now_sets, sink);
+                },
+                tell,
+            );
+            left -= now_sets;
+        }
+    }
+
+    /// Lays frames out for the unattached program; they replace earlier ones.
+    ///
+    /// # Safety
+    /// Behind the monitor lie [`Memory::replay_bytes`] writable bytes for this many frames.
+    pub unsafe fn replay<'a>(&mut self, frames: impl ExactSizeIterator<Item = (Frame, &'a [u8])>) {
+        let count = frames.len();
+        let start = Self::bytes(&self.config);
+        let base = self.rtt.as_ptr().cast::<u8>();
+        for (i, (frame, data)) in frames.enumerate() {
+            let bytes = data.len().min(HEAD_BYTES);
+            let at = start + (count * size_of::<Replay>() + i * HEAD_BYTES) as u64;
+            let replay = Replay {
+                frame,
+                data: at,
+                bytes: bytes as u32,
+                result: 0,
+            };
+            let place = start as usize + i * size_of::<Replay>();
+            // SAFETY: the caller promises the space; `place` is aligned to 8 as `start` is to 64.
+            unsafe { base.add(place).cast::<Replay>().write(replay) };
+            // SAFETY: likewise; `data` has `bytes` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), base.add(at as usize), bytes) };
+        }
+        self.put(EXPIRE_CURSOR_OFFSET + 16, count as u32);
+    }
+
+    fn put<T>(&mut self, offset: usize, value: T) {
+        // SAFETY: the offsets used are those of aligned fields of T in `struct fp_rtt`.
+        unsafe {
+            self.rtt
+                .as_ptr()
+                .cast::<u8>()
+                .add(offset)
+                .cast::<T>()
+                .write_volatile(value)
+        };
+    }
+}
+
+/// Runs `call` with an empty sink and tells what it collected.
+fn with_sink(call: impl FnOnce(*mut Sink), tell: &mut impl FnMut(Event)) {
+    let mut events = [const { std::mem::MaybeUninit::<RawFlowEvent>::uninit() }; SINK_EVENTS];
+    let mut sink = Sink {
+        events: events.as_mut_ptr().cast(),
+        capacity: SINK_EVENTS as u32,
+        used: 0,
+    };
+    call(&raw mut sink);
+    for event in events.iter_mut().take(sink.used as usize) {
+        // SAFETY: the core wrote at least the head; samples use nothing behind it, and every bit
+        // pattern of the integers behind it is valid once they are zeroed below.
+        let raw = unsafe { event_of(event) };
+        if let Some(told) = Event::from_raw(&raw, size_of::<RawFlowEvent>()) {
+            tell(told);
+        }
+    }
+}
+
+/// Reads one event that the core wrote; a sample's unused tail is taken as zeroes.
+///
+/// # Safety
+/// At least the event's head is written, and all of it where its kind is not a sample.
+unsafe fn event_of(event: &std::mem::MaybeUninit<RawFlowEvent>) -> RawFlowEvent {
+    let at = event.as_ptr();
+    // SAFETY: the head is written.
+    let head = unsafe { (*at).head };
+    if head.kind == 1 {
+        return RawFlowEvent {
+            head,
+            ..RawFlowEvent::default()
+        };
+    }
+    // SAFETY: flow events are written whole.
+    unsafe { at.read() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::abi::{Counts, Key, RawEvent};
+
+    #[test]
+    fn layout_matches_the_c_compiler() {
+        // SAFETY: constants of the native library.
+        let c = unsafe { ffi::fp_native_layout };
+        // SAFETY: likewise.
+        assert_eq!(unsafe { ffi::fp_native_layout_len } as usize, c.len());
+        let rust = [
+            size_of::<Frame>(),
+            size_of::<Key>(),
+            size_of::<Config>(),
+            size_of::<Counts>(),
+            size_of::<RawEvent>(),
+            size_of::<RawFlowEvent>(),
+            size_of::<Stats>(),
+            c[7] as usize,
+            c[8] as usize,
+            offset_of!(Frame, segs),
+            offset_of!(Frame, way),
+            Key::PORT_OFFSET,
+            offset_of!(Config, mode),
+            offset_of!(Config, cpus),
+            offset_of!(RawEvent, key),
+            offset_of!(RawEvent, seq),
+            offset_of!(RawEvent, kind),
+            offset_of!(RawEvent, opened),
+            offset_of!(RawFlowEvent, counts),
+            offset_of!(RawFlowEvent, towards),
+            offset_of!(Counts, samples),
+            offset_of!(Stats, samples_seq),
+            offset_of!(Stats, tcp_bytes_sampled),
+            REPLAY_OFFSET,
+            EXPIRE_CURSOR_OFFSET,
+            EXPIRE_CURSOR_OFFSET + 16,
+        ];
+        assert_eq!(c.map(|n| n as usize), rust);
+    }
+}

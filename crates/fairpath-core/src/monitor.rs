@@ -1,0 +1,106 @@
+//! The native home: one monitor in plain memory, fed frame by frame.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use crate::abi::{Config, Event, Frame, Stats, WAYS};
+use crate::memory::{Memory, Usage};
+
+/// How much of the tables one second of capture time looks at for silent flows: 1 part in this.
+const EXPIRE_PARTS: u32 = 8;
+
+/// A monitor fed with frames and their times.
+///
+/// ```
+/// use fairpath_core::{Config, Frame, Link, Monitor};
+///
+/// let mut monitor = Monitor::new(&Config::default().with_flows(1024));
+/// let frame = Frame { now: 1, wire_len: 60, link: Link::Ethernet as u16, ..Frame::default() };
+/// monitor.frame(&frame, &[0; 60], |event| println!("{event:?}"));
+/// assert_eq!(monitor.stats().not_ip, 1);
+/// ```
+#[derive(Debug)]
+pub struct Monitor {
+    memory: Memory,
+    at: NonNull<u8>,
+    layout: Layout,
+    last: u64,
+    next_expiry: u64,
+}
+
+// SAFETY: the monitor owns its memory, and nothing else refers to it.
+unsafe impl Send for Monitor {}
+
+impl Monitor {
+    /// Allocates and formats a monitor; `config.cpus` is taken as 1.
+    ///
+    /// Aborts like every allocation where memory is short. O(size of the tables).
+    pub fn new(config: &Config) -> Monitor {
+        let config = Config { cpus: 1, ..*config };
+        let bytes = Memory::bytes(&config) as usize;
+        let layout = Layout::from_size_align(bytes, 64).expect("tables are far below isize::MAX");
+        // SAFETY: the size is not zero: a header always exists.
+        let Some(at) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: freshly allocated, zeroed, aligned, and freed only by drop().
+        let memory = unsafe { Memory::format(at, &config) };
+        Monitor {
+            memory,
+            at,
+            layout,
+            last: 0,
+            next_expiry: 0,
+        }
+    }
+
+    /// Feeds one frame; `data` are its captured bytes. Events are told before it returns.
+    pub fn frame(&mut self, frame: &Frame, data: &[u8], mut tell: impl FnMut(Event)) {
+        self.last = self.last.max(frame.now);
+        if frame.now >= self.next_expiry {
+            self.expire(frame.now, &mut tell);
+        }
+        self.memory.frame(frame, data, &mut tell);
+    }
+
+    fn expire(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
+        if self.next_expiry != 0 {
+            let config = self.memory.config();
+            let sets = (config.flow_sets + config.half_sets) / EXPIRE_PARTS;
+            self.memory.expire(now, sets.max(WAYS), tell);
+        }
+        self.next_expiry = now + 1_000_000_000;
+    }
+
+    /// Tells every flow that is still open at the time of the last frame.
+    pub fn finish(&mut self, tell: impl FnMut(Event)) {
+        self.memory.finish(self.last, tell);
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        self.memory.stats()
+    }
+
+    /// Used places; walks all tables.
+    pub fn usage(&self) -> Usage {
+        self.memory.usage()
+    }
+
+    /// Bytes of all tables.
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        self.memory.config()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // SAFETY: allocated in new() with this layout; `memory` is not used again.
+        unsafe { dealloc(self.at.as_ptr(), self.layout) };
+    }
+}
