@@ -8,9 +8,11 @@ use crate::ipv6::Extension;
 use crate::pppoe::{self, PppProto};
 use crate::{ipv4, ipv6, sll, tcp, udp, vlan};
 
-/// The address families of BSD loopback headers, as Linux numbers them.
+/// Address families of BSD loopback headers. Every system has IPv4 as 2; IPv6 is 30 on macOS, which writes NULL, and 24 on
+/// OpenBSD, which writes LOOP.
 const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
+const AF_INET6_MACOS: u32 = 30;
+const AF_INET6_OPENBSD: u32 = 24;
 
 /// A header as a value.
 #[derive(Clone, Debug)]
@@ -126,17 +128,13 @@ impl Layer {
             }
             .emit(out),
             Layer::Loopback { link } => {
-                let family = if matches!(next, Some(Layer::Ipv6(_))) {
-                    AF_INET6
-                } else {
-                    AF_INET
-                };
-                let bytes = if *link == LinkType::NULL {
-                    family.to_le_bytes()
-                } else {
-                    family.to_be_bytes()
-                };
-                out.extend(bytes);
+                let v6 = matches!(next, Some(Layer::Ipv6(_)));
+                out.extend(match *link {
+                    LinkType::NULL if v6 => AF_INET6_MACOS.to_le_bytes(),
+                    LinkType::NULL => AF_INET.to_le_bytes(),
+                    _ if v6 => AF_INET6_OPENBSD.to_be_bytes(),
+                    _ => AF_INET.to_be_bytes(),
+                });
             }
             Layer::Ppp => {
                 out.extend([0xff, 0x03]);
