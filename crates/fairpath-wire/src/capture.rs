@@ -47,7 +47,8 @@ pub enum Direction {
 /// One packet of a capture; its bytes are borrowed from the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Position in the file, from 1, every packet counted: `frame.number` in tshark. The writer ignores it.
+    /// Position in the file, from 1: `frame.number` in tshark, which also numbers custom blocks and journal entries, so
+    /// that numbers may have gaps. The writer ignores it.
     pub number: u64,
     /// Unix time in nanoseconds, exact. 0 for a simple packet block, which has no time.
     pub time_ns: u64,

@@ -142,7 +142,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
         };
         let expected = [
             kept(
-                1,
+                2,
                 100_000_000_005,
                 60,
                 &[1; 59],
@@ -151,7 +151,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
                 None,
             ),
             kept(
-                2,
+                3,
                 7_000,
                 4,
                 &[2; 4],
@@ -160,7 +160,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
                 Some(Direction::Outbound),
             ),
             kept(
-                3,
+                4,
                 9_000,
                 3,
                 &[3; 3],
@@ -168,11 +168,25 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
                 1,
                 Some(Direction::Inbound),
             ),
-            kept(4, 0, 60, &[4; 4], LinkType::LINUX_SLL, 2, None),
-            kept(5, 500_000_000, 1, &[5], LinkType::LINUX_SLL, 2, None),
+            kept(6, 0, 60, &[4; 4], LinkType::LINUX_SLL, 2, None),
+            kept(7, 500_000_000, 1, &[5], LinkType::LINUX_SLL, 2, None),
         ];
         assert_eq!(read_all(&file[..]).unwrap(), expected, "{order:?}");
     }
+}
+
+#[test]
+fn a_damaged_option_costs_the_option_and_not_the_packet() {
+    let mut file = Foreign::new(Order::Little);
+    file.section();
+    file.interface(1, 0, |b| {
+        b.option(9, &[9, 9]).option(2, &[0xff, b'x']);
+    });
+    file.enhanced_with(0, 1, 1, &[1], |b| {
+        b.option(2, &[1; 3]).u16(2).u16(400);
+    });
+    let packets = read_all(&file.bytes[..]).unwrap();
+    assert_eq!((packets[0].time_ns, packets[0].direction), (1_000, None));
 }
 
 #[test]
@@ -181,7 +195,7 @@ fn sections_of_both_orders_may_follow_each_other() {
     file.extend(Foreign::everything(Order::Big));
     let packets = read_all(&file[..]).unwrap();
     assert_eq!(packets.len(), 10);
-    assert_eq!((packets[9].number, packets[9].interface), (10, 5));
+    assert_eq!((packets[9].number, packets[9].interface), (14, 5));
 }
 
 #[test]

@@ -2,12 +2,14 @@
 //!
 //! Skipped with a line on standard output where tshark is not installed.
 
+mod foreign;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fairpath_units::IfIndex;
-use fairpath_wire::capture::{Direction, LinkType, Packet, Writer};
+use fairpath_wire::capture::{Direction, LinkType, Packet, Reader, Writer};
 use fairpath_wire::icmp::Message;
 use fairpath_wire::ipv6::Extension;
 use fairpath_wire::tcp::{Flags, TcpOption};
@@ -168,6 +170,50 @@ fn times_interfaces_and_directions_are_exact() {
         "4|1700000000.123456792|lan0|0x00000001|1074|61",
     ];
     assert_eq!(tshark(&path, &fields), expected);
+}
+
+#[test]
+fn foreign_captures_are_read_as_tshark_reads_them() {
+    if tshark_is_missing() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("foreign.pcapng");
+    for order in foreign::ORDERS {
+        let file = foreign::Foreign::everything(order);
+        std::fs::write(&path, &file).unwrap();
+        let mut reader = Reader::new(&file[..]).unwrap();
+        let mut ours = Vec::new();
+        while let Some(p) = reader.next().unwrap() {
+            let time = match p.time_ns {
+                0 => String::new(),
+                ns => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
+            };
+            ours.push(format!(
+                "{}|{time}|{}|{}",
+                p.number,
+                p.wire_len,
+                p.data.len()
+            ));
+        }
+        let mut theirs = tshark(
+            &path,
+            &[
+                "frame.number",
+                "frame.time_epoch",
+                "frame.len",
+                "frame.cap_len",
+            ],
+        );
+        assert_eq!(
+            theirs.len(),
+            7,
+            "five packets, a custom block, a journal entry"
+        );
+        theirs.remove(4);
+        theirs.remove(0);
+        assert_eq!(theirs, ours);
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use super::{LinkType, MAX_BLOCK_BYTES, MAX_INTERFACES, MAX_PACKET_BYTES};
+use super::{
+    LinkType, MAX_BLOCK_BYTES, MAX_INTERFACE_NAME_BYTES, MAX_INTERFACES, MAX_PACKET_BYTES,
+};
 
 /// A capture that could not be read further.
 ///
@@ -195,9 +197,9 @@ pub enum WriteError {
         /// Link type of the interface.
         interface: LinkType,
     },
-    /// A second interface in pcap, which has one; or a link type number or a name too long for pcapng.
+    /// A second interface in pcap, which has one; one too many; or a link type number or a name too long for pcapng.
     #[error(
-        "describe interface {name:?} with {link}: this format cannot; use pcapng, a link type below 65536 and a name below 256 bytes"
+        "describe interface {name:?} with {link}: this format cannot; use pcapng, at most {MAX_INTERFACES} interfaces, a link type below 65536 and a name up to {MAX_INTERFACE_NAME_BYTES} bytes"
     )]
     Interface {
         /// Name given.

@@ -83,13 +83,14 @@ pub(super) fn begin<R: Read>(window: &mut Window<R>) -> Result<Header, ReadError
     })
 }
 
-/// Looks at the next record and makes it visible; `None` at the end of the file.
+/// Looks at the next record and makes it visible; `None` at the end of the file. `packets` were read before.
 #[inline]
 pub(super) fn next<R: Read>(
     header: &Header,
     window: &mut Window<R>,
-    packet: u64,
+    packets: u64,
 ) -> Result<Option<Record>, ReadError> {
+    let packet = packets + 1;
     let place = Place {
         offset: window.offset(),
         packet,
@@ -125,6 +126,7 @@ pub(super) fn next<R: Read>(
         return Err(place.truncated(window));
     }
     Ok(Some(Record {
+        number: packet,
         // At most 2^32 * 10^9 + 2^32 * 1000: fits.
         time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * header.unit_ns,
         wire_len,

@@ -26,6 +26,19 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 
+/// Blocks that are no packets and that tshark numbers like them: custom blocks, journal entries, system calls.
+const NUMBERED: [u32; 9] = [
+    0xbad,
+    0x4000_0bad,
+    0x9,
+    0x204,
+    0x208,
+    0x216,
+    0x217,
+    0x221,
+    0x222,
+];
+
 /// Type and length before the body, and the length again after it.
 const BLOCK_START_BYTES: usize = 8;
 const BLOCK_FRAME_BYTES: usize = 12;
@@ -43,6 +56,8 @@ pub(super) struct Section {
     order: Order,
     first_interface: usize,
     clocks: Vec<InterfaceClock>,
+    /// How many blocks had a number that were no packets, in all sections.
+    numbered: u64,
 }
 
 /// What it takes to read a packet of an interface.
@@ -68,19 +83,20 @@ impl Section {
             order: Order::Little,
             first_interface: 0,
             clocks: Vec::new(),
+            numbered: 0,
         }
     }
 }
 
-/// Looks at blocks up to the next packet and makes it visible; `None` at the end of the file.
+/// Looks at blocks up to the next packet and makes it visible; `None` at the end of the file. `packets` were read before.
 pub(super) fn next<R: Read>(
     section: &mut Section,
     interfaces: &mut Vec<Interface>,
     window: &mut Window<R>,
-    packet: u64,
+    packets: u64,
 ) -> Result<Option<Record>, ReadError> {
     loop {
-        let Some(block) = next_block(section, window, packet)? else {
+        let Some(block) = next_block(section, window, packets)? else {
             return Ok(None);
         };
         let body = &window.visible()[BLOCK_START_BYTES..block.len - 4];
@@ -100,9 +116,10 @@ pub(super) fn next<R: Read>(
 fn next_block<R: Read>(
     section: &mut Section,
     window: &mut Window<R>,
-    packet: u64,
+    packets: u64,
 ) -> Result<Option<Block>, ReadError> {
     loop {
+        let packet = packets + section.numbered + 1;
         let place = Place {
             offset: window.offset(),
             packet,
@@ -172,6 +189,7 @@ fn next_block<R: Read>(
             }));
         }
         window.take(4);
+        section.numbered += u64::from(NUMBERED.contains(&kind));
     }
 }
 
@@ -280,6 +298,7 @@ fn packet_with_options(
         .and_then(|(_, value)| direction(order.u32_at(value, 0)));
     let data = BLOCK_START_BYTES + 20;
     Ok(Record {
+        number: block.place.packet,
         time_ns,
         wire_len,
         data: data..data + len as usize,
@@ -303,6 +322,7 @@ fn simple_packet(section: &Section, block: &Block, body: &[u8]) -> Result<Record
     check_packet_len(block, len, body.len() - 4)?;
     let data = BLOCK_START_BYTES + 4;
     Ok(Record {
+        number: block.place.packet,
         time_ns: 0,
         wire_len,
         data: data..data + len as usize,

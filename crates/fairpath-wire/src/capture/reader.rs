@@ -108,21 +108,23 @@ impl<R: Read> Reader<R> {
         if self.done {
             return Ok(None);
         }
-        let number = self.packets + 1;
         let result = match &mut self.parser {
-            Parser::Pcap(header) => pcap::next(header, &mut self.window, number),
-            Parser::Pcapng(section) => {
-                pcapng::next(section, &mut self.interfaces, &mut self.window, number)
-            }
+            Parser::Pcap(header) => pcap::next(header, &mut self.window, self.packets),
+            Parser::Pcapng(section) => pcapng::next(
+                section,
+                &mut self.interfaces,
+                &mut self.window,
+                self.packets,
+            ),
         };
         let Ok(Some(record)) = result else {
             self.done = true;
             return result.map(|_| None);
         };
-        self.packets = number;
+        self.packets += 1;
         let bytes = self.window.take(record.record_len);
         Ok(Some(Packet {
-            number,
+            number: record.number,
             time_ns: record.time_ns,
             wire_len: record.wire_len,
             data: &bytes[record.data],
@@ -163,6 +165,7 @@ impl<R: Read> Reader<R> {
 
 /// A packet's place in the window, and what the file says of it.
 pub(super) struct Record {
+    pub(super) number: u64,
     pub(super) time_ns: u64,
     pub(super) wire_len: u32,
     /// Where its bytes are within the record.

@@ -7,7 +7,8 @@ use super::pcapng::{
     OPTION_PACKET_FLAGS, SECTION_HEADER,
 };
 use super::{
-    Direction, Interface, LinkType, MAX_INTERFACE_NAME_BYTES, MAX_PACKET_BYTES, Packet, WriteError,
+    Direction, Interface, LinkType, MAX_INTERFACE_NAME_BYTES, MAX_INTERFACES, MAX_PACKET_BYTES,
+    Packet, WriteError,
 };
 
 const PCAP_MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -78,7 +79,8 @@ impl<W: Write> Writer<W> {
         let Ok(short) = u16::try_from(link.0) else {
             return Err(cannot_describe(name, link));
         };
-        if !self.pcapng || name.len() >= MAX_INTERFACE_NAME_BYTES {
+        let full = self.interfaces.len() >= MAX_INTERFACES;
+        if !self.pcapng || full || name.len() > MAX_INTERFACE_NAME_BYTES {
             return Err(cannot_describe(name, link));
         }
         self.begin_block(INTERFACE_DESCRIPTION);

@@ -148,7 +148,7 @@ impl Foreign {
         file.enhanced(0, 5, 60, &[1; 59]);
         file.enhanced_with(1, 7, 4, &[2; 4], |b| {
             b.option(1, b"a comment")
-                .option(2, &[0; 3])
+                .option_u64(4, 0)
                 .u16(2)
                 .u16(4)
                 .u32(0x8000_0002)
@@ -167,6 +167,9 @@ impl Foreign {
                 .raw(&[3; 3])
                 .raw(&[0]);
             b.u16(2).u16(4).u32(1).option(0, &[]);
+        });
+        file.block(9, |b| {
+            b.raw(b"__REALTIME_TIMESTAMP=1\nMESSAGE=hello\n");
         });
         file.section();
         file.interface(113, 4, |b| {
