@@ -275,7 +275,12 @@ fn what_is_written_is_what_is_read() {
         );
     }
     let mut reader = Reader::new(&pcapng[..]).unwrap();
-    reader.next().unwrap();
+    while reader.next().unwrap().is_some() {}
+    assert_eq!(
+        reader.offset(),
+        pcapng.len() as u64,
+        "offsets count what has left the window"
+    );
     assert_eq!(
         (reader.interface_name(0), reader.interface_name(1)),
         (Some("lan0"), None)
