@@ -67,6 +67,7 @@ const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "mis
 
 pub fn check(files: &[File]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = files.iter().filter_map(nameless).collect();
+    findings.extend(files.iter().filter_map(unlicensed));
     for file in files {
         findings.extend(
             RULES
@@ -108,6 +109,20 @@ fn nameless(file: &File) -> Option<Finding> {
             message: format!("`{part}` could hold anything"),
             remedy: "name the file after the one thing it does, and move the rest where it is used",
         })
+}
+
+/// The kernel's C is under another licence than the rest, so each file says which.
+fn unlicensed(file: &File) -> Option<Finding> {
+    let first = file.text.lines().next().unwrap_or_default();
+    let is_c = file.path.ends_with(".c") || file.path.ends_with(".h");
+    let wants = file.path.starts_with("bpf/") && is_c && !file.path.ends_with("/vmlinux.h");
+    (wants && !first.contains("SPDX-License-Identifier:")).then(|| Finding {
+        path: file.path.clone(),
+        line: 1,
+        rule: "the kernel's C names its licence",
+        message: "the first line has no SPDX-License-Identifier".to_owned(),
+        remedy: "begin with: SPDX-License-Identifier: MIT OR GPL-2.0-only",
+    })
 }
 
 /// The crate (without `fairpath-`) a Rust file belongs to, and its path in there.
@@ -212,14 +227,9 @@ mod tests {
                 [""; 0]
             );
         }
-        assert_eq!(
-            broken("bpf/core/rtt.h", "now = bpf_ktime_get_ns();"),
-            [RULES[1].name]
-        );
-        assert_eq!(
-            broken("bpf/prog/rtt.bpf.c", "now = bpf_ktime_get_ns();"),
-            [""; 0]
-        );
+        let c = "// SPDX-License-Identifier: MIT OR GPL-2.0-only\nnow = bpf_ktime_get_ns();";
+        assert_eq!(broken("bpf/core/rtt.h", c), [RULES[1].name]);
+        assert_eq!(broken("bpf/prog/rtt.bpf.c", c), [""; 0]);
         assert_eq!(
             broken("crates/fairpath-core/benches/rtt.rs", "Instant::now()"),
             [""; 0]
@@ -299,11 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn c_for_the_kernel_names_its_licence() {
+        let rule = "the kernel's C names its licence";
+        assert_eq!(broken("bpf/core/rtt.h", "#pragma once\n"), [rule]);
+        assert_eq!(broken("bpf/prog/rtt.bpf.c", ""), [rule]);
+        assert_eq!(
+            broken("bpf/core/rtt.h", "/* SPDX-License-Identifier: MIT */\n"),
+            [""; 0]
+        );
+        assert_eq!(broken("bpf/prog/vmlinux.h", ""), [""; 0]);
+    }
+
+    #[test]
     fn a_file_or_directory_whose_name_says_nothing_is_found() {
         for path in [
             "crates/fairpath/src/utils.rs",
             "tests/common/mod.rs",
-            "bpf/core/helpers.h",
+            "bpf/helpers/README.md",
             "misc.md",
         ] {
             assert_eq!(broken(path, ""), ["names say what is inside"], "{path}");
