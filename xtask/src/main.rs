@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),
-        // Command::Vm(args) => vm::run(args),
+        // Command::Vm(args) => vm::run(&args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

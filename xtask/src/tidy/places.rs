@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn namespaces_are_created_in_the_testbed_and_in_tests_only() {
         let texts = [
-            "unshare(CloneFlags::CLONE_NEWNET)",
+            "clone(CloneFlags::CLONE_NEWNET)",
             "run(\"ip netns add a\")",
             "Command::new(\"ip\").args([\"netns\", \"add\", name])",
             "Command::new(\"unshare\")",
