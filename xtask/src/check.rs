@@ -2,17 +2,21 @@
 //!
 //! Every part runs even if one before it failed, so one call shows all there is to mend.
 
-use crate::{run, tidy};
+use crate::{docs, run, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What a part checks, and the function that does.
+type Part = (&'static str, fn() -> Result<()>);
+
 pub fn run() -> Result<()> {
-    let parts: [(&str, fn() -> Result<()>); 4] = [
+    let parts: [Part; 5] = [
         ("fmt", fmt),
         ("clippy", clippy),
         ("clang-format", clang_format),
         ("tidy", tidy::run),
+        ("docs", docs::check),
     ];
     let mut failed = Vec::new();
     for (name, part) in parts {
