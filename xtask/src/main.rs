@@ -1,3 +1,69 @@
-//! The project's automation.
+//! The project's automation: everything the Makefile and CI do, and nothing they do elsewhere.
+//!
+//! One file per subcommand; [`tidy`] holds the house rules as pure functions over file texts, so
+//! that each is tested on a made-up input. Commands run in the repository's root.
 
-fn main() {}
+mod bench;
+mod check;
+mod docs;
+mod manual;
+mod run;
+mod skips;
+mod test;
+mod tidy;
+// The guest tier: `mod vm;` goes here, its variant into `Command`, its call into `main`.
+// `cargo xtask test` runs it as soon as a subcommand of that name exists.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The project's automation.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, clippy, the C's layout, and tidy
+    Check,
+    /// The house rules: arrows between crates, what may stand where, promises
+    Tidy,
+    /// Every test tier, then what was skipped and why
+    Test(test::Args),
+    /// Speed, as ratios to a peer in the same run
+    Bench(bench::Args),
+    /// The tests that take more than a minute
+    Soak(bench::Args),
+    /// Generated pages of docs/, and the manual pages
+    Docs(docs::Args),
+    // Vm(vm::Args),
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let done = run::in_root(|| match command {
+        Command::Check => check::run(),
+        Command::Tidy => tidy::run(),
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Soak(args) => bench::soak(&args),
+        Command::Docs(args) => docs::run(&args),
+        // Command::Vm(args) => vm::run(&args),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether `cargo xtask` has a subcommand of this name.
+fn has_subcommand(name: &str) -> bool {
+    use clap::CommandFactory;
+    Cli::command().find_subcommand(name).is_some()
+}

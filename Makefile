@@ -1,0 +1,66 @@
+# A thin front: every target is one or two commands that can be run by hand. What the automation
+# does is in xtask/ (cargo xtask --help); what is installed and why is in setup/packages.txt.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+ARGS ?=
+
+# The clang for BPF is looked up when a command runs: setup may just have installed it.
+CARGO = CLANG=$$(setup/needs --tool clang) cargo
+XTASK = $(CARGO) run --locked --quiet --package xtask --
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench soak lint docs install uninstall clean
+.NOTPARALLEL:
+
+help: ## this list
+	@echo 'Fairpath: the programmable packet path for Linux routers'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo 'Each target does its own set-up, and installs nothing twice (apt, as root).'
+
+setup: ## installs everything that building, the demo and the tests need
+	@setup/needs test
+
+build: ## the release binaries, in target/release
+	@setup/needs build
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
+	@$(XTASK) docs --man '$(TARGET_DIR)/man'
+
+demo: ## client, router and server on this machine, measured (root)
+	@setup/needs demo
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
+	@setup/as-root '$(TARGET_DIR)/release/fairpath' demo $(ARGS)
+
+test: ## lint and every test tier; what CI runs (tiers 1 to 3: root)
+	@setup/needs test
+	@$(XTASK) check
+	@$(XTASK) test
+
+lint: ## formatting, clippy, C layout and the house rules
+	@setup/needs test
+	@$(XTASK) check
+
+bench: ## speed, as ratios to a peer in the same run; ARGS=... goes to the harness
+	@setup/needs bench
+	@$(XTASK) bench $(ARGS)
+
+soak: ## the tests that take more than a minute
+	@setup/needs test
+	@$(XTASK) soak $(ARGS)
+
+docs: ## rewrites the generated pages of docs/
+	@setup/needs build
+	@$(XTASK) docs
+
+install: ## what make build made, into $(DESTDIR)$(PREFIX)
+	@packaging/install install '$(TARGET_DIR)' '$(DESTDIR)' '$(PREFIX)'
+
+uninstall: ## removes exactly what make install put there
+	@packaging/install uninstall '$(TARGET_DIR)' '$(DESTDIR)' '$(PREFIX)'
+
+clean: ## removes what was built and downloaded
+	cargo clean
+	rm -rf .cache demo-out

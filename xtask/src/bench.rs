@@ -1,0 +1,61 @@
+//! `cargo xtask bench` and `cargo xtask soak`: what takes long or measures time.
+//!
+//! Benches are the program of the crate fairpath-bench; soaks are tests of the package
+//! fairpath-tests that its cargo feature `soak` switches on.
+
+use crate::run;
+use anyhow::{Result, bail};
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Passed on to the harness
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+pub fn bench(args: &Args) -> Result<()> {
+    if package(&metadata()?, "fairpath-bench").is_none() {
+        bail!("there are no benches yet (they will be the crate fairpath-bench)");
+    }
+    let flags = [
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "fairpath-bench",
+        "--",
+    ];
+    run::run(run::cargo().args(flags).args(&args.args))
+}
+
+pub fn soak(args: &Args) -> Result<()> {
+    let metadata = metadata()?;
+    if !package(&metadata, "fairpath-tests").is_some_and(|p| p.features.contains_key("soak")) {
+        bail!("there are no soaks yet (they will be the feature `soak` of fairpath-tests)");
+    }
+    run::run(run::cargo().args(["build", "--release", "--workspace", "--bins", "--locked"]))?;
+    let flags = [
+        "test",
+        "--release",
+        "--locked",
+        "--package",
+        "fairpath-tests",
+    ];
+    run::run(
+        run::cargo()
+            .args(flags)
+            .args(["--features", "soak", "soak", "--", "--nocapture"])
+            .args(&args.args)
+            .env("FAIRPATH_BIN_DIR", run::target_dir().join("release")),
+    )
+}
+
+fn metadata() -> Result<Metadata> {
+    Ok(MetadataCommand::new().no_deps().exec()?)
+}
+
+fn package<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a Package> {
+    metadata.packages.iter().find(|p| p.name.as_str() == name)
+}

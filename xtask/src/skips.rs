@@ -1,0 +1,190 @@
+//! What tests did not run, and whether they had a right not to.
+//!
+//! A test that lacks something it needs appends one line to the file that `FAIRPATH_SKIP_LOG`
+//! names and returns:
+//!
+//! ```text
+//! test TAB need TAB reason
+//! ```
+//!
+//! `need` says what is missing so that a machine can check it: `feature:ID` (an id of
+//! `fairpath features`), `root`, `command:NAME`, or free words. A skip for want of something that is
+//! there is a failure. A test whose name begins with `vm/` ran in a guest: what this machine has
+//! says nothing about it, so only the guest's own runner can judge it.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// One test that did not run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Skip {
+    pub test: String,
+    pub need: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "skipped {}: needs {}: {}",
+            self.test, self.need, self.reason
+        )
+    }
+}
+
+/// What this machine has; a skip for want of it is a failure.
+#[derive(Debug, Default)]
+pub struct Present {
+    pub features: BTreeSet<String>,
+    pub root: bool,
+}
+
+impl Present {
+    /// Why the skip was unjustified, if it was. `command` tells whether a command is there.
+    pub fn contradicts(&self, skip: &Skip, command: impl Fn(&str) -> bool) -> Option<String> {
+        if skip.test.starts_with("vm/") {
+            return None;
+        }
+        match skip.need.split_once(':').unwrap_or((&skip.need, "")) {
+            ("feature", id) if self.features.contains(id) => {
+                Some(format!("`fairpath features` says that {id} is available"))
+            }
+            ("root", "") if self.root => Some("this is root".to_owned()),
+            ("command", name) if command(name) => Some(format!("{name} is on the PATH")),
+            _ => None,
+        }
+    }
+}
+
+/// The skips in a log, sorted; a line of another form is an error, or it would hide a skip.
+pub fn parse(log: &str) -> Result<Vec<Skip>, String> {
+    let mut skips = Vec::new();
+    for (i, line) in log.lines().enumerate().filter(|(_, l)| !l.is_empty()) {
+        let fields: Vec<&str> = line.splitn(3, '\t').collect();
+        let &[test, need, reason] = fields.as_slice() else {
+            return Err(format!(
+                "skip log:{}: not `test TAB need TAB reason`: {line:?}",
+                i + 1
+            ));
+        };
+        skips.push(Skip {
+            test: test.into(),
+            need: need.into(),
+            reason: reason.into(),
+        });
+    }
+    skips.sort();
+    skips.dedup();
+    Ok(skips)
+}
+
+/// The ids of available features in what `fairpath features --format json` printed: objects with
+/// `"feature"` and `"available"`, one per line or nested in others.
+pub fn available_features(output: &str) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for value in serde_json::Deserializer::from_str(output)
+        .into_iter::<Value>()
+        .map_while(Result::ok)
+    {
+        collect(&value, &mut ids);
+    }
+    ids
+}
+
+fn collect(value: &Value, ids: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|v| collect(v, ids)),
+        Value::Object(map) => {
+            if let (Some(Value::String(id)), Some(Value::Bool(true))) =
+                (map.get("feature"), map.get("available"))
+            {
+                ids.insert(id.clone());
+            }
+            map.values().for_each(|v| collect(v, ids));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skip(test: &str, need: &str) -> Skip {
+        Skip {
+            test: test.into(),
+            need: need.into(),
+            reason: "r".into(),
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_line_by_line_and_each_skip_counted_once() {
+        let log = "b\troot\tneeds a namespace\n\na\tfeature:tcx\tno tcx\there\nb\troot\tneeds a namespace\n";
+        let skips = parse(log).unwrap();
+        assert_eq!(skips.len(), 2);
+        assert_eq!(
+            skips[0].to_string(),
+            "skipped a: needs feature:tcx: no tcx\there"
+        );
+    }
+
+    #[test]
+    fn a_line_of_another_form_is_refused_with_its_number() {
+        let error = parse("a\troot\tx\nhalf a line").unwrap_err();
+        assert!(error.starts_with("skip log:2:"), "{error}");
+    }
+
+    #[test]
+    fn a_skip_for_want_of_what_is_there_is_contradicted() {
+        let have = Present {
+            features: BTreeSet::from(["tcx".to_owned()]),
+            root: true,
+        };
+        let command = |name: &str| name == "tshark";
+        for need in ["feature:tcx", "root", "command:tshark"] {
+            assert!(
+                have.contradicts(&skip("t", need), command).is_some(),
+                "{need}"
+            );
+            assert!(
+                have.contradicts(&skip("vm/6.12/t", need), command)
+                    .is_none(),
+                "{need}"
+            );
+        }
+        for need in [
+            "feature:bpf-qdisc",
+            "command:tcptrace",
+            "a network",
+            "feature:",
+        ] {
+            assert!(
+                have.contradicts(&skip("t", need), command).is_none(),
+                "{need}"
+            );
+        }
+        assert!(
+            Present::default()
+                .contradicts(&skip("t", "root"), command)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn features_are_read_from_lines_and_from_nested_objects() {
+        let lines = "{\"schema\":1}\n{\"feature\":\"tcx\",\"available\":true}\n{\"feature\":\"fq\",\"available\":false}\n";
+        assert_eq!(
+            available_features(lines),
+            BTreeSet::from(["tcx".to_owned()])
+        );
+        let nested = r#"{"features":[{"feature":"arena","available":true}]}"#;
+        assert_eq!(
+            available_features(nested),
+            BTreeSet::from(["arena".to_owned()])
+        );
+        assert!(available_features("error: unrecognized subcommand").is_empty());
+    }
+}

@@ -1,0 +1,345 @@
+//! What may stand only in some files, and what may stand nowhere.
+//!
+//! Each rule is a row: where it looks, which words it looks for, and what to do instead. The words
+//! are looked for in code, not in comments; in strings only where a string would do the deed.
+
+use super::arrows::PURE;
+use super::source::{Keep, lines_with, mask};
+use super::{File, Finding};
+
+struct Rule {
+    name: &'static str,
+    looks_at: fn(&str) -> bool,
+    keep: Keep,
+    words: &'static [&'static str],
+    remedy: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "only the testbed creates namespaces",
+        looks_at: may_not_create_namespaces,
+        keep: Keep::CodeAndStrings,
+        words: &["CLONE_NEWNET", "netns add", "\"netns\", \"add\"", "unshare"],
+        remedy: "ask fairpath-testbed for a namespace (from a test, the demo or the lab)",
+    },
+    Rule {
+        name: "no pure code reads a clock",
+        looks_at: is_pure,
+        keep: Keep::Code,
+        words: &[
+            "SystemTime::now",
+            "Instant::now",
+            "Timestamp::now",
+            "Zoned::now",
+            "clock_gettime",
+            "gettimeofday",
+            "bpf_ktime_get_ns",
+            "bpf_ktime_get_boot_ns",
+            "bpf_ktime_get_coarse_ns",
+        ],
+        remedy: "take `now` as an argument; whoever drives this code has a clock",
+    },
+    Rule {
+        name: "unsafe only in core, bpf, pktio, netlink and testbed",
+        looks_at: must_be_safe,
+        keep: Keep::Code,
+        words: &["unsafe"],
+        remedy: "move the operation behind a safe function of one of those crates",
+    },
+    Rule {
+        name: "only core and bpf read bpf/",
+        looks_at: may_not_read_bpf,
+        keep: Keep::CodeAndStrings,
+        words: &["bpf/core", "bpf/prog", "join(\"bpf\")"],
+        remedy: "use what fairpath-core (native) or fairpath-bpf (kernel) makes of it",
+    },
+    Rule {
+        name: "nothing unfinished",
+        looks_at: |path| path.ends_with(".rs"),
+        keep: Keep::Code,
+        words: &["todo!", "unimplemented!", "#[ignore]", "#[ignore ="],
+        remedy: "finish it or take it out; a test whose need is missing logs a skip (CONTRIBUTING.md)",
+    },
+];
+
+const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
+
+pub fn check(files: &[File]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = files.iter().filter_map(nameless).collect();
+    findings.extend(files.iter().filter_map(unlicensed));
+    for file in files {
+        findings.extend(
+            RULES
+                .iter()
+                .filter(|r| (r.looks_at)(&file.path))
+                .flat_map(|r| apply(r, file)),
+        );
+    }
+    findings
+}
+
+fn apply(rule: &Rule, file: &File) -> Vec<Finding> {
+    let masked = mask(&file.text, rule.keep);
+    let finding = |word: &str, line| Finding {
+        path: file.path.clone(),
+        line,
+        rule: rule.name,
+        message: format!("`{word}` is not for this file"),
+        remedy: rule.remedy,
+    };
+    let found = |word: &&str| {
+        lines_with(&masked, word)
+            .into_iter()
+            .map(|line| finding(word, line))
+            .collect::<Vec<_>>()
+    };
+    rule.words.iter().flat_map(found).collect()
+}
+
+fn nameless(file: &File) -> Option<Finding> {
+    let says_nothing = |part: &str| NAMELESS.contains(&part.split('.').next().unwrap_or(part));
+    file.path
+        .split('/')
+        .find(|part| says_nothing(part))
+        .map(|part| Finding {
+            path: file.path.clone(),
+            line: 1,
+            rule: "names say what is inside",
+            message: format!("`{part}` could hold anything"),
+            remedy: "name the file after the one thing it does, and move the rest where it is used",
+        })
+}
+
+/// The kernel's C is under another licence than the rest, so each file says which.
+fn unlicensed(file: &File) -> Option<Finding> {
+    let first = file.text.lines().next().unwrap_or_default();
+    let is_c = file.path.ends_with(".c") || file.path.ends_with(".h");
+    let wants = file.path.starts_with("bpf/") && is_c && !file.path.ends_with("/vmlinux.h");
+    (wants && !first.contains("SPDX-License-Identifier:")).then(|| Finding {
+        path: file.path.clone(),
+        line: 1,
+        rule: "the kernel's C names its licence",
+        message: "the first line has no SPDX-License-Identifier".to_owned(),
+        remedy: "begin with: SPDX-License-Identifier: MIT OR GPL-2.0-only",
+    })
+}
+
+/// The crate (without `fairpath-`) a Rust file belongs to, and its path in there.
+fn crate_of(path: &str) -> Option<(&str, &str)> {
+    if !path.ends_with(".rs") {
+        return None;
+    }
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    let (name, inside) = path.split_once('/')?;
+    Some((name.strip_prefix("fairpath-").unwrap_or(name), inside))
+}
+
+/// Excluded besides the testbed: tests, which may build their own when it is the testbed that they
+/// test; the guest's runner, whose init is alone on its machine; and these rules, which name the words.
+fn may_not_create_namespaces(path: &str) -> bool {
+    match crate_of(path) {
+        Some(("testbed" | "tests", _)) | None => false,
+        Some(("xtask", inside)) => !inside.starts_with("src/vm") && !inside.starts_with("src/tidy"),
+        Some((_, inside)) => !inside.starts_with("tests/"),
+    }
+}
+
+/// Pure crates and the C they share with the kernel; their benches may look at a clock.
+fn is_pure(path: &str) -> bool {
+    path.starts_with("bpf/core/")
+        || crate_of(path)
+            .is_some_and(|(name, inside)| PURE.contains(&name) && inside.starts_with("src/"))
+}
+
+fn must_be_safe(path: &str) -> bool {
+    let may = ["core", "bpf", "pktio", "netlink", "testbed"];
+    crate_of(path).is_some_and(|(name, inside)| !may.contains(&name) && inside.starts_with("src/"))
+}
+
+/// xtask is excluded: it checks how the C is laid out, and builds nothing from it.
+fn may_not_read_bpf(path: &str) -> bool {
+    crate_of(path).is_some_and(|(name, _)| !["core", "bpf", "xtask"].contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file;
+    use super::*;
+
+    /// The names of the rules that the made-up file breaks.
+    fn broken(path: &str, text: &str) -> Vec<&'static str> {
+        check(&[file(path, text)])
+            .into_iter()
+            .map(|f| f.rule)
+            .collect()
+    }
+
+    #[test]
+    fn namespaces_are_created_in_the_testbed_and_in_tests_only() {
+        let texts = [
+            "clone(CloneFlags::CLONE_NEWNET)",
+            "run(\"ip netns add a\")",
+            "Command::new(\"ip\").args([\"netns\", \"add\", name])",
+            "Command::new(\"unshare\")",
+        ];
+        for text in texts {
+            for path in [
+                "crates/fairpath/src/main.rs",
+                "crates/fairpath-bpf/src/lib.rs",
+                "xtask/src/test.rs",
+            ] {
+                assert!(
+                    broken(path, text).contains(&RULES[0].name),
+                    "{path}: {text}"
+                );
+            }
+            for path in [
+                "crates/fairpath-testbed/src/ns.rs",
+                "tests/netns/a.rs",
+                "crates/fairpath-bpf/tests/a.rs",
+                "xtask/src/vm.rs",
+            ] {
+                assert_eq!(broken(path, text), [""; 0], "{path}: {text}");
+            }
+        }
+        assert_eq!(
+            broken(
+                "crates/fairpath/src/main.rs",
+                "// ip netns add\nlet unshared = 1;"
+            ),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn pure_code_reads_no_clock() {
+        for word in RULES[1].words {
+            assert_eq!(
+                broken(
+                    "crates/fairpath-rtt/src/lib.rs",
+                    &format!("let t = {word}();")
+                ),
+                [RULES[1].name]
+            );
+            assert_eq!(
+                broken("crates/fairpath/src/main.rs", &format!("let t = {word}();")),
+                [""; 0]
+            );
+        }
+        let c = "// SPDX-License-Identifier: MIT OR GPL-2.0-only\nnow = bpf_ktime_get_ns();";
+        assert_eq!(broken("bpf/core/rtt.h", c), [RULES[1].name]);
+        assert_eq!(broken("bpf/prog/rtt.bpf.c", c), [""; 0]);
+        assert_eq!(
+            broken("crates/fairpath-core/benches/rtt.rs", "Instant::now()"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn unsafe_stays_in_its_crates() {
+        for path in [
+            "crates/fairpath-rtt/src/a.rs",
+            "crates/fairpath/src/main.rs",
+            "xtask/src/run.rs",
+            "tests/src/lib.rs",
+        ] {
+            assert_eq!(
+                broken(path, "fn f() { unsafe { g() } }"),
+                [RULES[2].name],
+                "{path}"
+            );
+        }
+        for name in ["core", "bpf", "pktio", "netlink", "testbed"] {
+            assert_eq!(
+                broken(&format!("crates/fairpath-{name}/src/a.rs"), "unsafe {}"),
+                [""; 0]
+            );
+        }
+        assert_eq!(
+            broken(
+                "crates/fairpath-rtt/src/a.rs",
+                "// unsafe\n#![forbid(unsafe_code)]\n\"unsafe\""
+            ),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn only_core_and_bpf_read_the_c() {
+        for text in [
+            "include_str!(\"../../../bpf/core/rtt.h\")",
+            "root.join(\"bpf\")",
+            "\"bpf/prog/rtt.bpf.c\"",
+        ] {
+            assert_eq!(
+                broken("crates/fairpath-rtt/build.rs", text),
+                [RULES[3].name],
+                "{text}"
+            );
+            assert_eq!(
+                broken("crates/fairpath-bpf/build.rs", text),
+                [""; 0],
+                "{text}"
+            );
+        }
+        assert_eq!(
+            broken("crates/fairpath/src/main.rs", "\"/sys/fs/bpf/fairpath\""),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_unfinished() {
+        for text in [
+            "todo!()",
+            "unimplemented!(\"x\")",
+            "#[ignore]\nfn f() {}",
+            "#[ignore = \"slow\"]",
+        ] {
+            assert!(
+                broken("tests/netns/a.rs", text).contains(&RULES[4].name),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            broken("tests/netns/a.rs", "// todo!\nf(\"todo!\")"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn c_for_the_kernel_names_its_licence() {
+        let rule = "the kernel's C names its licence";
+        assert_eq!(broken("bpf/core/rtt.h", "#pragma once\n"), [rule]);
+        assert_eq!(broken("bpf/prog/rtt.bpf.c", ""), [rule]);
+        assert_eq!(
+            broken("bpf/core/rtt.h", "/* SPDX-License-Identifier: MIT */\n"),
+            [""; 0]
+        );
+        assert_eq!(broken("bpf/prog/vmlinux.h", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_or_directory_whose_name_says_nothing_is_found() {
+        for path in [
+            "crates/fairpath/src/utils.rs",
+            "tests/common/mod.rs",
+            "bpf/helpers/README.md",
+            "misc.md",
+        ] {
+            assert_eq!(broken(path, ""), ["names say what is inside"], "{path}");
+        }
+        assert_eq!(broken("crates/fairpath/src/commonality.rs", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_finding_names_file_line_rule_and_remedy() {
+        let findings = check(&[file("crates/fairpath/src/main.rs", "\n\nunsafe {}")]);
+        assert_eq!(
+            findings[0].to_string(),
+            "crates/fairpath/src/main.rs:3: unsafe only in core, bpf, pktio, netlink and testbed: `unsafe` is not for \
+             this file; remedy: move the operation behind a safe function of one of those crates"
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! docs/promises.md: every number and guarantee names what holds it.
+//!
+//! Each row of each table there has a cell in the column `proof` (or `Proof`). It holds `pending`,
+//! with or without a reason behind it, or one or more things in backticks, each of them
+//!
+//! - a test: the name of a `#[test]` function, with or without a path before it
+//!   (`a_span_reads_in_the_largest_unit_not_below_one`, `fairpath-units::tests::...`), or
+//! - a command: `make TARGET`, `cargo xtask SUBCOMMAND`, `cargo ... --package CRATE ...`,
+//!   `fairpath SUBCOMMAND ...`
+//!
+//! that exists. A page that is not there promises nothing.
+
+use super::source::{Keep, mask};
+use super::{File, Finding};
+use std::collections::BTreeSet;
+
+const PAGE: &str = "docs/promises.md";
+
+pub fn check(files: &[File]) -> Vec<Finding> {
+    let Some(page) = files.iter().find(|f| f.path == PAGE) else {
+        return Vec::new();
+    };
+    let tests: BTreeSet<String> = files.iter().flat_map(test_names).collect();
+    let mut findings = Vec::new();
+    for row in rows(&page.text) {
+        if let Err(message) = judge(row.proof.as_deref(), &tests, files) {
+            findings.push(finding(row.line, message));
+        }
+    }
+    findings
+}
+
+fn finding(line: usize, message: String) -> Finding {
+    Finding {
+        path: PAGE.into(),
+        line,
+        rule: "every promise names its proof",
+        message,
+        remedy: "name a test or command that exists in backticks, or say pending",
+    }
+}
+
+struct Row {
+    line: usize,
+    /// `None` if the table has no such column or the row no such cell.
+    proof: Option<String>,
+}
+
+/// The rows of all tables of the page, without heads and rules.
+fn rows(text: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut column: Option<Option<usize>> = None;
+    for (i, line) in text.lines().enumerate() {
+        if !line.trim_start().starts_with('|') {
+            column = None;
+            continue;
+        }
+        let cells = cells(line);
+        match column {
+            None => column = Some(cells.iter().position(|c| c.eq_ignore_ascii_case("proof"))),
+            Some(_)
+                if cells
+                    .iter()
+                    .all(|c| !c.is_empty() && c.chars().all(|c| "-: ".contains(c))) => {}
+            Some(at) => rows.push(Row {
+                line: i + 1,
+                proof: at.and_then(|at| cells.get(at).cloned()),
+            }),
+        }
+    }
+    rows
+}
+
+/// The cells of a row; `\|` is a bar inside one.
+fn cells(line: &str) -> Vec<String> {
+    let inner = line.trim().trim_start_matches('|').replace("\\|", "\0");
+    let inner = inner.strip_suffix('|').unwrap_or(&inner);
+    inner
+        .split('|')
+        .map(|c| c.trim().replace('\0', "|"))
+        .collect()
+}
+
+fn judge(proof: Option<&str>, tests: &BTreeSet<String>, files: &[File]) -> Result<(), String> {
+    let proof = proof.ok_or("the row has no cell in a column `proof`")?;
+    if proof.to_lowercase().starts_with("pending") {
+        return Ok(());
+    }
+    let named: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+    if named.is_empty() {
+        return Err(format!("the proof names no test and no command: {proof:?}"));
+    }
+    named.iter().try_for_each(|name| exists(name, tests, files))
+}
+
+fn exists(name: &str, tests: &BTreeSet<String>, files: &[File]) -> Result<(), String> {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let found = match words.as_slice() {
+        ["make", target, ..] => {
+            let rule = format!("{target}:");
+            files
+                .iter()
+                .any(|f| f.path == "Makefile" && f.text.lines().any(|l| l.starts_with(&rule)))
+        }
+        ["cargo", "xtask", sub, ..] => crate::has_subcommand(sub),
+        ["cargo", rest @ ..] => package_of(rest).is_none_or(|p| has_package(files, p)),
+        ["fairpath", sub, ..] => has_fairpath_subcommand(files, sub),
+        [test] => tests.contains(test.rsplit("::").next().unwrap_or(test)),
+        _ => {
+            return Err(format!(
+                "`{name}` is neither a test's name nor a command of ours"
+            ));
+        }
+    };
+    if found {
+        Ok(())
+    } else {
+        Err(format!("`{name}` does not exist"))
+    }
+}
+
+fn package_of<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let at = args.iter().position(|a| *a == "-p" || *a == "--package")?;
+    args.get(at + 1).copied()
+}
+
+fn has_package(files: &[File], name: &str) -> bool {
+    let line = format!("name = \"{name}\"");
+    files
+        .iter()
+        .any(|f| f.path.ends_with("Cargo.toml") && f.text.lines().any(|l| l == line))
+}
+
+/// A variant of the binary's commands (`rtt` is `Rtt`), or a program of its own (`fairpath-demo`).
+fn has_fairpath_subcommand(files: &[File], name: &str) -> bool {
+    let variant: String = name.split('-').map(capitalised).collect();
+    has_package(files, &format!("fairpath-{name}"))
+        && !files
+            .iter()
+            .any(|f| f.path == format!("crates/fairpath-{name}/src/lib.rs"))
+        || files
+            .iter()
+            .filter(|f| f.path.starts_with("crates/fairpath/src/"))
+            .any(|f| {
+                let code = mask(&f.text, Keep::Code);
+                code.lines().any(|l| {
+                    l.trim().strip_prefix(&variant).is_some_and(|rest| {
+                        rest.is_empty() || rest.starts_with(['(', ' ', ',', '{'])
+                    })
+                })
+            })
+}
+
+fn capitalised(word: &str) -> String {
+    let mut chars = word.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// The names of a Rust file's test functions.
+fn test_names(file: &File) -> Vec<String> {
+    if !file.path.ends_with(".rs") {
+        return Vec::new();
+    }
+    let code = mask(&file.text, Keep::Code);
+    let named = |after: &str| {
+        let (_, function) = after.split_once("fn ")?;
+        let end = function.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        Some(function[..end].to_owned())
+    };
+    code.split("#[test]").skip(1).filter_map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file;
+    use super::*;
+
+    fn findings(rows: &str) -> Vec<Finding> {
+        let page = format!("# Promises\n\n| promise | proof |\n|---|---|\n{rows}\n");
+        check(&[
+            file(PAGE, &page),
+            file("Makefile", "bench: ## x\n"),
+            file(
+                "crates/fairpath/src/main.rs",
+                "enum Command {\n    /// x\n    Rtt(rtt::Args),\n}",
+            ),
+            file(
+                "crates/fairpath-demo/Cargo.toml",
+                "name = \"fairpath-demo\"\n",
+            ),
+            file(
+                "crates/fairpath-rtt/Cargo.toml",
+                "name = \"fairpath-rtt\"\n",
+            ),
+            file(
+                "crates/fairpath-rtt/src/lib.rs",
+                "#[test]\n#[cfg(x)]\nfn it_holds() {}\nfn no_test() {}\n// #[test] fn gone() {}",
+            ),
+        ])
+    }
+
+    #[test]
+    fn a_promise_with_a_test_a_command_or_pending_stands() {
+        for proof in [
+            "`it_holds`",
+            "`fairpath-rtt::tests::it_holds` and `make bench`",
+            "pending",
+            "Pending: no machine",
+            "`cargo xtask tidy`",
+            "`cargo test -p fairpath-rtt`",
+            "`fairpath rtt -r x.pcap`",
+            "`fairpath demo`",
+        ] {
+            assert_eq!(findings(&format!("| p | {proof} |")), [], "{proof}");
+        }
+    }
+
+    #[test]
+    fn a_promise_whose_proof_does_not_exist_falls() {
+        for proof in [
+            "`no_test`",
+            "`gone`",
+            "`make nothing`",
+            "`cargo xtask nothing`",
+            "`cargo test -p nothing`",
+            "`fairpath nothing`",
+            "`it_holds` and `nothing`",
+            "trust us",
+            "",
+            "`rm -rf x`",
+        ] {
+            let found = findings(&format!("| p | it_holds |\n| p | {proof} |"));
+            assert_eq!(found.last().map(|f| f.line), Some(6), "{proof}");
+        }
+    }
+
+    #[test]
+    fn a_table_without_the_column_and_a_row_without_the_cell_fall() {
+        assert_eq!(findings("| only a promise |").len(), 1);
+        let page = "| promise | test |\n|---|---|\n| p | `it_holds` |\n";
+        assert_eq!(check(&[file(PAGE, page)]).len(), 1);
+    }
+
+    #[test]
+    fn a_bar_inside_a_cell_is_no_border() {
+        assert_eq!(findings("| a \\| b | `it_holds` |"), []);
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_promises_nothing() {
+        assert_eq!(check(&[file("README.md", "| p |\n|---|\n| x |")]), []);
+    }
+}
