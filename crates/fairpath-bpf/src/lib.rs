@@ -1,1 +1,3 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
+
+pub mod probe;
