@@ -24,7 +24,7 @@ struct FeatureLine<'a> {
     tested_by: &'a str,
     used_for: &'a str,
     instead: &'a str,
-    remedy: Option<String>,
+    remedy: Option<&'a str>,
     detail: &'a str,
 }
 
@@ -54,7 +54,7 @@ fn feature_line(finding: &Finding) -> serde_json::Result<String> {
             tested_by: feature.tested_by,
             used_for: feature.used_for,
             instead: feature.instead,
-            remedy: finding.remedy(),
+            remedy: finding.remedy.as_deref(),
             detail: &finding.detail,
         },
     )

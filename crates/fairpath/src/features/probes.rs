@@ -42,19 +42,8 @@ pub struct Finding {
     pub available: Option<bool>,
     /// The error, or what else there is to know.
     pub detail: String,
-}
-
-impl Finding {
     /// What the operator can do; nothing when it is there.
-    pub fn remedy(&self) -> Option<String> {
-        match self.available {
-            Some(true) => None,
-            None if !self.feature.needs.is_empty() => {
-                Some(format!("needs {}", self.feature.needs.join(" + ")))
-            }
-            _ => Some(self.feature.remedy.to_owned()),
-        }
-    }
+    pub remedy: Option<String>,
 }
 
 /// What was found out about the feature named `id`.
@@ -82,7 +71,7 @@ pub fn run(host: &Host, interfaces: &[Interface]) -> Vec<Finding> {
         if slot.is_none() {
             *slot = match &mut tried {
                 Ok(findings) => findings.next(),
-                Err(NoScratch(reason)) => Some(unknown(feature, reason.clone())),
+                Err(NoScratch(reason)) => Some(unknown(feature, host, reason.clone())),
             };
         }
     }
@@ -106,10 +95,10 @@ fn judge_inside(
     owner: Owner,
     outcome: Result<String, Refusal>,
 ) -> Finding {
-    let permitted = feature.needs.iter().all(|capability| host.has(capability));
     match outcome {
-        Ok(_) if owner == Owner::Unprivileged && !permitted => unknown(
+        Ok(_) if owner == Owner::Unprivileged && !missing(feature, host).is_empty() => unknown(
             feature,
+            host,
             "the kernel has it (tried in a user namespace), this user may not use it".to_owned(),
         ),
         outcome => judge(feature, host, outcome),
@@ -123,31 +112,47 @@ fn judge(feature: &'static Feature, host: &Host, outcome: Result<String, Refusal
                 feature,
                 available: Some(true),
                 detail,
+                remedy: None,
             };
         }
         Err(refusal) => refusal,
     };
-    let permitted = feature.needs.iter().all(|capability| host.has(capability));
-    let available = match refusal.errno {
-        None => Some(false),
-        Some(Errno::EPERM) => None,
-        Some(Errno::EACCES) if !permitted => None,
-        Some(errno) if means_absent(errno) => Some(false),
-        Some(_) => None,
+    let absent = match refusal.errno {
+        None => true,
+        Some(Errno::EACCES) => missing(feature, host).is_empty(),
+        Some(errno) => means_absent(errno),
     };
+    if !absent {
+        return unknown(feature, host, refusal.text);
+    }
     Finding {
         feature,
-        available,
+        available: Some(false),
         detail: refusal.text,
+        remedy: Some(feature.remedy.to_owned()),
     }
 }
 
-fn unknown(feature: &'static Feature, detail: String) -> Finding {
+fn unknown(feature: &'static Feature, host: &Host, detail: String) -> Finding {
+    let missing = missing(feature, host);
+    let remedy = match missing.is_empty() {
+        true => {
+            "look at what confines this process: container, seccomp filter, lockdown".to_owned()
+        }
+        false => format!("needs {}", missing.join(" + ")),
+    };
     Finding {
         feature,
         available: None,
         detail,
+        remedy: Some(remedy),
     }
+}
+
+/// The capabilities the feature needs and this process lacks.
+fn missing(feature: &Feature, host: &Host) -> Vec<&'static str> {
+    let lacking = feature.needs.iter().filter(|name| !host.has(name));
+    lacking.copied().collect()
 }
 
 /// Errors that a kernel without the feature gives; others (memory, descriptors, busy) say nothing about it.
@@ -156,7 +161,6 @@ fn means_absent(errno: Errno) -> bool {
         errno,
         Errno::ENOENT
             | Errno::EINVAL
-            | Errno::EACCES
             | Errno::EOPNOTSUPP
             | Errno::ENODEV
             | Errno::ENXIO
@@ -273,6 +277,7 @@ pub fn congestion(host: &Host, name: &str) -> Result<String, Refusal> {
         Err(Errno::ENOENT) if !host.has("CAP_NET_ADMIN") => Err(Refusal::not_permitted(
             "not loaded, and only CAP_NET_ADMIN makes the kernel load it",
         )),
+        Err(Errno::ENOENT) => Err(Refusal::no("the kernel does not know it")),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -396,13 +401,22 @@ pub fn plain_link(scratch: &mut Scratch, kind: &str) -> Result<String, Refusal> 
     DONE
 }
 
+/// Names the file, which may be missing or closed to the user though the kernel has the feature.
+fn character_device(path: &str, error: io::Error) -> Refusal {
+    let refusal = Refusal::from(error);
+    Refusal {
+        text: format!("{path}: {}", refusal.text),
+        ..refusal
+    }
+}
+
 pub fn tun(_: &mut Scratch) -> Result<String, Refusal> {
-    create_tun()?;
+    create_tun().map_err(|error| character_device("/dev/net/tun", error))?;
     DONE
 }
 
 pub fn ppp(_: &mut Scratch) -> Result<String, Refusal> {
-    create_ppp()?;
+    create_ppp().map_err(|error| character_device("/dev/ppp", error))?;
     DONE
 }
 
@@ -439,7 +453,32 @@ mod tests {
         assert_eq!(verdict("arena", &root, Errno::EACCES), Some(false));
         assert_eq!(verdict("arena", &root, Errno::ENOMEM), None);
         let finding = judge(feature("arena"), &nobody, Err(Errno::EPERM.into()));
-        assert_eq!(finding.remedy().unwrap(), "needs CAP_BPF + CAP_PERFMON");
+        assert_eq!(finding.remedy.unwrap(), "needs CAP_BPF + CAP_PERFMON");
+    }
+
+    #[test]
+    fn two_runs_at_once_agree() {
+        let host = Host::read().unwrap();
+        if !host.has("CAP_SYS_ADMIN") {
+            println!("SKIP two_runs_at_once_agree: needs CAP_SYS_ADMIN");
+            return;
+        }
+        let answers =
+            || -> Vec<Option<bool>> { run(&host, &[]).into_iter().map(|f| f.available).collect() };
+        let (one, two) = std::thread::scope(|scope| {
+            let (one, two) = (scope.spawn(answers), scope.spawn(answers));
+            (one.join().unwrap(), two.join().unwrap())
+        });
+        assert_eq!(one, two);
+        assert_eq!(one.len(), FEATURES.len());
+    }
+
+    #[test]
+    fn a_refusal_despite_all_capabilities_names_no_capability() {
+        let root = host(vec!["CAP_SYS_ADMIN", "CAP_NET_ADMIN"]);
+        let finding = judge(feature("tcx"), &root, Err(Errno::EPERM.into()));
+        assert_eq!(finding.available, None);
+        assert!(finding.remedy.unwrap().contains("seccomp"));
     }
 
     #[test]

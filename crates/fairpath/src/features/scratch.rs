@@ -63,7 +63,7 @@ fn enter(flags: CloneFlags) -> Result<(), NoScratch> {
     unshare(flags).map_err(|errno| {
         NoScratch(match errno {
             Errno::EPERM | Errno::EACCES | Errno::ENOSPC => {
-                "no network namespace may be made; needs CAP_SYS_ADMIN or user namespaces"
+                "no network namespace may be made (takes CAP_SYS_ADMIN or user namespaces)"
                     .to_owned()
             }
             other => format!("no network namespace can be made: {}", other.desc()),
@@ -114,4 +114,48 @@ fn veth_pair(links: &mut Links) -> Result<Link, NetlinkError> {
         }
     }
     links.by_name(VETH)?.ok_or(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn the_namespace_is_another_one_and_is_gone_afterwards() {
+        let host = Host::read().unwrap();
+        if !host.has("CAP_SYS_ADMIN") {
+            println!(
+                "SKIP the_namespace_is_another_one_and_is_gone_afterwards: needs CAP_SYS_ADMIN"
+            );
+            return;
+        }
+        let here = || fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let (inside, names) = inside(&host, |scratch, _| {
+            let links = scratch.links.list().unwrap();
+            let names: Vec<String> = links.into_iter().map(|link| link.name).collect();
+            (here(), names)
+        })
+        .unwrap();
+        assert_ne!(inside, here());
+        assert!(!names.contains(&"eth0".to_owned()) && names.contains(&VETH.to_owned()));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while namespaces_of_this_process().contains(&inside) {
+            // A joined thread leaves /proc a moment later.
+            assert!(Instant::now() < deadline, "a thread still holds it");
+            thread::yield_now();
+        }
+        assert!(Links::open().unwrap().by_name(VETH).unwrap().is_none());
+    }
+
+    fn namespaces_of_this_process() -> Vec<PathBuf> {
+        fs::read_dir("/proc/self/task")
+            .unwrap()
+            .flatten()
+            .filter_map(|task| fs::read_link(task.path().join("ns/net")).ok())
+            .collect()
+    }
 }

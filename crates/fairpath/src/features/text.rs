@@ -87,24 +87,31 @@ fn summary_line(part: &Use, findings: &[Finding], style: Style) -> String {
     let (available, words) = match (missing.is_empty(), unknown.is_empty()) {
         (true, true) => (Some(true), "everything is here".to_owned()),
         (false, _) => (Some(false), format!("lacks {}", missing.join(", "))),
-        (true, false) => (None, format!("not permitted to try {}", unknown.join(", "))),
+        (true, false) => (
+            None,
+            format!("cannot be known without trying {}", unknown.join(", ")),
+        ),
     };
     let line = format!("{} ({}): {words}", part.name, part.what);
     format!("  {}  {}", style.answer(available), hanging(7, &line))
 }
 
+/// There: what for. Missing: why, and what happens instead. Not known: what for, and what stood in the way.
 fn feature(finding: &Finding, style: Style) -> String {
     let f = finding.feature;
-    let mut parts = vec![match finding.detail.is_empty() {
-        true => f.used_for.to_owned(),
-        false if finding.available == Some(true) => format!("{} ({})", f.used_for, finding.detail),
-        false => finding.detail.clone(),
-    }];
-    if finding.available != Some(true) {
-        parts.push(format!("for: {}", f.used_for));
-        parts.push(format!("instead: {}", f.instead));
-    }
-    parts.extend(finding.remedy().map(|remedy| format!("remedy: {remedy}")));
+    let detail = finding.detail.as_str();
+    let remedy = finding.remedy.as_deref().unwrap_or_default();
+    let parts = match finding.available {
+        Some(true) if detail.is_empty() => vec![f.used_for.to_owned()],
+        Some(true) => vec![format!("{} ({detail})", f.used_for)],
+        Some(false) => vec![
+            detail.to_owned(),
+            format!("for: {}", f.used_for),
+            format!("instead: {}", f.instead),
+            format!("remedy: {remedy}"),
+        ],
+        None => vec![f.used_for.to_owned(), format!("{detail}; {remedy}")],
+    };
     let mut text = format!(
         "  {}  {:<width$}",
         style.answer(finding.available),
