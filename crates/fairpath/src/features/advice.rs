@@ -78,7 +78,10 @@ fn more_channels(i: &Interface, s: &Situation) -> Option<Advice> {
     (i.is_physical() && i.queues.channels > 0 && i.queues.channels < wanted).then(|| Advice {
         what: format!("use {wanted} channels instead of {}", i.queues.channels),
         why: "each channel is received by a CPU of its own".to_owned(),
-        command: format!("ethtool -L {} combined {wanted}", i.name),
+        command: match i.queues.channels_combined {
+            true => format!("ethtool -L {} combined {wanted}", i.name),
+            false => format!("ethtool -L {} rx {wanted}", i.name),
+        },
     })
 }
 
@@ -272,6 +275,7 @@ mod tests {
                 tx: 4,
                 channels: 4,
                 channels_max: 8,
+                channels_combined: true,
             },
             rings: Some(Ring {
                 rx: 4096,
@@ -365,6 +369,7 @@ mod tests {
                 tx: 1,
                 channels: 1,
                 channels_max: 1,
+                channels_combined: true,
             };
         };
         assert_eq!(
@@ -373,6 +378,11 @@ mod tests {
         );
         let few = commands(|i| i.queues.channels = 2);
         assert_eq!(few, ["ethtool -L eth0 combined 4"]);
+        let apart = commands(|i| {
+            i.queues.channels = 2;
+            i.queues.channels_combined = false;
+        });
+        assert_eq!(apart, ["ethtool -L eth0 rx 4"]);
     }
 
     #[test]

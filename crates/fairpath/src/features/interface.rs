@@ -77,6 +77,8 @@ pub struct Queues {
     pub tx: u32,
     pub channels: u32,
     pub channels_max: u32,
+    /// Whether a channel serves both directions; if not, these are the receive channels.
+    pub channels_combined: bool,
 }
 
 /// Descriptors, now and at most.
@@ -216,6 +218,7 @@ impl Ask {
             .as_mut()
             .and_then(|e| e.channels(link.ifindex).ok().flatten())
             .unwrap_or_default();
+        let combined = channels.combined_max > 0;
         Queues {
             rx: Some(count("rx-"))
                 .filter(|n| *n > 0)
@@ -223,8 +226,17 @@ impl Ask {
             tx: Some(count("tx-"))
                 .filter(|n| *n > 0)
                 .unwrap_or(link.tx_queues),
-            channels: channels.combined.max(channels.rx),
-            channels_max: channels.combined_max.max(channels.rx_max),
+            channels: if combined {
+                channels.combined
+            } else {
+                channels.rx
+            },
+            channels_max: if combined {
+                channels.combined_max
+            } else {
+                channels.rx_max
+            },
+            channels_combined: combined,
         }
     }
 
