@@ -8,3 +8,5 @@ mod skel {
     }
 }
 pub use skel::rtt;
+
+pub mod probe;

@@ -1,1 +1,42 @@
-//! Links and their changes, over rtnetlink.
+//! Links, their attributes and their changes, over netlink; synchronous.
+//!
+//! | question | answer |
+//! |---|---|
+//! | which links are there | [`Links::dump`] |
+//! | what changes from now on | [`LinkWatch`] |
+//! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
+//! | which qdiscs sit where, can this kernel make that one | [`Tc`] |
+//! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
+//! | what does the driver say of XDP | [`Netdev`] |
+//! | can a packet queue be bound | [`bind_nfqueue`] |
+//! | can tun and ppp units be made | [`create_tun`], [`create_ppp`] |
+//!
+//! Every socket belongs to the network namespace its thread was in when it was opened, and stays there.
+//!
+//! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
+//! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
+//! Absent on purpose: routes, addresses, neighbours (nothing in Fairpath asks for them yet).
+
+mod connection;
+mod device;
+mod ethtool;
+mod genl;
+mod link;
+mod links;
+mod message;
+mod netdev;
+mod nfqueue;
+mod tc;
+#[cfg(test)]
+mod testing;
+mod watch;
+
+pub use connection::NetlinkError;
+pub use device::{create_ppp, create_tun};
+pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
+pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
+pub use links::{Links, NewLink};
+pub use netdev::{Netdev, XdpFeatures};
+pub use nfqueue::bind_nfqueue;
+pub use tc::{Qdisc, Tc};
+pub use watch::{LinkEvent, LinkTable, LinkWatch};

@@ -1,0 +1,256 @@
+//! A netlink socket that asks one question at a time and waits for the whole answer.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+};
+use netlink_sys::{Socket, SocketAddr};
+
+use crate::message::{Received, Request, attr_str, messages, u32_at};
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSGERR_ATTR_MSG: u16 = 1;
+/// Above the 32 KiB the kernel uses for one datagram of a dump.
+const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
+/// How often a dump is begun anew because the table changed meanwhile.
+const DUMP_ATTEMPT_LIMIT: usize = 8;
+
+/// A question to the kernel that was not answered as hoped.
+#[derive(Debug, thiserror::Error)]
+pub enum NetlinkError {
+    /// The socket could not be opened, written or read.
+    #[error("{operation}: netlink socket")]
+    Socket {
+        /// What was being done.
+        operation: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The kernel refused; its own explanation follows when it gave one.
+    #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel says \"{m}\"")).unwrap_or_default())]
+    Refused {
+        /// What was being done.
+        operation: &'static str,
+        /// The kernel's words (extended acknowledgement).
+        message: Option<String>,
+        /// The error code.
+        source: io::Error,
+    },
+    /// The answer lacked what it must contain.
+    #[error("{operation}: the kernel's answer lacks {lacks}")]
+    Malformed {
+        /// What was being done.
+        operation: &'static str,
+        /// The missing part.
+        lacks: &'static str,
+    },
+}
+
+impl NetlinkError {
+    /// The errno behind this error, if there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            NetlinkError::Socket { source, .. } | NetlinkError::Refused { source, .. } => {
+                source.raw_os_error()
+            }
+            NetlinkError::Malformed { .. } => None,
+        }
+    }
+}
+
+/// An open socket of one netlink protocol, in the namespace of the thread that opened it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn open(protocol: isize) -> Result<Connection, NetlinkError> {
+        let socket = open_socket(protocol).map_err(|source| NetlinkError::Socket {
+            operation: "open",
+            source,
+        })?;
+        Ok(Connection {
+            socket,
+            sequence: 0,
+            buffer: Vec::with_capacity(DATAGRAM_LIMIT_BYTES),
+        })
+    }
+
+    /// Sends `request` and waits for its acknowledgement; answers that come before it are given to `each`.
+    pub(crate) fn ask(
+        &mut self,
+        operation: &'static str,
+        request: Request,
+        mut each: impl FnMut(&Received<'_>),
+    ) -> Result<(), NetlinkError> {
+        let sequence = self.send(operation, request)?;
+        loop {
+            if self.receive(operation, sequence, &mut each)?.ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`Connection::ask`] for a request that only says yes or no.
+    pub(crate) fn command(
+        &mut self,
+        operation: &'static str,
+        request: Request,
+    ) -> Result<(), NetlinkError> {
+        self.ask(operation, request, |_| {})
+    }
+
+    /// Dumps a table: `convert` picks what it wants from each message. Starts over when the table changed meanwhile.
+    pub(crate) fn dump<T>(
+        &mut self,
+        operation: &'static str,
+        request: &Request,
+        mut convert: impl FnMut(&Received<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        let mut found = Vec::new();
+        for _ in 0..DUMP_ATTEMPT_LIMIT {
+            found.clear();
+            let sequence = self.send(operation, request.clone())?;
+            let mut interrupted = false;
+            loop {
+                let status = self.receive(operation, sequence, &mut |m: &Received<'_>| {
+                    found.extend(convert(m));
+                })?;
+                interrupted |= status.interrupted;
+                if status.ended {
+                    break;
+                }
+            }
+            if !interrupted {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn send(&mut self, operation: &'static str, request: Request) -> Result<u32, NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = request.finish(self.sequence);
+        self.socket
+            .send_to(&bytes, &SocketAddr::new(0, 0), 0)
+            .map_err(|source| NetlinkError::Socket { operation, source })?;
+        Ok(self.sequence)
+    }
+
+    fn receive(
+        &mut self,
+        operation: &'static str,
+        sequence: u32,
+        each: &mut impl FnMut(&Received<'_>),
+    ) -> Result<Status, NetlinkError> {
+        let trouble = |source| NetlinkError::Socket { operation, source };
+        receive_datagram(&self.socket, &mut self.buffer, 0).map_err(trouble)?;
+        let mut status = Status::default();
+        for message in messages(&self.buffer).filter(|m| m.sequence == sequence) {
+            status.interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match message.kind {
+                NLMSG_ERROR => {
+                    status.ended = true;
+                    acknowledged(operation, &message)?;
+                }
+                NLMSG_DONE => {
+                    status.ended = true;
+                    dump_ended(operation, &message)?;
+                }
+                _ => each(&message),
+            }
+        }
+        Ok(status)
+    }
+}
+
+/// What one datagram said about the answer as a whole.
+#[derive(Default)]
+struct Status {
+    ended: bool,
+    interrupted: bool,
+}
+
+/// Flags of a request that is answered by an acknowledgement; `extra` are added.
+pub(crate) fn acked(extra: u16) -> u16 {
+    NLM_F_REQUEST | NLM_F_ACK | extra
+}
+
+/// Flags of a request for a whole table.
+pub(crate) fn dumped() -> u16 {
+    NLM_F_REQUEST | NLM_F_DUMP
+}
+
+/// Opens and binds a socket that explains refusals in words where the kernel can.
+pub(crate) fn open_socket(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.set_ext_ack(true)?;
+    socket.set_cap_ack(true)?;
+    Ok(socket)
+}
+
+/// Reads one datagram from the kernel into `buffer`; anything another process sent is passed over.
+pub(crate) fn receive_datagram(
+    socket: &Socket,
+    buffer: &mut Vec<u8>,
+    flags: i32,
+) -> io::Result<()> {
+    loop {
+        buffer.clear();
+        match socket.recv_from(buffer, flags | libc::MSG_TRUNC) {
+            Ok((len, _)) if len > buffer.len() => {
+                return Err(io::Error::other("a datagram larger than the buffer"));
+            }
+            Ok((_, from)) if from.port_number() == 0 => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn acknowledged(operation: &'static str, message: &Received<'_>) -> Result<(), NetlinkError> {
+    match u32_at(message.payload, 0) {
+        Some(0) => Ok(()),
+        Some(code) => Err(NetlinkError::Refused {
+            operation,
+            message: explanation(message),
+            source: io::Error::from_raw_os_error((code as i32).wrapping_neg()),
+        }),
+        None => Err(NetlinkError::Malformed {
+            operation,
+            lacks: "an error code",
+        }),
+    }
+}
+
+/// A dump's end carries an error code where it failed on the way.
+fn dump_ended(operation: &'static str, message: &Received<'_>) -> Result<(), NetlinkError> {
+    match u32_at(message.payload, 0) {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(NetlinkError::Refused {
+            operation,
+            message: None,
+            source: io::Error::from_raw_os_error((code as i32).wrapping_neg()),
+        }),
+    }
+}
+
+/// The kernel's words: attributes after the echoed request, which is only its header when capped.
+fn explanation(message: &Received<'_>) -> Option<String> {
+    if message.flags & NLM_F_ACK_TLVS == 0 {
+        return None;
+    }
+    let echoed_len = if message.flags & NLM_F_CAPPED != 0 {
+        16
+    } else {
+        (u32_at(message.payload, 4)? as usize).next_multiple_of(4)
+    };
+    attr_str(message.payload.get(4 + echoed_len..)?, NLMSGERR_ATTR_MSG)
+}

@@ -1,0 +1,99 @@
+//! The host and the user: kernel release, CPUs, capabilities.
+
+use std::fs;
+use std::io;
+
+use nix::unistd::{Uid, User};
+use serde::Serialize;
+
+use super::parse;
+
+/// The capabilities Fairpath ever asks for, by their bit in `CapEff` (`linux/capability.h`).
+const CAPABILITIES: [(u32, &str); 6] = [
+    (12, "CAP_NET_ADMIN"),
+    (13, "CAP_NET_RAW"),
+    (14, "CAP_IPC_LOCK"),
+    (21, "CAP_SYS_ADMIN"),
+    (38, "CAP_PERFMON"),
+    (39, "CAP_BPF"),
+];
+
+/// Where the report was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// The kernel's release; reported, never relied upon.
+    pub kernel: String,
+    /// The processor architecture.
+    pub arch: &'static str,
+    /// The number of CPUs online.
+    pub cpus: usize,
+    /// The CPUs online.
+    #[serde(skip)]
+    pub online_cpus: Vec<u32>,
+    /// The effective user's name or number.
+    pub user: String,
+    /// Those of the capabilities Fairpath uses that this process has.
+    pub capabilities: Vec<&'static str>,
+}
+
+impl Host {
+    pub fn read() -> io::Result<Host> {
+        let online_cpus = fs::read_to_string("/sys/devices/system/cpu/online")
+            .map(|list| parse::cpu_list(&list))
+            .unwrap_or_default();
+        Ok(Host {
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?
+                .trim()
+                .to_owned(),
+            arch: std::env::consts::ARCH,
+            cpus: online_cpus.len(),
+            online_cpus,
+            user: user_name(Uid::effective()),
+            capabilities: capabilities(&fs::read_to_string("/proc/self/status")?),
+        })
+    }
+
+    /// Whether the process has the capability; `CAP_SYS_ADMIN` includes BPF's two.
+    pub fn has(&self, capability: &str) -> bool {
+        let included = matches!(capability, "CAP_BPF" | "CAP_PERFMON");
+        self.capabilities.contains(&capability)
+            || included && self.capabilities.contains(&"CAP_SYS_ADMIN")
+    }
+}
+
+fn user_name(uid: Uid) -> String {
+    match User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// The names of the bits in the line `CapEff:` of `/proc/PID/status`.
+fn capabilities(status: &str) -> Vec<&'static str> {
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    CAPABILITIES
+        .iter()
+        .filter(|(bit, _)| effective & (1 << bit) != 0)
+        .map(|(_, name)| *name)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_named_by_their_bits() {
+        let status = "Name:\tx\nCapEff:\t000000c000001000\n";
+        assert_eq!(
+            capabilities(status),
+            ["CAP_NET_ADMIN", "CAP_PERFMON", "CAP_BPF"]
+        );
+        assert!(capabilities("CapEff:\t0000000000000000\n").is_empty());
+        assert!(capabilities("").is_empty());
+    }
+}
