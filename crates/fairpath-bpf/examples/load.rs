@@ -1,11 +1,10 @@
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+//! Loads every object; prints `loaded` or what the verifier says.
+
 fn main() {
-    let mut obj = std::mem::MaybeUninit::uninit();
-    let mut b = fairpath_bpf::rtt::RttSkelBuilder::default();
-    b.obj_builder.debug(std::env::args().nth(1).is_some());
-    let mut open = b.open(&mut obj).unwrap();
-    open.maps.arena.set_max_entries(1024).unwrap();
-    let skel = open.load().unwrap();
-    let _ = skel;
+    for object in fairpath_bpf::load_all() {
+        object
+            .result
+            .unwrap_or_else(|error| panic!("{}: {error:?}", object.name));
+    }
     println!("loaded");
 }

@@ -1,12 +1,31 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
+//!
+//! Everything attached here is held by a file descriptor of this process (`bpf_link`, also for
+//! XDP): however the process ends, nothing stays attached and no map survives.
+
+mod attach;
+pub mod cost;
+mod objects;
+pub mod probe;
+mod rtt;
+
+pub use attach::{AttachError, Attached, Hook};
+pub use objects::{Loaded, load_all};
+pub use rtt::{Batch, LoadError, Options, RttMonitor, RunError};
 
 /// Skeletons of bpf/prog, one module a file.
 mod skel {
-    #![allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+    #![allow(
+        missing_docs,
+        dead_code,
+        clippy::all,
+        clippy::undocumented_unsafe_blocks,
+        clippy::multiple_unsafe_ops_per_block
+    )]
     pub mod rtt {
         include!(concat!(env!("OUT_DIR"), "/rtt.skel.rs"));
     }
+    pub mod empty {
+        include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
+    }
 }
-pub use skel::rtt;
-
-pub mod probe;

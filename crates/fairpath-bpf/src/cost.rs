@@ -1,0 +1,132 @@
+//! What programs cost, as the kernel counts it, less what an empty program costs in the same run.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{OpenObject, ProgramInput};
+
+use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
+
+/// Runs of the empty program that its cost is taken from.
+const EMPTY_RUNS: u32 = 200_000;
+
+/// The kernel's statistics of one program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTime {
+    /// How often it ran.
+    pub runs: u64,
+    /// For how long in all, nanoseconds.
+    pub time_ns: u64,
+}
+
+impl RunTime {
+    /// Nanoseconds a run; 0 where it never ran.
+    pub fn per_run_ns(&self) -> f64 {
+        if self.runs == 0 {
+            0.0
+        } else {
+            self.time_ns as f64 / self.runs as f64
+        }
+    }
+
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: RunTime) -> RunTime {
+        RunTime {
+            runs: self.runs - earlier.runs,
+            time_ns: self.time_ns - earlier.time_ns,
+        }
+    }
+}
+
+/// Keeps the kernel's BPF statistics on while it lives. They cost some 70 ns a run themselves.
+#[derive(Debug)]
+pub struct Statistics {
+    _fd: OwnedFd,
+}
+
+impl Statistics {
+    /// Switches them on. Needs CAP_SYS_ADMIN.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn enable() -> std::io::Result<Statistics> {
+        // SAFETY: no pointers; returns a descriptor or a negative error.
+        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if fd < 0 {
+            return Err(std::io::Error::from_raw_os_error(-fd));
+        }
+        // SAFETY: a fresh descriptor that nothing else owns.
+        Ok(Statistics {
+            _fd: unsafe { OwnedFd::from_raw_fd(fd) },
+        })
+    }
+}
+
+/// Reads a program's statistics.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn run_time(program: BorrowedFd<'_>) -> std::io::Result<RunTime> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: `info` has `bytes` bytes, and no array of it is asked for.
+    let error = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(
+            program.as_raw_fd(),
+            (&raw mut info).cast(),
+            &raw mut bytes,
+        )
+    };
+    if error != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(RunTime {
+        runs: info.run_cnt,
+        time_ns: info.run_time_ns,
+    })
+}
+
+/// Programs that do nothing.
+pub struct Empty {
+    skel: EmptySkel<'static>,
+}
+
+impl Empty {
+    /// Loads them.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn load() -> Result<Empty, libbpf_rs::Error> {
+        let place: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        Ok(Empty {
+            skel: EmptySkelBuilder::default().open(place)?.load()?,
+        })
+    }
+
+    /// What the statistics say of an empty program, unattached: run it while they are on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn measure(&self) -> Result<RunTime, libbpf_rs::Error> {
+        let program = &self.skel.progs.empty_ingress;
+        let before = run_time(program.as_fd()).map_err(libbpf_rs::Error::from)?;
+        let packet = [0; 64];
+        let input = ProgramInput {
+            data_in: Some(&packet),
+            repeat: EMPTY_RUNS,
+            ..ProgramInput::default()
+        };
+        program.test_run(input)?;
+        let after = run_time(program.as_fd()).map_err(libbpf_rs::Error::from)?;
+        Ok(after.since(before))
+    }
+}
+
+impl std::fmt::Debug for Empty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Empty").finish_non_exhaustive()
+    }
+}

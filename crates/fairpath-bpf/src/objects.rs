@@ -1,0 +1,48 @@
+//! Loading every object of the binary, to find out whether this kernel's verifier takes them.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::skel;
+
+/// What the kernel said of one object.
+#[derive(Debug)]
+pub struct Loaded {
+    /// File in bpf/prog, without endings.
+    pub name: &'static str,
+    /// The verifier's refusal, if any.
+    pub result: Result<(), libbpf_rs::Error>,
+}
+
+fn load_rtt() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::rtt::RttSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::rtt::next_arena_address())?;
+    open.load().map(drop)
+}
+
+fn load_empty() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::empty::EmptySkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
+/// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+pub fn load_all() -> Vec<Loaded> {
+    vec![
+        Loaded {
+            name: "empty",
+            result: load_empty(),
+        },
+        Loaded {
+            name: "rtt",
+            result: load_rtt(),
+        },
+    ]
+}

@@ -1,0 +1,363 @@
+//! The kernel home of the RTT monitor: loaded, attached, read and ended.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fairpath_core::{Config, Event, Frame, HEAD_BYTES, Memory, Stats, Usage};
+use fairpath_units::IfIndex;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{AsRawLibbpf, MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
+
+use crate::attach::{self, AttachError, Attached, Hook};
+use crate::skel::rtt::{OpenRttSkel, RttSkel, RttSkelBuilder};
+
+/// Where the monitor begins in the arena: libbpf may keep globals in the first page.
+const ARENA_START: u64 = 4096;
+/// Arenas lie 4 GiB apart from here on: 1 << 44 would collide with sanitizers.
+const ARENA_BASE: u64 = 2 << 44;
+const ARENA_STRIDE: u64 = 4 << 30;
+const PAGE: u64 = 4096;
+/// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
+const REPLAY_FRAMES: usize = 2048;
+
+/// A user-space address for an arena that no other of this process has.
+pub(crate) fn next_arena_address() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    ARENA_BASE + NEXT.fetch_add(1, Ordering::Relaxed) * ARENA_STRIDE
+}
+
+/// The monitor could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The kernel refused map or program.
+    #[error(
+        "load the RTT programs: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+    )]
+    Refused(#[source] libbpf_rs::Error),
+    /// Tables larger than an arena can be.
+    #[error(
+        "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer flows"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The arena's mapping is missing.
+    #[error("load the RTT programs: the arena is not mapped; the kernel or libbpf is too old")]
+    NotMapped,
+}
+
+/// A loaded monitor could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Reading the ring failed.
+    #[error("read events of the RTT programs: {0}")]
+    Read(#[source] libbpf_rs::Error),
+    /// An unattached run failed.
+    #[error("run an RTT program unattached: {0}")]
+    TestRun(#[source] libbpf_rs::Error),
+}
+
+/// How a monitor is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Tables and methods; `cpus` and `seed` are set by [`RttMonitor::load`] where they are 0.
+    pub config: Config,
+    /// Bytes of the event ring; a power of two, at least a page.
+    pub ring_bytes: u32,
+    /// Space for this many frames of unattached runs; 0 for live use.
+    pub replay_frames: usize,
+}
+
+/// Events read so far and not yet taken.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// In the order of the ring.
+    pub events: Vec<Event>,
+    /// Entries that were no event.
+    pub bad: u64,
+}
+
+/// A loaded RTT monitor.
+pub struct RttMonitor {
+    ring: RingBuffer<'static>,
+    batch: Rc<RefCell<Batch>>,
+    memory: Memory,
+    arena_bytes: u64,
+    skel: RttSkel<'static>,
+}
+
+impl RttMonitor {
+    /// Loads programs and tables into the kernel; attaches nothing.
+    ///
+    /// Takes a tenth of a second (verifier) and commits the tables' memory.
+    ///
+    /// # Errors
+    /// [`LoadError`] names what is missing.
+    pub fn load(options: &Options) -> Result<RttMonitor, LoadError> {
+        let mut config = options.config;
+        if config.cpus <= 1 {
+            config.cpus = libbpf_rs::num_possible_cpus().map_err(LoadError::Refused)? as u32;
+        }
+        let bytes =
+            ARENA_START + Memory::bytes(&config) + Memory::replay_bytes(options.replay_frames);
+        let pages = bytes.div_ceil(PAGE);
+        if pages * PAGE > ARENA_STRIDE {
+            return Err(LoadError::TooLarge { bytes });
+        }
+        // The skeleton borrows its place for good: a few bytes a monitor, freed with the process.
+        let place: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = open(place, pages, options.ring_bytes).map_err(LoadError::Refused)?;
+        let skel = open.load().map_err(LoadError::Refused)?;
+        let start = arena_address(&skel).ok_or(LoadError::NotMapped)?;
+        // The first page stays empty, but must be there: the programs read a zero from it.
+        // SAFETY: the arena is mapped from `start` on, `pages` pages long.
+        unsafe { start.write_volatile(0) };
+        // SAFETY: likewise.
+        let at = unsafe { start.add(ARENA_START as usize) };
+        // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which
+        // lives as long as `memory`; the programs are not attached yet.
+        let memory = unsafe { Memory::format(at, &config) };
+        touch(start, pages);
+        let batch = Rc::new(RefCell::new(Batch::default()));
+        let ring = read_ring(&skel, &batch).map_err(LoadError::Refused)?;
+        Ok(RttMonitor {
+            ring,
+            batch,
+            memory,
+            arena_bytes: pages * PAGE,
+            skel,
+        })
+    }
+
+    /// Attaches to one hook of an interface of the current network namespace.
+    ///
+    /// `raw` says that its packets begin with an IP header (ppp, tun, wireguard). A watched
+    /// ingress is noted, so that samples are not taken twice.
+    ///
+    /// # Errors
+    /// [`AttachError`] names interface, hook, cause and remedy.
+    pub fn attach(
+        &mut self,
+        hook: Hook,
+        ifindex: IfIndex,
+        name: &str,
+        raw: bool,
+    ) -> Result<Attached, AttachError> {
+        let programs = &mut self.skel.progs;
+        let program = match (hook, raw) {
+            (Hook::TcxIngress, false) => &mut programs.rtt_ingress,
+            (Hook::TcxIngress, true) => &mut programs.rtt_ingress_raw,
+            (Hook::TcxEgress, false) => &mut programs.rtt_egress,
+            (Hook::TcxEgress, true) => &mut programs.rtt_egress_raw,
+            (Hook::Xdp, _) => &mut programs.rtt_xdp,
+        };
+        let attached = attach::attach(program, hook, ifindex, name)?;
+        if hook != Hook::TcxEgress {
+            self.memory.watch(ifindex.0, true);
+        }
+        Ok(attached)
+    }
+
+    /// Forgets that an interface's ingress is watched.
+    pub fn unwatch(&mut self, ifindex: IfIndex) {
+        self.memory.watch(ifindex.0, false);
+    }
+
+    /// Waits for events up to `timeout` and reads all that are there.
+    ///
+    /// # Errors
+    /// [`RunError::Read`], except where a signal interrupted the wait.
+    pub fn poll(&self, timeout: Duration) -> Result<(), RunError> {
+        match self.ring.poll(timeout) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                Err(RunError::Read(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what was read.
+    pub fn take(&self) -> Batch {
+        self.batch.take()
+    }
+
+    /// Looks at the next `sets` sets for flows that went silent.
+    ///
+    /// # Errors
+    /// [`RunError::TestRun`].
+    pub fn expire(&mut self, now: u64, sets: u32) -> Result<(), RunError> {
+        self.memory.ask_expire(now, sets);
+        let packet = [0; 64];
+        let input = ProgramInput {
+            data_in: Some(&packet),
+            ..ProgramInput::default()
+        };
+        self.skel
+            .progs
+            .rtt_expire
+            .test_run(input)
+            .map(drop)
+            .map_err(RunError::TestRun)
+    }
+
+    /// Runs frames through the kernel home, unattached, in their order.
+    ///
+    /// # Errors
+    /// [`RunError`]; never more than `replay_frames` frames at once.
+    pub fn replay(&mut self, frames: &[(Frame, &[u8])]) -> Result<(), RunError> {
+        for part in frames.chunks(REPLAY_FRAMES) {
+            // SAFETY: load() made space for `replay_frames` frames, and a part has no more.
+            unsafe { self.memory.replay(part.iter().copied()) };
+            let input = ProgramInput::default();
+            self.skel
+                .progs
+                .rtt_replay
+                .test_run(input)
+                .map_err(RunError::TestRun)?;
+            self.ring.consume().map_err(RunError::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Tells every flow that is still open; everything must be detached.
+    pub fn finish(&mut self, now: u64, tell: impl FnMut(Event)) {
+        self.memory.finish(now, tell);
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        self.memory.stats()
+    }
+
+    /// Used places; walks all tables.
+    pub fn usage(&self) -> Usage {
+        self.memory.usage()
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        self.memory.config()
+    }
+
+    /// Bytes of kernel memory committed to tables.
+    pub fn bytes(&self) -> u64 {
+        self.arena_bytes
+    }
+
+    /// Readable when events wait.
+    pub fn ring_fd(&self) -> RawFd {
+        self.ring.epoll_fd()
+    }
+
+    /// The programs' descriptors, with their names: for the kernel's statistics.
+    pub fn program_fds(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
+        let programs = &self.skel.progs;
+        vec![
+            ("rtt_ingress", programs.rtt_ingress.as_fd()),
+            ("rtt_egress", programs.rtt_egress.as_fd()),
+            ("rtt_ingress_raw", programs.rtt_ingress_raw.as_fd()),
+            ("rtt_egress_raw", programs.rtt_egress_raw.as_fd()),
+            ("rtt_xdp", programs.rtt_xdp.as_fd()),
+        ]
+    }
+}
+
+/// Space that one unattached run of [`RttMonitor::replay`] needs at most.
+impl Options {
+    /// Options for unattached runs: differential tests.
+    pub fn replay(config: Config) -> Options {
+        Options {
+            config,
+            ring_bytes: 1 << 24,
+            replay_frames: REPLAY_FRAMES,
+        }
+    }
+
+    /// Options for live use.
+    pub fn live(config: Config) -> Options {
+        Options {
+            config,
+            ring_bytes: 1 << 22,
+            replay_frames: 0,
+        }
+    }
+}
+
+fn open(
+    place: &'static mut MaybeUninit<OpenObject>,
+    pages: u64,
+    ring_bytes: u32,
+) -> Result<OpenRttSkel<'static>, libbpf_rs::Error> {
+    let mut open = RttSkelBuilder::default().open(place)?;
+    open.maps.arena.set_max_entries(pages as u32)?;
+    open.maps.arena.set_map_extra(next_arena_address())?;
+    open.maps.events.set_max_entries(ring_bytes)?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        // PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
+        rodata.softirqs_nest = u32::from(
+            std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1"),
+        );
+    }
+    Ok(open)
+}
+
+/// Where libbpf mapped the arena: at the address that was asked for.
+fn arena_address(skel: &RttSkel<'_>) -> Option<NonNull<u8>> {
+    let map = skel.maps.arena.as_libbpf_object().as_ptr();
+    // SAFETY: a loaded map.
+    let address = unsafe { libbpf_sys::bpf_map__map_extra(map) };
+    NonNull::new(address as *mut u8)
+}
+
+/// Writes to every page once: the kernel's side cannot fault one in.
+fn touch(start: NonNull<u8>, pages: u64) {
+    for page in 0..pages {
+        // SAFETY: inside the mapping.
+        let at = unsafe { start.add((page * PAGE) as usize) };
+        // SAFETY: inside the mapping, and nobody else works on it yet.
+        let byte = unsafe { at.read_volatile() };
+        // SAFETY: likewise; the same byte is written back.
+        unsafe { at.write_volatile(byte) };
+    }
+}
+
+fn read_ring(
+    skel: &RttSkel<'static>,
+    batch: &Rc<RefCell<Batch>>,
+) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
+    let batch = Rc::clone(batch);
+    let mut builder = RingBufferBuilder::new();
+    // The builder needs the map for this call only: it keeps a descriptor of its own.
+    let events: &dyn MapCore = &skel.maps.events;
+    builder.add(events, move |bytes| {
+        let mut batch = batch.borrow_mut();
+        match Event::from_bytes(bytes) {
+            Ok(event) => batch.events.push(event),
+            Err(_) => batch.bad += 1,
+        }
+        0
+    })?;
+    builder.build()
+}
+
+impl std::fmt::Debug for RttMonitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RttMonitor")
+            .field("arena_bytes", &self.arena_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(HEAD_BYTES.is_multiple_of(8));
+
+#[allow(unused_imports)]
+use AsRawFd as _;
+#[allow(unused_imports)]
+use Skel as _;
