@@ -1,1 +1,9 @@
 //! From the core's events to records, histograms and summaries.
+//!
+//! Pure: times are the driver's, names of interfaces are given, nothing is printed here.
+
+mod record;
+mod summary;
+
+pub use record::{Clock, Context, FlowLine, SampleLine, SideLine, endpoint};
+pub use summary::{FlowRow, LegLine, LossLine, MAX_FLOW_ROWS, Summary, SummaryLine};
