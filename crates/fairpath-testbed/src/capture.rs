@@ -290,6 +290,25 @@ fn number_before(text: &str, what: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Need, Ping, Router, Testbed, requires};
+
+    #[test]
+    fn what_a_stopped_tcpdump_left_in_the_ring_is_in_the_file() {
+        requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
+        let router = Router::new(&Testbed::new()).unwrap();
+        let options = CaptureOptions {
+            filter: "icmp".to_owned(),
+            ..CaptureOptions::default()
+        };
+        let capture = Capture::start_anonymous(&router.router, "wan", &options).unwrap();
+        capture.tcpdump.signal(Signal::SIGSTOP);
+        let ping = Ping::to(Router::SERVER.v4)
+            .count(200)
+            .interval(Duration::from_millis(2));
+        assert_eq!(ping.run(&router.client).unwrap().received, 200);
+        capture.tcpdump.signal(Signal::SIGCONT);
+        assert_eq!(capture.stop().unwrap().captured, 400);
+    }
 
     #[test]
     fn live_and_final_counts_are_read() {

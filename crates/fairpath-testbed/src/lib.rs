@@ -22,6 +22,7 @@
 //! namespaces, links in the initial namespace, distributed set-ups.
 
 mod capture;
+mod counters;
 mod guard;
 mod iperf3;
 mod leftovers;
@@ -34,14 +35,16 @@ mod router;
 mod run;
 mod ss;
 mod sysctl;
+mod tail;
 mod tcp;
 mod wait;
 mod wire;
 
 pub use capture::{Capture, CaptureError, CaptureOptions, Captured, Direction, Precision};
+pub use counters::LinkCounters;
 pub use iperf3::{Iperf3, Iperf3Error, Iperf3Report, Iperf3Run, Iperf3Server};
 pub use leftovers::{LeftProcess, Leftovers, leftovers};
-pub use link::{Address, LinkCounters, LinkEnd, LinkError, Mac, Offloads, Veth, VethBuilder};
+pub use link::{Address, LinkEnd, LinkError, Mac, Offloads, Veth, VethBuilder};
 pub use need::{Feature, Need, SKIP_LOG_ENV, missing, skip, test_name};
 pub use netns::{Netns, NetnsError};
 pub use ping::{Ping, PingError, PingReport};

@@ -136,7 +136,7 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     log.write_all(line.as_bytes())
 }
 
-/// The function around a function item nested in it; [`requires!`] uses it for the test's name.
+/// The function around a function item nested in it; [`requires!`](crate::requires) uses it for the test's name.
 pub fn test_name<T>(_nested: T) -> &'static str {
     let name = std::any::type_name::<T>();
     name.rsplit_once("::").map_or(name, |(around, _)| around)

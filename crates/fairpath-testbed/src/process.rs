@@ -6,22 +6,20 @@
 //! the [`Guard`] if this process is killed.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::guard::Guard;
+use crate::tail::Tail;
 use crate::wait::wait_for;
-
-/// How long the last output of an ended program may take to arrive.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// A tool could not be run to a good end.
 #[derive(Debug, thiserror::Error)]
@@ -273,80 +271,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill_and_reap();
     }
-}
-
-/// What a program prints, collected by a thread.
-#[derive(Debug)]
-struct Tail {
-    shared: Arc<(Mutex<Collected>, Condvar)>,
-}
-
-#[derive(Debug, Default)]
-struct Collected {
-    bytes: Vec<u8>,
-    ended: bool,
-}
-
-impl Tail {
-    fn follow(pipe: impl Read + Send + 'static) -> Tail {
-        let shared = Arc::<(Mutex<Collected>, Condvar)>::default();
-        let theirs = Arc::clone(&shared);
-        thread::spawn(move || collect(pipe, &theirs));
-        Tail { shared }
-    }
-
-    fn text(&self) -> String {
-        let collected = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&collected.bytes).into_owned()
-    }
-
-    /// Waits until the text is there; `false` when time is up or the pipe has ended without it.
-    fn wait_for(&self, text: &str, deadline: Duration) -> bool {
-        let end = Instant::now() + deadline;
-        let mut collected = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if contains(&collected.bytes, text.as_bytes()) {
-                return true;
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if collected.ended || left.is_zero() {
-                return false;
-            }
-            let waited = self.shared.1.wait_timeout(collected, left);
-            collected = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Waits until everything is read; a stray descendant that keeps the pipe open is not waited for.
-    fn close(&self) {
-        let end = Instant::now() + CLOSE_DEADLINE;
-        let mut collected = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !collected.ended && Instant::now() < end {
-            let waited = self.shared.1.wait_timeout(collected, CLOSE_DEADLINE);
-            collected = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-fn collect(mut pipe: impl Read, shared: &(Mutex<Collected>, Condvar)) {
-    let mut chunk = [0; 4096];
-    loop {
-        let count = match pipe.read(&mut chunk) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other.unwrap_or(0),
-        };
-        let mut collected = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        collected.bytes.extend_from_slice(&chunk[..count]);
-        collected.ended = count == 0;
-        shared.1.notify_all();
-        if count == 0 {
-            return;
-        }
-    }
-}
-
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
 fn describe(command: &Command) -> String {
