@@ -1,0 +1,181 @@
+//! What a test needs, and the skip when it is not there.
+//!
+//! ```no_run
+//! use fairpath_testbed::{Feature, Need, requires};
+//!
+//! fn shaping_holds_its_rate() {
+//!     requires!(Need::Root, Need::Tool("iperf3"), Need::Kernel(Feature::Qdisc("tbf")));
+//!     // …
+//! }
+//! ```
+//!
+//! A missing need prints `SKIP name: reason` to stderr, appends the same line to the file named by
+//! `FAIRPATH_SKIP_LOG` (one `write` each, so parallel tests do not mix lines), and returns from the
+//! test. Whoever runs the tests counts the lines: a skip is not a pass.
+
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use nix::unistd::geteuid;
+
+use crate::run::Testbed;
+
+/// Environment variable naming the file that collects skips.
+pub const SKIP_LOG_ENV: &str = "FAIRPATH_SKIP_LOG";
+
+/// Something a test cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The right to make namespaces.
+    Root,
+    /// A program in `PATH`.
+    Tool(&'static str),
+    /// A part of the kernel, found by trying it in a namespace.
+    Kernel(Feature),
+}
+
+/// A part of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// A kind of link: `veth`, `bridge`, `vlan`, `ifb`.
+    Link(&'static str),
+    /// A queueing discipline that needs no options, or `tbf`.
+    Qdisc(&'static str),
+    /// A congestion control.
+    CongestionControl(&'static str),
+    /// TUN devices.
+    Tun,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Need::Root => write!(out, "root"),
+            Need::Tool(name) => write!(out, "the tool {name}"),
+            Need::Kernel(Feature::Link(kind)) => write!(out, "a kernel with {kind} links"),
+            Need::Kernel(Feature::Qdisc(kind)) => write!(out, "a kernel with qdisc {kind}"),
+            Need::Kernel(Feature::CongestionControl(name)) => {
+                write!(out, "a kernel with congestion control {name}")
+            }
+            Need::Kernel(Feature::Tun) => write!(out, "a kernel with TUN devices"),
+        }
+    }
+}
+
+impl Need {
+    /// Whether it is there. Kernel features cost some 20 ms.
+    pub fn is_met(&self) -> bool {
+        match self {
+            Need::Root => geteuid().is_root() && Testbed::new().netns("probe").is_ok(),
+            Need::Tool(name) => in_path(name),
+            Need::Kernel(feature) => feature.works().unwrap_or(false),
+        }
+    }
+}
+
+impl Feature {
+    fn works(self) -> Option<bool> {
+        let ns = Testbed::new().netns("probe").ok()?;
+        let works = |argv: &[&str]| Some(ns.run(argv).is_ok());
+        match self {
+            Feature::Link("veth") => works(&[
+                "ip", "link", "add", "name", "p0", "type", "veth", "peer", "name", "p1",
+            ]),
+            Feature::Link(kind @ ("vlan" | "macvlan")) => {
+                ns.run(&[
+                    "ip", "link", "add", "name", "p0", "type", "veth", "peer", "name", "p1",
+                ])
+                .ok()?;
+                let id: &[&str] = if kind == "vlan" { &["id", "1"] } else { &[] };
+                let add = [
+                    "ip", "link", "add", "link", "p0", "name", "p2", "type", kind,
+                ];
+                works(&[&add[..], id].concat())
+            }
+            Feature::Link(kind) => works(&["ip", "link", "add", "name", "p0", "type", kind]),
+            Feature::Qdisc("tbf") => works(&[
+                "tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "2000",
+                "latency", "1ms",
+            ]),
+            Feature::Qdisc(kind) => works(&["tc", "qdisc", "add", "dev", "lo", "root", kind]),
+            Feature::CongestionControl(name) => Some(ns.set_congestion_control(name).is_ok()),
+            Feature::Tun => works(&["ip", "tuntap", "add", "name", "p0", "mode", "tun"]),
+        }
+    }
+}
+
+fn in_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
+/// The first need that is not met; later ones are not tried.
+pub fn missing(needs: &[Need]) -> Option<Need> {
+    needs.iter().copied().find(|need| !need.is_met())
+}
+
+/// Tells that the test `name` is skipped for lack of `need`.
+///
+/// A log that cannot be written is told on stderr and changes nothing.
+pub fn skip(name: &str, need: Need) {
+    let line = format!("SKIP {name}: needs {need}\n");
+    eprint!("{line}");
+    let Some(path) = env::var_os(SKIP_LOG_ENV) else {
+        return;
+    };
+    if let Err(error) = append(Path::new(&path), &line) {
+        eprintln!("write skip log {path:?}: {error}");
+    }
+}
+
+fn append(path: &Path, line: &str) -> std::io::Result<()> {
+    let mut log = File::options().append(true).create(true).open(path)?;
+    log.write_all(line.as_bytes())
+}
+
+/// The function around a function item nested in it; [`requires!`](crate::requires) uses it for the test's name.
+pub fn test_name<T>(_nested: T) -> &'static str {
+    let name = std::any::type_name::<T>();
+    name.rsplit_once("::").map_or(name, |(around, _)| around)
+}
+
+/// Returns from the calling test, with a printed and logged skip, unless all [`Need`]s are met.
+#[macro_export]
+macro_rules! requires {
+    ($($need:expr),+ $(,)?) => {
+        if let Some(need) = $crate::missing(&[$($need),+]) {
+            fn nested() {}
+            $crate::skip($crate::test_name(nested), need);
+            return;
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_test_is_its_path() {
+        fn nested() {}
+        let expected = "fairpath_testbed::need::tests::the_name_of_a_test_is_its_path";
+        assert_eq!(test_name(nested), expected);
+    }
+
+    #[test]
+    fn a_missing_tool_is_found_missing_and_logged_in_one_line() {
+        let absent = Need::Tool("no-such-tool-of-fairpath");
+        assert_eq!(missing(&[Need::Tool("sh"), absent]), Some(absent));
+        let log = tempfile::NamedTempFile::new().unwrap();
+        for _ in 0..2 {
+            append(log.path(), "SKIP a: b\n").unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(log.path()).unwrap(),
+            "SKIP a: b\nSKIP a: b\n"
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! The ready-made topology, traffic over it, and captures of it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use fairpath_testbed::{
+    Capture, CaptureOptions, Direction, EchoServer, Iperf3, Iperf3Server, LinkEnd, Need, Ping,
+    Precision, Router, ShortConnections, TcpPair, Testbed, Veth, requires, sockets,
+};
+
+const MILLION: u64 = 1_000_000;
+
+#[test]
+fn ping_crosses_the_router_in_both_families() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    for ip in Router::SERVER.both() {
+        let report = Ping::to(ip).count(3).size(100).run(&router.client).unwrap();
+        assert_eq!((report.sent, report.received), (3, 3), "{ip}");
+        assert!(report.min > Duration::ZERO && report.min <= report.avg);
+        assert_eq!(report.times.len(), 3);
+    }
+}
+
+#[test]
+fn ping_to_nobody_reports_no_answer() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    router.server_end.set_up(false).unwrap();
+    let report = Ping::to(Router::SERVER.v4)
+        .count(2)
+        .run(&router.client)
+        .unwrap();
+    assert_eq!((report.sent, report.received), (2, 0));
+}
+
+#[test]
+fn iperf3_carries_what_was_asked_in_both_families() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    for ip in Router::SERVER.both() {
+        let transfer = Iperf3::to(ip, server.port())
+            .bytes(20 * MILLION)
+            .congestion("cubic");
+        let report = transfer.parallel(2).run(&router.client).unwrap();
+        assert!(report.bytes_sent >= 20 * MILLION, "{report:?}");
+        assert!(
+            report.bytes_received > 0 && report.goodput_bps > 0.0,
+            "{report:?}"
+        );
+        assert_eq!(report.congestion.as_deref(), Some("cubic"));
+    }
+    let counted = router.wan_end.counters().unwrap();
+    assert!(counted.tx_bytes > 10 * MILLION, "{counted:?}");
+}
+
+#[test]
+fn iperf3_to_a_closed_port_is_an_error_that_says_so() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let error = Iperf3::to(Router::SERVER.v4, 9)
+        .run(&router.client)
+        .unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[test]
+fn short_connections_all_complete_and_leave_the_client() {
+    requires!(Need::Root);
+    let router = Router::new(&Testbed::new()).unwrap();
+    let server = EchoServer::start(&router.server, 7000).unwrap();
+    let short = ShortConnections {
+        connections: 200,
+        at_once: 8,
+        request_bytes: 300,
+        response_bytes: 5000,
+    };
+    for ip in Router::SERVER.both() {
+        let report = short.run(&router.client, ip, server.port()).unwrap();
+        assert_eq!((report.completed, report.failed), (200, 0));
+    }
+    let counted = router.wan_end.counters().unwrap();
+    assert!(
+        counted.tx_bytes > 2 * 200 * 300 && counted.rx_bytes > 2 * 200 * 5000,
+        "{counted:?}"
+    );
+}
+
+#[test]
+fn ss_sees_the_pair_with_its_rtt_and_bytes() {
+    requires!(Need::Root, Need::Tool("ss"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let mut pair = TcpPair::connect(&router.client, &router.server, Router::SERVER.v6).unwrap();
+    pair.client_sends(&[7; 50_000]).unwrap();
+    pair.server_sends(b"answer").unwrap();
+    let samples = sockets(&router.client, "state established").unwrap_or_default();
+    let all = sockets(&router.client, "").unwrap();
+    let [sample] = &all[..] else {
+        panic!("{all:?}, {samples:?}")
+    };
+    assert_eq!(sample.local, pair.client_addr().unwrap());
+    assert_eq!(sample.peer, pair.server_addr().unwrap());
+    assert!(sample.rtt > Some(Duration::ZERO) && sample.min_rtt > Some(Duration::ZERO));
+    assert_eq!(
+        (sample.bytes_sent, sample.bytes_received),
+        (Some(50_000), Some(6))
+    );
+}
+
+#[test]
+fn a_capture_holds_every_packet_that_was_sent() {
+    requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let options = CaptureOptions {
+        snaplen: Some(96),
+        precision: Precision::Nano,
+        direction: Direction::Out,
+        filter: "icmp".to_owned(),
+    };
+    let capture = Capture::start_anonymous(&router.router, "wan", &options).unwrap();
+    Ping::to(Router::SERVER.v4)
+        .count(40)
+        .interval(Duration::from_millis(2))
+        .run(&router.client)
+        .unwrap();
+    let mut captured = capture.stop().unwrap();
+    assert_eq!((captured.captured, captured.dropped), (40, 0));
+    let bytes = captured.bytes().unwrap();
+    assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_le_bytes());
+    // File header 24 bytes; each record 16 and at most 96.
+    assert_eq!(bytes.len(), 24 + 40 * (16 + 96));
+}
+
+#[test]
+fn a_capture_of_bulk_traffic_is_complete_when_stop_returns() {
+    requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("capinfos"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lan.pcap");
+    let router = Router::new(&Testbed::new()).unwrap();
+    let options = CaptureOptions {
+        snaplen: Some(64),
+        ..CaptureOptions::default()
+    };
+    let capture = Capture::start(&router.router, "lan", &path, &options).unwrap();
+    let before = router.lan_end.counters().unwrap();
+    let mut pair = TcpPair::connect(&router.client, &router.server, Router::SERVER.v4).unwrap();
+    pair.client_sends(&vec![1; 3_000_000]).unwrap();
+    let after = router.lan_end.counters().unwrap();
+    let captured = capture.stop().unwrap();
+    assert_eq!(captured.dropped, 0);
+    let least = after.rx_packets + after.tx_packets - before.rx_packets - before.tx_packets;
+    assert!(captured.captured >= least, "{captured:?}, {least}");
+    assert_eq!(frames_in(&path), captured.captured);
+}
+
+#[test]
+fn a_capture_of_everything_holds_nothing_but_the_tests_packets() {
+    requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    // The first exchange comes after the last multicast report that making the links caused.
+    Ping::to(Router::SERVER.v6).run(&router.client).unwrap();
+    let capture = Capture::start_anonymous(&router.router, "wan", &CaptureOptions::default());
+    let ping = Ping::to(Router::SERVER.v6)
+        .count(150)
+        .interval(Duration::from_millis(10));
+    ping.run(&router.client).unwrap();
+    assert_eq!(capture.unwrap().stop().unwrap().captured, 300);
+}
+
+fn frames_in(path: &Path) -> u64 {
+    let output = Command::new("capinfos")
+        .args(["-M", "-c", "-T", "-r"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().rsplit('\t').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_command_sees_the_links_of_its_namespace_in_sys() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let ns = testbed.netns("one").unwrap();
+    Veth::between(LinkEnd::new(&ns, "here"), LinkEnd::new(&ns, "there"))
+        .build()
+        .unwrap();
+    let mut command = ns.command("ls");
+    command.arg("/sys/class/net");
+    let listed = ns
+        .spawn(command)
+        .unwrap()
+        .finish(Duration::from_secs(10))
+        .unwrap();
+    assert_eq!(
+        listed.split_whitespace().collect::<Vec<_>>(),
+        ["here", "lo", "there"]
+    );
+}
+
+#[test]
+fn errors_name_the_namespace_the_command_and_the_reason() {
+    requires!(Need::Root);
+    let ns = Testbed::new().netns("one").unwrap();
+    let error = ns
+        .run(&["ip", "link", "set", "dev", "nothing", "up"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("\"one\"") && error.contains("ip link set"),
+        "{error}"
+    );
+    assert!(error.contains("Cannot find device"), "{error}");
+    let error = ns
+        .set_sysctl("net.ipv4.nothing", "1")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "sysctl net.ipv4.nothing in namespace \"one\"");
+}
+
+#[test]
+fn two_testbeds_with_the_same_names_and_addresses_do_not_meet() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let (one, two) = (
+        Router::new(&Testbed::new()).unwrap(),
+        Router::new(&Testbed::new()).unwrap(),
+    );
+    two.wan_end.set_up(false).unwrap();
+    let report = Ping::to(Router::SERVER.v4)
+        .count(2)
+        .run(&one.client)
+        .unwrap();
+    assert_eq!(report.received, 2);
+}

@@ -1,0 +1,27 @@
+//! A test whose need is not met returns, and says so where it can be counted.
+
+use std::env;
+use std::process::Command;
+
+use fairpath_testbed::{Need, SKIP_LOG_ENV, requires};
+
+#[test]
+#[ignore = "the child of the other test"]
+fn child() {
+    requires!(Need::Tool("no-such-tool-of-fairpath"));
+    panic!("the test went on without its need");
+}
+
+#[test]
+fn a_skip_returns_from_the_test_and_adds_one_line_to_the_log() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut child = Command::new(env::current_exe().unwrap());
+    child
+        .args(["--ignored", "--exact", "child", "--nocapture"])
+        .env(SKIP_LOG_ENV, log.path());
+    let output = child.output().unwrap();
+    let line = "SKIP skip::child: needs the tool no-such-tool-of-fairpath\n";
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains(line));
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), line);
+}
