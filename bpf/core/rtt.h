@@ -253,7 +253,9 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		return err;
 	}
 	w->point = fp_point(w);
-	w->behind = w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex : w->frame.ifindex;
+	w->behind = w->frame.way == FP_WAY_IN	 ? w->frame.ifindex
+		    : w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex
+						 : 0;
 	fp_track(r, w);
 	return FP_PARSED;
 }

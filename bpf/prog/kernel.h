@@ -45,6 +45,7 @@ enum {
 };
 
 #define BPF_F_MMAPABLE (1u << 10)
+#define BPF_RB_NO_WAKEUP 1
 
 /* Verdicts: go on with the next program or the stack. */
 #define TCX_NEXT (-1)

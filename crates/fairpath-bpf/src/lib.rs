@@ -11,7 +11,7 @@ mod rtt;
 
 pub use attach::{AttachError, Attached, Hook};
 pub use objects::{Loaded, load_all};
-pub use rtt::{Batch, LoadError, Options, RttMonitor, RunError};
+pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 
 /// Skeletons of bpf/prog, one module a file.
 mod skel {

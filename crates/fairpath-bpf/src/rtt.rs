@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fairpath_core::{Config, Event, Frame, HEAD_BYTES, Memory, Stats, Usage};
 use fairpath_units::IfIndex;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
 use crate::attach::{self, AttachError, Attached, Hook};
@@ -22,6 +22,9 @@ const ARENA_START: u64 = 4096;
 const ARENA_BASE: u64 = 2 << 44;
 const ARENA_STRIDE: u64 = 4 << 30;
 const PAGE: u64 = 4096;
+/// How often a live reader should look: a full ring of [`Options::live`] then takes more than three
+/// million samples a second.
+pub const READ_EVERY: Duration = Duration::from_millis(20);
 /// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
 const REPLAY_FRAMES: usize = 2048;
 
@@ -170,17 +173,12 @@ impl RttMonitor {
         self.memory.watch(ifindex.0, false);
     }
 
-    /// Waits for events up to `timeout` and reads all that are there.
+    /// Reads all events that are there. The programs wake nobody: ask every [`READ_EVERY`].
     ///
     /// # Errors
-    /// [`RunError::Read`], except where a signal interrupted the wait.
-    pub fn poll(&self, timeout: Duration) -> Result<(), RunError> {
-        match self.ring.poll(timeout) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                Err(RunError::Read(error))
-            }
-            _ => Ok(()),
-        }
+    /// [`RunError::Read`].
+    pub fn read(&self) -> Result<(), RunError> {
+        self.ring.consume().map_err(RunError::Read)
     }
 
     /// Takes what was read.
@@ -251,11 +249,6 @@ impl RttMonitor {
         self.arena_bytes
     }
 
-    /// Readable when events wait.
-    pub fn ring_fd(&self) -> RawFd {
-        self.ring.epoll_fd()
-    }
-
     /// The programs' descriptors, with their names: for the kernel's statistics.
     pub fn program_fds(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
         let programs = &self.skel.progs;
@@ -284,7 +277,7 @@ impl Options {
     pub fn live(config: Config) -> Options {
         Options {
             config,
-            ring_bytes: 1 << 22,
+            ring_bytes: 1 << 23,
             replay_frames: 0,
         }
     }
@@ -356,8 +349,3 @@ impl std::fmt::Debug for RttMonitor {
 }
 
 const _: () = assert!(HEAD_BYTES.is_multiple_of(8));
-
-#[allow(unused_imports)]
-use AsRawFd as _;
-#[allow(unused_imports)]
-use Skel as _;

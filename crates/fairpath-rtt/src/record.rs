@@ -48,14 +48,23 @@ impl Context {
         if ifindex == 0 {
             return None;
         }
-        Some(self.names.get(&ifindex).cloned().unwrap_or_else(|| format!("if{ifindex}")))
+        Some(
+            self.names
+                .get(&ifindex)
+                .cloned()
+                .unwrap_or_else(|| format!("if{ifindex}")),
+        )
     }
 }
 
 /// `address:port`, or the address alone for ICMP.
 pub fn endpoint(key: &Key, side: usize) -> String {
     let at: SocketAddr = key.endpoint(side);
-    if key.proto == 6 { at.to_string() } else { at.ip().to_string() }
+    if key.proto == 6 {
+        at.to_string()
+    } else {
+        at.ip().to_string()
+    }
 }
 
 fn proto(key: &Key) -> &'static str {
@@ -156,7 +165,9 @@ impl SampleLine {
 
     /// The line for people.
     pub fn text(sample: &Sample, context: &Context) -> String {
-        let towards = context.interface(sample.towards).map(|n| format!(" towards {n}"));
+        let towards = context
+            .interface(sample.towards)
+            .map(|n| format!(" towards {n}"));
         format!(
             "{} {:>11}  min {:>11}  {:<9} {} -> {}{}",
             context.clock.time_of_day(sample.time),
@@ -251,7 +262,10 @@ impl FlowLine {
             reason: reason(flow.reason),
             by: endpoint(&flow.key, flow.side),
             opened: context.clock.rfc3339(flow.opened),
-            sides: [SideLine::new(flow, 0, context), SideLine::new(flow, 1, context)],
+            sides: [
+                SideLine::new(flow, 0, context),
+                SideLine::new(flow, 1, context),
+            ],
         }
     }
 

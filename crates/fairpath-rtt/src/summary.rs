@@ -31,7 +31,11 @@ impl Spread {
     fn new() -> Spread {
         let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
             .expect("constant bounds are valid");
-        Spread { histogram, min: u64::MAX, max: 0 }
+        Spread {
+            histogram,
+            min: u64::MAX,
+            max: 0,
+        }
     }
 
     fn add(&mut self, rtt_ns: u64) {
@@ -42,7 +46,9 @@ impl Spread {
 
     /// A quantile, never outside what was seen.
     fn quantile(&self, q: f64) -> u64 {
-        self.histogram.value_at_quantile(q).clamp(self.min.min(self.max), self.max)
+        self.histogram
+            .value_at_quantile(q)
+            .clamp(self.min.min(self.max), self.max)
     }
 
     fn line(&self) -> LegLine {
@@ -201,7 +207,10 @@ impl Summary {
             Method::Icmp => 3,
         };
         self.methods[method] += 1;
-        self.by_interface.entry(sample.towards).or_insert_with(Spread::new).add(sample.rtt);
+        self.by_interface
+            .entry(sample.towards)
+            .or_insert_with(Spread::new)
+            .add(sample.rtt);
         let leg = (sample.flow, sample.measured);
         if self.legs.len() >= MAX_FLOW_ROWS && !self.legs.contains_key(&leg) {
             self.legs_beyond += 1;
@@ -223,7 +232,10 @@ impl Summary {
         }
         for side in 0..2 {
             let towards = flow.towards[1 - side];
-            self.loss.entry(towards).or_default().add(&flow.counts[side]);
+            self.loss
+                .entry(towards)
+                .or_default()
+                .add(&flow.counts[side]);
         }
         if self.ended.len() < MAX_FLOW_ROWS {
             self.ended.insert(flow.flow, flow.counts);
@@ -238,8 +250,17 @@ impl Summary {
     /// Flow legs, most samples first, at most `most`.
     pub fn rows(&self, most: usize, context: &Context) -> Vec<FlowRow> {
         let mut legs: Vec<&FlowLeg> = self.legs.values().collect();
-        legs.sort_by_key(|l| (std::cmp::Reverse(l.spread.histogram.len()), l.flow, l.measured));
-        legs.iter().take(most).map(|leg| self.row(leg, context)).collect()
+        legs.sort_by_key(|l| {
+            (
+                std::cmp::Reverse(l.spread.histogram.len()),
+                l.flow,
+                l.measured,
+            )
+        });
+        legs.iter()
+            .take(most)
+            .map(|leg| self.row(leg, context))
+            .collect()
     }
 
     fn row(&self, leg: &FlowLeg, context: &Context) -> FlowRow {
@@ -273,7 +294,13 @@ impl Summary {
     }
 
     /// The whole of it; `stats` are the packet path's counters.
-    pub fn line(&self, duration_ns: u64, stats: &Stats, rows: usize, context: &Context) -> SummaryLine {
+    pub fn line(
+        &self,
+        duration_ns: u64,
+        stats: &Stats,
+        rows: usize,
+        context: &Context,
+    ) -> SummaryLine {
         SummaryLine {
             schema: SCHEMA,
             kind: "summary",
@@ -287,7 +314,10 @@ impl Summary {
             tcp_packets: stats.tcp_packets,
             tcp_bytes: stats.tcp_bytes,
             tcp_bytes_measured: stats.tcp_bytes_sampled.min(stats.tcp_bytes),
-            samples: stats.samples_seq + stats.samples_ts + stats.samples_handshake + stats.samples_icmp,
+            samples: stats.samples_seq
+                + stats.samples_ts
+                + stats.samples_handshake
+                + stats.samples_icmp,
             samples_seq: stats.samples_seq,
             samples_ts: stats.samples_ts,
             samples_handshake: stats.samples_handshake,
@@ -297,7 +327,10 @@ impl Summary {
             towards: self.towards(context),
             flows: self.rows(rows, context),
             flow_rows_left_out: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_beyond,
-            counters: stats.by_name().map(|(name, n)| (name.to_owned(), n.into())).collect(),
+            counters: stats
+                .by_name()
+                .map(|(name, n)| (name.to_owned(), n.into()))
+                .collect(),
         }
     }
 }

@@ -1,12 +1,26 @@
 //! The programmable packet path for Linux routers: the router's binary.
+//!
+//! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
+//! git does: the lab and the demo are binaries of their own.
 
+mod external;
 mod features;
+mod rtt;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 /// The programmable packet path for Linux routers.
 #[derive(Parser)]
-#[command(name = "fairpath", version)]
+#[command(
+    name = "fairpath",
+    version,
+    max_term_width = 100,
+    after_help = "More: `fairpath demo` shows the main job on one machine (binary fairpath-demo).\n\
+                  Exit status: 0 done, 1 failed, 2 wrong usage."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -16,10 +30,36 @@ struct Cli {
 enum Command {
     /// Find out what this kernel, this user and these interfaces can do, by trying
     Features(features::Args),
+    /// Tell the round-trip times, loss and reordering that passing traffic experiences
+    Rtt(Box<rtt::Args>),
+    /// A command of its own binary: fairpath-NAME
+    #[command(external_subcommand)]
+    External(Vec<OsString>),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
         Command::Features(args) => features::run(&args),
+        Command::Rtt(args) => rtt::run(&args),
+        Command::External(words) => external::run(&words),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain in one line: object, operation, cause, remedy; causes that the outer
+            // message already ends with are not said twice.
+            let mut text = String::new();
+            for cause in error.chain() {
+                let cause = cause.to_string();
+                if !text.contains(&cause) {
+                    if !text.is_empty() {
+                        text.push_str(": ");
+                    }
+                    text.push_str(&cause);
+                }
+            }
+            eprintln!("fairpath: {text}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -1,0 +1,223 @@
+//! The arguments of `fairpath rtt`, and the core's configuration that they ask for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::ValueEnum;
+use fairpath_core::{Config, MAX_FLOWS, Mode};
+
+/// Watches TCP and ICMP echo that crosses this host and tells the round-trip time of each leg,
+/// without sending a packet.
+///
+/// Live, programs are attached to the interfaces given with -i (root, or CAP_BPF, CAP_PERFMON and
+/// CAP_NET_ADMIN). With -r, a capture is read; that needs no privileges.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Watch this interface, or all that match a pattern such as 'ppp*'; may be repeated
+    #[arg(
+        short,
+        long = "interface",
+        value_name = "IF",
+        required_unless_present = "read"
+    )]
+    pub interfaces: Vec<String>,
+    /// Read a capture (pcap or pcapng, gzipped or not); - is standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "interfaces")]
+    pub read: Option<PathBuf>,
+    /// Where packets are seen on their way in; on their way out it is always tcx
+    #[arg(long, value_enum, default_value_t = Hook::Tcx)]
+    pub hook: Hook,
+    /// How TCP is measured; handshakes and ICMP echo are in all of them
+    #[arg(long, value_enum, default_value_t = Method::Hybrid)]
+    pub method: Method,
+    /// Pair as tshark does, without Karn's rule (to compare with tshark; needs -r)
+    #[arg(long = "match", value_enum, default_value_t = Match::Karn, hide = true)]
+    pub pairing: Match,
+    /// Take no samples from ICMP and ICMPv6 echo
+    #[arg(long)]
+    pub no_icmp: bool,
+    /// Lines for people, or one JSON object per line
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Print the closing summary only
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Leave out lines about flows that open and close
+    #[arg(long)]
+    pub samples_only: bool,
+    /// Give out at most one sample per flow and leg in this time (100ms) or in as many of its own
+    /// round trips (2x); all are still counted
+    #[arg(long, value_name = "TIME|Nx", value_parser = parse_rate_limit)]
+    pub rate_limit: Option<RateLimit>,
+    /// Stop after this time (10s, 5min)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Stop after this many samples
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Append records to this file instead of printing them
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Flows that the table holds; half-open ones have a table of a quarter of this
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub flows: u32,
+    /// Close a TCP flow that is silent for this long
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub flow_timeout: Duration,
+    /// Flows listed in the summary, most samples first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Tell what the monitor cost per packet, less an empty program (live; the statistics
+    /// themselves slow every BPF program on this host by some 70 ns a run meanwhile)
+    #[arg(long, conflicts_with = "read")]
+    pub cost: bool,
+}
+
+/// Where packets are seen on their way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// After the driver, before the stack; works everywhere
+    Tcx,
+    /// In the driver, before GRO
+    Xdp,
+}
+
+/// How TCP is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Sequence numbers, and timestamps where only they are sure
+    Hybrid,
+    /// Sequence and acknowledgement numbers with Karn's rule
+    Seq,
+    /// TCP timestamps only
+    Ts,
+    /// SYN and its answers only
+    Handshake,
+}
+
+/// How data and acknowledgements are paired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Match {
+    /// Karn's rule.
+    Karn,
+    /// As tshark 4.0 does.
+    Tshark,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Lines for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+/// The least distance of two samples of one leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimit {
+    /// In time.
+    Time(Duration),
+    /// In round trips of the leg, times 256.
+    RoundTrips(u32),
+}
+
+/// Reads `10`, `10s`, `1.5ms`, `5min`, `2h`: seconds where no unit is given.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is no time; say 10s, 100ms or 5min"))?;
+    let unit = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => {
+            return Err(format!(
+                "{other:?} is no unit of time; use us, ms, s, min or h"
+            ));
+        }
+    };
+    Duration::try_from_secs_f64(number * unit).map_err(|_| format!("{text:?} is out of range"))
+}
+
+fn parse_rate_limit(text: &str) -> Result<RateLimit, String> {
+    let Some(factor) = text.strip_suffix('x') else {
+        return parse_duration(text).map(RateLimit::Time);
+    };
+    match factor.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 65_536.0 => Ok(RateLimit::RoundTrips((n * 256.0) as u32)),
+        _ => Err(format!(
+            "{text:?} is no number of round trips; say 2x or 0.5x"
+        )),
+    }
+}
+
+impl Args {
+    /// The core's configuration.
+    ///
+    /// # Errors
+    /// Where options contradict each other.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        if self.flows == 0 || self.flows > MAX_FLOWS {
+            bail!(
+                "--flows {}: a table holds 1 to {MAX_FLOWS} flows",
+                self.flows
+            );
+        }
+        let mode = match (self.pairing, self.method) {
+            (Match::Tshark, Method::Seq) if self.read.is_some() => Mode::Tshark,
+            (Match::Tshark, _) => bail!("--match tshark goes with --method seq and -r FILE"),
+            (_, Method::Hybrid) => Mode::Hybrid,
+            (_, Method::Seq) => Mode::Seq,
+            (_, Method::Ts) => Mode::Ts,
+            (_, Method::Handshake) => Mode::Handshake,
+        };
+        let (rate_limit, rate_limit_rtts) = match self.rate_limit {
+            None => (0, 0),
+            Some(RateLimit::Time(time)) => (nanos(time), 0),
+            Some(RateLimit::RoundTrips(times)) => (0, times),
+        };
+        Ok(Config {
+            mode: mode as u32,
+            icmp: u32::from(!self.no_icmp),
+            flow_timeout: nanos(self.flow_timeout),
+            rate_limit,
+            rate_limit_rtts,
+            ..Config::default().with_flows(self.flows)
+        })
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_and_without_units() {
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(parse_duration("5min"), Ok(Duration::from_secs(300)));
+        for bad in ["", "s", "-1s", "10 s", "10days", "1e30h"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_rate_limit_is_a_time_or_a_number_of_round_trips() {
+        assert_eq!(
+            parse_rate_limit("100ms"),
+            Ok(RateLimit::Time(Duration::from_millis(100)))
+        );
+        assert_eq!(parse_rate_limit("0.5x"), Ok(RateLimit::RoundTrips(128)));
+        assert!(parse_rate_limit("x").is_err());
+        assert!(parse_rate_limit("-1x").is_err());
+    }
+}

@@ -1,0 +1,224 @@
+//! Which interfaces are watched: names and patterns, as links appear, are renamed and vanish.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{Attached, Hook as BpfHook, RttMonitor};
+use fairpath_netlink::{ArpType, Link, LinkEvent, LinkWatch};
+use fairpath_units::IfIndex;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::args::Hook;
+
+/// Interfaces that one run can watch; the core's table of watched ones is a little larger.
+pub const MAX_INTERFACES: usize = 512;
+
+/// The watched interfaces and what is attached to them.
+pub struct Interfaces {
+    names: Vec<String>,
+    patterns: GlobSet,
+    has_patterns: bool,
+    hook: Hook,
+    watch: LinkWatch,
+    attached: HashMap<IfIndex, Watched>,
+}
+
+struct Watched {
+    name: String,
+    _programs: Vec<Attached>,
+}
+
+/// What people are told when it happens.
+pub enum Change {
+    /// Watched from now on.
+    Attached(IfIndex, String),
+    /// Known by another name from now on.
+    Renamed(IfIndex, String),
+    /// No longer watched, and why.
+    Detached(String, &'static str),
+    /// It matches a pattern but could not be watched.
+    Refused(anyhow::Error),
+}
+
+impl Interfaces {
+    /// Reads names and patterns; attaches nothing yet.
+    ///
+    /// # Errors
+    /// For a pattern that is none, and where rtnetlink cannot be asked.
+    pub fn new(wanted: &[String], hook: Hook) -> anyhow::Result<Interfaces> {
+        let mut patterns = GlobSetBuilder::new();
+        let mut names = Vec::new();
+        for text in wanted {
+            if text.contains(['*', '?', '[', '{']) {
+                let glob = Glob::new(text).with_context(|| {
+                    format!("-i {text:?} is no pattern; say 'ppp*' or 'eth[0-3]'")
+                })?;
+                patterns.add(glob);
+            } else {
+                names.push(text.clone());
+            }
+        }
+        let patterns = patterns.build().context("interface patterns")?;
+        Ok(Interfaces {
+            names,
+            has_patterns: !patterns.is_empty(),
+            patterns,
+            hook,
+            watch: LinkWatch::open()?,
+            attached: HashMap::new(),
+        })
+    }
+
+    /// Attaches to all that are there. Every name must be.
+    ///
+    /// # Errors
+    /// For a name that no interface has, and where an attachment by name is refused.
+    pub fn start(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
+        let changes = self.follow(monitor)?;
+        for name in &self.names {
+            if self.attached.values().any(|watched| watched.name == *name) {
+                continue;
+            }
+            for change in changes {
+                if let Change::Refused(error) = change {
+                    return Err(error);
+                }
+            }
+            bail!(
+                "watch {name:?}: no interface has this name; {}",
+                self.known()
+            );
+        }
+        Ok(changes)
+    }
+
+    fn known(&self) -> String {
+        let mut names: Vec<&str> = self
+            .watch
+            .table()
+            .links()
+            .map(|l| l.name.as_str())
+            .collect();
+        names.sort_unstable();
+        format!(
+            "there are {}; a pattern such as 'ppp*' waits for interfaces to come",
+            names.join(", ")
+        )
+    }
+
+    /// Takes in what happened to links since the last call.
+    ///
+    /// # Errors
+    /// Where rtnetlink cannot be read.
+    pub fn follow(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for event in self.watch.events()? {
+            match event {
+                LinkEvent::Appeared(link) => self.consider(&link, monitor, &mut changes),
+                LinkEvent::Renamed { link, .. } => self.renamed(&link, monitor, &mut changes),
+                LinkEvent::Vanished(link) => {
+                    self.detach(link.ifindex, "vanished", monitor, &mut changes);
+                }
+                _ => {}
+            }
+        }
+        Ok(changes)
+    }
+
+    fn wanted(&self, name: &str) -> bool {
+        self.names.iter().any(|n| n == name) || self.patterns.is_match(name)
+    }
+
+    fn consider(&mut self, link: &Link, monitor: &mut RttMonitor, changes: &mut Vec<Change>) {
+        if !self.wanted(&link.name) || self.attached.contains_key(&link.ifindex) {
+            return;
+        }
+        match self.attach(link, monitor) {
+            Ok(programs) => {
+                let watched = Watched {
+                    name: link.name.clone(),
+                    _programs: programs,
+                };
+                self.attached.insert(link.ifindex, watched);
+                changes.push(Change::Attached(link.ifindex, link.name.clone()));
+            }
+            Err(error) => changes.push(Change::Refused(error)),
+        }
+    }
+
+    fn attach(&self, link: &Link, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Attached>> {
+        if self.attached.len() >= MAX_INTERFACES {
+            bail!(
+                "watch {:?}: {MAX_INTERFACES} interfaces are watched already",
+                link.name
+            );
+        }
+        let raw = match link.arp_type {
+            ArpType::Ethernet | ArpType::Loopback => false,
+            ArpType::Ppp | ArpType::None => true,
+            other => bail!(
+                "watch {:?}: its link type ({other:?}) is neither Ethernet nor plain IP; watch the interface above or below it",
+                link.name
+            ),
+        };
+        // XDP sees no packets of a device without a link header in the form we read.
+        let ingress = if self.hook == Hook::Xdp && !raw {
+            BpfHook::Xdp
+        } else {
+            BpfHook::TcxIngress
+        };
+        let mut programs = Vec::new();
+        for hook in [ingress, BpfHook::TcxEgress] {
+            match monitor.attach(hook, link.ifindex, &link.name, raw) {
+                Ok(program) => programs.push(program),
+                Err(error) => {
+                    monitor.unwatch(link.ifindex);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(programs)
+    }
+
+    fn renamed(&mut self, link: &Link, monitor: &mut RttMonitor, changes: &mut Vec<Change>) {
+        if !self.wanted(&link.name) {
+            self.detach(link.ifindex, "renamed", monitor, changes);
+            return;
+        }
+        match self.attached.get_mut(&link.ifindex) {
+            Some(watched) => {
+                watched.name.clone_from(&link.name);
+                changes.push(Change::Renamed(link.ifindex, link.name.clone()));
+            }
+            None => self.consider(link, monitor, changes),
+        }
+    }
+
+    fn detach(
+        &mut self,
+        ifindex: IfIndex,
+        why: &'static str,
+        monitor: &mut RttMonitor,
+        changes: &mut Vec<Change>,
+    ) {
+        if let Some(watched) = self.attached.remove(&ifindex) {
+            monitor.unwatch(ifindex);
+            changes.push(Change::Detached(watched.name, why));
+        }
+    }
+
+    /// Nothing is watched and nothing can come any more.
+    pub fn is_over(&self) -> bool {
+        self.attached.is_empty() && !self.has_patterns
+    }
+
+    /// How many are watched.
+    pub fn len(&self) -> usize {
+        self.attached.len()
+    }
+
+    /// Readable when something happened to a link.
+    pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.watch)
+    }
+}

@@ -1,0 +1,263 @@
+//! Live: the kernel home attached to interfaces, its events read until it is enough.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fairpath_bpf::cost::{self, Empty, RunTime, Statistics};
+use fairpath_bpf::{Options, READ_EVERY, RttMonitor};
+use fairpath_rtt::Clock;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::args::Args;
+use super::interfaces::{Change, Interfaces};
+use super::output::Output;
+use super::report::{Cost, Run};
+
+/// How often silent flows are looked for, and which part of the tables at a time.
+const EXPIRE_EVERY: Duration = Duration::from_millis(500);
+const EXPIRE_PARTS: u32 = 64;
+/// How often the wall clock is compared with the monotonic one.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches until a signal, `--duration`, `--count`, a closed pipe, or the last interface's end.
+///
+/// # Errors
+/// Where programs cannot be loaded or attached, an interface does not exist, or output fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("handle signals")?;
+    }
+    let mut config = args.config()?;
+    // Secret, so that nobody can choose addresses that all fall into one set.
+    config.seed = getrandom::u64().context("draw the seed of the flow hash")?;
+    let mut interfaces = Interfaces::new(&args.interfaces, args.hook)?;
+    let mut monitor = RttMonitor::load(&Options::live(config))?;
+    let mut output = Output::new(args)?;
+    output.context.clock = clock()?;
+    let meter = if args.cost {
+        Some(Meter::start(&monitor)?)
+    } else {
+        None
+    };
+
+    let changes = interfaces.start(&mut monitor)?;
+    take_changes(changes, &mut output);
+    if interfaces.len() == 0 {
+        eprintln!("fairpath: no interface matches yet; waiting");
+    }
+    let mut live = Live {
+        stop,
+        interfaces,
+        monitor,
+        output,
+        bad: 0,
+        deadline: None,
+    };
+    let started = Instant::now();
+    live.deadline = args.duration.map(|d| started + d);
+    live.watch()?;
+    live.close(started.elapsed(), meter)
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, which is what the programs read.
+fn monotonic_ns() -> anyhow::Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+fn clock() -> anyhow::Result<Clock> {
+    let wall = clock_gettime(ClockId::CLOCK_REALTIME).context("read the clock")?;
+    let unix = i128::from(wall.tv_sec()) * 1_000_000_000 + i128::from(wall.tv_nsec());
+    Ok(Clock {
+        unix_of_zero_ns: unix - i128::from(monotonic_ns()?),
+    })
+}
+
+fn take_changes(changes: Vec<Change>, output: &mut Output) {
+    for change in changes {
+        match change {
+            Change::Attached(ifindex, name) => {
+                eprintln!("fairpath: watching {name}");
+                output.context.names.insert(ifindex.0, name);
+            }
+            Change::Renamed(ifindex, name) => {
+                eprintln!("fairpath: interface {ifindex} is called {name} now");
+                output.context.names.insert(ifindex.0, name);
+            }
+            Change::Detached(name, why) => {
+                eprintln!("fairpath: {name} {why}; not watched any more")
+            }
+            Change::Refused(error) => eprintln!("fairpath: {error:#}"),
+        }
+    }
+}
+
+struct Live {
+    stop: Arc<AtomicBool>,
+    interfaces: Interfaces,
+    monitor: RttMonitor,
+    output: Output,
+    bad: u64,
+    deadline: Option<Instant>,
+}
+
+impl Live {
+    fn watch(&mut self) -> anyhow::Result<()> {
+        let mut next_expiry = Instant::now() + EXPIRE_EVERY;
+        let mut next_clock = Instant::now() + CLOCK_EVERY;
+        while !self.stop.load(Ordering::Relaxed) && !self.output.done() {
+            let now = Instant::now();
+            if self.deadline.is_some_and(|d| now >= d) {
+                break;
+            }
+            let left = self.deadline.map_or(READ_EVERY, |d| d - now);
+            self.wait(left.min(READ_EVERY))?;
+            self.read()?;
+            let changes = self.interfaces.follow(&mut self.monitor)?;
+            take_changes(changes, &mut self.output);
+            if self.interfaces.is_over() {
+                break;
+            }
+            let now = Instant::now();
+            if now >= next_expiry {
+                self.expire()?;
+                next_expiry = now + EXPIRE_EVERY;
+            }
+            if now >= next_clock {
+                self.output.context.clock = clock()?;
+                next_clock = now + CLOCK_EVERY;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until it is time to read again, or something happened to a link.
+    fn wait(&self, time: Duration) -> anyhow::Result<()> {
+        let mut fds = [PollFd::new(self.interfaces.fd(), PollFlags::POLLIN)];
+        let timeout =
+            PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error).context("wait for events"),
+        }
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        self.monitor.read()?;
+        let batch = self.monitor.take();
+        self.bad += batch.bad;
+        for event in &batch.events {
+            self.output.event(event)?;
+        }
+        if !batch.events.is_empty() {
+            self.output.flush()?;
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self) -> anyhow::Result<()> {
+        let config = self.monitor.config();
+        let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
+        self.monitor.expire(monotonic_ns()?, sets)?;
+        Ok(())
+    }
+
+    /// Detaches, reads the rest, tells what is still open, and sums up.
+    fn close(mut self, duration: Duration, meter: Option<Meter>) -> anyhow::Result<()> {
+        let over = self.interfaces.is_over();
+        let cost = meter.map(|m| m.read(&self.monitor)).transpose()?;
+        drop(self.interfaces);
+        self.monitor.read()?;
+        let rest = self.monitor.take();
+        for event in &rest.events {
+            self.output.event(event)?;
+        }
+        let usage = self.monitor.usage();
+        let mut open = Vec::new();
+        self.monitor
+            .finish(monotonic_ns()?, |event| open.push(event));
+        for event in &open {
+            self.output.event(event)?;
+        }
+        let mut notes = Vec::new();
+        if self.bad > 0 {
+            notes.push(format!("{} entries of the ring were no events", self.bad));
+        }
+        let run = Run {
+            duration_ns: duration.as_nanos() as u64,
+            config: *self.monitor.config(),
+            usage,
+            table_bytes: self.monitor.bytes(),
+            cost,
+            notes,
+        };
+        self.output.finish(&run, &self.monitor.stats())?;
+        if over && !self.stop.load(Ordering::Relaxed) {
+            bail!(
+                "every watched interface vanished; a pattern such as 'ppp*' waits for them to come back"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's statistics of our programs, while they run.
+struct Meter {
+    _on: Statistics,
+    empty: Empty,
+    before: Vec<RunTime>,
+}
+
+impl Meter {
+    fn start(monitor: &RttMonitor) -> anyhow::Result<Meter> {
+        let on = Statistics::enable()
+            .context("switch the kernel's BPF statistics on (--cost); needs CAP_SYS_ADMIN")?;
+        let empty = Empty::load().context("load the empty program that costs are compared with")?;
+        let before = read_all(monitor.program_fds())?;
+        Ok(Meter {
+            _on: on,
+            empty,
+            before,
+        })
+    }
+
+    fn read(self, monitor: &RttMonitor) -> anyhow::Result<Vec<Cost>> {
+        let programs = monitor.program_fds();
+        let names: Vec<&'static str> = programs.iter().map(|(name, _)| *name).collect();
+        let after = read_all(programs)?;
+        let empty = self
+            .empty
+            .measure()
+            .context("measure the empty program")?
+            .per_run_ns();
+        let cost =
+            names
+                .into_iter()
+                .zip(after.iter().zip(&self.before))
+                .map(|(program, (a, b))| {
+                    let spent = a.since(*b);
+                    let gross_ns = spent.per_run_ns();
+                    Cost {
+                        program,
+                        runs: spent.runs,
+                        gross_ns,
+                        empty_ns: empty,
+                        net_ns: (gross_ns - empty).max(0.0),
+                    }
+                });
+        Ok(cost.collect())
+    }
+}
+
+fn read_all(programs: Vec<(&'static str, BorrowedFd<'_>)>) -> anyhow::Result<Vec<RunTime>> {
+    programs
+        .into_iter()
+        .map(|(name, fd)| cost::run_time(fd).with_context(|| format!("read statistics of {name}")))
+        .collect()
+}

@@ -1,0 +1,206 @@
+//! From a capture: packets and their times go through the native home.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use fairpath_core::{Event, Frame, Link, Monitor, Way};
+use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
+
+use super::args::{Args, Match};
+use super::output::Output;
+use super::report::Run;
+
+/// Linux cooked captures tell the direction: packet type 4 is outgoing.
+const SLL_OUTGOING: u16 = 4;
+
+/// Reads a capture to its end.
+///
+/// # Errors
+/// Where the file cannot be opened, is no capture, or output fails. A capture that is cut short
+/// or damaged gives what it has; the summary and the exit status say so.
+pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
+    let stream: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
+    };
+    let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
+    let mut monitor = Monitor::new(&args.config()?);
+    let mut output = Output::new(args)?;
+    let mut capture = Capture {
+        first: None,
+        last: 0,
+        unknown: 0,
+        tshark: args.pairing == Match::Tshark,
+    };
+    let mut stopped = None;
+    let mut failed = Ok(());
+    while !output.done() && failed.is_ok() {
+        match reader.next() {
+            Ok(Some(packet)) => {
+                failed = capture.packet(&packet, &mut monitor, &mut output);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                stopped = Some(error);
+                break;
+            }
+        }
+        let known = output.context.names.len();
+        if reader.interfaces().len() > known {
+            name_interfaces(&reader, &mut output);
+        }
+    }
+    failed?;
+    let mut told: Vec<Event> = Vec::new();
+    monitor.finish(|event| told.push(event));
+    for event in &told {
+        output.event(event)?;
+    }
+    close(args, path, &monitor, output, &capture, stopped)
+}
+
+/// What a whole capture came to.
+struct Capture {
+    first: Option<u64>,
+    last: u64,
+    unknown: u64,
+    tshark: bool,
+}
+
+impl Capture {
+    fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        monitor: &mut Monitor,
+        output: &mut Output,
+    ) -> anyhow::Result<()> {
+        let Some(frame) = frame_of(packet) else {
+            self.unknown += 1;
+            return Ok(());
+        };
+        // Two captures of one time base begin with the earliest packet, not the first.
+        self.first = Some(self.first.map_or(packet.time_ns, |f| f.min(packet.time_ns)));
+        self.last = self.last.max(packet.time_ns);
+        let mut failed = Ok(());
+        monitor.frame(&frame, packet.data, |event| {
+            if failed.is_ok() {
+                failed = output.event(&event);
+            }
+        });
+        failed
+    }
+}
+
+fn name_interfaces(reader: &Reader<Box<dyn Read>>, output: &mut Output) {
+    for index in 0..reader.interfaces().len() as u32 {
+        let name = reader
+            .interface_name(index)
+            .map_or_else(|| format!("#{index}"), str::to_owned);
+        output.context.names.insert(index + 1, name);
+    }
+}
+
+/// What the core needs to know of a captured packet; none for a link type it does not know.
+fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
+    let link = match packet.link.canonical() {
+        LinkType::ETHERNET => Link::Ethernet,
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Link::Raw,
+        LinkType::LINUX_SLL => Link::Sll,
+        LinkType::LINUX_SLL2 => Link::Sll2,
+        LinkType::NULL | LinkType::LOOP => Link::Null,
+        LinkType::PPP => Link::Ppp,
+        _ => return None,
+    };
+    let mut way = match packet.direction {
+        Some(Direction::Inbound) => Way::In,
+        Some(Direction::Outbound) => Way::Out,
+        None => Way::Unknown,
+    };
+    let mut ifindex = packet.interface + 1;
+    let word = |at: usize| {
+        packet
+            .data
+            .get(at..at + 2)
+            .map(|b| u16::from_be_bytes([b[0], b[1]]))
+    };
+    match link {
+        Link::Sll => way = sll_way(word(0)?),
+        Link::Sll2 => {
+            way = sll_way(u16::from(*packet.data.get(10)?));
+            ifindex = u32::from(word(4)?) << 16 | u32::from(word(6)?);
+        }
+        _ => {}
+    }
+    Some(Frame {
+        now: packet.time_ns,
+        number: packet.number,
+        wire_len: packet.wire_len,
+        ifindex,
+        link: link as u16,
+        way: way as u8,
+        // Packet taps lie behind the egress queue.
+        flags: if way == Way::Out {
+            Frame::AFTER_QUEUE
+        } else {
+            0
+        },
+        ..Frame::default()
+    })
+}
+
+fn sll_way(packet_type: u16) -> Way {
+    if packet_type == SLL_OUTGOING {
+        Way::Out
+    } else {
+        Way::In
+    }
+}
+
+fn close(
+    args: &Args,
+    path: &Path,
+    monitor: &Monitor,
+    output: Output,
+    capture: &Capture,
+    stopped: Option<ReadError>,
+) -> anyhow::Result<()> {
+    let mut notes = Vec::new();
+    if capture.unknown > 0 {
+        notes.push(format!(
+            "{} packets of link types that are not known here",
+            capture.unknown
+        ));
+    }
+    if capture.tshark {
+        notes.push("paired as tshark does, without Karn's rule".to_owned());
+    }
+    if let Some(error) = &stopped {
+        notes.push(format!("{path:?} ends early: {error}"));
+    }
+    let stats = monitor.stats();
+    let run = Run {
+        duration_ns: capture
+            .last
+            .saturating_sub(capture.first.unwrap_or(capture.last)),
+        config: *monitor.config(),
+        usage: monitor.usage(),
+        table_bytes: monitor.bytes() as u64,
+        cost: None,
+        notes,
+    };
+    output.finish(&run, &stats)?;
+    match stopped {
+        None => Ok(()),
+        // A capture that is still being written is cut in its last packet: no failure.
+        Some(ReadError::Truncated { .. }) if !args.quiet || stats.frames > 0 => {
+            eprintln!(
+                "fairpath: {path:?} ends in the middle of a packet; all complete ones are in"
+            );
+            Ok(())
+        }
+        Some(error) => bail!("read capture {path:?}: {error}"),
+    }
+}
