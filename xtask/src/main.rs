@@ -11,8 +11,7 @@ mod run;
 mod skips;
 mod test;
 mod tidy;
-// The guest tier: `mod vm;` goes here, its variant into `Command`, its call into `main`.
-// `cargo xtask test` runs it as soon as a subcommand of that name exists.
+mod vm;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -39,7 +38,8 @@ enum Command {
     Soak(bench::Args),
     /// Generated pages of docs/, and the manual pages
     Docs(docs::Args),
-    // Vm(vm::Args),
+    /// The guest tier: boots Debian's kernels in QEMU and runs scenarios in them
+    Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),
-        // Command::Vm(args) => vm::run(&args),
+        Command::Vm(args) => vm::run(&args),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,11 +5,13 @@
 
 mod attach;
 pub mod cost;
+mod drop;
 mod objects;
 pub mod probe;
 mod rtt;
 
 pub use attach::{AttachError, Attached, Hook};
+pub use drop::{DropError, Dropper};
 pub use objects::{Loaded, load_all};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 
@@ -24,6 +26,9 @@ mod skel {
     )]
     pub mod rtt {
         include!(concat!(env!("OUT_DIR"), "/rtt.skel.rs"));
+    }
+    pub mod drop {
+        include!(concat!(env!("OUT_DIR"), "/drop.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

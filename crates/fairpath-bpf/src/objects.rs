@@ -33,9 +33,21 @@ fn load_empty() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_drop() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::drop::DropSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 /// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
     vec![
+        Loaded {
+            name: "drop",
+            result: load_drop(),
+        },
         Loaded {
             name: "empty",
             result: load_empty(),

@@ -140,8 +140,7 @@ impl Live {
     /// Until it is time to read again, or something happened to a link.
     fn wait(&self, time: Duration) -> anyhow::Result<()> {
         let mut fds = [PollFd::new(self.interfaces.fd(), PollFlags::POLLIN)];
-        let timeout =
-            PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error).context("wait for events"),

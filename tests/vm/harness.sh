@@ -1,0 +1,47 @@
+#!/bin/sh
+# Runs one scenario of /fairpath/scenarios under `set -eu`, with the functions a scenario speaks through.
+#
+#     pass TEXT     a promise that held; a scenario needs at least one
+#     fail TEXT     ends the scenario as failed
+#     skip TEXT     ends the scenario as skipped: what it needs is absent, and may be
+#     quietly CMD   runs CMD and shows its output only if it fails
+#     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario when the time is up
+#
+# FAIRPATH_VM_KERNEL is `floor` or `newest`. Leftovers (processes, namespaces, links, pins) are cleaned up by /init.
+
+set -eu
+. /fairpath/text.sh
+
+pass() {
+	: >/run/fairpath/passed
+	printf '\nFAIRPATH-VM {"event":"check","text":"%s"}\n' "$(printf %s "$*" | json_text)"
+}
+
+fail() {
+	printf %s "$*" >/run/fairpath/reason
+	echo "fail: $*"
+	exit 1
+}
+
+skip() {
+	printf %s "$*" >/run/fairpath/reason
+	echo "skip: $*"
+	exit 77
+}
+
+quietly() {
+	"$@" >/run/fairpath/output 2>&1 && return
+	cat /run/fairpath/output
+	fail "$* failed"
+}
+
+await() {
+	deadline=$(($(cut -d. -f1 /proc/uptime) + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || fail "waited in vain for: $*"
+		busybox usleep 50000
+	done
+}
+
+. "/fairpath/scenarios/$1.sh"

@@ -1,0 +1,181 @@
+//! Runs QEMU and feeds its console to a [`Session`], or to a developer's terminal.
+//!
+//! One processor and no KVM: neither works where this has to run. No network card, no disk, no monitor.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Which;
+use super::command;
+use super::scenario::Scenario;
+use super::session::{Finished, Session};
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Everything the emulator has except `cmpxchg16b`: QEMU 7.2 now and then leaves it with bits of a pointer in EFLAGS, and
+/// half of all boots of 6.12 crashed in `kmem_cache_alloc` or after (6 of 12; without it 0 of 12). The kernel then takes a slower path.
+const CPU: &str = "max,-cx16";
+/// Debug builds, tools and modules unpacked, and arenas of tests.
+const MEMORY_MIB: &str = "1536";
+/// From the last report to the end of QEMU.
+const POWER_OFF: Duration = Duration::from_secs(10);
+
+/// A guest ready to start.
+pub struct Guest<'a> {
+    pub which: Which,
+    pub image: PathBuf,
+    pub initramfs: &'a Path,
+    pub console_log: &'a Path,
+}
+
+/// What one boot brought.
+pub struct Boot {
+    /// `None` if it never came up.
+    pub took: Option<Duration>,
+    pub finished: Vec<Finished>,
+    pub remaining: Vec<Scenario>,
+}
+
+/// The emulator, or what to install.
+pub fn qemu() -> Result<PathBuf> {
+    command::find(QEMU).with_context(|| {
+        format!("{QEMU} is not installed; install qemu-system-x86, or set FAIRPATH_VM=skip")
+    })
+}
+
+impl Guest<'_> {
+    /// Boots once and runs as many scenarios as the guest survives.
+    pub fn run(&self, scenarios: &[Scenario]) -> Result<Boot> {
+        let names: Vec<_> = scenarios
+            .iter()
+            .map(|scenario| scenario.name.as_str())
+            .collect();
+        let mut qemu = self.qemu(&format!("fairpath.run={}", names.join(",")))?;
+        qemu.args(["-serial", "stdio"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut session = Session::new(scenarios, Instant::now());
+        let mut child = Running(qemu.spawn().context("start QEMU")?);
+        let lines = console(&mut child.0);
+        let mut log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.console_log)?;
+        while !session.is_over() {
+            step(&mut session, &lines, &mut log)?;
+        }
+        drain(&lines, &mut log)?;
+        Ok(Boot {
+            took: session.boot_time(),
+            finished: session.finished().to_vec(),
+            remaining: session.remaining(),
+        })
+    }
+
+    /// Boots into a shell on this terminal.
+    pub fn shell(&self) -> Result<()> {
+        println!("fairpath-run NAME runs a scenario; poweroff or Ctrl-A X leaves");
+        let status = self
+            .qemu("fairpath.shell")?
+            .args(["-serial", "mon:stdio"])
+            .status()
+            .context("start QEMU")?;
+        anyhow::ensure!(status.success(), "QEMU: {status}");
+        Ok(())
+    }
+
+    fn qemu(&self, order: &str) -> Result<Command> {
+        let mut qemu = Command::new(qemu()?);
+        qemu.args([
+            "-machine", "pc", "-accel", "tcg", "-cpu", CPU, "-smp", "1", "-m", MEMORY_MIB,
+        ]);
+        qemu.args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        qemu.arg("-kernel")
+            .arg(&self.image)
+            .arg("-initrd")
+            .arg(self.initramfs);
+        // An oops ends the guest (-no-reboot) instead of leaving a half-dead kernel to test on.
+        let kernel = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic";
+        qemu.arg("-append").arg(format!(
+            "{kernel} fairpath.kernel={} {order}",
+            self.which.name()
+        ));
+        Ok(qemu)
+    }
+}
+
+/// A child process that does not outlive its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lines of QEMU's console and of its own complaints, until both close.
+fn console(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    let stdout = child
+        .stdout
+        .take()
+        .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+    let stderr = child
+        .stderr
+        .take()
+        .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+    for pipe in [stdout, stderr].into_iter().flatten() {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line)
+                    .trim_end_matches('\r')
+                    .to_string();
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    lines
+}
+
+fn step(session: &mut Session, lines: &Receiver<String>, log: &mut File) -> Result<()> {
+    let patience = session.deadline().saturating_duration_since(Instant::now());
+    match lines.recv_timeout(patience) {
+        Ok(line) => {
+            writeln!(log, "{line}").context("write the console log")?;
+            session.line(&line, Instant::now());
+            // A guest that only chatters is as lost as a silent one.
+            if Instant::now() >= session.deadline() {
+                session.silent(Instant::now());
+            }
+        }
+        Err(RecvTimeoutError::Timeout) => session.silent(Instant::now()),
+        Err(RecvTimeoutError::Disconnected) => session.closed(Instant::now()),
+    }
+    Ok(())
+}
+
+/// Keeps the last words, among them what follows a panic.
+fn drain(lines: &Receiver<String>, log: &mut File) -> Result<()> {
+    let until = Instant::now() + POWER_OFF;
+    while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        writeln!(log, "{line}").context("write the console log")?;
+    }
+    Ok(())
+}

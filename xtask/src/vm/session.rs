@@ -1,0 +1,326 @@
+//! One boot as a state machine over console lines; the clock and the lines are arguments.
+//!
+//! ```text
+//! booting --ready--> idle <--end/start--> running        every state has a deadline
+//!     \________________\______________________\--> over  done, panic, silence or a closed console
+//! ```
+//!
+//! Invariant: every scenario that was asked for ends up in [`Session::finished`] or in [`Session::remaining`], and a boot that
+//! got nowhere finishes at least one, so that booting again for the rest terminates.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::scenario::Scenario;
+
+/// From the start of QEMU to `/init`; 3 s on an idle machine.
+pub const BOOT_TIMEOUT: Duration = Duration::from_secs(90);
+/// The guest ends a scenario at its timeout; this much later the host ends the guest.
+pub const SCENARIO_GRACE: Duration = Duration::from_secs(20);
+/// Cleaning up between scenarios and powering off.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lines of the console kept per scenario to be shown when it fails.
+const CONSOLE_TAIL_LINES: usize = 80;
+/// Begins each line that the guest's harness reports with.
+const MARKER: &str = "FAIRPATH-VM ";
+/// What a kernel says when it is lost. `oops=panic` is on the command line.
+const PANIC: &str = "Kernel panic - not syncing";
+
+/// How a scenario ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// A scenario that ended.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    pub scenario: String,
+    pub outcome: Outcome,
+    /// Checks that passed.
+    pub checks: Vec<String>,
+    pub took: Duration,
+    /// The end of what the console showed meanwhile.
+    pub console: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Booting,
+    Idle,
+    Running,
+    Over,
+}
+
+/// What one boot has shown so far.
+pub struct Session {
+    state: State,
+    remaining: VecDeque<Scenario>,
+    finished: Vec<Finished>,
+    checks: Vec<String>,
+    console: VecDeque<String>,
+    began: Instant,
+    since: Instant,
+    boot_time: Option<Duration>,
+}
+
+impl Session {
+    /// A guest started at `now` that is to run `scenarios` in order.
+    pub fn new(scenarios: &[Scenario], now: Instant) -> Self {
+        Session {
+            state: State::Booting,
+            remaining: scenarios.iter().cloned().collect(),
+            finished: Vec::new(),
+            checks: Vec::new(),
+            console: VecDeque::new(),
+            began: now,
+            since: now,
+            boot_time: None,
+        }
+    }
+
+    /// The guest may be silent until then.
+    pub fn deadline(&self) -> Instant {
+        let scenario = self
+            .remaining
+            .front()
+            .map_or(Duration::ZERO, |scenario| scenario.timeout);
+        self.since
+            + match self.state {
+                State::Booting => BOOT_TIMEOUT,
+                State::Running => scenario + SCENARIO_GRACE,
+                State::Idle | State::Over => IDLE_TIMEOUT,
+            }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// From the start of QEMU until `/init` was ready.
+    pub fn boot_time(&self) -> Option<Duration> {
+        self.boot_time
+    }
+
+    /// Scenarios that ended, in order.
+    pub fn finished(&self) -> &[Finished] {
+        &self.finished
+    }
+
+    /// Scenarios that have not begun; what another boot is for.
+    pub fn remaining(&self) -> Vec<Scenario> {
+        self.remaining.iter().cloned().collect()
+    }
+
+    /// Takes one line of the console.
+    pub fn line(&mut self, line: &str, now: Instant) {
+        if self.console.len() == CONSOLE_TAIL_LINES {
+            self.console.pop_front();
+        }
+        if self.state == State::Over {
+            return;
+        }
+        if line.contains(PANIC) {
+            return self.lost(
+                &format!("the guest's kernel panicked: {}", line.trim()),
+                now,
+            );
+        }
+        match report(line) {
+            Some(report) => self.report(&report, now),
+            None => self.console.push_back(line.to_string()),
+        }
+    }
+
+    /// The deadline passed without the line that was due.
+    pub fn silent(&mut self, now: Instant) {
+        let waited = now.duration_since(self.since).as_secs();
+        self.lost(&format!("the guest hung: nothing for {waited} s"), now);
+    }
+
+    /// The guest's console closed.
+    pub fn closed(&mut self, now: Instant) {
+        if self.state != State::Over {
+            self.lost("the guest ended by itself", now);
+        }
+    }
+
+    fn report(&mut self, report: &Value, now: Instant) {
+        let text = |key: &str| report[key].as_str().unwrap_or_default().to_string();
+        match text("event").as_str() {
+            "ready" => {
+                self.boot_time = Some(now.duration_since(self.began));
+                self.enter(State::Idle, now);
+            }
+            "start" => self.enter(State::Running, now),
+            "check" => self.checks.push(text("text")),
+            "end" if self.state == State::Running => {
+                let outcome = match text("result").as_str() {
+                    "pass" => Outcome::Passed,
+                    "skip" => Outcome::Skipped(text("reason")),
+                    _ => Outcome::Failed(text("reason")),
+                };
+                self.finish(outcome, now);
+                self.enter(State::Idle, now);
+            }
+            "done" if self.remaining.is_empty() => self.state = State::Over,
+            "done" => self.lost("the guest says it is done", now),
+            _ => {}
+        }
+    }
+
+    /// A new state begins with an empty console.
+    fn enter(&mut self, state: State, now: Instant) {
+        self.state = state;
+        self.since = now;
+        self.console.clear();
+        self.checks.clear();
+    }
+
+    fn finish(&mut self, outcome: Outcome, now: Instant) {
+        if let Some(scenario) = self.remaining.pop_front() {
+            self.finished.push(Finished {
+                scenario: scenario.name,
+                outcome,
+                checks: std::mem::take(&mut self.checks),
+                took: now.duration_since(self.since),
+                console: std::mem::take(&mut self.console).into(),
+            });
+        }
+    }
+
+    /// The guest is gone: the scenario at hand failed; if it never came up, all did, as another boot would not either.
+    fn lost(&mut self, why: &str, now: Instant) {
+        match self.state {
+            State::Booting => {
+                let console = self.console.clone();
+                while !self.remaining.is_empty() {
+                    self.finish(Outcome::Failed(format!("no boot: {why}")), now);
+                }
+                if let Some(first) = self.finished.first_mut() {
+                    first.console = console.into();
+                }
+            }
+            State::Idle => self.finish(Outcome::Failed(format!("before it began, {why}")), now),
+            State::Running => self.finish(Outcome::Failed(why.to_string()), now),
+            State::Over => {}
+        }
+        self.state = State::Over;
+    }
+}
+
+/// The harness's report in a line; kernel messages may stand before it.
+fn report(line: &str) -> Option<Value> {
+    let (_, json) = line.split_once(MARKER)?;
+    serde_json::from_str(json.trim()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::Which;
+
+    fn scenario(name: &str) -> Scenario {
+        Scenario {
+            name: name.to_string(),
+            kernels: vec![Which::Floor],
+            needs: Vec::new(),
+            timeout: Duration::from_secs(10),
+            script: String::new(),
+        }
+    }
+
+    fn session(lines: &[&str]) -> Session {
+        let now = Instant::now();
+        let mut session = Session::new(&[scenario("a"), scenario("b"), scenario("c")], now);
+        lines.iter().for_each(|line| session.line(line, now));
+        session
+    }
+
+    fn outcomes(session: &Session) -> Vec<(&str, Outcome)> {
+        session
+            .finished()
+            .iter()
+            .map(|f| (f.scenario.as_str(), f.outcome.clone()))
+            .collect()
+    }
+
+    const READY: &str = "FAIRPATH-VM {\"event\":\"ready\"}";
+    const START: &str = "[ 1.0] noise FAIRPATH-VM {\"event\":\"start\"}\r";
+    const PASS: &str = "FAIRPATH-VM {\"event\":\"end\",\"result\":\"pass\"}";
+    const FAIL: &str = "FAIRPATH-VM {\"event\":\"end\",\"result\":\"fail\",\"reason\":\"1 != 2\"}";
+    const SKIP: &str = "FAIRPATH-VM {\"event\":\"end\",\"result\":\"skip\",\"reason\":\"no tc\"}";
+    const DONE: &str = "FAIRPATH-VM {\"event\":\"done\"}";
+
+    #[test]
+    fn results_are_told_apart_in_order() {
+        let session = session(&[READY, START, PASS, START, FAIL, START, SKIP, DONE]);
+        let failed = Outcome::Failed("1 != 2".to_string());
+        let skipped = Outcome::Skipped("no tc".to_string());
+        assert_eq!(
+            outcomes(&session),
+            [("a", Outcome::Passed), ("b", failed), ("c", skipped)]
+        );
+        assert!(session.is_over());
+        assert!(session.remaining().is_empty());
+    }
+
+    #[test]
+    fn panic_fails_the_running_scenario_and_leaves_the_rest_for_another_boot() {
+        let session = session(&[
+            READY,
+            START,
+            "before",
+            "[ 5.1] Kernel panic - not syncing: Fatal exception",
+        ]);
+        assert!(
+            matches!(&outcomes(&session)[..], [("a", Outcome::Failed(why))] if why.contains("panicked"))
+        );
+        assert_eq!(session.finished()[0].console, ["before"]);
+        assert_eq!(
+            session
+                .remaining()
+                .iter()
+                .map(|s| s.name.as_str())
+                .collect::<Vec<_>>(),
+            ["b", "c"]
+        );
+    }
+
+    #[test]
+    fn silence_past_the_timeout_fails_the_running_scenario() {
+        let mut session = session(&[READY, START]);
+        let deadline = session.deadline();
+        assert!(deadline.duration_since(session.since) == Duration::from_secs(10) + SCENARIO_GRACE);
+        session.silent(deadline);
+        assert!(
+            matches!(&outcomes(&session)[..], [("a", Outcome::Failed(why))] if why.contains("hung"))
+        );
+    }
+
+    #[test]
+    fn guest_that_never_boots_fails_everything() {
+        let mut session = session(&["Decompressing"]);
+        session.closed(Instant::now());
+        assert_eq!(session.finished().len(), 3);
+        assert!(session.remaining().is_empty());
+    }
+
+    #[test]
+    fn guest_that_dies_between_scenarios_still_makes_progress() {
+        let mut session = session(&[READY, START, PASS]);
+        session.closed(Instant::now());
+        assert_eq!(session.finished().len(), 2);
+        assert_eq!(session.remaining().len(), 1);
+    }
+
+    #[test]
+    fn text_that_only_looks_like_a_report_is_console_output() {
+        assert!(report("FAIRPATH-VM {\"event\":").is_none());
+        assert!(report("hello").is_none());
+    }
+}
