@@ -42,6 +42,9 @@ pub struct Args {
     /// Print docs/kernel-support.md and try nothing
     #[arg(long)]
     docs: bool,
+    /// Load every BPF object of this binary, attach nothing, and say what the verifier made of it
+    #[arg(long, hide = true)]
+    load_all: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,6 +62,9 @@ struct Report {
 
 /// Runs the subcommand. A feature that is missing is an answer, not a failure.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.load_all {
+        return load_all();
+    }
     let output = if args.docs {
         docs::kernel_support()
     } else {
@@ -72,6 +78,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("write to standard output"),
     }
+}
+
+/// One line an object; fails where one was refused.
+fn load_all() -> anyhow::Result<()> {
+    let mut refused = 0;
+    for object in fairpath_bpf::load_all() {
+        match object.result {
+            Ok(()) => println!("object {} ok", object.name),
+            Err(error) => {
+                refused += 1;
+                println!("object {} error {error:#}", object.name);
+            }
+        }
+    }
+    if refused > 0 {
+        bail!("load every BPF object: the kernel refused {refused}; `fairpath features` tells what it lacks");
+    }
+    Ok(())
 }
 
 /// Interfaces first: without privilege the probes' last step takes the process into namespaces of its own.
