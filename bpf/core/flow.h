@@ -86,14 +86,14 @@ struct fp_table {
 
 FP_INLINE struct fp_table fp_flow_table(struct fp_rtt FP_MEM *r)
 {
-	struct fp_table t = {r->flow_sets, r->flows, r->config.flow_sets - 1, 0};
+	struct fp_table t = { r->flow_sets, r->flows, r->config.flow_sets - 1, 0 };
 
 	return t;
 }
 
 FP_INLINE struct fp_table fp_half_table(struct fp_rtt FP_MEM *r)
 {
-	struct fp_table t = {r->half_sets, r->half_flows, r->config.half_sets - 1, 1};
+	struct fp_table t = { r->half_sets, r->half_flows, r->config.half_sets - 1, 1 };
 
 	return t;
 }
