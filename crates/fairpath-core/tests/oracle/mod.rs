@@ -142,7 +142,8 @@ impl Oracle {
         }
         let echo = p.ts.map(|(_, tsecr)| dir.unwrap_ts(tsecr));
         let (found, karn) = dir.find(self.mode, ack, echo, unseen);
-        self.karn.extend(karn.map(|sent| (seen.number, seen.at - sent.at)));
+        self.karn
+            .extend(karn.map(|sent| (seen.number, seen.at - sent.at)));
         if let Some((sent, method)) = found {
             let rtt = seen.at - sent.at;
             let acked_bytes = if sent.syn {
@@ -218,7 +219,9 @@ impl Dir {
     fn covered(&self, ack: i64) -> Vec<Sent> {
         let newly = |s: &Sent| s.seq < ack && self.acked.is_none_or(|acked| s.end > acked);
         let undisturbed = |i: usize, s: &Sent| {
-            self.sent[i + 1..].iter().all(|later| later.kind == Kind::Idle || later.seq >= s.end)
+            self.sent[i + 1..]
+                .iter()
+                .all(|later| later.kind == Kind::Idle || later.seq >= s.end)
         };
         let candidates = self.sent.iter().enumerate();
         candidates
@@ -236,7 +239,10 @@ impl Dir {
         if echo > ts {
             return true;
         }
-        let oldest = covered.iter().min_by_key(|sent| sent.seq).expect("matched is one");
+        let oldest = covered
+            .iter()
+            .min_by_key(|sent| sent.seq)
+            .expect("matched is one");
         let begins_at_ack = self.acked.is_none_or(|acked| oldest.seq <= acked);
         begins_at_ack && oldest.ts.is_some_and(|ts| echo < ts)
     }

@@ -187,7 +187,9 @@ impl Flow {
             Wrap::Vlan => (Link::Ethernet, ethernet().vlan(7)),
             Wrap::QinQ => (
                 Link::Ethernet,
-                ethernet().vlan_tag(EtherType::SERVICE_VLAN, service).vlan(7),
+                ethernet()
+                    .vlan_tag(EtherType::SERVICE_VLAN, service)
+                    .vlan(7),
             ),
             Wrap::Pppoe => (Link::Ethernet, ethernet().pppoe(1)),
             Wrap::VlanPppoe => (Link::Ethernet, ethernet().vlan(7).pppoe(1)),
@@ -277,7 +279,7 @@ impl Traffic {
 pub struct Options {
     pub flows: usize,
     pub bytes: u64,
-    /// Some ACKs are lost on their way to the monitor: then the truth is not visible everywhere.
+    /// Packets that answer something are lost on their way to the monitor: then the truth is not visible everywhere.
     pub ack_loss_before: bool,
     /// Added to every clock, sequence number and both initial numbers.
     pub shift: u32,
@@ -304,7 +306,7 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
         if options.ack_loss_before {
             weather.ack_loss_before = random.pick(&[5, 30, 100]);
         }
-        let pair = tcp::Host::random_pair(&mut random, options);
+        let pair = tcp::Host::random_pair(&mut random, &weather, options);
         let start = random.within(0, 2 * SECOND);
         passed.extend(Simulation::new(random.next(), weather, pair).run(start, index));
         all.flows.push(flow);
@@ -359,8 +361,11 @@ struct Simulation {
     /// Arrival of the last packet, by direction and half: without reordering nobody overtakes.
     last: [[u64; 2]; 2],
     seen_at: HashMap<u64, u64>,
+    /// Transmissions answered by packets on their way to the monitor, by packet: one that overtakes them tells as well.
+    under_way: [BTreeMap<u64, Vec<u64>>; 2],
     /// Transmissions answered by packets that were lost before the monitor.
     unheard: [Vec<u64>; 2],
+    answers_get_lost: bool,
     passed: Vec<Passed>,
 }
 
@@ -379,7 +384,9 @@ impl Simulation {
             next_id: 0,
             last: [[0; 2]; 2],
             seen_at: HashMap::new(),
+            under_way: [BTreeMap::new(), BTreeMap::new()],
             unheard: [Vec::new(), Vec::new()],
+            answers_get_lost: weather.ack_loss_before > 0,
             passed: Vec::new(),
         }
     }
@@ -429,10 +436,13 @@ impl Simulation {
                         packet,
                         answers,
                     };
-                    if self.lost(&packet, self.weather.loss_before, self.weather.ack_loss_before) {
+                    let weather = self.weather;
+                    let lost = self.lost(&packet, weather.loss_before, weather.ack_loss_before);
+                    if lost && (self.answers_get_lost || flight.answers.is_empty()) {
                         self.unheard[host].extend(flight.answers);
                         continue;
                     }
+                    self.under_way[host].insert(id, flight.answers.clone());
                     let time = self.hop(now, host, 0);
                     self.at(time, Event::Pass(flight));
                 }
@@ -460,16 +470,24 @@ impl Simulation {
     fn pass(&mut self, now: u64, flight: Flight, flow: usize) {
         let from = flight.packet.from;
         let since = |ids: &[u64], at: &HashMap<u64, u64>| -> Vec<u64> {
-            ids.iter().filter_map(|id| at.get(id)).map(|t| now - t).collect()
+            ids.iter()
+                .filter_map(|id| at.get(id))
+                .map(|t| now - t)
+                .collect()
         };
         self.seen_at.insert(flight.id, now);
+        let overtaken = self.under_way[from]
+            .range(..=flight.id)
+            .flat_map(|(_, ids)| ids.clone());
+        let answers: Vec<u64> = overtaken.collect();
+        self.under_way[from].remove(&flight.id);
         self.passed.push(Passed {
             at: now,
             packet: Packet {
                 flow,
                 ..flight.packet
             },
-            truth: since(&flight.answers, &self.seen_at),
+            truth: since(&answers, &self.seen_at),
             late: since(&self.unheard[from], &self.seen_at),
         });
         let weather = self.weather;

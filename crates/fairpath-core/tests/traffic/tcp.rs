@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fairpath_wire::tcp::Flags;
 
-use super::{Flight, MS, Options, Packet, Random, SECOND};
+use super::{Flight, MS, Options, Packet, Random, SECOND, Weather};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
@@ -110,7 +110,8 @@ impl Host {
     }
 
     /// A client and a server with different clocks and habits.
-    pub fn random_pair(random: &mut Random, options: &Options) -> [Host; 2] {
+    pub fn random_pair(random: &mut Random, weather: &Weather, options: &Options) -> [Host; 2] {
+        let round_trip = 2 * (weather.delay[0] + weather.delay[1]);
         let timestamps = random.chance(850);
         let mut host = |listens: bool| {
             let ragged = random.chance(300);
@@ -124,9 +125,12 @@ impl Host {
                 clock_hz: random.pick(&[2, 10, 100, 250, 1000, 1_000_000]),
                 clock_start: (random.next() as u32).wrapping_add(options.shift),
                 delayed_ack: random.pick(&[0, MS, 40 * MS, 200 * MS]),
-                least_rto: random.pick(&[150, 300, 700]) * MS,
+                // The first one now and then runs out for nothing.
+                least_rto: round_trip + random.pick(&[5, 50, 250, 250]) * MS,
                 linux: random.chance(600),
-                keep_alive: random.chance(200).then(|| random.within(SECOND / 4, SECOND)),
+                keep_alive: random
+                    .chance(200)
+                    .then(|| random.within(SECOND / 4, SECOND)),
             };
             let one_way = random.chance(350);
             let mut left = match (one_way, listens) {
@@ -267,7 +271,12 @@ impl Host {
         }
         let payload = self.segment_at(self.una);
         let fin = self.fin_behind(self.una + payload);
-        self.transmit(now, self.una, payload, if fin { Flags::FIN } else { Flags::PSH });
+        self.transmit(
+            now,
+            self.una,
+            payload,
+            if fin { Flags::FIN } else { Flags::PSH },
+        );
         let end = self.una + payload + u64::from(fin);
         self.max = self.max.max(end);
         end
