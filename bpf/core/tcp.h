@@ -162,7 +162,8 @@ FP_INLINE int fp_echo_refuses(struct fp_work FP_MEM *w, const struct fp_dir FP_M
 		return 1;
 	}
 	/* Only where the list begins where the last ACK ended is the oldest one what is echoed. */
-	if ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una)
+	if (!(oldest->flags & FP_SEGMENT_TS) ||
+	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una))
 		return 0;
 	if (fp_serial(w->packet.tsecr, oldest->tsval) < 0) {
 		w->stats.refused_old_echo++;
