@@ -109,6 +109,7 @@ FP_FUNC int fp_match_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		m->time = t->time;
 		m->end = t->end;
 		m->flags = t->flags;
+		m->acked = w->packet.ack - t->seq;
 		m->method = t->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : FP_METHOD_TS;
 	}
 	return 0;
@@ -179,6 +180,7 @@ FP_INLINE void fp_use(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *
 	m->time = c->time;
 	m->end = c->end;
 	m->flags = c->flags;
+	m->acked = w->packet.ack - c->seq;
 	m->method = c->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
 }
 
@@ -212,8 +214,8 @@ FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 	if (m->method) {
 		if (m->flags & FP_SEGMENT_SYN)
 			m->acked = 0;
-		else
-			m->acked = ack - (d->flags & FP_DIR_ACKED ? d->una : w->newest.seq);
+		else if (d->flags & FP_DIR_ACKED)
+			m->acked = ack - d->una;
 		fp_take_sample(r, w, f);
 	}
 	d->una = ack;
