@@ -184,6 +184,14 @@ FP_INLINE void fp_use(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *
 	m->method = c->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
 }
 
+/* A SYN that this side sent before: the handshake's own, again. */
+FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	u32 side = w->packet.side;
+
+	return (f->dir[side].flags & FP_DIR_SYN) && f->isn[side] == w->packet.seq;
+}
+
 /* An ACK that advances over side `from`'s data: at most one sample. */
 FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 		     struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
@@ -389,7 +397,8 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return filled;
 }
 
-/* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe. */
+/* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe.
+ */
 FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
@@ -399,8 +408,8 @@ FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 
 	bytes = last - seq;
 	/* A keep-alive repeats the last byte, or one before the next (RFC 9293 section 3.8.4). */
-	if (end - seq <= 1 && seq + 1 == d->next && d->una == d->next && (d->flags & FP_DIR_ACKED) &&
-	    !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
+	if (end - seq <= 1 && seq + 1 == d->next && d->una == d->next &&
+	    (d->flags & FP_DIR_ACKED) && !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
 		w->stats.keepalives++;
 		return 0;
 	}
@@ -469,9 +478,10 @@ FP_INLINE void fp_take_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		 * where new data begins.
 		 */
 		d->next = syn ? w->packet.seq : end;
-		d->flags |= FP_DIR_SEQ | (syn ? 0 : FP_DIR_MIDFLOW);
+		d->flags |= FP_DIR_SEQ | (syn ? FP_DIR_SYN : FP_DIR_MIDFLOW);
 		if (!syn)
 			return;
+		f->isn[w->packet.side] = w->packet.seq;
 	}
 	if (!bytes)
 		return;
