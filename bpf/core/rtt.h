@@ -53,6 +53,7 @@ FP_INLINE int fp_promote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 
 	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
 	if (fp_seen(to, 0) && fp_seen(to, 1))
 		fp_announce(r, w, to);
+	fp_take_end(r, w, to); /* FIN already */
 	return 0;
 }
 
@@ -124,7 +125,6 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		w->stats.half_open_failed++;
 		fp_flow_free(r, s, f, way);
 	} else if (fp_handshake_done(w, f)) {
-		/* FIN already on the third packet is rare; the next one tells. */
 		fp_promote(r, w, way);
 	}
 out:
