@@ -1,0 +1,65 @@
+//! A claim that holds or does not, and the tolerances of all of them.
+
+use std::fmt;
+
+/// A leg's least round-trip time may exceed the planted delay by this: the way through two stacks and
+/// the wires' wake-ups, on a machine that is busy.
+pub const LEG_ABOVE_MS: f64 = 1.0;
+/// It may fall short by this: the wires' and the kernel's clocks are read one after the other.
+pub const LEG_BELOW_MS: f64 = 0.05;
+/// The sum of both legs' least times may differ from another one's least time by this.
+pub const PEER_MS: f64 = 1.0;
+/// Loss where none was planted: a busy machine drops a packet now and then.
+pub const CLEAN_SHARE: f64 = 0.002;
+
+/// A claim, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Whether it holds.
+    pub holds: bool,
+    /// The claim with its tolerance.
+    pub claim: String,
+}
+
+impl Check {
+    /// A claim.
+    pub fn new(holds: bool, claim: impl Into<String>) -> Check {
+        Check {
+            holds,
+            claim: claim.into(),
+        }
+    }
+
+    /// That a leg's least time is the planted delay.
+    pub fn leg(min_ms: Option<f64>, planted_ms: f64) -> Check {
+        let (low, high) = (planted_ms - LEG_BELOW_MS, planted_ms + LEG_ABOVE_MS);
+        let holds = min_ms.is_some_and(|min| (low..=high).contains(&min));
+        Check::new(holds, format!("min in {low:.2} to {high:.2}"))
+    }
+
+    /// That two least times agree.
+    pub fn agree(one_ms: Option<f64>, other_ms: Option<f64>, whose: &str) -> Check {
+        let off = one_ms.zip(other_ms).map(|(one, other)| (one - other).abs());
+        let holds = off.is_some_and(|off| off <= PEER_MS);
+        Check::new(holds, format!("min within {PEER_MS:.1} of {whose}"))
+    }
+
+    /// That a share lies in an interval.
+    pub fn within(share: f64, (low, high): (f64, f64), what: &str) -> Check {
+        let claim = format!("{what} in {:.2} to {:.2} %", low * 100.0, high * 100.0);
+        Check::new((low..=high).contains(&share), claim)
+    }
+
+    /// That a share is that of an undisturbed path.
+    pub fn clean(share: f64, what: &str) -> Check {
+        let claim = format!("{what} at most {:.1} %", CLEAN_SHARE * 100.0);
+        Check::new(share <= CLEAN_SHARE, claim)
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.holds { '✓' } else { '✗' };
+        write!(out, "{mark} {}", self.claim)
+    }
+}

@@ -1,0 +1,389 @@
+//! The parts of the demo: which traffic, and what its own tools say of it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use fairpath_testbed::{
+    EchoServer, Iperf3, Iperf3Report, Iperf3Server, Netns, Ping, PingReport, Router,
+    ShortConnections, ShortReport, SocketSample, sockets,
+};
+
+use crate::lab::Lab;
+use crate::loss::{Place, Planted};
+use crate::samples::Traffic;
+use crate::spread::Spread;
+
+/// Rate of a transfer: far from what keeps two CPUs busy.
+const BITRATE_BPS: u64 = 16_000_000;
+/// Streams of a transfer with planted loss; each is slow, and many packets make the interval narrow.
+const LOSSY_STREAMS: u32 = 4;
+/// What is planted.
+const LOSS: f64 = 0.01;
+/// Least bytes of a flow that carries data: iperf3's own control connection has some hundred.
+const BULK_BYTES: u64 = 50_000;
+/// Pause between two looks at the sender's sockets; each look starts `ss`.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const PING_EVERY: Duration = Duration::from_millis(40);
+/// Short connections: at once, and what each asks and gets.
+const AT_ONCE: usize = 8;
+const REQUEST_BYTES: u32 = 2_000;
+const RESPONSE_BYTES: u32 = 20_000;
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pings: u32,
+    seconds: u32,
+    connections: u64,
+}
+
+/// A part of the demo.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// What it is.
+    pub title: &'static str,
+    kind: Kind,
+    port: u16,
+    plan: Plan,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Ping,
+    Transfer { v6: bool, timestamps: bool },
+    Lossy(Place),
+    Short,
+}
+
+/// What a part came to, as its own tools tell.
+#[derive(Debug)]
+pub struct Outcome {
+    headline: String,
+    /// Traffic to be looked up in the samples.
+    pub blocks: Vec<Block>,
+    /// Planted loss and what the dropper counted.
+    pub planted: Option<Planted>,
+    /// Segments sent again, as the senders' kernels count: up, then down.
+    pub retransmits: Vec<u64>,
+    /// Connections that were made and answered, of how many.
+    pub connections: Option<(u64, u64)>,
+}
+
+/// Traffic of one kind, and what others say of its round-trip times.
+#[derive(Debug)]
+pub struct Block {
+    /// What it is.
+    pub title: String,
+    /// Which records belong to it.
+    pub traffic: Traffic,
+    /// Whether it is IPv6.
+    pub v6: bool,
+    /// Who else measured it.
+    pub peer: Option<Peer>,
+}
+
+/// Another one's round-trip times of both legs together.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Who.
+    pub name: &'static str,
+    /// The least, milliseconds.
+    pub min_ms: Option<f64>,
+    /// All that were told; from a kernel, smoothed ones.
+    pub rtt: Spread,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.headline)
+    }
+}
+
+impl Plan {
+    /// Some 35 seconds.
+    pub const FULL: Plan = Plan {
+        pings: 50,
+        seconds: 5,
+        connections: 200,
+    };
+    /// Some 20 seconds.
+    pub const QUICK: Plan = Plan {
+        pings: 20,
+        seconds: 2,
+        connections: 80,
+    };
+
+    /// All parts, in order.
+    pub fn parts(self) -> Vec<Part> {
+        let transfer = |v6, timestamps| Kind::Transfer { v6, timestamps };
+        let kinds = [
+            (Kind::Ping, "ping, IPv4 and IPv6, from both ends"),
+            (transfer(false, true), "iperf3 over IPv4, both ways"),
+            (transfer(true, true), "iperf3 over IPv6, both ways"),
+            (
+                transfer(false, false),
+                "iperf3 over IPv4 without TCP timestamps, both ways",
+            ),
+            (Kind::Short, "short connections, IPv4 and IPv6"),
+            (
+                Kind::Lossy(Place::Before),
+                "iperf3 with 1 % lost before the router (XDP dropper on lan)",
+            ),
+            (
+                Kind::Lossy(Place::Beyond),
+                "iperf3 with 1 % lost beyond the router (XDP dropper on the server)",
+            ),
+        ];
+        (0..)
+            .zip(kinds)
+            .map(|(n, (kind, title))| Part {
+                title,
+                kind,
+                port: 5300 + 10 * n,
+                plan: self,
+            })
+            .collect()
+    }
+}
+
+impl Part {
+    /// Makes the traffic and waits for its end.
+    pub fn run(&self, lab: &Lab) -> anyhow::Result<Outcome> {
+        match self.kind {
+            Kind::Ping => self.ping(lab),
+            Kind::Transfer { v6, timestamps } => self.transfer(lab, v6, timestamps),
+            Kind::Lossy(place) => self.lossy(lab, place),
+            Kind::Short => self.short(lab),
+        }
+    }
+
+    /// From both ends at once: each leg answers only what comes from the other side.
+    fn ping(&self, lab: &Lab) -> anyhow::Result<Outcome> {
+        let ping = |ip: IpAddr, ns: &Netns| {
+            let ping = Ping::to(ip).count(self.plan.pings).interval(PING_EVERY);
+            ping.run(ns)
+        };
+        let (to_server, to_client) = (Router::SERVER.both(), Router::CLIENT.both());
+        let reports: Result<Vec<PingReport>, _> = thread::scope(|scope| {
+            let there = to_server.map(|ip| scope.spawn(move || ping(ip, &lab.net.client)));
+            let back = to_client.map(|ip| scope.spawn(move || ping(ip, &lab.net.server)));
+            let all = there.into_iter().chain(back);
+            all.map(|thread| thread.join().expect("reading a report does not panic"))
+                .collect()
+        });
+        let reports = reports?;
+        let sent: u32 = reports.iter().map(|report| report.sent).sum();
+        let received: u32 = reports.iter().map(|report| report.received).sum();
+        ensure!(
+            sent == received,
+            "{received} of {sent} echo requests answered"
+        );
+        let block = |v6: bool| {
+            let mine = reports.iter().skip(usize::from(v6)).step_by(2);
+            let times = mine.flat_map(|report| &report.times);
+            let rtt = Spread::new(times.map(|time| time.as_secs_f64() * 1e3));
+            Block {
+                title: format!("ping over IPv{}", family(v6)),
+                traffic: Traffic::Echo { v6 },
+                v6,
+                peer: Some(Peer {
+                    name: "ping says",
+                    min_ms: rtt.min(),
+                    rtt,
+                }),
+            }
+        };
+        Ok(Outcome {
+            blocks: vec![block(false), block(true)],
+            ..Outcome::headline(format!("{received} of {sent} answered"))
+        })
+    }
+
+    /// Up and down at once, so that data passes towards both sides.
+    fn transfer(&self, lab: &Lab, v6: bool, timestamps: bool) -> anyhow::Result<Outcome> {
+        set_timestamps(lab, timestamps)?;
+        let done = self.both_ways(lab, v6);
+        set_timestamps(lab, true)?;
+        let (reports, peer) = done?;
+        let seen = if timestamps {
+            ""
+        } else {
+            " without timestamps"
+        };
+        let block = Block {
+            title: format!("iperf3 over IPv{}{seen}", family(v6)),
+            traffic: Traffic::Tcp {
+                ports: [self.port, self.port + 1],
+                min_bytes: BULK_BYTES,
+            },
+            v6,
+            peer: Some(peer),
+        };
+        let [up, down] = &reports;
+        Ok(Outcome {
+            blocks: vec![block],
+            retransmits: vec![up.retransmits, down.retransmits],
+            ..Outcome::headline(format!(
+                "{:.1} Mbit/s up, {:.1} Mbit/s down",
+                up.goodput_bps / 1e6,
+                down.goodput_bps / 1e6
+            ))
+        })
+    }
+
+    fn both_ways(&self, lab: &Lab, v6: bool) -> anyhow::Result<([Iperf3Report; 2], Peer)> {
+        let ports = [self.port, self.port + 1];
+        let servers = ports.map(|port| Iperf3Server::start(&lab.net.server, port));
+        let _servers = servers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let [up, down] = ports.map(|port| {
+            let transfer = Iperf3::to(Router::SERVER.both()[usize::from(v6)], port);
+            transfer
+                .seconds(self.plan.seconds)
+                .bitrate_bps(BITRATE_BPS)
+                .congestion("cubic")
+        });
+        let started = [up, down.reverse()].map(|transfer| transfer.start(&lab.net.client));
+        let [up, down] = started;
+        let (up, down) = (up?, down?);
+        while_sampling(lab, ports, || Ok([up.finish()?, down.finish()?]))
+    }
+
+    fn lossy(&self, lab: &Lab, place: Place) -> anyhow::Result<Outcome> {
+        let dropper = place.plant(lab, LOSS)?;
+        let _server = Iperf3Server::start(&lab.net.server, self.port)?;
+        let run = Iperf3::to(Router::SERVER.v4, self.port)
+            .seconds(self.plan.seconds)
+            .bitrate_bps(BITRATE_BPS)
+            .parallel(LOSSY_STREAMS)
+            .congestion("cubic")
+            .start(&lab.net.client)?;
+        let (report, peer) = while_sampling(lab, [self.port; 2], || Ok(run.finish()?))?;
+        let planted = Planted::new(place, dropper.counts());
+        let headline = format!(
+            "{:.1} Mbit/s in {LOSSY_STREAMS} streams, {} of {} packets dropped",
+            report.goodput_bps / 1e6,
+            planted.dropped,
+            planted.eligible
+        );
+        let block = Block {
+            title: format!("iperf3, {} % lost {place}", LOSS * 100.0),
+            traffic: Traffic::Tcp {
+                ports: [self.port; 2],
+                min_bytes: BULK_BYTES,
+            },
+            v6: false,
+            peer: Some(peer),
+        };
+        Ok(Outcome {
+            blocks: vec![block],
+            planted: Some(planted),
+            retransmits: vec![report.retransmits],
+            ..Outcome::headline(headline)
+        })
+    }
+
+    fn short(&self, lab: &Lab) -> anyhow::Result<Outcome> {
+        let _server = EchoServer::start(&lab.net.server, self.port)?;
+        let wanted = ShortConnections {
+            connections: self.plan.connections / 2,
+            at_once: AT_ONCE,
+            request_bytes: REQUEST_BYTES,
+            response_bytes: RESPONSE_BYTES,
+        };
+        let mut reports: Vec<ShortReport> = Vec::new();
+        for ip in Router::SERVER.both() {
+            reports.push(wanted.run(&lab.net.client, ip, self.port)?);
+        }
+        let completed: u64 = reports.iter().map(|report| report.completed).sum();
+        let elapsed: Duration = reports.iter().map(|report| report.elapsed).sum();
+        let made = 2 * wanted.connections;
+        let block = Block {
+            title: "short connections".to_owned(),
+            traffic: Traffic::Tcp {
+                ports: [self.port; 2],
+                min_bytes: 0,
+            },
+            v6: false,
+            peer: None,
+        };
+        Ok(Outcome {
+            blocks: vec![block],
+            connections: Some((completed, made)),
+            ..Outcome::headline(format!(
+                "{completed} of {made} answered in {:.1} s",
+                elapsed.as_secs_f64()
+            ))
+        })
+    }
+}
+
+impl Outcome {
+    fn headline(headline: String) -> Outcome {
+        Outcome {
+            headline,
+            blocks: Vec::new(),
+            planted: None,
+            retransmits: Vec::new(),
+            connections: None,
+        }
+    }
+}
+
+fn family(v6: bool) -> u8 {
+    if v6 { 6 } else { 4 }
+}
+
+fn set_timestamps(lab: &Lab, on: bool) -> anyhow::Result<()> {
+    for ns in [&lab.net.client, &lab.net.server] {
+        ns.set_tcp_timestamps(on)?;
+    }
+    Ok(())
+}
+
+/// Waits for `work`, looking at the senders' sockets meanwhile.
+fn while_sampling<T: Send>(
+    lab: &Lab,
+    ports: [u16; 2],
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<(T, Peer)> {
+    let over = AtomicBool::new(false);
+    let mut seen: Vec<SocketSample> = Vec::new();
+    let result = thread::scope(|scope| -> anyhow::Result<T> {
+        let worker = scope.spawn(|| {
+            let result = work();
+            over.store(true, Ordering::Relaxed);
+            result
+        });
+        let mut looked = Ok(());
+        while !over.load(Ordering::Relaxed) {
+            thread::sleep(LOOK_EVERY);
+            looked = looked.and_then(|()| look(lab, ports, &mut seen));
+        }
+        let result = worker.join().expect("waiting for a tool does not panic");
+        looked.context("sample the senders' sockets")?;
+        result
+    })?;
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let least = seen.iter().filter_map(|sample| sample.min_rtt).min();
+    let peer = Peer {
+        name: "ss -ti says",
+        min_ms: least.map(millis),
+        rtt: Spread::new(seen.iter().filter_map(|sample| sample.rtt.map(millis))),
+    };
+    Ok((result, peer))
+}
+
+/// Sockets of both ends that have sent data in bulk.
+fn look(lab: &Lab, ports: [u16; 2], seen: &mut Vec<SocketSample>) -> anyhow::Result<()> {
+    for (ns, which) in [(&lab.net.client, "dport"), (&lab.net.server, "sport")] {
+        let [first, second] = ports;
+        let all = sockets(ns, &format!("{which} = :{first} or {which} = :{second}"))?;
+        let sent = |sample: &SocketSample| sample.bytes_sent.unwrap_or(0);
+        seen.extend(all.into_iter().filter(|sample| sent(sample) >= BULK_BYTES));
+    }
+    Ok(())
+}

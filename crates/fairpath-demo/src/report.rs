@@ -1,0 +1,283 @@
+//! The closing report: every number beside what it is held against, in 100 columns.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::check::Check;
+use crate::lab::Leg;
+use crate::loss::{Estimate, Place};
+use crate::parts::{Block, Outcome, Part};
+use crate::samples::Records;
+use crate::spread::Spread;
+
+const NOTES: &str = "\
+  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
+                  where a packet leaves and where its answer arrives: the router's own queue on the
+                  way out is in it. Only data measures: a client that just sends up has little more
+                  than its handshakes for its own leg.
+  both legs       the sums of the two lines above: the path from end to end.
+  ping says       the same echo requests, as ping timed them.
+  ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
+  before, beyond  data that left a hole in what arrived at the router, filled later; data that passed
+                  the router twice because the first did not arrive. Shares of packets.
+  resent          segments sent again, as the senders' kernels counted.
+  the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
+";
+
+/// A line of the report; the check stands beside the numbers it is about.
+struct Line {
+    text: String,
+    check: Option<Check>,
+}
+
+/// What all parts came to.
+pub struct Report {
+    times: Vec<Line>,
+    losses: Vec<Line>,
+    others: Vec<Line>,
+    samples: usize,
+}
+
+impl Report {
+    /// Looks every part up in the records.
+    pub fn new(
+        done: &[(Part, anyhow::Result<Outcome>)],
+        records: &Records,
+        wire_drops: u64,
+    ) -> Report {
+        let mut report = Report {
+            times: Vec::new(),
+            losses: Vec::new(),
+            others: Vec::new(),
+            samples: records.len(),
+        };
+        let pings = Pings::of(done);
+        for (part, outcome) in done {
+            match outcome {
+                Ok(outcome) => report.part(outcome, records, &pings),
+                Err(error) => {
+                    let failed = Check::new(false, format!("{}: {error:#}", part.title));
+                    report.other(failed);
+                }
+            }
+        }
+        let lost = records.events_lost;
+        let claim = format!("no sample was lost on its way to user space ({lost})");
+        report.other(Check::new(lost == 0, claim));
+        if wire_drops > 0 {
+            report.others.push(Line {
+                text: format!(
+                    "  note: the wires themselves lost {wire_drops} frames; the machine is busy"
+                ),
+                check: None,
+            });
+        }
+        report
+    }
+
+    /// Checks that do not hold.
+    pub fn failed(&self) -> usize {
+        self.checks().filter(|check| !check.holds).count()
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &Check> {
+        let lines = self.times.iter().chain(&self.losses).chain(&self.others);
+        lines.filter_map(|line| line.check.as_ref())
+    }
+
+    /// The report for people.
+    pub fn text(&self, elapsed: Duration, samples: &Path) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut out, elapsed, samples);
+        out
+    }
+
+    fn write(&self, out: &mut String, elapsed: Duration, samples: &Path) -> std::fmt::Result {
+        let heading = row(
+            "Round-trip times, ms",
+            ["samples", "min", "median", "p95", "max"],
+        );
+        writeln!(out, "\n{heading}")?;
+        lines(out, &self.times)?;
+        let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
+        writeln!(out, "\n{heading}")?;
+        lines(out, &self.losses)?;
+        writeln!(out, "\nBesides")?;
+        lines(out, &self.others)?;
+        write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
+        writeln!(out, "{} samples in {}", self.samples, samples.display())?;
+        let (failed, all) = (self.failed(), self.checks().count());
+        let seconds = elapsed.as_secs_f64();
+        match failed {
+            0 => writeln!(out, "✓ all {all} checks hold; {seconds:.0} s"),
+            _ => writeln!(
+                out,
+                "✗ {failed} of {all} checks do not hold; {seconds:.0} s"
+            ),
+        }
+    }
+
+    fn other(&mut self, check: Check) {
+        self.others.push(Line {
+            text: "  ".to_owned(),
+            check: Some(check),
+        });
+    }
+
+    fn part(&mut self, outcome: &Outcome, records: &Records, pings: &Pings) {
+        for block in &outcome.blocks {
+            self.block(block, records, pings);
+            self.loss(block, outcome, records);
+        }
+        let Some((completed, made)) = outcome.connections else {
+            return;
+        };
+        let seen: usize = outcome
+            .blocks
+            .iter()
+            .map(|b| records.flows(b.traffic))
+            .sum();
+        let claim = format!("{completed} of {made} short connections answered");
+        self.other(Check::new(completed == made, claim));
+        let claim = format!("{seen} of {made} short connections seen by fairpath rtt");
+        self.other(Check::new(seen as u64 == made, claim));
+    }
+
+    /// Round-trip times of one kind of traffic.
+    fn block(&mut self, block: &Block, records: &Records, pings: &Pings) {
+        let mut line = |text, check| self.times.push(Line { text, check });
+        line(block.title.clone(), None);
+        let legs = Leg::ALL.map(|leg| records.spread(block.traffic, leg));
+        for (leg, rtt) in Leg::ALL.into_iter().zip(&legs) {
+            let label = format!("  router – {}", leg.interface());
+            let check = Check::leg(rtt.min(), leg.planted_ms());
+            line(spread_row(&label, rtt, rtt.min()), Some(check));
+        }
+        let sum = |of: fn(&Spread) -> Option<f64>| Some(of(&legs[0])? + of(&legs[1])?);
+        let (min, median) = (sum(Spread::min), sum(Spread::median));
+        let cells = [
+            String::new(),
+            ms(min),
+            ms(median),
+            String::new(),
+            String::new(),
+        ];
+        let check = (!block.is_ping()).then(|| Check::agree(min, pings.least(block.v6), "ping's"));
+        line(
+            row("  both legs", cells.each_ref().map(String::as_str)),
+            check,
+        );
+        if let Some(peer) = &block.peer {
+            let label = format!("  {}", peer.name);
+            let check = Check::agree(peer.min_ms, min, "both legs'");
+            line(spread_row(&label, &peer.rtt, peer.min_ms), Some(check));
+        }
+    }
+
+    /// Loss of one kind of traffic, a line a direction.
+    fn loss(&mut self, block: &Block, outcome: &Outcome, records: &Records) {
+        if block.is_ping() {
+            return;
+        }
+        let up = Estimate::of(records, block.traffic, Leg::Lan);
+        let mut line = |text, check| self.losses.push(Line { text, check });
+        let Some(planted) = outcome.planted else {
+            let down = Estimate::of(records, block.traffic, Leg::Wan);
+            for (n, (estimate, way)) in [(up, "up"), (down, "down")].into_iter().enumerate() {
+                let resent = outcome.retransmits.get(n).copied();
+                let worst = estimate.share_before().max(estimate.share_beyond());
+                let label = format!("{}, {way}", block.title);
+                line(
+                    estimate_row(&label, &estimate, resent),
+                    Some(Check::clean(worst, "each")),
+                );
+            }
+            return;
+        };
+        let (here, there, there_name) = match planted.place {
+            Place::Before => (up.share_before(), up.share_beyond(), "beyond"),
+            Place::Beyond => (up.share_beyond(), up.share_before(), "before"),
+        };
+        let check = Check::within(here, planted.interval(), "planted");
+        line(
+            estimate_row(&block.title, &up, outcome.retransmits.first().copied()),
+            Some(check),
+        );
+        let label = format!(
+            "  the dropper: {} of {}, {}",
+            planted.dropped,
+            planted.eligible,
+            percent(planted.dropped as f64 / planted.eligible.max(1) as f64)
+        );
+        line(
+            loss_row(&label, [""; 4]),
+            Some(Check::clean(there, there_name)),
+        );
+    }
+}
+
+impl Block {
+    fn is_ping(&self) -> bool {
+        matches!(self.traffic, crate::samples::Traffic::Echo { .. })
+    }
+}
+
+/// The least time that ping told, by family.
+struct Pings([Option<f64>; 2]);
+
+impl Pings {
+    fn of(done: &[(Part, anyhow::Result<Outcome>)]) -> Pings {
+        let outcomes = done.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let blocks: Vec<&Block> = outcomes.flat_map(|outcome| &outcome.blocks).collect();
+        Pings([false, true].map(|v6| {
+            let mut pings = blocks.iter().filter(|b| b.is_ping() && b.v6 == v6);
+            pings.next()?.peer.as_ref()?.min_ms
+        }))
+    }
+
+    fn least(&self, v6: bool) -> Option<f64> {
+        self.0[usize::from(v6)]
+    }
+}
+
+fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+    for line in lines {
+        match &line.check {
+            Some(check) => writeln!(out, "{}{check}", line.text)?,
+            None => writeln!(out, "{}", line.text.trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+/// 68 columns, then two spaces for the check.
+fn row(label: &str, [samples, min, median, p95, max]: [&str; 5]) -> String {
+    format!("{label:<24}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
+}
+
+fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
+    let samples = rtt.len().to_string();
+    let [min, median, p95, max] = [min_ms, rtt.median(), rtt.quantile(0.95), rtt.max()].map(ms);
+    row(label, [&samples, &min, &median, &p95, &max])
+}
+
+fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String {
+    format!("{label:<42}{passed:>8}{before:>8}{beyond:>8}{resent:>7}  ")
+}
+
+fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {
+    let passed = estimate.passed.to_string();
+    let [before, beyond] = [estimate.share_before(), estimate.share_beyond()].map(percent);
+    let resent = resent.map(|n| n.to_string()).unwrap_or_default();
+    loss_row(label, [&passed, &before, &beyond, &resent])
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn ms(time: Option<f64>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"))
+}
