@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::spread::Spread;
+
 /// A leg's least round-trip time may exceed the planted delay by this: the way through two stacks and
 /// the wires' wake-ups, on a machine that is busy.
 pub const LEG_ABOVE_MS: f64 = 1.0;
@@ -10,7 +12,7 @@ pub const LEG_BELOW_MS: f64 = 0.05;
 /// The sum of both legs' least times may differ from another one's least time by this.
 pub const PEER_MS: f64 = 1.0;
 /// Loss where none was planted: a busy machine drops a packet now and then.
-pub const CLEAN_SHARE: f64 = 0.002;
+pub const CLEAN_SHARE: f64 = 0.005;
 
 /// A claim, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,18 @@ impl Check {
         Check::new(holds, format!("min within {PEER_MS:.1} of {whose}"))
     }
 
+    /// That two spreads agree in the middle as well: for those that saw the same packets.
+    pub fn agree_in_the_middle(
+        one: &Spread,
+        other_min_ms: Option<f64>,
+        other_median_ms: Option<f64>,
+    ) -> Check {
+        let pairs = [(one.min(), other_min_ms), (one.median(), other_median_ms)];
+        let holds = pairs.map(|(one, other)| Check::agree(one, other, "").holds);
+        let claim = format!("min and median within {PEER_MS:.1}");
+        Check::new(holds == [true, true], claim)
+    }
+
     /// That a share lies in an interval.
     pub fn within(share: f64, (low, high): (f64, f64), what: &str) -> Check {
         let claim = format!("{what} in {:.2} to {:.2} %", low * 100.0, high * 100.0);
@@ -61,5 +75,27 @@ impl fmt::Display for Check {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.holds { '✓' } else { '✗' };
         write!(out, "{mark} {}", self.claim)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leg_holds_from_just_below_the_planted_delay_to_a_tolerance_above() {
+        for (min, holds) in [(3.94, false), (3.96, true), (4.9, true), (5.1, false)] {
+            assert_eq!(Check::leg(Some(min), 4.0).holds, holds, "{min}");
+        }
+        assert!(!Check::leg(None, 4.0).holds, "no samples are no proof");
+    }
+
+    #[test]
+    fn least_times_agree_within_the_tolerance_either_way() {
+        for (one, holds) in [(22.9, false), (23.1, true), (24.9, true), (25.1, false)] {
+            let check = Check::agree(Some(one), Some(24.0), "ping's");
+            assert_eq!(check.holds, holds, "{one}");
+        }
+        assert!(!Check::agree(Some(24.0), None, "ping's").holds);
     }
 }

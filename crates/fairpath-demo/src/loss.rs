@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn the_interval_is_wilsons() {
-        // By hand: 10 of 1000 at z = 2.575829.
+        // The textbook's form, computed apart: roots of (p - 0.01)^2 = z^2 p (1 - p) / 1000.
         let (low, high) = Planted::new(Place::Beyond, (1000, 10)).interval();
-        assert!((low - 0.004_599).abs() < 1e-4, "{low}");
-        assert!((high - 0.021_608).abs() < 1e-4, "{high}");
+        assert!((low - 0.004_530).abs() < 1e-5, "{low}");
+        assert!((high - 0.021_929).abs() < 1e-5, "{high}");
     }
 }

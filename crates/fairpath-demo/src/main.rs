@@ -12,9 +12,11 @@
 
 mod check;
 mod interrupt;
+mod kernel;
 mod lab;
 mod loss;
 mod needs;
+mod outcome;
 mod parts;
 mod progress;
 mod report;
@@ -30,8 +32,9 @@ use anyhow::Context;
 use clap::Parser;
 
 use lab::Lab;
-use parts::{Part, Plan};
+use parts::Plan;
 use progress::Progress;
+use report::Report;
 use samples::Records;
 
 /// Show and check `fairpath rtt` on a client, a router and a server in namespaces of this machine
@@ -91,34 +94,19 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         let outcome = progress.part(part.title, || part.run(&lab));
         done.push((part, outcome));
     }
-    let (summary, wires) = lab.finish()?;
-    let elapsed = progress.elapsed();
-    judge(&cli.out, &samples, done, &summary, wires, elapsed)
+    let (summary, wire_drops) = lab.finish()?;
+
+    let report = Report::new(&done, &Records::read(&samples)?, wire_drops);
+    let text = report.text(progress.elapsed(), &samples);
+    write(&cli.out.join("rtt-summary.txt"), &summary)?;
+    write(&cli.out.join("report.txt"), &text)?;
+    let printed = io::stdout().write_all(text.as_bytes());
+    printed.context("print the report")?;
+    Ok(report.failed() == 0)
 }
 
-/// Reads the records back, writes the report, and tells whether every check holds.
-fn judge(
-    out: &Path,
-    samples: &Path,
-    done: Vec<(Part, anyhow::Result<parts::Outcome>)>,
-    summary: &str,
-    wire_drops: u64,
-    elapsed: std::time::Duration,
-) -> anyhow::Result<bool> {
-    let records = Records::read(samples)?;
-    let report = report::Report::new(&done, &records, wire_drops);
-    let text = report.text(elapsed, samples);
-    for (name, content) in [
-        ("report.txt", &text),
-        ("rtt-summary.txt", &summary.to_owned()),
-    ] {
-        let path = out.join(name);
-        fs::write(&path, content).with_context(|| format!("write {path:?}"))?;
-    }
-    io::stdout()
-        .write_all(text.as_bytes())
-        .context("print the report")?;
-    Ok(report.failed() == 0)
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("write {path:?}"))
 }
 
 /// Makes the directory, and returns the path of the samples; those of an earlier run are removed.

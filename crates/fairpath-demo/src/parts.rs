@@ -1,20 +1,22 @@
-//! The parts of the demo: which traffic, and what its own tools say of it.
+//! The parts of the demo: which traffic passes the router.
+//!
+//! Each part has ports of its own, by which its flows are found in the samples.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fairpath_testbed::{
     EchoServer, Iperf3, Iperf3Report, Iperf3Server, Netns, Ping, PingReport, Router,
-    ShortConnections, ShortReport, SocketSample, sockets,
+    ShortConnections, ShortReport,
 };
 
+use crate::kernel::while_sampling;
 use crate::lab::Lab;
 use crate::loss::{Place, Planted};
-use crate::samples::Traffic;
+use crate::outcome::{Block, Outcome, Peer};
+use crate::samples::{BULK_BYTES, Traffic};
 use crate::spread::Spread;
 
 /// Rate of a transfer: far from what keeps two CPUs busy.
@@ -23,10 +25,6 @@ const BITRATE_BPS: u64 = 16_000_000;
 const LOSSY_STREAMS: u32 = 4;
 /// What is planted.
 const LOSS: f64 = 0.01;
-/// Least bytes of a flow that carries data: iperf3's own control connection has some hundred.
-const BULK_BYTES: u64 = 50_000;
-/// Pause between two looks at the sender's sockets; each look starts `ss`.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PING_EVERY: Duration = Duration::from_millis(40);
 /// Short connections: at once, and what each asks and gets.
 const AT_ONCE: usize = 8;
@@ -57,50 +55,6 @@ enum Kind {
     Transfer { v6: bool, timestamps: bool },
     Lossy(Place),
     Short,
-}
-
-/// What a part came to, as its own tools tell.
-#[derive(Debug)]
-pub struct Outcome {
-    headline: String,
-    /// Traffic to be looked up in the samples.
-    pub blocks: Vec<Block>,
-    /// Planted loss and what the dropper counted.
-    pub planted: Option<Planted>,
-    /// Segments sent again, as the senders' kernels count: up, then down.
-    pub retransmits: Vec<u64>,
-    /// Connections that were made and answered, of how many.
-    pub connections: Option<(u64, u64)>,
-}
-
-/// Traffic of one kind, and what others say of its round-trip times.
-#[derive(Debug)]
-pub struct Block {
-    /// What it is.
-    pub title: String,
-    /// Which records belong to it.
-    pub traffic: Traffic,
-    /// Whether it is IPv6.
-    pub v6: bool,
-    /// Who else measured it.
-    pub peer: Option<Peer>,
-}
-
-/// Another one's round-trip times of both legs together.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Who.
-    pub name: &'static str,
-    /// The least, milliseconds.
-    pub min_ms: Option<f64>,
-    /// All that were told; from a kernel, smoothed ones.
-    pub rtt: Spread,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.headline)
-    }
 }
 
 impl Plan {
@@ -321,18 +275,6 @@ impl Part {
     }
 }
 
-impl Outcome {
-    fn headline(headline: String) -> Outcome {
-        Outcome {
-            headline,
-            blocks: Vec::new(),
-            planted: None,
-            retransmits: Vec::new(),
-            connections: None,
-        }
-    }
-}
-
 fn family(v6: bool) -> u8 {
     if v6 { 6 } else { 4 }
 }
@@ -340,50 +282,6 @@ fn family(v6: bool) -> u8 {
 fn set_timestamps(lab: &Lab, on: bool) -> anyhow::Result<()> {
     for ns in [&lab.net.client, &lab.net.server] {
         ns.set_tcp_timestamps(on)?;
-    }
-    Ok(())
-}
-
-/// Waits for `work`, looking at the senders' sockets meanwhile.
-fn while_sampling<T: Send>(
-    lab: &Lab,
-    ports: [u16; 2],
-    work: impl FnOnce() -> anyhow::Result<T> + Send,
-) -> anyhow::Result<(T, Peer)> {
-    let over = AtomicBool::new(false);
-    let mut seen: Vec<SocketSample> = Vec::new();
-    let result = thread::scope(|scope| -> anyhow::Result<T> {
-        let worker = scope.spawn(|| {
-            let result = work();
-            over.store(true, Ordering::Relaxed);
-            result
-        });
-        let mut looked = Ok(());
-        while !over.load(Ordering::Relaxed) {
-            thread::sleep(LOOK_EVERY);
-            looked = looked.and_then(|()| look(lab, ports, &mut seen));
-        }
-        let result = worker.join().expect("waiting for a tool does not panic");
-        looked.context("sample the senders' sockets")?;
-        result
-    })?;
-    let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let least = seen.iter().filter_map(|sample| sample.min_rtt).min();
-    let peer = Peer {
-        name: "ss -ti says",
-        min_ms: least.map(millis),
-        rtt: Spread::new(seen.iter().filter_map(|sample| sample.rtt.map(millis))),
-    };
-    Ok((result, peer))
-}
-
-/// Sockets of both ends that have sent data in bulk.
-fn look(lab: &Lab, ports: [u16; 2], seen: &mut Vec<SocketSample>) -> anyhow::Result<()> {
-    for (ns, which) in [(&lab.net.client, "dport"), (&lab.net.server, "sport")] {
-        let [first, second] = ports;
-        let all = sockets(ns, &format!("{which} = :{first} or {which} = :{second}"))?;
-        let sent = |sample: &SocketSample| sample.bytes_sent.unwrap_or(0);
-        seen.extend(all.into_iter().filter(|sample| sent(sample) >= BULK_BYTES));
     }
     Ok(())
 }

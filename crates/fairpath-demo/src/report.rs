@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::check::Check;
 use crate::lab::Leg;
 use crate::loss::{Estimate, Place};
-use crate::parts::{Block, Outcome, Part};
+use crate::outcome::{Block, Outcome};
+use crate::parts::Part;
 use crate::samples::Records;
 use crate::spread::Spread;
 
@@ -17,10 +18,10 @@ const NOTES: &str = "\
                   way out is in it. Only data measures: a client that just sends up has little more
                   than its handshakes for its own leg.
   both legs       the sums of the two lines above: the path from end to end.
-  ping says       the same echo requests, as ping timed them.
+  ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
   ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
-  before, beyond  data that left a hole in what arrived at the router, filled later; data that passed
-                  the router twice because the first did not arrive. Shares of packets.
+  before, beyond  before: left a hole in what arrived at the router, filled later; beyond: passed it
+                  twice, because the first did not arrive. Shares of the packets with data.
   resent          segments sent again, as the senders' kernels counted.
   the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
 ";
@@ -171,7 +172,10 @@ impl Report {
         );
         if let Some(peer) = &block.peer {
             let label = format!("  {}", peer.name);
-            let check = Check::agree(peer.min_ms, min, "both legs'");
+            let check = match block.is_ping() {
+                true => Check::agree_in_the_middle(&peer.rtt, min, median),
+                false => Check::agree(peer.min_ms, min, "both legs'"),
+            };
             line(spread_row(&label, &peer.rtt, peer.min_ms), Some(check));
         }
     }
@@ -218,12 +222,6 @@ impl Report {
     }
 }
 
-impl Block {
-    fn is_ping(&self) -> bool {
-        matches!(self.traffic, crate::samples::Traffic::Echo { .. })
-    }
-}
-
 /// The least time that ping told, by family.
 struct Pings([Option<f64>; 2]);
 
@@ -252,9 +250,9 @@ fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     Ok(())
 }
 
-/// 68 columns, then two spaces for the check.
+/// 67 columns, then two spaces before the check.
 fn row(label: &str, [samples, min, median, p95, max]: [&str; 5]) -> String {
-    format!("{label:<24}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
+    format!("{label:<22}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
 }
 
 fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
@@ -264,7 +262,7 @@ fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
 }
 
 fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String {
-    format!("{label:<42}{passed:>8}{before:>8}{beyond:>8}{resent:>7}  ")
+    format!("{label:<41}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
 }
 
 fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {

@@ -14,6 +14,8 @@ use crate::spread::Spread;
 
 /// The schema that is understood here.
 const SCHEMA: u32 = 1;
+/// Least bytes of a flow that carries data: iperf3's own control connection has some hundred.
+pub const BULK_BYTES: u64 = 50_000;
 
 /// All records of one run.
 #[derive(Debug, Default)]
@@ -167,5 +169,44 @@ impl Records {
             .filter(move |flow| traffic.has_flow(flow))
             .flat_map(|flow| &flow.sides)
             .filter(move |side| side.behind.as_deref() == Some(behind.interface()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = r#"{"schema":1,"type":"sample","flow":7,"proto":"tcp","src":"10.0.0.1",
+        "rtt_ns":20500000,"towards":"wan"}"#;
+    const FLOW: &str = r#"{"schema":1,"type":"flow","event":"closed","flow":7,"proto":"tcp","sides":[
+        {"port":4000,"behind":"lan","bytes":90000,"data_packets":60,"retransmitted_packets":3,
+         "spurious_packets":1,"lost_before_packets":0},
+        {"port":5300,"behind":"wan","bytes":0,"data_packets":0,"retransmitted_packets":0,
+         "spurious_packets":0,"lost_before_packets":0}]}"#;
+
+    fn tcp(port: u16, min_bytes: u64) -> Traffic {
+        let ports = [port, port];
+        Traffic::Tcp { ports, min_bytes }
+    }
+
+    #[test]
+    fn samples_belong_to_the_traffic_of_their_flow() {
+        let mut records = Records::default();
+        for line in [SAMPLE, FLOW] {
+            records.take(line).unwrap();
+        }
+        let median = |traffic, leg| records.spread(traffic, leg).median();
+        assert_eq!(median(tcp(5300, BULK_BYTES), Leg::Wan), Some(20.5));
+        assert_eq!(median(tcp(5300, BULK_BYTES), Leg::Lan), None);
+        assert_eq!(median(tcp(5301, 0), Leg::Wan), None, "another port");
+        assert_eq!(median(tcp(5300, 100_000), Leg::Wan), None, "too small");
+        assert_eq!(median(Traffic::Echo { v6: false }, Leg::Wan), None);
+        assert_eq!(records.sides(tcp(5300, 0), Leg::Lan).count(), 1);
+    }
+
+    #[test]
+    fn another_schema_is_refused() {
+        let line = SAMPLE.replace("\"schema\":1", "\"schema\":2");
+        assert!(Records::default().take(&line).is_err());
     }
 }
