@@ -16,6 +16,7 @@ mod kernel;
 mod lab;
 mod loss;
 mod needs;
+mod out;
 mod outcome;
 mod parts;
 mod progress;
@@ -23,15 +24,15 @@ mod report;
 mod samples;
 mod spread;
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
 
 use lab::Lab;
+use out::Out;
 use parts::Plan;
 use progress::Progress;
 use report::Report;
@@ -79,8 +80,9 @@ fn main() -> ExitCode {
 /// Whether every check holds.
 fn run(cli: &Cli) -> anyhow::Result<bool> {
     needs::check()?;
-    let samples = prepare(&cli.out)?;
-    interrupt::remove_when_interrupted(&samples)?;
+    let out = Out::prepare(&cli.out)?;
+    interrupt::remove_when_interrupted(&out)?;
+    let samples = out.samples();
 
     let plan = if cli.quick { Plan::QUICK } else { Plan::FULL };
     let parts = plan.parts();
@@ -98,25 +100,9 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
 
     let report = Report::new(&done, &Records::read(&samples)?, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
-    write(&cli.out.join("rtt-summary.txt"), &summary)?;
-    write(&cli.out.join("report.txt"), &text)?;
+    out.write("rtt-summary.txt", &summary)?;
+    out.write("report.txt", &text)?;
     let printed = io::stdout().write_all(text.as_bytes());
     printed.context("print the report")?;
     Ok(report.failed() == 0)
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("write {path:?}"))
-}
-
-/// Makes the directory, and returns the path of the samples; those of an earlier run are removed.
-fn prepare(out: &Path) -> anyhow::Result<PathBuf> {
-    fs::create_dir_all(out).with_context(|| format!("make the directory {out:?}"))?;
-    let samples = out.join("samples.jsonl");
-    match fs::remove_file(&samples) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove the old {samples:?}"))
-        }
-        _ => Ok(samples),
-    }
 }
