@@ -21,7 +21,7 @@ use crate::spread::Spread;
 
 /// Rate of a transfer: far from what keeps two CPUs busy.
 const BITRATE_BPS: u64 = 16_000_000;
-/// Streams of a transfer with planted loss; each is slow, and many packets make the interval narrow.
+/// Streams of a transfer through planted loss; each is slow, and many packets make the interval narrow.
 const LOSSY_STREAMS: u32 = 4;
 /// What is planted.
 const LOSS: f64 = 0.01;
@@ -157,40 +157,39 @@ impl Part {
         })
     }
 
-    /// Up and down at once, so that data passes towards both sides.
     fn transfer(&self, lab: &Lab, v6: bool, timestamps: bool) -> anyhow::Result<Outcome> {
         set_timestamps(lab, timestamps)?;
-        let done = self.both_ways(lab, v6);
+        let done = self.both_ways(lab, v6, 1);
         set_timestamps(lab, true)?;
-        let (reports, peer) = done?;
         let seen = if timestamps {
             ""
         } else {
             " without timestamps"
         };
-        let block = Block {
-            title: format!("iperf3 over IPv{}{seen}", family(v6)),
-            traffic: Traffic::Tcp {
-                ports: [self.port, self.port + 1],
-                min_bytes: BULK_BYTES,
-            },
-            v6,
-            peer: Some(peer),
-        };
-        let [up, down] = &reports;
-        Ok(Outcome {
-            blocks: vec![block],
-            retransmits: vec![up.retransmits, down.retransmits],
-            ..Outcome::headline(format!(
-                "{:.1} Mbit/s up, {:.1} Mbit/s down",
-                up.goodput_bps / 1e6,
-                down.goodput_bps / 1e6
-            ))
-        })
+        let title = format!("iperf3 over IPv{}{seen}", family(v6));
+        Ok(self.transferred(title, v6, done?))
     }
 
-    fn both_ways(&self, lab: &Lab, v6: bool) -> anyhow::Result<([Iperf3Report; 2], Peer)> {
-        let ports = [self.port, self.port + 1];
+    fn lossy(&self, lab: &Lab, place: Place) -> anyhow::Result<Outcome> {
+        let dropper = place.plant(lab, LOSS)?;
+        let done = self.both_ways(lab, false, LOSSY_STREAMS)?;
+        let planted = Planted::new(place, dropper.counts());
+        let title = format!("iperf3, {} % lost {place}", LOSS * 100.0);
+        let mut outcome = self.transferred(title, false, done);
+        let (dropped, eligible) = (planted.dropped, planted.eligible);
+        outcome.headline += &format!("; {dropped} of {eligible} packets up dropped");
+        outcome.planted = Some(planted);
+        Ok(outcome)
+    }
+
+    /// Up and down at once, so that data passes towards both sides.
+    fn both_ways(
+        &self,
+        lab: &Lab,
+        v6: bool,
+        streams_up: u32,
+    ) -> anyhow::Result<([Iperf3Report; 2], Peer)> {
+        let ports = self.ports();
         let servers = ports.map(|port| Iperf3Server::start(&lab.net.server, port));
         let _servers = servers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let [up, down] = ports.map(|port| {
@@ -200,44 +199,40 @@ impl Part {
                 .bitrate_bps(BITRATE_BPS)
                 .congestion("cubic")
         });
-        let started = [up, down.reverse()].map(|transfer| transfer.start(&lab.net.client));
-        let [up, down] = started;
+        let both = [up.parallel(streams_up), down.reverse()];
+        let [up, down] = both.map(|transfer| transfer.start(&lab.net.client));
         let (up, down) = (up?, down?);
         while_sampling(lab, ports, || Ok([up.finish()?, down.finish()?]))
     }
 
-    fn lossy(&self, lab: &Lab, place: Place) -> anyhow::Result<Outcome> {
-        let dropper = place.plant(lab, LOSS)?;
-        let _server = Iperf3Server::start(&lab.net.server, self.port)?;
-        let run = Iperf3::to(Router::SERVER.v4, self.port)
-            .seconds(self.plan.seconds)
-            .bitrate_bps(BITRATE_BPS)
-            .parallel(LOSSY_STREAMS)
-            .congestion("cubic")
-            .start(&lab.net.client)?;
-        let (report, peer) = while_sampling(lab, [self.port; 2], || Ok(run.finish()?))?;
-        let planted = Planted::new(place, dropper.counts());
-        let headline = format!(
-            "{:.1} Mbit/s in {LOSSY_STREAMS} streams, {} of {} packets dropped",
-            report.goodput_bps / 1e6,
-            planted.dropped,
-            planted.eligible
-        );
-        let block = Block {
-            title: format!("iperf3, {} % lost {place}", LOSS * 100.0),
-            traffic: Traffic::Tcp {
-                ports: [self.port; 2],
-                min_bytes: BULK_BYTES,
-            },
-            v6: false,
-            peer: Some(peer),
+    fn transferred(
+        &self,
+        title: String,
+        v6: bool,
+        ([up, down], peer): ([Iperf3Report; 2], Peer),
+    ) -> Outcome {
+        let traffic = Traffic::Tcp {
+            ports: self.ports(),
+            min_bytes: BULK_BYTES,
         };
-        Ok(Outcome {
-            blocks: vec![block],
-            planted: Some(planted),
-            retransmits: vec![report.retransmits],
-            ..Outcome::headline(headline)
-        })
+        let [up_mbps, down_mbps] = [&up, &down].map(|report| report.goodput_bps / 1e6);
+        Outcome {
+            blocks: vec![Block {
+                title,
+                traffic,
+                v6,
+                peer: Some(peer),
+            }],
+            retransmits: vec![up.retransmits, down.retransmits],
+            ..Outcome::headline(format!(
+                "{up_mbps:.1} Mbit/s up, {down_mbps:.1} Mbit/s down"
+            ))
+        }
+    }
+
+    /// Of the servers: for what goes up, for what comes down.
+    fn ports(&self) -> [u16; 2] {
+        [self.port, self.port + 1]
     }
 
     fn short(&self, lab: &Lab) -> anyhow::Result<Outcome> {
@@ -258,7 +253,7 @@ impl Part {
         let block = Block {
             title: "short connections".to_owned(),
             traffic: Traffic::Tcp {
-                ports: [self.port; 2],
+                ports: self.ports(),
                 min_bytes: 0,
             },
             v6: false,

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use crate::check::Check;
 use crate::lab::Leg;
-use crate::loss::{Estimate, Place};
+use crate::loss::{Estimate, Place, Planted};
 use crate::outcome::{Block, Outcome};
 use crate::parts::Part;
 use crate::samples::Records;
 use crate::spread::Spread;
 
-const NOTES: &str = "\
-  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
+const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
                   where a packet leaves and where its answer arrives: the router's own queue on the
-                  way out is in it. Only data measures: a client that just sends up has little more
-                  than its handshakes for its own leg.
+                  way out is in it. Data up measures the server's leg, data down the client's.
   both legs       the sums of the two lines above: the path from end to end.
   ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
   ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
@@ -96,6 +94,11 @@ impl Report {
     }
 
     fn write(&self, out: &mut String, elapsed: Duration, samples: &Path) -> std::fmt::Result {
+        let [lan, wan] = Leg::ALL.map(|leg| leg.planted_ms() / 2.0);
+        writeln!(
+            out,
+            "\nclient ──[{lan} ms each way]── lan, router, wan ──[{wan} ms each way]── server"
+        )?;
         let heading = row(
             "Round-trip times, ms",
             ["samples", "min", "median", "p95", "max"],
@@ -185,40 +188,42 @@ impl Report {
         if block.is_ping() {
             return;
         }
-        let up = Estimate::of(records, block.traffic, Leg::Lan);
-        let mut line = |text, check| self.losses.push(Line { text, check });
-        let Some(planted) = outcome.planted else {
-            let down = Estimate::of(records, block.traffic, Leg::Wan);
-            for (n, (estimate, way)) in [(up, "up"), (down, "down")].into_iter().enumerate() {
-                let resent = outcome.retransmits.get(n).copied();
-                let worst = estimate.share_before().max(estimate.share_beyond());
-                let label = format!("{}, {way}", block.title);
-                line(
-                    estimate_row(&label, &estimate, resent),
-                    Some(Check::clean(worst, "each")),
-                );
+        for (n, (from, way)) in [(Leg::Lan, "up"), (Leg::Wan, "down")]
+            .into_iter()
+            .enumerate()
+        {
+            let estimate = Estimate::of(records, block.traffic, from);
+            let label = format!("{}, {way}", block.title);
+            let text = estimate_row(&label, &estimate, outcome.retransmits.get(n).copied());
+            match outcome.planted.filter(|_| from == Leg::Lan) {
+                Some(planted) => self.planted_loss(text, &estimate, &planted),
+                None => {
+                    let worst = estimate.share_before().max(estimate.share_beyond());
+                    let check = Some(Check::clean(worst, "each"));
+                    self.losses.push(Line { text, check });
+                }
             }
-            return;
+        }
+    }
+
+    /// The planted share, and what is left where none was planted.
+    fn planted_loss(&mut self, text: String, estimate: &Estimate, planted: &Planted) {
+        let (before, beyond) = (estimate.share_before(), estimate.share_beyond());
+        let (here, there, where_else) = match planted.place {
+            Place::Before => (before, beyond, "beyond"),
+            Place::Beyond => (beyond, before, "before"),
         };
-        let (here, there, there_name) = match planted.place {
-            Place::Before => (up.share_before(), up.share_beyond(), "beyond"),
-            Place::Beyond => (up.share_beyond(), up.share_before(), "before"),
-        };
-        let check = Check::within(here, planted.interval(), "planted");
-        line(
-            estimate_row(&block.title, &up, outcome.retransmits.first().copied()),
-            Some(check),
-        );
+        let check = Some(Check::within(here, planted.interval(), "planted"));
+        self.losses.push(Line { text, check });
         let label = format!(
             "  the dropper: {} of {}, {}",
             planted.dropped,
             planted.eligible,
             percent(planted.dropped as f64 / planted.eligible.max(1) as f64)
         );
-        line(
-            loss_row(&label, [""; 4]),
-            Some(Check::clean(there, there_name)),
-        );
+        let check = Some(Check::clean(there, where_else));
+        let text = loss_row(&label, [""; 4]);
+        self.losses.push(Line { text, check });
     }
 }
 
