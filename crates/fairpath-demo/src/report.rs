@@ -161,24 +161,15 @@ impl Report {
         }
         let sum = |of: fn(&Spread) -> Option<f64>| Some(of(&legs[0])? + of(&legs[1])?);
         let (min, median) = (sum(Spread::min), sum(Spread::median));
-        let cells = [
-            String::new(),
-            ms(min),
-            ms(median),
-            String::new(),
-            String::new(),
-        ];
-        let check = (!block.is_ping()).then(|| Check::agree(min, pings.least(block.v6), "ping's"));
-        line(
-            row("  both legs", cells.each_ref().map(String::as_str)),
-            check,
-        );
+        let check = match (&block.peer, block.is_ping()) {
+            (Some(ping), true) => Check::at_most(median, ping.rtt.median(), "ping's"),
+            _ => Check::agree(min, pings.least(block.v6), "ping's"),
+        };
+        let cells = row("  both legs", ["", &ms(min), &ms(median), "", ""]);
+        line(cells, Some(check));
         if let Some(peer) = &block.peer {
             let label = format!("  {}", peer.name);
-            let check = match block.is_ping() {
-                true => Check::agree_in_the_middle(&peer.rtt, min, median),
-                false => Check::agree(peer.min_ms, min, "both legs'"),
-            };
+            let check = Check::agree(peer.min_ms, min, "both legs'");
             line(spread_row(&label, &peer.rtt, peer.min_ms), Some(check));
         }
     }
