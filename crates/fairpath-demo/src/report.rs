@@ -103,10 +103,10 @@ impl Report {
             "Round-trip times, ms",
             ["samples", "min", "median", "p95", "max"],
         );
-        writeln!(out, "\n{heading}")?;
+        writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.times)?;
         let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
-        writeln!(out, "\n{heading}")?;
+        writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.losses)?;
         writeln!(out, "\nBesides")?;
         lines(out, &self.others)?;
@@ -274,4 +274,48 @@ fn percent(share: f64) -> String {
 
 fn ms(time: Option<f64>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use crate::parts::Plan;
+
+    #[test]
+    fn a_part_that_failed_fails_the_report() {
+        let part = Plan::QUICK.parts()[0];
+        let failed = [(part, Err(anyhow!("no route to host")))];
+        let report = Report::new(&failed, &Records::default(), 0);
+        assert_eq!(report.failed(), 1);
+        let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
+        assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
+        assert!(
+            text.ends_with("✗ 1 of 2 checks do not hold; 0 s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn samples_that_got_lost_fail_the_report() {
+        let records = Records {
+            events_lost: 1,
+            ..Records::default()
+        };
+        assert_eq!(Report::new(&[], &records, 0).failed(), 1);
+    }
+
+    #[test]
+    fn rows_and_notes_fit_100_columns() {
+        let spread = Spread::new([12.0, 1234.5]);
+        let check = Check::at_most(spread.median(), spread.max(), "ping's");
+        let row = format!(
+            "{}{check}",
+            spread_row("  ss -ti says", &spread, spread.min())
+        );
+        for line in NOTES.lines().chain([row.as_str()]) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
 }
