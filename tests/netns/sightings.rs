@@ -10,7 +10,7 @@ use fairpath_testbed::{
 };
 use fairpath_tests::{Records, Rtt, Sample, skip_for};
 
-use crate::agreement::traffic;
+use crate::agreement::{assert_same, given_up, on_one_cpu, traffic};
 
 /// No sample is there twice.
 fn assert_once(records: &Records) {
@@ -49,6 +49,7 @@ fn assert_sides(records: &Records) {
 fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
+    on_one_cpu(&router);
     let both = Rtt::watch(&router.router, &["lan", "wan"], &[]);
     let one = Rtt::watch(&router.router, &["lan"], &[]);
     traffic(&router);
@@ -56,10 +57,12 @@ fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
     assert_once(&both);
     assert_sides(&both);
     // Watching the second interface adds no sample and takes none away.
-    let [ours, theirs] = [&both, &one].map(|r| r.samples.len());
-    assert_eq!(ours, theirs);
+    assert_same(&both, &one, ["both", "lan"]);
     assert!(both.number("/counters/other_sighting") > 0);
-    assert_eq!(both.number("/tcp_packets"), one.number("/tcp_packets"));
+    let apart = both
+        .number("/tcp_packets")
+        .abs_diff(one.number("/tcp_packets"));
+    assert!(apart <= given_up(&both) + given_up(&one));
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn nat_gives_each_leg_once_and_the_near_ones_only() {
         "a packet gave two samples"
     );
     for to_server in [true, false] {
-        assert!(packets.keys().filter(|k| k.0 == to_server).count() > 100);
+        assert!(packets.keys().filter(|k| k.0 == to_server).count() > 20);
     }
 }
 
