@@ -22,7 +22,7 @@
 #define FP_DIR_SEQ	0x01 /* next is valid */
 #define FP_DIR_ACKED	0x02 /* una is valid */
 #define FP_DIR_FIN	0x04
-#define FP_DIR_SYN	0x08
+#define FP_DIR_SYN	0x08 /* began with a SYN */
 #define FP_DIR_WINDOW_0 0x10 /* the receiver of this direction's data closed its window */
 #define FP_DIR_MIDFLOW	0x20 /* began without a SYN: what was sent before is unknown */
 #define FP_DIR_SEEN	0x40
@@ -63,7 +63,7 @@ struct fp_flow {
 	u8 initiator; /* side */
 	u8 reason;    /* enum fp_reason: how it was opened */
 	u8 closer;    /* side that sent the first FIN */
-	u32 zero[2];
+	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
 	struct fp_dir dir[2];
 };
 
@@ -86,14 +86,14 @@ struct fp_table {
 
 FP_INLINE struct fp_table fp_flow_table(struct fp_rtt FP_MEM *r)
 {
-	struct fp_table t = {r->flow_sets, r->flows, r->config.flow_sets - 1, 0};
+	struct fp_table t = { r->flow_sets, r->flows, r->config.flow_sets - 1, 0 };
 
 	return t;
 }
 
 FP_INLINE struct fp_table fp_half_table(struct fp_rtt FP_MEM *r)
 {
-	struct fp_table t = {r->half_sets, r->half_flows, r->config.half_sets - 1, 1};
+	struct fp_table t = { r->half_sets, r->half_flows, r->config.half_sets - 1, 1 };
 
 	return t;
 }

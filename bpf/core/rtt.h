@@ -53,6 +53,7 @@ FP_INLINE int fp_promote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 
 	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
 	if (fp_seen(to, 0) && fp_seen(to, 1))
 		fp_announce(r, w, to);
+	fp_take_end(r, w, to); /* FIN already */
 	return 0;
 }
 
@@ -110,8 +111,8 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		goto out;
 	taken = 1;
 	/* Another initial number: the client gave up and began again. */
-	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) &&
-	    w->packet.seq + 1 != f->dir[w->packet.side].next && w->packet.side == f->initiator) {
+	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) && !fp_is_same_syn(w, f) &&
+	    w->packet.side == f->initiator) {
 		fp_flow_free(r, s, f, FP_WAYS);
 		fp_flow_start(r, w, 1, way);
 		f->reason = FP_OPENED_SYN;
@@ -124,7 +125,6 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		w->stats.half_open_failed++;
 		fp_flow_free(r, s, f, way);
 	} else if (fp_handshake_done(w, f)) {
-		/* FIN already on the third packet is rare; the next one tells. */
 		fp_promote(r, w, way);
 	}
 out:
@@ -153,13 +153,10 @@ FP_INLINE u32 fp_first_seen(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 FP_INLINE int fp_to_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			      struct fp_flow FP_MEM *f)
 {
-	const struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
 
 	/* The handshake's own packets again (its last ACK was lost) stay with the flow. */
-	if (syn && (mine->flags & FP_DIR_SEQ) && !(f->flags & FP_FLOW_CLOSED) &&
-	    !(f->flags & FP_FLOW_REOPENING) && fp_serial(w->packet.seq, mine->next) < 0 &&
-	    fp_serial(mine->next, w->packet.seq) < FP_SEQ_JUMP)
+	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(w, f))
 		return 0;
 	if (syn)
 		f->flags |= FP_FLOW_REOPENING;

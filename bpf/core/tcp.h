@@ -95,21 +95,21 @@ FP_FUNC int fp_match_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
 		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
 
-		if (!(t->flags & FP_TROUBLE_AGAIN))
-			continue;
-		if (t->tsval != w->packet.tsecr || fp_serial(t->end, w->packet.ack) > 0)
+		if (!(t->flags & FP_TROUBLE_AGAIN) || t->tsval != w->packet.tsecr)
 			continue;
 		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->una) <= 0)
 			continue;
-		if (t->flags & FP_TROUBLE_AMBIGUOUS) {
+		/* A warning holds for any part of it: the answer may be to that. */
+		if ((t->flags & FP_TROUBLE_AMBIGUOUS) && fp_serial(t->seq, w->packet.ack) < 0) {
 			m->method = 0;
 			return 0;
 		}
-		if (m->method && t->time < m->time)
+		if (fp_serial(t->end, w->packet.ack) > 0 || (m->method && t->time < m->time))
 			continue;
 		m->time = t->time;
 		m->end = t->end;
 		m->flags = t->flags;
+		m->acked = w->packet.ack - t->seq;
 		m->method = t->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : FP_METHOD_TS;
 	}
 	return 0;
@@ -163,7 +163,8 @@ FP_INLINE int fp_echo_refuses(struct fp_work FP_MEM *w, const struct fp_dir FP_M
 		return 1;
 	}
 	/* Only where the list begins where the last ACK ended is the oldest one what is echoed. */
-	if ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una)
+	if (!(oldest->flags & FP_SEGMENT_TS) ||
+	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una))
 		return 0;
 	if (fp_serial(w->packet.tsecr, oldest->tsval) < 0) {
 		w->stats.refused_old_echo++;
@@ -179,7 +180,16 @@ FP_INLINE void fp_use(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *
 	m->time = c->time;
 	m->end = c->end;
 	m->flags = c->flags;
+	m->acked = w->packet.ack - c->seq;
 	m->method = c->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
+}
+
+/* A SYN that this side sent before: the handshake's own, again. */
+FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	u32 side = w->packet.side;
+
+	return (f->dir[side].flags & FP_DIR_SYN) && f->isn[side] == w->packet.seq;
 }
 
 /* An ACK that advances over side `from`'s data: at most one sample. */
@@ -212,8 +222,8 @@ FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 	if (m->method) {
 		if (m->flags & FP_SEGMENT_SYN)
 			m->acked = 0;
-		else
-			m->acked = ack - (d->flags & FP_DIR_ACKED ? d->una : w->newest.seq);
+		else if (d->flags & FP_DIR_ACKED)
+			m->acked = ack - d->una;
 		fp_take_sample(r, w, f);
 	}
 	d->una = ack;
@@ -387,22 +397,25 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return filled;
 }
 
-/* Data whose end was seen before: a hole's filling, a retransmission, or a probe. */
+/* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe.
+ */
 FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
 	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
-	u32 seq = w->packet.seq, bytes = end - seq, filled = 0;
+	u32 seq = w->packet.seq, bytes, filled = 0;
+	u32 last = fp_serial(end, d->next) < 0 ? end : d->next;
 
+	bytes = last - seq;
 	/* A keep-alive repeats the last byte, or one before the next (RFC 9293 section 3.8.4). */
-	if (bytes <= 1 && seq + 1 == d->next && d->una == d->next && (d->flags & FP_DIR_ACKED) &&
-	    !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
+	if (end - seq <= 1 && seq + 1 == d->next && d->una == d->next &&
+	    (d->flags & FP_DIR_ACKED) && !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
 		w->stats.keepalives++;
 		return 0;
 	}
 	if (d->trouble)
-		filled = fp_fill_holes(r, w, f, end);
-	if (!filled && (d->flags & FP_DIR_ACKED) && fp_serial(end, d->una) <= 0) {
+		filled = fp_fill_holes(r, w, f, last);
+	if (!filled && (d->flags & FP_DIR_ACKED) && fp_serial(last, d->una) <= 0) {
 		d->counts.spurious_packets++;
 		d->counts.retransmitted_packets++;
 		d->counts.retransmitted_bytes += bytes;
@@ -413,8 +426,7 @@ FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		d->counts.retransmitted_bytes += bytes - filled;
 	}
 	fp_cut(r, w, d);
-	if (!filled)
-		fp_remember_again(r, w, d, end);
+	fp_remember_again(r, w, d, end);
 	return 0;
 }
 
@@ -435,11 +447,8 @@ FP_FUNC int fp_take_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		if (place != FP_NO_PLACE)
 			fp_fill_segment(w, fp_trouble_at(r, d, place), d->next, seq,
 					fp_segment_flags(w) | FP_TROUBLE_HOLE);
-	} else if (fp_serial(seq, d->next) < 0) { /* some of it was seen before */
-		d->counts.retransmitted_packets++;
-		d->counts.retransmitted_bytes += d->next - seq;
-		fp_cut(r, w, d);
-		whole = 0;
+	} else if (fp_serial(seq, d->next) < 0) {
+		whole = 0; /* fp_take_old() had its beginning */
 	}
 	d->next = end;
 	/* A byte into a closed window is answered when the window opens, not when it arrives. */
@@ -469,16 +478,17 @@ FP_INLINE void fp_take_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		 * where new data begins.
 		 */
 		d->next = syn ? w->packet.seq : end;
-		d->flags |= FP_DIR_SEQ | (syn ? 0 : FP_DIR_MIDFLOW);
+		d->flags |= FP_DIR_SEQ | (syn ? FP_DIR_SYN : FP_DIR_MIDFLOW);
 		if (!syn)
 			return;
+		f->isn[w->packet.side] = w->packet.seq;
 	}
 	if (!bytes)
 		return;
 	d->counts.data_packets += w->frame.segs ? w->frame.segs : 1;
-	if (fp_serial(end, d->next) <= 0)
+	if (fp_serial(w->packet.seq, d->next) < 0)
 		fp_take_old(r, w, f, end);
-	else
+	if (fp_serial(end, d->next) > 0)
 		fp_take_new(r, w, f, end);
 }
 

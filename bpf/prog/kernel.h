@@ -44,7 +44,7 @@ enum {
 	BPF_MAP_TYPE_ARENA = 33,
 };
 
-#define BPF_F_MMAPABLE (1u << 10)
+#define BPF_F_MMAPABLE	 (1u << 10)
 #define BPF_RB_NO_WAKEUP 1
 
 /* Verdicts: go on with the next program or the stack. */

@@ -69,7 +69,7 @@ FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
 			return -1;
 		copy_words(to, w, sizeof(struct fp_flow_event));
 	}
-	/* No wake-up: it costs an interrupt to self under a lock. The reader looks by its own clock. */
+	/* A wake-up would cost an interrupt to self, under a lock; the reader has a clock. */
 	bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);
 	return 0;
 }

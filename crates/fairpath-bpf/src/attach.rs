@@ -90,7 +90,6 @@ pub(crate) fn attach(
         });
     };
     // SAFETY: a fresh link that nothing else owns.
-    Ok(Attached {
-        _link: unsafe { Link::from_ptr(link) },
-    })
+    let link = unsafe { Link::from_ptr(link) };
+    Ok(Attached { _link: link })
 }

@@ -58,9 +58,8 @@ impl Statistics {
             return Err(std::io::Error::from_raw_os_error(-fd));
         }
         // SAFETY: a fresh descriptor that nothing else owns.
-        Ok(Statistics {
-            _fd: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Statistics { _fd: fd })
     }
 }
 

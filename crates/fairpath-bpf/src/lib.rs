@@ -15,6 +15,13 @@ pub use drop::{DropError, Dropper};
 pub use objects::{Loaded, load_all};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 
+/// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
+pub fn quiet_libbpf() {
+    if std::env::var_os("FAIRPATH_LIBBPF_LOG").is_none() {
+        libbpf_rs::set_print(None);
+    }
+}
+
 /// Skeletons of bpf/prog, one module a file.
 mod skel {
     #![allow(

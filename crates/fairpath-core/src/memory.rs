@@ -180,23 +180,22 @@ impl Memory {
             };
             let place = start as usize + i * size_of::<Replay>();
             // SAFETY: the caller promises the space; `place` is aligned to 8 as `start` is to 64.
-            unsafe { base.add(place).cast::<Replay>().write(replay) };
+            let slot = unsafe { base.add(place) }.cast::<Replay>();
+            // SAFETY: likewise.
+            unsafe { slot.write(replay) };
+            // SAFETY: likewise.
+            let to = unsafe { base.add(at as usize) };
             // SAFETY: likewise; `data` has `bytes` bytes.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), base.add(at as usize), bytes) };
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, bytes) };
         }
         self.put(EXPIRE_CURSOR_OFFSET + 16, count as u32);
     }
 
     fn put<T>(&mut self, offset: usize, value: T) {
-        // SAFETY: the offsets used are those of aligned fields of T in `struct fp_rtt`.
-        unsafe {
-            self.rtt
-                .as_ptr()
-                .cast::<u8>()
-                .add(offset)
-                .cast::<T>()
-                .write_volatile(value)
-        };
+        // SAFETY: the offsets used lie in `struct fp_rtt`.
+        let at = unsafe { self.rtt.as_ptr().cast::<u8>().add(offset) };
+        // SAFETY: they are those of aligned fields of type T.
+        unsafe { at.cast::<T>().write_volatile(value) };
     }
 }
 

@@ -76,7 +76,11 @@ mod tests {
     #[test]
     fn the_loopback_has_no_native_xdp() {
         let Ok(mut netdev) = Netdev::open() else {
-            println!("SKIP the_loopback_has_no_native_xdp: kernel has no netdev family");
+            fairpath_units::skip_test(
+                "the_loopback_has_no_native_xdp",
+                "netdev family",
+                "kernel has no netdev family",
+            );
             return;
         };
         let lo = Links::open().unwrap().by_name("lo").unwrap().unwrap();

@@ -8,7 +8,7 @@ use nix::unistd::Uid;
 /// Runs `test` in a fresh network namespace, or prints `SKIP name: reason`.
 pub(crate) fn in_scratch_namespace(name: &str, test: impl FnOnce() + Send) {
     if !Uid::effective().is_root() {
-        println!("SKIP {name}: needs root");
+        fairpath_units::skip_test(name, "root", "needs root");
         return;
     }
     thread::scope(|scope| {

@@ -411,7 +411,11 @@ mod tests {
                 kind: "bridge",
             };
             if links.create(bridge).is_err() {
-                println!("SKIP leaving_a_bridge_is_not_vanishing: kernel has no bridge");
+                fairpath_units::skip_test(
+                    "leaving_a_bridge_is_not_vanishing",
+                    "feature:bridge",
+                    "kernel has no bridge",
+                );
                 return;
             }
             let port = links.by_name("p0").unwrap().unwrap().ifindex;

@@ -9,22 +9,19 @@
 //! }
 //! ```
 //!
-//! A missing need prints `SKIP name: reason` to stderr, appends the same line to the file named by
+//! A missing need prints `SKIP name: reason` to stderr, appends a line (`test`, `need`, `reason`, tabs between) to the file named by
 //! `FAIRPATH_SKIP_LOG` (one `write` each, so parallel tests do not mix lines), and returns from the
 //! test. Whoever runs the tests counts the lines: a skip is not a pass.
 
 use std::env;
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 
 use nix::unistd::geteuid;
 
 use crate::run::Testbed;
 
-/// Environment variable naming the file that collects skips.
-pub const SKIP_LOG_ENV: &str = "FAIRPATH_SKIP_LOG";
+pub use fairpath_units::SKIP_LOG_ENV;
+use fairpath_units::skip_test;
 
 /// Something a test cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +63,17 @@ impl fmt::Display for Need {
 }
 
 impl Need {
+    /// As the skip log has it: what the runner can check.
+    fn id(&self) -> String {
+        match self {
+            Need::Root => "root".to_owned(),
+            Need::Tool(name) => format!("command:{name}"),
+            Need::Kernel(Feature::Link(id) | Feature::Qdisc(id)) => format!("feature:{id}"),
+            Need::Kernel(Feature::CongestionControl(name)) => format!("feature:tcp_{name}"),
+            Need::Kernel(Feature::Tun) => "feature:tun".to_owned(),
+        }
+    }
+
     /// Whether it is there. Kernel features cost some 20 ms.
     pub fn is_met(&self) -> bool {
         match self {
@@ -121,19 +129,7 @@ pub fn missing(needs: &[Need]) -> Option<Need> {
 ///
 /// A log that cannot be written is told on stderr and changes nothing.
 pub fn skip(name: &str, need: Need) {
-    let line = format!("SKIP {name}: needs {need}\n");
-    eprint!("{line}");
-    let Some(path) = env::var_os(SKIP_LOG_ENV) else {
-        return;
-    };
-    if let Err(error) = append(Path::new(&path), &line) {
-        eprintln!("write skip log {path:?}: {error}");
-    }
-}
-
-fn append(path: &Path, line: &str) -> std::io::Result<()> {
-    let mut log = File::options().append(true).create(true).open(path)?;
-    log.write_all(line.as_bytes())
+    skip_test(name, &need.id(), &format!("needs {need}"));
 }
 
 /// The function around a function item nested in it; [`requires!`](crate::requires) uses it for the test's name.
@@ -166,16 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tool_is_found_missing_and_logged_in_one_line() {
+    fn a_missing_tool_is_found_missing() {
         let absent = Need::Tool("no-such-tool-of-fairpath");
         assert_eq!(missing(&[Need::Tool("sh"), absent]), Some(absent));
-        let log = tempfile::NamedTempFile::new().unwrap();
-        for _ in 0..2 {
-            append(log.path(), "SKIP a: b\n").unwrap();
-        }
-        assert_eq!(
-            std::fs::read_to_string(log.path()).unwrap(),
-            "SKIP a: b\nSKIP a: b\n"
-        );
     }
 }

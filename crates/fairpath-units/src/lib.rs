@@ -2,7 +2,11 @@
 //!
 //! Pure: no clock is read here. Every type is a thin wrapper whose unit is in its name.
 
+mod skip;
+
 use std::fmt;
+
+pub use skip::{SKIP_LOG_ENV, skip_test};
 
 /// A span or a point of time in nanoseconds (monotonic live, the capture's clock offline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

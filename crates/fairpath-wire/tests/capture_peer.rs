@@ -3,12 +3,9 @@
 //! `cargo test --release -p fairpath-wire --test capture_peer -- --ignored --nocapture` prints the speeds.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
-use std::time::Instant;
+use std::io::{Read, Write};
 
 use fairpath_wire::capture::{Direction, LinkType, Packet, Reader, Writer};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
@@ -106,36 +103,4 @@ fn the_peer_reads_the_same_packets() {
         assert_eq!(digest.packets, 20_000);
         assert_eq!(digest, peer(File::open(&path).unwrap()));
     }
-}
-
-#[test]
-#[ignore = "a measurement: needs --release and a quiet machine"]
-fn speed_of_a_million_packets() {
-    const PACKETS: u64 = 1_000_000;
-    let dir = tempfile::tempdir().unwrap();
-    let create = |name| BufWriter::new(File::create(dir.path().join(name)).unwrap());
-    write_packets(pcap(create("a.pcap")), PACKETS);
-    write_packets(pcapng(create("a.pcapng")), PACKETS);
-    let gzip = GzEncoder::new(create("a.pcap.gz"), Compression::fast());
-    write_packets(pcap(gzip), PACKETS).finish().unwrap();
-    let best = |name, read: &dyn Fn(File) -> Digest| {
-        let rounds = (0..7).map(|_| {
-            let file = File::open(dir.path().join(name)).unwrap();
-            let begin = Instant::now();
-            assert_eq!(read(file).packets, PACKETS);
-            begin.elapsed().as_secs_f64()
-        });
-        PACKETS as f64 / rounds.fold(f64::MAX, f64::min) / 1e6
-    };
-    for name in ["a.pcap", "a.pcapng"] {
-        println!(
-            "{name}: ours {:.1}, peer {:.1} million packets/s",
-            best(name, &ours),
-            best(name, &peer)
-        );
-    }
-    println!(
-        "a.pcap.gz: ours {:.1} million packets/s",
-        best("a.pcap.gz", &ours)
-    );
 }

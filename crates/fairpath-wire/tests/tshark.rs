@@ -36,7 +36,7 @@ fn tshark_is_missing() -> bool {
         .stderr(Stdio::null())
         .status();
     if found.is_err() {
-        println!("SKIP: tshark is not installed");
+        fairpath_units::skip_test("tshark", "command:tshark", "tshark is not installed");
     }
     found.is_err()
 }

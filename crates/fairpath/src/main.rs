@@ -38,6 +38,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    fairpath_bpf::quiet_libbpf();
     let result = match Cli::parse().command {
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),

@@ -192,7 +192,7 @@ mod tests {
     fn skip(name: &str) -> bool {
         let skip = !Uid::effective().is_root();
         if skip {
-            println!("SKIP {name}: needs root");
+            fairpath_units::skip_test(name, "root", "needs root");
         }
         skip
     }

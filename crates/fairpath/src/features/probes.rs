@@ -460,7 +460,11 @@ mod tests {
     fn two_runs_at_once_agree() {
         let host = Host::read().unwrap();
         if !host.has("CAP_SYS_ADMIN") {
-            println!("SKIP two_runs_at_once_agree: needs CAP_SYS_ADMIN");
+            fairpath_units::skip_test(
+                "two_runs_at_once_agree",
+                "CAP_SYS_ADMIN",
+                "needs CAP_SYS_ADMIN",
+            );
             return;
         }
         let answers =

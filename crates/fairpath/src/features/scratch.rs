@@ -128,8 +128,10 @@ mod tests {
     fn the_namespace_is_another_one_and_is_gone_afterwards() {
         let host = Host::read().unwrap();
         if !host.has("CAP_SYS_ADMIN") {
-            println!(
-                "SKIP the_namespace_is_another_one_and_is_gone_afterwards: needs CAP_SYS_ADMIN"
+            fairpath_units::skip_test(
+                "the_namespace_is_another_one_and_is_gone_afterwards",
+                "CAP_SYS_ADMIN",
+                "needs CAP_SYS_ADMIN",
             );
             return;
         }

@@ -13,17 +13,13 @@ use fairpath_core::{Config, MAX_FLOWS, Mode};
 /// Live, programs are attached to the interfaces given with -i (root, or CAP_BPF, CAP_PERFMON and
 /// CAP_NET_ADMIN). With -r, a capture is read; that needs no privileges.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["interfaces", "read"]))]
 pub struct Args {
     /// Watch this interface, or all that match a pattern such as 'ppp*'; may be repeated
-    #[arg(
-        short,
-        long = "interface",
-        value_name = "IF",
-        required_unless_present = "read"
-    )]
+    #[arg(short, long = "interface", value_name = "IF")]
     pub interfaces: Vec<String>,
     /// Read a capture (pcap or pcapng, gzipped or not); - is standard input
-    #[arg(short, long, value_name = "FILE", conflicts_with = "interfaces")]
+    #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
     /// Where packets are seen on their way in; on their way out it is always tcx
     #[arg(long, value_enum, default_value_t = Hook::Tcx)]

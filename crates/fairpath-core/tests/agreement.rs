@@ -1,0 +1,399 @@
+//! The core against the oracle and against the truth, on generated traffic.
+//!
+//! Seeds are fixed and named in every failure; `FAIRPATH_SEEDS=n` runs n of them (best with `--release`).
+
+mod oracle;
+mod traffic;
+
+use std::collections::HashMap;
+
+use fairpath_core::{Config, Event, FlowRecord, Key, Mode, Monitor, Sample, Stats};
+use oracle::{Oracle, Told};
+use traffic::{Flow, Options, SECOND, Traffic, generate};
+
+const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
+
+fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("FAIRPATH_SEEDS").ok();
+    0..count.and_then(|count| count.parse().ok()).unwrap_or(12)
+}
+
+/// What the core made of some traffic.
+struct Run {
+    samples: Vec<Sample>,
+    flows: Vec<FlowRecord>,
+    stats: Stats,
+}
+
+fn run(traffic: &Traffic, mode: Mode) -> Run {
+    let config = Config {
+        mode: mode as u32,
+        ..Config::default().with_flows(256)
+    };
+    let mut monitor = Monitor::new(&config);
+    let (mut samples, mut flows) = (Vec::new(), Vec::new());
+    let mut tell = |event| match event {
+        Event::Sample(sample) => samples.push(sample),
+        Event::Closed(record) | Event::Alive(record) => flows.push(record),
+        Event::Opened(_) => {}
+    };
+    for (frame, data) in traffic.frames() {
+        monitor.frame(&frame, &data, &mut tell);
+    }
+    monitor.finish(&mut tell);
+    Run {
+        samples,
+        flows,
+        stats: monitor.stats(),
+    }
+}
+
+/// Which flow, and which side of the key is its host 0.
+fn which(flows: &[Flow], key: &Key) -> (usize, usize) {
+    let ends = [key.endpoint(0), key.endpoint(1)];
+    let is = |flow: &Flow, side: usize, host: usize| {
+        (ends[side].ip(), ends[side].port()) == (flow.address[host], flow.port[host])
+    };
+    let found = flows.iter().enumerate().find_map(|(i, flow)| {
+        (0..2)
+            .find(|&side| is(flow, side, 0) && is(flow, 1 - side, 1))
+            .map(|side| (i, side))
+    });
+    found.expect("every flow was generated")
+}
+
+fn told(flows: &[Flow], samples: &[Sample]) -> Vec<Told> {
+    let tell = |sample: &Sample| {
+        let (flow, side) = which(flows, &sample.key);
+        Told {
+            number: sample.number,
+            rtt: sample.rtt,
+            method: sample.method,
+            measured: sample.measured ^ side,
+            flow,
+            seq: sample.seq,
+            ack: sample.ack,
+            acked_bytes: sample.acked_bytes,
+        }
+    };
+    samples.iter().map(tell).collect()
+}
+
+fn ask(traffic: &Traffic, mode: Mode) -> Oracle {
+    let mut oracle = Oracle::new(mode);
+    traffic.seen.iter().for_each(|seen| oracle.packet(seen));
+    oracle
+}
+
+fn assert_same(what: &str, traffic: &Traffic, mode: Mode) {
+    let run = run(traffic, mode);
+    let mut oracle = Oracle::new(mode);
+    for seen in &traffic.seen {
+        oracle.packet(seen);
+        // A flow's record is told at its end; stragglers count no more.
+        for record in run
+            .flows
+            .iter()
+            .filter(|record| record.number == seen.number)
+        {
+            assert_counts(what, traffic, record, &oracle);
+        }
+    }
+    for record in run.flows.iter().filter(|record| record.number == 0) {
+        assert_counts(what, traffic, record, &oracle);
+    }
+    let core = told(&traffic.flows, &run.samples);
+    let differs = core.iter().zip(&oracle.told).position(|(a, b)| a != b);
+    if differs.is_some() || core.len() != oracle.told.len() {
+        let i = differs.unwrap_or(core.len().min(oracle.told.len()));
+        panic!(
+            "{what}, {mode:?}: of {} and {} samples, number {i} differs\n  core   {:?}\n  oracle {:?}",
+            core.len(),
+            oracle.told.len(),
+            core.get(i),
+            oracle.told.get(i)
+        );
+    }
+}
+
+fn assert_counts(what: &str, traffic: &Traffic, record: &FlowRecord, oracle: &Oracle) {
+    let (flow, side) = which(&traffic.flows, &record.key);
+    for host in 0..2 {
+        let (core, slow) = (record.counts[side ^ host], oracle.counts(flow, host));
+        assert_eq!(
+            core, slow,
+            "{what}, flow {flow}, host {host}, {:?}",
+            record.reason
+        );
+    }
+}
+
+/// Flow by flow, so that one which overflows the core's five places for trouble hides no other.
+fn compare(what: &str, traffic: &Traffic) -> (usize, usize) {
+    let (mut compared, mut skipped) = (0, 0);
+    for flow in 0..traffic.flows.len() {
+        let one = traffic.only_flow(flow);
+        let overflows = run(&one, Mode::Hybrid).stats.troubles_dropped > 0;
+        if overflows {
+            skipped += 1;
+            continue;
+        }
+        compared += 1;
+        for mode in MODES {
+            assert_same(&format!("{what}, flow {flow}"), &one, mode);
+        }
+    }
+    (compared, skipped)
+}
+
+#[test]
+fn samples_and_counts_equal_the_oracles_in_every_mode() {
+    let mut sum = (0, 0);
+    for seed in seeds() {
+        for ack_loss_before in [false, true] {
+            let options = Options {
+                ack_loss_before,
+                ..Options::default()
+            };
+            let traffic = generate(seed, &options);
+            let (compared, skipped) = compare(&format!("seed {seed}, {options:?}"), &traffic);
+            sum = (sum.0 + compared, sum.1 + skipped);
+        }
+    }
+    println!(
+        "{} flows compared, {} overflowed the core's memory of trouble",
+        sum.0, sum.1
+    );
+    assert!(sum.0 > 10 * sum.1);
+}
+
+#[test]
+fn samples_of_flows_that_began_unseen_equal_the_oracles() {
+    for seed in seeds() {
+        let traffic = generate(seed, &Options::default());
+        let start = traffic.seen[traffic.seen.len() / 3].at;
+        compare(&format!("seed {seed} from {start}"), &traffic.after(start));
+    }
+}
+
+/// Samples, and those of them that are no true round trip.
+fn wrong(traffic: &Traffic, mode: Mode) -> (usize, Vec<Sample>) {
+    let run = run(traffic, mode);
+    let wrong = |sample: &&Sample| !traffic.truth[&sample.number].contains(&sample.rtt);
+    let wrong = run.samples.iter().filter(wrong).copied().collect();
+    (run.samples.len(), wrong)
+}
+
+#[test]
+fn no_sample_is_outside_the_truth_in_any_mode() {
+    let mut samples = [0; 4];
+    for seed in seeds() {
+        let traffic = generate(seed, &Options::default());
+        for (i, mode) in MODES.into_iter().enumerate() {
+            let (all, wrong) = wrong(&traffic, mode);
+            samples[i] += all;
+            assert_eq!(wrong, [], "seed {seed}, {mode:?}");
+        }
+    }
+    println!("samples, none outside the truth: {samples:?} in {MODES:?}");
+}
+
+#[test]
+fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
+    for seed in seeds() {
+        let traffic = generate(seed, &Options::default());
+        for sample in run(&traffic, Mode::Hybrid).samples {
+            let truth = &traffic.truth[&sample.number];
+            let (min, max) = (truth.iter().min(), truth.iter().max());
+            assert!(
+                min <= Some(&sample.rtt) && Some(&sample.rtt) <= max,
+                "seed {seed}: {sample:?}"
+            );
+        }
+    }
+}
+
+/// Where an ACK is lost before the monitor, a later packet is the first to tell. Only there may a sample be too long.
+#[test]
+fn only_a_lost_ack_can_make_a_sample_too_long() {
+    let mut sums: HashMap<String, (usize, usize)> = HashMap::new();
+    for seed in seeds() {
+        let options = Options {
+            ack_loss_before: true,
+            ..Options::default()
+        };
+        let traffic = generate(seed, &options);
+        for mode in MODES {
+            let (all, wrong) = wrong(&traffic, mode);
+            for sample in &wrong {
+                let late = &traffic.late[&sample.number];
+                assert!(
+                    late.contains(&sample.rtt),
+                    "seed {seed}, {mode:?}: {sample:?}"
+                );
+            }
+            let sum = sums.entry(format!("{mode:?}")).or_default();
+            *sum = (sum.0 + all, sum.1 + wrong.len());
+        }
+    }
+    println!("samples, and those made too long by lost ACKs: {sums:?}");
+    let share = |mode: &str| sums[mode].1 as f64 / sums[mode].0 as f64;
+    assert!(share("Hybrid") < share("Seq"), "timestamps veto some");
+}
+
+#[test]
+fn hybrid_finds_nearly_all_that_karn_allows() {
+    let (mut found, mut karn, mut hybrid, mut ts) = (0, 0, 0, 0);
+    for seed in seeds() {
+        let traffic = generate(seed, &Options::default());
+        let valid: HashMap<u64, u64> = ask(&traffic, Mode::Hybrid).karn.into_iter().collect();
+        let samples = run(&traffic, Mode::Hybrid).samples;
+        found += samples
+            .iter()
+            .filter(|s| valid.get(&s.number) == Some(&s.rtt))
+            .count();
+        karn += valid.len();
+        hybrid += samples.len();
+        ts += run(&traffic, Mode::Ts).samples.len();
+    }
+    let percent = 100.0 * found as f64 / karn as f64;
+    println!(
+        "hybrid: {found} of {karn} Karn-valid samples, {percent:.2} %; {hybrid} in all; ts alone {ts}"
+    );
+    assert!(percent >= 95.0, "{percent}");
+}
+
+/// The same traffic with every clock and sequence number moved: `shift` is chosen so that all of them wrap.
+#[test]
+fn samples_are_the_same_when_numbers_and_clocks_wrap() {
+    for seed in seeds() {
+        let plain = generate(seed, &Options::default());
+        let plain_told = told(&plain.flows, &run(&plain, Mode::Hybrid).samples);
+        for first in [
+            plain.seen[0].packet.seq,
+            plain.seen[0].packet.ts.map_or(0, |ts| ts.0),
+        ] {
+            let shift = 0u32.wrapping_sub(first).wrapping_sub(3000);
+            let options = Options {
+                shift,
+                ..Options::default()
+            };
+            let moved = generate(seed, &options);
+            let expected: Vec<Told> = plain_told
+                .iter()
+                .map(|told| Told {
+                    seq: told.seq.wrapping_add(shift),
+                    ack: told.ack.wrapping_add(shift),
+                    ..*told
+                })
+                .collect();
+            let moved_told = told(&moved.flows, &run(&moved, Mode::Hybrid).samples);
+            assert_eq!(moved_told, expected, "seed {seed}, shift {shift}");
+        }
+    }
+}
+
+/// Addresses and ports decide which side of the key a host is, and nothing else.
+#[test]
+fn swapped_addresses_or_ports_mirror_the_results() {
+    for seed in seeds() {
+        let plain = generate(seed, &Options::default());
+        let plain_run = run(&plain, Mode::Hybrid);
+        for swap in [(true, false), (false, true), (true, true)] {
+            let mut mirrored = plain.clone();
+            for flow in &mut mirrored.flows {
+                if swap.0 {
+                    flow.address.swap(0, 1);
+                }
+                if swap.1 {
+                    flow.port.swap(0, 1);
+                }
+            }
+            let mirrored_run = run(&mirrored, Mode::Hybrid);
+            assert_eq!(
+                told(&mirrored.flows, &mirrored_run.samples),
+                told(&plain.flows, &plain_run.samples),
+                "seed {seed}, {swap:?}"
+            );
+            assert_eq!(mirrored_run.stats, plain_run.stats, "seed {seed}, {swap:?}");
+        }
+    }
+}
+
+#[test]
+fn the_traffic_has_what_the_tests_are_about() {
+    let mut sum = Stats::default();
+    let (mut lost, mut again, mut reordered) = (0, 0, 0);
+    for seed in seeds() {
+        let run = run(&generate(seed, &Options::default()), Mode::Hybrid);
+        for counts in run.flows.iter().flat_map(|record| record.counts) {
+            lost += counts.lost_before_packets;
+            again += counts.retransmitted_packets;
+            reordered += counts.reordered_packets;
+        }
+        sum.tcp_packets += run.stats.tcp_packets;
+        sum.keepalives += run.stats.keepalives;
+        sum.samples_ts += run.stats.samples_ts;
+        sum.samples_handshake += run.stats.samples_handshake;
+    }
+    println!(
+        "{} packets; {lost} lost before, {again} behind, {reordered} reordered; {} keep-alives; samples: {} by own TSval, {} of handshakes",
+        sum.tcp_packets, sum.keepalives, sum.samples_ts, sum.samples_handshake
+    );
+    assert!(lost > 100 && again > 100 && reordered > 100);
+    assert!(sum.keepalives > 10 && sum.samples_ts > 100 && sum.samples_handshake > 100);
+    assert!(sum.tcp_packets > SECOND / 100_000);
+}
+
+#[test]
+#[ignore]
+fn dump() {
+    let get = |n: &str| std::env::var(n).unwrap().parse::<u64>().unwrap();
+    let options = Options {
+        ack_loss_before: get("LOSS") == 1,
+        ..Options::default()
+    };
+    let traffic = generate(get("SEED"), &options).only_flow(get("FLOW") as usize);
+    let traffic = if get("START") > 0 {
+        traffic.after(get("START"))
+    } else {
+        traffic
+    };
+    let i = traffic
+        .seen
+        .iter()
+        .position(|s| s.number == get("N"))
+        .unwrap();
+    let isn = [
+        traffic
+            .seen
+            .iter()
+            .find(|s| s.packet.from == 0)
+            .unwrap()
+            .packet
+            .seq,
+        traffic
+            .seen
+            .iter()
+            .find(|s| s.packet.from == 1)
+            .unwrap()
+            .packet
+            .seq,
+    ];
+    for s in &traffic.seen[i.saturating_sub(get("BEFORE") as usize)..=i + 2] {
+        let p = &s.packet;
+        println!(
+            "{} {:>12} {} seq {} end {} ack {} {:x} ts {:?} truth {:?} late {:?}",
+            s.number,
+            s.at,
+            ["->", "   <-"][p.from],
+            p.seq.wrapping_sub(isn[p.from]),
+            p.seq.wrapping_sub(isn[p.from]).wrapping_add(p.payload),
+            p.ack.wrapping_sub(isn[1 - p.from]),
+            p.flags.0,
+            p.ts,
+            traffic.truth[&s.number],
+            traffic.late[&s.number].len()
+        );
+    }
+}
