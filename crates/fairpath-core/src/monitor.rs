@@ -58,12 +58,23 @@ impl Monitor {
     pub fn frame(&mut self, frame: &Frame, data: &[u8], mut tell: impl FnMut(Event)) {
         self.last = self.last.max(frame.now);
         if frame.now >= self.next_expiry {
-            self.expire(frame.now, &mut tell);
+            self.expire_in_time(frame.now, &mut tell);
         }
         self.memory.frame(frame, data, &mut tell);
     }
 
-    fn expire(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
+    /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks
+    /// at a part of the tables; the kernel home, to which this one is compared, never does so alone.
+    pub fn expire_by_hand(&mut self) {
+        self.next_expiry = u64::MAX;
+    }
+
+    /// Closes what went silent in the next `sets` sets of the tables.
+    pub fn expire(&mut self, now: u64, sets: u32, mut tell: impl FnMut(Event)) {
+        self.memory.expire(now, sets, &mut tell);
+    }
+
+    fn expire_in_time(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
         if self.next_expiry != 0 {
             let config = self.memory.config();
             let sets = (config.flow_sets + config.half_sets) / EXPIRE_PARTS;
