@@ -8,7 +8,8 @@ use fairpath_testbed::{
     Feature, Impairment, Iperf3, Iperf3Server, LinkEnd, Need, Netns, Ping, Router, TcpPair,
     Testbed, Veth, requires, test_name,
 };
-use fairpath_tests::{Records, Rtt, Sample, skip_for};
+use fairpath_tests::{Records, Rtt, Sample};
+use fairpath_units::skip_test;
 
 use crate::agreement::{assert_same, given_up, on_one_cpu, traffic};
 
@@ -150,7 +151,7 @@ fn nat_gives_each_leg_once_and_the_near_ones_only() {
     ];
     if let Err(error) = router.router.run(&rule) {
         fn nested() {}
-        return skip_for(test_name(nested), "a kernel with NAT", &error.to_string());
+        return skip_test(test_name(nested), "a kernel with NAT", &error.to_string());
     }
     let rtt = Rtt::watch(&router.router, &["lan", "wan"], &[]);
     let server = Iperf3Server::start(&router.server, 5201).unwrap();

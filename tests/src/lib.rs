@@ -13,8 +13,6 @@ pub mod flood;
 pub mod flows;
 pub mod records;
 pub mod rtt;
-mod skip;
 
 pub use records::{Records, Sample};
 pub use rtt::{PATIENCE, Rtt};
-pub use skip::skip_for;
