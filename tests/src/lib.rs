@@ -1,1 +1,18 @@
-//! Scenarios through the installed binary.
+//! Scenarios through the installed binary: what they share.
+//!
+//! ```text
+//! binary   where `fairpath` is
+//! rtt      a running `fairpath rtt` in a namespace
+//! records  what it printed: samples, flows, the summary
+//! flows    many established TCP flows that stay busy
+//! flood    SYNs from everywhere
+//! ```
+
+pub mod binary;
+pub mod flood;
+pub mod flows;
+pub mod records;
+pub mod rtt;
+
+pub use records::{Records, Sample};
+pub use rtt::{PATIENCE, Rtt};

@@ -28,6 +28,7 @@ pub struct Monitor {
     layout: Layout,
     last: u64,
     next_expiry: u64,
+    by_hand: bool,
 }
 
 // SAFETY: the monitor owns its memory, and nothing else refers to it.
@@ -53,6 +54,7 @@ impl Monitor {
             layout,
             last: 0,
             next_expiry: 0,
+            by_hand: false,
         }
     }
 
@@ -61,13 +63,24 @@ impl Monitor {
         self.last = self.last.max(frame.now);
         // A time far before the next expiry: the one that set it was wrong.
         let jumped_back = frame.now < self.next_expiry.saturating_sub(2 * EXPIRE_EVERY);
-        if frame.now >= self.next_expiry || jumped_back {
-            self.expire(frame.now, &mut tell);
+        if !self.by_hand && (frame.now >= self.next_expiry || jumped_back) {
+            self.expire_in_time(frame.now, &mut tell);
         }
         self.memory.frame(frame, data, &mut tell);
     }
 
-    fn expire(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
+    /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks
+    /// at a part of the tables; the kernel home, to which this one is compared, never does so alone.
+    pub fn expire_by_hand(&mut self) {
+        self.by_hand = true;
+    }
+
+    /// Closes what went silent in the next `sets` sets of the tables.
+    pub fn expire(&mut self, now: u64, sets: u32, mut tell: impl FnMut(Event)) {
+        self.memory.expire(now, sets, &mut tell);
+    }
+
+    fn expire_in_time(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
         if self.next_expiry != 0 {
             let config = self.memory.config();
             let sets = (config.flow_sets + config.half_sets) / EXPIRE_PARTS;

@@ -30,8 +30,10 @@ struct Watched {
 
 /// What people are told when it happens.
 pub enum Change {
+    /// There, watched or not: packets that leave may have come in by it.
+    Known(IfIndex, String),
     /// Watched from now on.
-    Attached(IfIndex, String),
+    Attached(String),
     /// Known by another name from now on.
     Renamed(IfIndex, String),
     /// No longer watched, and why.
@@ -114,8 +116,14 @@ impl Interfaces {
         let mut changes = Vec::new();
         for event in self.watch.events()? {
             match event {
-                LinkEvent::Appeared(link) => self.consider(&link, monitor, &mut changes),
-                LinkEvent::Renamed { link, .. } => self.renamed(&link, monitor, &mut changes),
+                LinkEvent::Appeared(link) => {
+                    changes.push(Change::Known(link.ifindex, link.name.clone()));
+                    self.consider(&link, monitor, &mut changes);
+                }
+                LinkEvent::Renamed { link, .. } => {
+                    changes.push(Change::Known(link.ifindex, link.name.clone()));
+                    self.renamed(&link, monitor, &mut changes);
+                }
                 LinkEvent::Vanished(link) => {
                     self.detach(link.ifindex, "vanished", monitor, &mut changes);
                 }
@@ -140,7 +148,7 @@ impl Interfaces {
                     _programs: programs,
                 };
                 self.attached.insert(link.ifindex, watched);
-                changes.push(Change::Attached(link.ifindex, link.name.clone()));
+                changes.push(Change::Attached(link.name.clone()));
             }
             Err(error) => changes.push(Change::Refused(error)),
         }

@@ -82,13 +82,12 @@ fn clock() -> anyhow::Result<Clock> {
 fn take_changes(changes: Vec<Change>, output: &mut Output) {
     for change in changes {
         match change {
-            Change::Attached(ifindex, name) => {
-                eprintln!("fairpath: watching {name}");
+            Change::Known(ifindex, name) => {
                 output.context.names.insert(ifindex.0, name);
             }
+            Change::Attached(name) => eprintln!("fairpath: watching {name}"),
             Change::Renamed(ifindex, name) => {
                 eprintln!("fairpath: interface {ifindex} is called {name} now");
-                output.context.names.insert(ifindex.0, name);
             }
             Change::Detached(name, why) => {
                 eprintln!("fairpath: {name} {why}; not watched any more")

@@ -1,0 +1,551 @@
+//! The kernel home and the native home say the same: every event, every counter, every place used.
+//!
+//! The same frames with the same times go through the BPF object, unattached (`BPF_PROG_TEST_RUN`), and through the
+//! core as cc compiled it. Events are compared in their order, after each part of at most [`PART`] frames. Seeds are
+//! fixed and named in every failure.
+
+#[path = "../../fairpath-core/tests/traffic/mod.rs"]
+mod traffic;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fairpath_bpf::{Options, RttMonitor};
+use fairpath_core::{Config, Event, Frame, Link, Mode, Monitor, Stats, Way};
+use fairpath_testbed::{Need, requires};
+use fairpath_units::IfIndex;
+use fairpath_wire::ipv6::Extension;
+use fairpath_wire::tcp::{Flags, Header, TcpOption};
+use fairpath_wire::{EtherType, Frame as Packet, MacAddr, icmp, ipv4, ipv6, sll};
+use traffic::{MS, Random, SECOND, Traffic, generate};
+
+/// Frames of one unattached run: the kernel bounds a run by time, and this machine may be slow.
+const PART: usize = 512;
+const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
+
+/// Both homes, fed alike.
+struct Homes {
+    what: String,
+    native: Monitor,
+    kernel: RttMonitor,
+    told: Vec<Event>,
+    waiting: Vec<(Frame, Vec<u8>)>,
+    last: u64,
+    events: usize,
+}
+
+impl Homes {
+    fn new(what: &str, config: Config) -> Homes {
+        let config = Config {
+            seed: 0x0123_4567_89ab_cdef,
+            ..config
+        };
+        let kernel = RttMonitor::load(&Options::replay(config)).unwrap();
+        let mut native = Monitor::new(&config);
+        native.expire_by_hand();
+        Homes {
+            what: what.to_owned(),
+            native,
+            kernel,
+            told: Vec::new(),
+            waiting: Vec::new(),
+            last: 0,
+            events: 0,
+        }
+    }
+
+    fn feed(&mut self, frame: Frame, data: &[u8]) {
+        self.last = self.last.max(frame.now);
+        self.native
+            .frame(&frame, data, |event| self.told.push(event));
+        self.waiting.push((frame, data.to_vec()));
+        if self.waiting.len() == PART {
+            self.settle();
+        }
+    }
+
+    /// Lets the kernel catch up, and compares.
+    fn settle(&mut self) {
+        let frames: Vec<(Frame, &[u8])> = self.waiting.iter().map(|(f, d)| (*f, &d[..])).collect();
+        self.kernel.replay(&frames).unwrap();
+        self.waiting.clear();
+        self.compare();
+    }
+
+    fn compare(&mut self) {
+        let batch = self.kernel.take();
+        assert_eq!(batch.bad, 0, "{}", self.what);
+        self.assert_equal(&batch.events);
+        self.events += self.told.len();
+        self.told.clear();
+    }
+
+    fn assert_equal(&self, kernel: &[Event]) {
+        let differs = self.told.iter().zip(kernel).position(|(a, b)| a != b);
+        if differs.is_some() || self.told.len() != kernel.len() {
+            let i = differs.unwrap_or(kernel.len().min(self.told.len()));
+            panic!(
+                "{}: of {} and {} events, number {i} differs\n  native {:?}\n  kernel {:?}",
+                self.what,
+                self.told.len(),
+                kernel.len(),
+                self.told.get(i),
+                kernel.get(i)
+            );
+        }
+    }
+
+    fn expire(&mut self, now: u64, sets: u32) {
+        self.settle();
+        self.native.expire(now, sets, |event| self.told.push(event));
+        self.kernel.expire(now, sets).unwrap();
+        self.kernel.read().unwrap();
+        self.compare();
+    }
+
+    /// Compares what is told at the end, the counters and the places used.
+    fn finish(mut self) -> Stats {
+        self.settle();
+        let [native, kernel] = [self.native.usage(), self.kernel.usage()];
+        assert_eq!(native, kernel, "{}", self.what);
+        self.native.finish(|event| self.told.push(event));
+        let mut kernel = Vec::new();
+        self.kernel.finish(self.last, |event| kernel.push(event));
+        self.assert_equal(&kernel);
+        let [native, kernel] = [self.native.stats(), self.kernel.stats()];
+        for ((name, ours), (_, theirs)) in native.by_name().zip(kernel.by_name()) {
+            assert_eq!(ours, theirs, "{}: {name}", self.what);
+        }
+        assert_eq!(
+            (native.events_lost, native.lock_failures),
+            (0, 0),
+            "{}",
+            self.what
+        );
+        println!(
+            "{}: {} frames, {} events, {} samples",
+            self.what,
+            native.frames,
+            self.events + self.told.len(),
+            native.samples_seq + native.samples_ts + native.samples_handshake + native.samples_icmp
+        );
+        native
+    }
+}
+
+/// Small tables that still hold what comes.
+fn small(mode: Mode) -> Config {
+    Config {
+        mode: mode as u32,
+        ..Config::default().with_flows(256)
+    }
+}
+
+/// So small that every limit is met.
+fn tiny(mode: Mode) -> Config {
+    Config {
+        mode: mode as u32,
+        flow_sets: 1,
+        half_sets: 1,
+        chunks: 40,
+        max_segments: 12,
+        evict_guard: 50 * MS,
+        half_open_timeout: SECOND,
+        ..Config::default()
+    }
+}
+
+/// Feeds a packet where it comes in, and sometimes where it goes out again, as a router has it.
+fn feed_at_hooks(homes: &mut Homes, random: &mut Random, frame: Frame, data: &[u8]) {
+    let (comes, goes) = if random.chance(500) { (2, 3) } else { (3, 2) };
+    let coming = Frame {
+        ifindex: comes,
+        way: Way::In as u8,
+        segs: random.pick(&[0, 0, 1, 2, 44]),
+        vlan: random.pick(&[0, 0, 0, 7]),
+        ..frame
+    };
+    homes.feed(coming, data);
+    if random.chance(400) {
+        let going = Frame {
+            now: frame.now + 2_000,
+            ifindex: goes,
+            rx_ifindex: comes,
+            way: Way::Out as u8,
+            flags: random.pick(&[0, Frame::SEEN_BEFORE, Frame::AFTER_QUEUE]),
+            ..frame
+        };
+        homes.feed(going, data);
+    }
+}
+
+fn run(what: &str, traffic: &Traffic, config: Config, hooks: bool) -> Stats {
+    let mut homes = Homes::new(what, config);
+    let mut random = Random::new(traffic.seen.len() as u64);
+    let mut next_expiry = 0;
+    for (frame, data) in traffic.frames() {
+        if frame.now >= next_expiry {
+            let sets = (config.flow_sets + config.half_sets).div_ceil(4);
+            homes.expire(frame.now, sets);
+            next_expiry = frame.now + SECOND / 2;
+        }
+        if hooks {
+            feed_at_hooks(&mut homes, &mut random, frame, &data);
+        } else {
+            homes.feed(frame, &data);
+        }
+    }
+    homes.finish()
+}
+
+fn options(flows: usize) -> traffic::Options {
+    traffic::Options {
+        flows,
+        bytes: 40_000,
+        ack_loss_before: true,
+        ..traffic::Options::default()
+    }
+}
+
+#[test]
+fn homes_agree_on_generated_traffic_in_every_mode() {
+    requires!(Need::Root);
+    for (seed, mode) in (0..).zip(MODES) {
+        let traffic = generate(seed, &options(12));
+        let stats = run(
+            &format!("seed {seed}, {mode:?}"),
+            &traffic,
+            small(mode),
+            false,
+        );
+        assert!(stats.samples_handshake > 0 && stats.tcp_packets > 500);
+    }
+}
+
+#[test]
+fn homes_agree_where_packets_pass_several_hooks() {
+    requires!(Need::Root);
+    for (seed, mode) in (20..).zip([Mode::Hybrid, Mode::Ts]) {
+        let traffic = generate(seed, &options(12));
+        let config = Config {
+            rate_limit: 5 * MS,
+            rate_limit_rtts: 128,
+            ..small(mode)
+        };
+        let stats = run(
+            &format!("hooks, seed {seed}, {mode:?}"),
+            &traffic,
+            config,
+            true,
+        );
+        assert!(stats.other_sighting > 0 && stats.samples_held_back > 0);
+    }
+}
+
+#[test]
+fn homes_agree_when_tables_are_too_small() {
+    requires!(Need::Root);
+    for (seed, mode) in (40..).zip([Mode::Hybrid, Mode::Seq]) {
+        let traffic = generate(seed, &options(40));
+        let stats = run(
+            &format!("tiny, seed {seed}, {mode:?}"),
+            &traffic,
+            tiny(mode),
+            false,
+        );
+        assert!(
+            stats.flows_refused > 0 && stats.segments_refused > 0,
+            "{stats:?}"
+        );
+    }
+}
+
+fn v4(random: &mut Random) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, random.next() as u8, random.next() as u8)
+}
+
+/// SYNs from everywhere, some of them answered, reset, completed or repeated.
+#[test]
+fn homes_agree_in_a_syn_flood() {
+    requires!(Need::Root);
+    let mut random = Random::new(60);
+    let mut homes = Homes::new("SYN flood", tiny(Mode::Hybrid));
+    let server = Ipv4Addr::new(192, 0, 2, 1);
+    let mut now = SECOND;
+    for number in 1..=20_000 {
+        now += random.within(1_000, 30_000);
+        let (client, port, seq) = (v4(&mut random), random.next() as u16, random.next() as u32);
+        let mut send = |to_server: bool, seq: u32, ack: u32, flags: Flags| {
+            let (src, dst) = if to_server {
+                (client, server)
+            } else {
+                (server, client)
+            };
+            let (src_port, dst_port) = if to_server { (port, 443) } else { (443, port) };
+            let header = Header {
+                src_port,
+                dst_port,
+                seq,
+                ack,
+                flags,
+                window: 1,
+                ..Header::default()
+            };
+            let data = Packet::raw().ipv4(src, dst).tcp(header).build();
+            now += 500;
+            let wire_len = data.len() as u32;
+            let link = Link::Raw as u16;
+            homes.feed(
+                Frame {
+                    now,
+                    number,
+                    wire_len,
+                    link,
+                    ..Frame::default()
+                },
+                &data,
+            );
+        };
+        send(true, seq, 0, Flags::SYN);
+        match random.within(0, 12) {
+            0 => send(true, seq, 0, Flags::SYN),
+            1 => send(true, seq.wrapping_add(99), 0, Flags::SYN),
+            2 => send(false, 0, seq.wrapping_add(1), Flags::RST | Flags::ACK),
+            3 | 4 => send(false, 7, seq.wrapping_add(1), Flags::SYN | Flags::ACK),
+            5 => {
+                send(false, 7, seq.wrapping_add(1), Flags::SYN | Flags::ACK);
+                send(true, seq.wrapping_add(1), 8, Flags::ACK);
+            }
+            6 => {
+                send(false, 7, seq.wrapping_add(1), Flags::SYN | Flags::ACK);
+                send(true, seq.wrapping_add(1), 8, Flags::FIN | Flags::ACK);
+                send(false, 8, seq.wrapping_add(2), Flags::FIN | Flags::ACK);
+            }
+            _ => {}
+        }
+        if number % 1_000 == 0 {
+            homes.expire(now, 2);
+        }
+    }
+    let stats = homes.finish();
+    assert!(stats.half_open_evicted > 10_000 && stats.half_open_failed > 100);
+}
+
+/// One frame of each kind of link and of what is in it, in both directions.
+fn kinds() -> Vec<(Link, Vec<u8>)> {
+    [true, false].into_iter().flat_map(kinds_one_way).collect()
+}
+
+fn kinds_one_way(forth: bool) -> Vec<(Link, Vec<u8>)> {
+    let turn = |n: u8| if forth { n } else { 3 - n };
+    let [a, b] = [1, 2].map(|n| Ipv4Addr::new(10, 0, 0, turn(n)));
+    let [c, d] = [1, 2].map(|n| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, turn(n).into()));
+    let (src_port, dst_port, seq, ack) = if forth {
+        (40_000, 443, 1000, 2000)
+    } else {
+        (443, 40_000, 2000, 1100)
+    };
+    let ethernet = || Packet::ethernet(MacAddr::local(1), MacAddr::local(2));
+    let cooked = |version| {
+        Packet::sll(sll::Header {
+            version,
+            packet_type: sll::PacketType::Outgoing,
+            addr: MacAddr::local(1),
+            ethertype: EtherType::EXPERIMENT,
+        })
+    };
+    let links = [
+        (Link::Ethernet, ethernet()),
+        (Link::Ethernet, ethernet().vlan(1)),
+        (Link::Ethernet, ethernet().vlan(1).vlan(2).vlan(3).vlan(4)),
+        (
+            Link::Ethernet,
+            ethernet().vlan(1).vlan(2).vlan(3).vlan(4).vlan(5),
+        ),
+        (Link::Ethernet, ethernet().pppoe(9)),
+        (Link::Ethernet, ethernet().vlan(7).pppoe(9)),
+        (Link::Raw, Packet::raw()),
+        (Link::Ppp, Packet::ppp()),
+        (Link::Null, Packet::null()),
+        (Link::Null, Packet::loopback()),
+        (Link::Sll, cooked(sll::Version::V1)),
+        (Link::Sll2, cooked(sll::Version::V2(IfIndex(3)))),
+    ];
+    let header = |flags, options| Header {
+        src_port,
+        dst_port,
+        seq,
+        ack,
+        flags,
+        window: 500,
+        options,
+        ..Header::default()
+    };
+    let stamps = TcpOption::Timestamps { tsval: 5, tsecr: 6 };
+    let segments = [
+        header(
+            Flags::SYN,
+            vec![
+                TcpOption::Mss(1460),
+                TcpOption::SackPermitted,
+                stamps.clone(),
+            ],
+        ),
+        header(
+            Flags::SYN | Flags::ACK,
+            vec![TcpOption::WindowScale(7), TcpOption::Nop],
+        ),
+        header(
+            Flags::ACK,
+            vec![TcpOption::Sack(vec![(900, 950), (2000, 3000)]), stamps],
+        ),
+        header(Flags::FIN | Flags::ACK, vec![]),
+        header(Flags::RST, vec![]),
+    ];
+    let echoes = [
+        icmp::Message::EchoRequest { id: 1, seq: 2 },
+        icmp::Message::EchoReply { id: 1, seq: 2 },
+        icmp::Message::EchoRequest { id: 1, seq: 3 },
+        icmp::Message::TimeExceeded { code: 0 },
+    ];
+    let mut kinds = Vec::new();
+    for (link, outer) in links {
+        let four = || outer.clone().ipv4(a, b);
+        let six = || outer.clone().ipv6(c, d);
+        let mut extended = ipv6::Header::new(c, d);
+        extended.extensions = vec![Extension::HopByHop(vec![])];
+        let mut cut = ipv4::Header::new(a, b);
+        cut.more_fragments = true;
+        for segment in &segments {
+            kinds.push((link, four().tcp(segment.clone()).zeros(100)));
+            kinds.push((link, six().tcp(segment.clone())));
+            kinds.push((
+                link,
+                outer
+                    .clone()
+                    .ipv6_header(extended.clone())
+                    .tcp(segment.clone()),
+            ));
+            kinds.push((
+                link,
+                outer.clone().ipv4_header(cut.clone()).tcp(segment.clone()),
+            ));
+        }
+        for echo in echoes {
+            kinds.push((link, four().icmp(echo).zeros(56)));
+            kinds.push((link, six().icmp(echo)));
+        }
+        kinds.push((link, four().udp(53, 53).zeros(20)));
+    }
+    kinds
+        .into_iter()
+        .map(|(link, packet)| (link, packet.build()))
+        .collect()
+}
+
+#[test]
+fn homes_agree_on_every_kind_of_link_and_packet() {
+    requires!(Need::Root);
+    let mut homes = Homes::new("kinds", small(Mode::Hybrid));
+    let mut now = SECOND;
+    // Each is answered by its like, so that there is something to tell.
+    let pairs = kinds_one_way(true).into_iter().zip(kinds_one_way(false));
+    let frames: Vec<_> = pairs.flat_map(|(forth, back)| [forth, back]).collect();
+    for len in [usize::MAX, 100, 60, 40, 14, 1, 0] {
+        for (link, data) in &frames {
+            now += 1000;
+            let frame = Frame {
+                now,
+                number: 1,
+                wire_len: data.len() as u32,
+                link: *link as u16,
+                ..Frame::default()
+            };
+            homes.feed(frame, &data[..len.min(data.len())]);
+        }
+    }
+    let stats = homes.finish();
+    assert!(stats.samples_icmp > 0 && stats.truncated > 100, "{stats:?}");
+}
+
+/// A frame with a few of its bytes or its length changed, and with anything for its surroundings.
+fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, Vec<u8>) {
+    let (link, mut data) = from[random.next() as usize % from.len()].clone();
+    for _ in 0..random.within(0, 4) {
+        // Most of what matters lies in the first bytes.
+        let reach = random.pick(&[20, 60, 100, 2000]).min(data.len() as u64);
+        if let Some(byte) = data.get_mut(random.within(0, reach) as usize) {
+            *byte = random.pick(&[
+                0,
+                1,
+                0xff,
+                *byte ^ 1,
+                *byte ^ 0x80,
+                random.clone().next() as u8,
+            ]);
+        }
+    }
+    let wire_len = data.len() as u32;
+    if random.chance(200) {
+        data.truncate(random.within(0, data.len() as u64 + 1) as usize);
+    }
+    let any_link = random.within(0, 8) as u16;
+    let frame = Frame {
+        now: now - random.pick(&[0, 0, 0, 10 * MS]),
+        number: now,
+        wire_len: random.pick(&[wire_len, wire_len, wire_len, 0, 40, u32::MAX]),
+        segs: random.pick(&[0, 1, 3]),
+        ifindex: random.pick(&[0, 2, 3]),
+        rx_ifindex: random.pick(&[0, 2, 3]),
+        link: if random.chance(950) {
+            link as u16
+        } else {
+            any_link
+        },
+        vlan: random.pick(&[0, 0, 5]),
+        way: random.pick(&[0, 1, 2]),
+        flags: random.pick(&[0, 0, 1, 2, 3]),
+        zero: 0,
+    };
+    (frame, data)
+}
+
+#[test]
+fn homes_agree_on_200_000_mutated_packets() {
+    requires!(Need::Root);
+    let kinds = kinds();
+    for (seed, config) in [(80, small(Mode::Hybrid)), (81, tiny(Mode::Hybrid))] {
+        let mut homes = Homes::new(&format!("mutated, seed {seed}"), config);
+        let mut random = Random::new(seed);
+        let traffic = generate(seed, &options(60));
+        let sane: Vec<(Frame, Vec<u8>)> = traffic.frames().collect();
+        let mut sane = sane.iter().cycle();
+        let mut now = SECOND;
+        for number in 1..=100_000 {
+            now += random.pick(&[100, 10_000, MS]);
+            // Among sane traffic, that does not go wrong by it.
+            let (frame, data) = sane.next().expect("there is some");
+            homes.feed(Frame { now, ..*frame }, data);
+            let (frame, data) = mutated(&mut random, now, &kinds);
+            homes.feed(frame, &data);
+            if number % 10_000 == 0 {
+                homes.expire(now, 64);
+            }
+        }
+        let stats = homes.finish();
+        for (name, count) in stats.by_name() {
+            let parsing = [
+                "not_ip",
+                "truncated",
+                "malformed",
+                "fragments",
+                "other_protocol",
+            ];
+            assert!(!parsing.contains(&name) || count > 100, "{name}: {count}");
+        }
+        assert!(stats.tcp_packets > 50_000, "{stats:?}");
+        assert!(
+            stats.samples_seq > 10_000 && stats.samples_icmp > 100,
+            "{stats:?}"
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! A SYN flood takes no established flow's place.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Need, Router, Testbed, requires};
+use fairpath_tests::Rtt;
+use fairpath_tests::flood::{Flood, SOURCES};
+use fairpath_tests::flows::Flows;
+
+/// No flow of `count` loses its place while SYNs from everywhere pass for `time`.
+fn every_flow_keeps_its_place(count: usize, time: Duration) {
+    let router = Router::new(&Testbed::new()).unwrap();
+    let blackhole = ["ip", "route", "add", "blackhole", SOURCES];
+    router.server.run(&blackhole).unwrap();
+    let rtt = Rtt::watch(&router.router, &["lan", "wan"], &[]);
+    let to = Router::SERVER.v4;
+    let mut flows = Flows::open(&router.client, &router.server, to.into(), count).unwrap();
+    flows.exchange().unwrap();
+
+    let begin = Instant::now();
+    let flood = Flood::start(&router.client, to, 9, 100_000).unwrap();
+    let mut rounds = 0;
+    while begin.elapsed() < time || rounds < 2 {
+        flows.exchange().unwrap();
+        rounds += 1;
+    }
+    let sent = flood.stop().unwrap();
+    let seconds = begin.elapsed().as_secs_f64();
+    // Who lost its place in the flood gives no sample by its handshake, and another flow number.
+    flows.exchange().unwrap();
+    let records = rtt.stop();
+
+    let started = records.number("/counters/half_open_started");
+    println!(
+        "{sent} SYNs in {seconds:.1} s ({:.0} a second), {started} half-open flows started, {} evicted; \
+         {count} flows, {rounds} rounds, {} samples",
+        sent as f64 / seconds,
+        records.number("/counters/half_open_evicted"),
+        records.samples.len()
+    );
+    assert!(started > 20_000, "{started}: that was no flood");
+    assert!(records.number("/counters/half_open_evicted") > 0);
+    for counter in [
+        "flows_evicted",
+        "flows_refused",
+        "events_lost",
+        "one_sided_flows",
+    ] {
+        assert_eq!(
+            records.number(&format!("/counters/{counter}")),
+            0,
+            "{counter}"
+        );
+    }
+    assert_eq!(records.number("/flows_opened"), count as u64);
+    let mut samples: HashMap<u16, (usize, HashSet<u32>)> = HashMap::new();
+    for sample in records.samples.iter().filter(|s| s.method != "handshake") {
+        let port = if sample.src == std::net::IpAddr::from(to) {
+            sample.dport
+        } else {
+            sample.sport
+        };
+        let of_port = samples.entry(port).or_default();
+        of_port.0 += 1;
+        of_port.1.insert(sample.flow);
+    }
+    for port in flows.ports().unwrap() {
+        let (taken, numbers) = samples.get(&port).cloned().unwrap_or_default();
+        // Each exchange is acknowledged both ways; lost segments may cost a sample or two.
+        assert!(
+            taken >= rounds,
+            "flow of port {port}: {taken} samples in {rounds} rounds"
+        );
+        assert_eq!(numbers.len(), 1, "flow of port {port} lost its place");
+    }
+}
+
+#[test]
+fn a_syn_flood_takes_no_flows_place() {
+    requires!(Need::Root);
+    every_flow_keeps_its_place(2_000, Duration::from_secs(5));
+}
+
+#[cfg(feature = "soak")]
+#[test]
+fn soak_a_minute_of_syn_flood_takes_no_place_of_10_000_flows() {
+    requires!(Need::Root);
+    every_flow_keeps_its_place(10_000, Duration::from_secs(60));
+}

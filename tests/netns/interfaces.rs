@@ -1,0 +1,141 @@
+//! Which interfaces are watched as links come, change their names and go.
+
+use std::net::IpAddr;
+
+use fairpath_testbed::{Encap, LinkEnd, Need, Netns, Ping, Testbed, Tun, Veth, Wire, requires};
+use fairpath_tests::{PATIENCE, Rtt, rtt};
+
+fn ip(ns: &Netns, line: &str) {
+    let words: Vec<&str> = ["ip"].into_iter().chain(line.split(' ')).collect();
+    ns.run(&words).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A pair from `ifname` in `here` to `eth0` in `there`, 10.9.N.1 to 10.9.N.2.
+fn link(here: &Netns, ifname: &str, there: &Netns, net: u8) -> Veth {
+    let address = |last| IpAddr::from([10, 9, net, last]);
+    Veth::between(
+        LinkEnd::new(here, ifname).with_address(address(1), 24),
+        LinkEnd::new(there, &format!("eth{net}")).with_address(address(2), 24),
+    )
+    .build()
+    .unwrap()
+}
+
+fn ping(ns: &Netns, net: u8) {
+    let report = Ping::to([10, 9, net, 2]).count(3).run(ns).unwrap();
+    assert_eq!(report.received, 3);
+}
+
+#[test]
+fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let testbed = Testbed::new();
+    let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
+    let rtt = Rtt::spawn(&here, &["-i", "ppp*"]);
+    rtt.says("no interface matches yet");
+    let rename = |from: &str, to: &str| {
+        ip(&here, &format!("link set dev {from} down"));
+        ip(&here, &format!("link set dev {from} name {to}"));
+        ip(&here, &format!("link set dev {to} up"));
+    };
+
+    link(&here, "ppp0", &there, 1);
+    rtt.says("watching ppp0\n");
+    ping(&here, 1);
+    rename("ppp0", "ppp7");
+    rtt.says("is called ppp7 now");
+    ping(&here, 1);
+    rename("ppp7", "eth7");
+    rtt.says("ppp7 renamed; not watched any more");
+    ping(&here, 1); // of which nothing may be told
+    rename("eth7", "ppp8");
+    rtt.says("watching ppp8\n");
+    ping(&here, 1);
+    ip(&here, "link delete dev ppp8");
+    rtt.says("ppp8 vanished; not watched any more");
+    link(&here, "other", &there, 2);
+    link(&here, "ppp9", &there, 3);
+    rtt.says("watching ppp9\n");
+    ping(&here, 2);
+    ping(&here, 3);
+
+    let records = rtt.stop();
+    let towards: Vec<_> = records
+        .by("icmp")
+        .map(|s| s.towards.clone().unwrap())
+        .collect();
+    let expected = ["ppp0", "ppp7", "ppp8", "ppp9"]
+        .map(|name| [name; 3])
+        .concat();
+    assert_eq!(towards, expected);
+}
+
+#[test]
+fn the_end_of_the_only_interface_ends_the_run_with_a_summary_and_1() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let testbed = Testbed::new();
+    let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
+    link(&here, "gone", &there, 1);
+    let mut rtt = Rtt::watch(&here, &["gone"], &[]);
+    ping(&here, 1);
+    ip(&here, "link delete dev gone");
+    let status = rtt.process.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(1));
+    rtt.says("every watched interface vanished");
+    rtt.process
+        .wait_stdout("\"type\":\"summary\"", PATIENCE)
+        .unwrap();
+    assert!(rtt.process.stdout().contains("\"samples_icmp\":3"));
+}
+
+#[test]
+fn a_name_that_no_interface_has_is_refused_naming_those_there_are() {
+    requires!(Need::Root);
+    let ns = Testbed::new().netns("here").unwrap();
+    link(&ns, "uplink", &ns, 1);
+    let output = rtt::run(&ns, &["rtt", "-i", "uplnk"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for part in [
+        "\"uplnk\"",
+        "no interface has this name",
+        "eth1, lo, uplink",
+        "'ppp*'",
+    ] {
+        assert!(stderr.contains(part), "{part:?} is not in {stderr:?}");
+    }
+}
+
+#[test]
+fn an_interface_without_link_header_is_watched() {
+    requires!(
+        Need::Root,
+        Need::Tool("ping"),
+        Need::Kernel(fairpath_testbed::Feature::Tun)
+    );
+    let testbed = Testbed::new();
+    let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
+    let rtt = Rtt::spawn(&here, &["-i", "tun[0-9]"]);
+    rtt.says("no interface matches yet");
+    let ends = [&here, &there].map(|ns| LinkEnd::new(ns, "carrier"));
+    let [left, right] = ends;
+    let carrier = Veth::between(left, right).build().unwrap();
+    let tun = |ns, last: u8| Tun::new(ns, "tun0").with_address([10, 9, 1, last], 24);
+    let _wires = Wire::tunnel_pair(
+        [&tun(&here, 1), &tun(&there, 2)],
+        &carrier,
+        &Encap::plain(),
+        Default::default(),
+        Default::default(),
+    )
+    .unwrap();
+    rtt.says("watching tun0\n");
+    ping(&here, 1);
+    let records = rtt.stop();
+    assert_eq!(records.by("icmp").count(), 3);
+    assert!(
+        records
+            .by("icmp")
+            .all(|s| s.towards.as_deref() == Some("tun0"))
+    );
+}

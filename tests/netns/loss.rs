@@ -1,0 +1,153 @@
+//! Planted loss and reordering come back as what they are.
+
+use std::time::Duration;
+
+use fairpath_testbed::{
+    Impairment, Iperf3, Iperf3Server, Need, Offloads, Router, Testbed, requires,
+};
+use fairpath_tests::{Records, Rtt};
+
+use crate::planted::Planted;
+
+/// Frames of at least this many bytes are data of a bulk transfer.
+const DATA_FRAME_BYTES: u32 = 1000;
+/// Of the normal distribution, which the binomial one is near: 99 of 100 lie within.
+const Z_99: f64 = 2.576;
+
+/// Uploads `megabytes` through planted loss; the summary and what the dropper counted.
+fn upload(place: Place, share: f64, megabytes: u64) -> (Records, u64, u64) {
+    let router = Router::new(&Testbed::new()).unwrap();
+    let planted = Planted::at(
+        match place {
+            Place::Before => &router.lan_end,
+            Place::Beyond => &router.server_end,
+        },
+        share,
+        DATA_FRAME_BYTES,
+    );
+    let rtt = Rtt::watch(&router.router, &["lan", "wan"], &["--quiet"]);
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port())
+        .bytes(megabytes * 1_000_000)
+        .congestion("cubic");
+    transfer.run(&router.client).unwrap();
+    let (eligible, dropped) = planted.counts();
+    (rtt.stop(), eligible, dropped)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Before,
+    Beyond,
+}
+
+/// The estimate lies within the 99 % interval around the share that was really dropped.
+///
+/// The interval is of the binomial distribution over the frames that the dropper looked at, so it
+/// says how sure any observer of so many frames can be; the dice are not tested, the estimate is.
+fn is_estimated(place: Place, share: f64, megabytes: u64) {
+    let (records, eligible, dropped) = upload(place, share, megabytes);
+    let loss = &records.towards("wan")["loss"];
+    let number = |key: &str| loss[key].as_u64().unwrap();
+    let (mine, other) = match place {
+        Place::Before => ("lost_before", "lost_beyond"),
+        Place::Beyond => ("lost_beyond", "lost_before"),
+    };
+    let planted = dropped as f64 / eligible as f64;
+    let interval = Z_99 * (planted * (1.0 - planted) / eligible as f64).sqrt();
+    let estimate = loss[mine].as_f64().unwrap();
+    let reordered = number("reordered_packets");
+    println!(
+        "{place:?} {share}: dropped {dropped} of {eligible} = {planted:.6} ± {interval:.6}, estimate {estimate:.6} \
+         ({} packets); the other side {}, reordered {reordered}",
+        number(&format!("{mine}_packets")),
+        number(&format!("{other}_packets")),
+    );
+    assert!((estimate - planted).abs() <= interval, "{loss}");
+    // Tail probes and spurious retransmissions aside, nothing happened on the other side.
+    let noise = dropped / 50 + 3;
+    assert!(number(&format!("{other}_packets")) <= noise, "{loss}");
+    assert!(reordered <= noise, "{loss}");
+}
+
+#[test]
+fn loss_before_the_router_is_estimated() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    for (share, megabytes) in [(0.001, 40), (0.01, 16), (0.05, 8)] {
+        is_estimated(Place::Before, share, megabytes);
+    }
+}
+
+#[test]
+fn loss_beyond_the_router_is_estimated() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    for (share, megabytes) in [(0.001, 40), (0.01, 16), (0.05, 8)] {
+        is_estimated(Place::Beyond, share, megabytes);
+    }
+}
+
+#[test]
+fn reordering_is_no_loss() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let (delay, hold) = (Duration::from_millis(5), Duration::from_micros(1500));
+    let wire = Impairment::delay(delay).with_reorder(50, hold);
+    let builder = Router::builder().lan_wire(wire, Impairment::delay(delay));
+    let router = builder.build(&Testbed::new()).unwrap();
+    let rtt = Rtt::watch(&router.router, &["lan", "wan"], &["--quiet"]);
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port())
+        .bytes(6_000_000)
+        .bitrate_bps(30_000_000)
+        .congestion("cubic");
+    transfer.run(&router.client).unwrap();
+    let records = rtt.stop();
+    let held = router
+        .lan_wire
+        .as_ref()
+        .unwrap()
+        .stats()
+        .left_to_right
+        .held_back;
+    let loss = &records.towards("wan")["loss"];
+    let number = |key: &str| loss[key].as_u64().unwrap();
+    let [reordered, before, beyond] = [
+        "reordered_packets",
+        "lost_before_packets",
+        "lost_beyond_packets",
+    ]
+    .map(number);
+    println!("held back {held}: reordered {reordered}, lost before {before}, beyond {beyond}");
+    // Frames that nothing overtook (the last of a burst) are not reordered.
+    assert!(
+        reordered * 2 >= held && reordered <= held + held / 10,
+        "{loss}"
+    );
+    assert!(before <= held / 20 + 2, "{loss}");
+    assert!(beyond <= held / 20 + 2, "{loss}");
+}
+
+#[test]
+fn super_packets_are_counted_by_their_segments() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let builder = Router::builder().offloads(Offloads::On);
+    let router = builder.build(&Testbed::new()).unwrap();
+    let rtt = Rtt::watch(&router.router, &["lan", "wan"], &[]);
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    let before = router.wan_end.counters().unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port()).bytes(100_000_000);
+    transfer.run(&router.client).unwrap();
+    let after = router.wan_end.counters().unwrap();
+    let records = rtt.stop();
+    let frames = after.tx_packets + after.rx_packets - before.tx_packets - before.rx_packets;
+    let [packets, bytes, measured] =
+        ["/tcp_packets", "/tcp_bytes", "/tcp_bytes_measured"].map(|p| records.number(p));
+    println!("{bytes} bytes in {frames} frames, {packets} packets; measured {measured}");
+    assert!(bytes >= 100_000_000);
+    assert!(frames < bytes / 3000, "no super-packets: {frames} frames");
+    assert!(packets >= bytes / 1448, "{packets} packets");
+    assert!(records.by("seq").count() > 100);
+    assert!(
+        measured as f64 > 0.9 * bytes as f64,
+        "{measured} of {bytes}"
+    );
+}

@@ -1,0 +1,18 @@
+//! `fairpath rtt` and `fairpath features` in networks made of namespaces.
+//!
+//! ```text
+//! client ── lan [router: fairpath] wan ── server
+//! ```
+//!
+//! Each module is a group of promises; each test has namespaces of its own, so all may run at once.
+
+mod agreement;
+mod flooding;
+mod interfaces;
+mod leaving;
+mod loss;
+mod options;
+mod planted;
+mod refusals;
+mod sightings;
+mod tunnels;

@@ -1,0 +1,39 @@
+//! Where the binary under test is.
+//!
+//! `FAIRPATH_BIN_DIR` names its directory (`cargo xtask test` sets it). Without it, cargo builds the
+//! binary beside the tests, which is quick when it is there already.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Path of `fairpath`.
+///
+/// # Panics
+/// Where it is neither named nor can be built.
+pub fn fairpath() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match env::var_os("FAIRPATH_BIN_DIR") {
+        Some(directory) => PathBuf::from(directory).join("fairpath"),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "fairpath"])
+        .args(["--bin", "fairpath"])
+        .args((!cfg!(debug_assertions)).then_some("--release"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(
+        status.as_ref().is_ok_and(|s| s.success()),
+        "build the binary under test: {status:?}; or name its directory in FAIRPATH_BIN_DIR"
+    );
+    // PROFILE/deps/netns-HASH -> PROFILE/fairpath
+    let test = env::current_exe().expect("a running test has a path");
+    let profile = test.parent().and_then(Path::parent);
+    profile.expect("tests lie in PROFILE/deps").join("fairpath")
+}
