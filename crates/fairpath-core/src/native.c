@@ -97,7 +97,7 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 /* Used places: flows, half-open flows, and chunks taken from the pool. Walks all tables. */
 void fp_native_usage(struct fp_rtt *r, u64 used[3])
 {
-	struct fp_table table[2] = {fp_flow_table(r), fp_half_table(r)};
+	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
 	u32 t, set, way, shard, index, free = 0;
 
 	used[0] = used[1] = 0;
@@ -136,7 +136,7 @@ static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 /* Chunks that flows hold, or ~0 where a list contradicts itself. Walks everything; for tests. */
 u64 fp_native_held(struct fp_rtt *r)
 {
-	struct fp_table table[2] = {fp_flow_table(r), fp_half_table(r)};
+	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
 	u32 t, set, way, side;
 	u64 held = 0, one;
 

@@ -1,4 +1,4 @@
-//! Writes the seeds of `fuzz/`: `cargo test -p fairpath-core --test fuzz_seeds -- --ignored`.
+//! Makes the seeds of `fuzz/`; `FAIRPATH_WRITE_SEEDS=1 cargo test -p fairpath-core --test fuzz_seeds` writes them.
 
 mod traffic;
 
@@ -12,13 +12,12 @@ use traffic::{Options, generate};
 /// Packets of each seed: enough for handshake, loss and end of one flow.
 const PACKETS: usize = 60;
 
+/// Set to write the seeds instead of comparing them.
+const WRITE_ENV: &str = "FAIRPATH_WRITE_SEEDS";
+
 #[test]
-#[ignore = "writes into fuzz/seeds"]
-fn seeds_are_written() {
+fn the_seeds_are_what_the_generator_makes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
-    for kind in ["packets", "captures"] {
-        fs::create_dir_all(root.join(kind)).expect("fuzz/ exists");
-    }
     for seed in 0..6 {
         let options = Options {
             flows: 2,
@@ -28,13 +27,21 @@ fn seeds_are_written() {
         let frames: Vec<(Frame, Vec<u8>)> =
             generate(seed, &options).frames().take(PACKETS).collect();
         let name = format!("traffic-{seed}");
-        fs::write(root.join("packets").join(&name), records(&frames)).expect("writable");
-        fs::write(
-            root.join("captures").join(name + ".pcapng"),
-            capture(&frames),
-        )
-        .expect("writable");
+        check(&root.join("packets").join(&name), &records(&frames));
+        let capture = capture(&frames);
+        check(&root.join("captures").join(name + ".pcapng"), &capture);
     }
+}
+
+fn check(path: &Path, bytes: &[u8]) {
+    if std::env::var_os(WRITE_ENV).is_some() {
+        fs::write(path, bytes).expect("writable");
+    }
+    let there = fs::read(path).expect("seeds are checked in");
+    assert!(
+        there == bytes,
+        "{path:?} is old: set {WRITE_ENV}=1 and run this test again"
+    );
 }
 
 /// As fuzz/fuzz_targets/packets.rs reads them.
