@@ -12,9 +12,9 @@ use crate::parts::Part;
 use crate::samples::Records;
 use crate::spread::Spread;
 
-const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
-                  where a packet leaves and where its answer arrives: the router's own queue on the
-                  way out is in it. Data up measures the server's leg, data down the client's.
+const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back.
+                  Taken where a packet leaves and where its answer arrives, with the router's own
+                  queue on the way out. Data up measures the server's leg, data down the client's.
   both legs       the sums of the two lines above: the path from end to end.
   ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
   ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
@@ -103,10 +103,10 @@ impl Report {
             "Round-trip times, ms",
             ["samples", "min", "median", "p95", "max"],
         );
-        writeln!(out, "\n{heading}")?;
+        writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.times)?;
         let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
-        writeln!(out, "\n{heading}")?;
+        writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.losses)?;
         writeln!(out, "\nBesides")?;
         lines(out, &self.others)?;
@@ -246,9 +246,9 @@ fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     Ok(())
 }
 
-/// 67 columns, then two spaces before the check.
+/// 66 columns, then two spaces before the check.
 fn row(label: &str, [samples, min, median, p95, max]: [&str; 5]) -> String {
-    format!("{label:<22}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
+    format!("{label:<22}{samples:>8}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
 }
 
 fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
@@ -258,7 +258,7 @@ fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
 }
 
 fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String {
-    format!("{label:<41}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
+    format!("{label:<40}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
 }
 
 fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {
@@ -274,4 +274,46 @@ fn percent(share: f64) -> String {
 
 fn ms(time: Option<f64>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use crate::parts::Plan;
+
+    #[test]
+    fn a_part_that_failed_fails_the_report() {
+        let part = Plan::QUICK.parts()[0];
+        let failed = [(part, Err(anyhow!("no route to host")))];
+        let report = Report::new(&failed, &Records::default(), 0);
+        assert_eq!(report.failed(), 1);
+        let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
+        assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
+        assert!(
+            text.ends_with("✗ 1 of 2 checks do not hold; 0 s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn samples_that_got_lost_fail_the_report() {
+        let mut records = Records::default();
+        records.events_lost = 1;
+        assert_eq!(Report::new(&[], &records, 0).failed(), 1);
+    }
+
+    #[test]
+    fn rows_and_notes_fit_100_columns() {
+        let spread = Spread::new([12.0, 1234.5]);
+        let check = Check::at_most(spread.median(), spread.max(), "ping's");
+        let row = format!(
+            "{}{check}",
+            spread_row("  ss -ti says", &spread, spread.min())
+        );
+        for line in NOTES.lines().chain([row.as_str()]) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
 }
