@@ -12,9 +12,9 @@ use crate::parts::Part;
 use crate::samples::Records;
 use crate::spread::Spread;
 
-const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
-                  where a packet leaves and where its answer arrives: the router's own queue on the
-                  way out is in it. Data up measures the server's leg, data down the client's.
+const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back.
+                  Taken where a packet leaves and where its answer arrives, with the router's own
+                  queue on the way out. Data up measures the server's leg, data down the client's.
   both legs       the sums of the two lines above: the path from end to end.
   ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
   ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
@@ -246,9 +246,9 @@ fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
     Ok(())
 }
 
-/// 67 columns, then two spaces before the check.
+/// 66 columns, then two spaces before the check.
 fn row(label: &str, [samples, min, median, p95, max]: [&str; 5]) -> String {
-    format!("{label:<22}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
+    format!("{label:<22}{samples:>8}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
 }
 
 fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
@@ -258,7 +258,7 @@ fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
 }
 
 fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String {
-    format!("{label:<41}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
+    format!("{label:<40}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
 }
 
 fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {
@@ -299,10 +299,15 @@ mod tests {
 
     #[test]
     fn samples_that_got_lost_fail_the_report() {
+<<<<<<< HEAD
         let records = Records {
             events_lost: 1,
             ..Records::default()
         };
+=======
+        let mut records = Records::default();
+        records.events_lost = 1;
+>>>>>>> demo
         assert_eq!(Report::new(&[], &records, 0).failed(), 1);
     }
 

@@ -310,7 +310,8 @@ impl Summary {
             flows_alive: self.alive,
             flows_not_measurable: stats.one_sided_flows,
             bytes_not_measurable: stats.one_sided_bytes,
-            packets: stats.frames,
+            // What a second hook saw again is one packet.
+            packets: stats.frames.saturating_sub(stats.other_sighting),
             tcp_packets: stats.tcp_packets,
             tcp_bytes: stats.tcp_bytes,
             tcp_bytes_measured: stats.tcp_bytes_sampled.min(stats.tcp_bytes),
