@@ -299,15 +299,8 @@ mod tests {
 
     #[test]
     fn samples_that_got_lost_fail_the_report() {
-<<<<<<< HEAD
-        let records = Records {
-            events_lost: 1,
-            ..Records::default()
-        };
-=======
         let mut records = Records::default();
         records.events_lost = 1;
->>>>>>> demo
         assert_eq!(Report::new(&[], &records, 0).failed(), 1);
     }
 
