@@ -487,7 +487,11 @@ fn a_packet_seen_at_several_points_counts_once() {
     let places = |i: u32| {
         move |frame: &mut Frame| {
             frame.ifindex = 2 + i / 2;
-            frame.way = if i % 2 == 0 { Way::In } else { Way::Out } as u8;
+            frame.way = if i.is_multiple_of(2) {
+                Way::In
+            } else {
+                Way::Out
+            } as u8;
             frame.vlan = if i == 3 { 7 } else { 0 };
         }
     };
