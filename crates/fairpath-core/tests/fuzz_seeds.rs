@@ -1,4 +1,5 @@
-//! Writes the seeds of `fuzz/`: `cargo test -p fairpath-core --test fuzz_seeds -- --ignored`.
+//! The seeds of `fuzz/` are what the generator makes: `FAIRPATH_WRITE_SEEDS=1 cargo test -p fairpath-core --test fuzz_seeds`
+//! writes them anew.
 
 mod traffic;
 
@@ -13,8 +14,7 @@ use traffic::{Options, generate};
 const PACKETS: usize = 60;
 
 #[test]
-#[ignore = "writes into fuzz/seeds"]
-fn seeds_are_written() {
+fn fuzz_seeds_are_what_the_generator_makes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     for kind in ["packets", "captures"] {
         fs::create_dir_all(root.join(kind)).expect("fuzz/ exists");
@@ -28,13 +28,25 @@ fn seeds_are_written() {
         let frames: Vec<(Frame, Vec<u8>)> =
             generate(seed, &options).frames().take(PACKETS).collect();
         let name = format!("traffic-{seed}");
-        fs::write(root.join("packets").join(&name), records(&frames)).expect("writable");
-        fs::write(
-            root.join("captures").join(name + ".pcapng"),
-            capture(&frames),
-        )
-        .expect("writable");
+        hold(&root.join("packets").join(&name), &records(&frames));
+        hold(
+            &root.join("captures").join(name + ".pcapng"),
+            &capture(&frames),
+        );
     }
+}
+
+/// Writes the file if that is asked for; compares it otherwise.
+fn hold(path: &Path, bytes: &[u8]) {
+    if std::env::var_os("FAIRPATH_WRITE_SEEDS").is_some() {
+        fs::write(path, bytes).expect("fuzz/ exists");
+    }
+    let held = fs::read(path).unwrap_or_default();
+    assert!(
+        held == bytes,
+        "{} is old; remedy: FAIRPATH_WRITE_SEEDS=1",
+        path.display()
+    );
 }
 
 /// As fuzz/fuzz_targets/packets.rs reads them.
