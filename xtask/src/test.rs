@@ -31,6 +31,11 @@ pub fn run(args: &Args) -> Result<()> {
     if let Err(error) = workspace_tests(args, &log, &binaries) {
         failed.push(format!("{error:#}"));
     }
+    if args.filter.is_none()
+        && let Err(error) = crate::sanitize::run()
+    {
+        failed.push(format!("{error:#}"));
+    }
     if !args.no_vm
         && args.filter.is_none()
         && let Err(error) = guest_tests(&log, &binaries)

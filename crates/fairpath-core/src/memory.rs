@@ -187,23 +187,23 @@ impl Memory {
                 result: 0,
             };
             let place = start as usize + i * size_of::<Replay>();
-            // SAFETY: the caller promises the space; `place` is aligned to 8 as `start` is to 64.
+            // SAFETY: the caller promises the space.
             let slot = unsafe { base.add(place) }.cast::<Replay>();
-            // SAFETY: likewise.
+            // SAFETY: likewise; `place` is aligned to 8 as `start` is to 64.
             unsafe { slot.write(replay) };
-            // SAFETY: likewise.
-            let to = unsafe { base.add(at as usize) };
+            // SAFETY: the caller promises the space.
+            let copy = unsafe { base.add(at as usize) };
             // SAFETY: likewise; `data` has `bytes` bytes.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, bytes) };
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), copy, bytes) };
         }
         self.put(EXPIRE_CURSOR_OFFSET + 16, count as u32);
     }
 
     fn put<T>(&mut self, offset: usize, value: T) {
-        // SAFETY: the offsets used lie in `struct fp_rtt`.
-        let at = unsafe { self.rtt.as_ptr().cast::<u8>().add(offset) };
-        // SAFETY: they are those of aligned fields of type T.
-        unsafe { at.cast::<T>().write_volatile(value) };
+        // SAFETY: the offsets used are those of fields of `struct fp_rtt`.
+        let place = unsafe { self.rtt.as_ptr().cast::<u8>().add(offset) }.cast::<T>();
+        // SAFETY: they are aligned fields of T.
+        unsafe { place.write_volatile(value) };
     }
 }
 

@@ -15,7 +15,7 @@ const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
 
 fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("FAIRPATH_SEEDS").ok();
-    0..count.and_then(|count| count.parse().ok()).unwrap_or(12)
+    0..count.and_then(|count| count.parse().ok()).unwrap_or(6)
 }
 
 /// What the core made of some traffic.
@@ -198,6 +198,26 @@ fn no_sample_is_outside_the_truth_in_any_mode() {
     println!("samples, none outside the truth: {samples:?} in {MODES:?}");
 }
 
+/// Where a flow began unseen, a burst sent again may be taken for new, and what is answered is its copy from before. The
+/// first data are not matched and clocks tell some more; what is left is a known limit (docs/design/0003).
+#[test]
+fn of_flows_under_way_hardly_a_sample_is_outside_the_truth() {
+    let mut sums = [(0, 0); 4];
+    for seed in seeds() {
+        let traffic = generate(seed, &Options::default());
+        for part in [1, 3, 5] {
+            let start = traffic.seen[traffic.seen.len() * part / 8].at;
+            let rest = traffic.clone().after(start);
+            for (sum, mode) in sums.iter_mut().zip(MODES) {
+                let (all, wrong) = wrong(&rest, mode);
+                *sum = (sum.0 + all, sum.1 + wrong.len());
+            }
+        }
+    }
+    println!("samples, and those outside the truth: {sums:?} in {MODES:?}");
+    assert!(sums.iter().all(|(all, wrong)| wrong * 10_000 <= *all));
+}
+
 #[test]
 fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
     for seed in seeds() {
@@ -340,60 +360,7 @@ fn the_traffic_has_what_the_tests_are_about() {
         "{} packets; {lost} lost before, {again} behind, {reordered} reordered; {} keep-alives; samples: {} by own TSval, {} of handshakes",
         sum.tcp_packets, sum.keepalives, sum.samples_ts, sum.samples_handshake
     );
-    assert!(lost > 100 && again > 100 && reordered > 100);
-    assert!(sum.keepalives > 10 && sum.samples_ts > 100 && sum.samples_handshake > 100);
+    assert!(lost > 50 && again > 50 && reordered > 50);
+    assert!(sum.keepalives > 5 && sum.samples_ts > 50 && sum.samples_handshake > 50);
     assert!(sum.tcp_packets > SECOND / 100_000);
-}
-
-#[test]
-#[ignore]
-fn dump() {
-    let get = |n: &str| std::env::var(n).unwrap().parse::<u64>().unwrap();
-    let options = Options {
-        ack_loss_before: get("LOSS") == 1,
-        ..Options::default()
-    };
-    let traffic = generate(get("SEED"), &options).only_flow(get("FLOW") as usize);
-    let traffic = if get("START") > 0 {
-        traffic.after(get("START"))
-    } else {
-        traffic
-    };
-    let i = traffic
-        .seen
-        .iter()
-        .position(|s| s.number == get("N"))
-        .unwrap();
-    let isn = [
-        traffic
-            .seen
-            .iter()
-            .find(|s| s.packet.from == 0)
-            .unwrap()
-            .packet
-            .seq,
-        traffic
-            .seen
-            .iter()
-            .find(|s| s.packet.from == 1)
-            .unwrap()
-            .packet
-            .seq,
-    ];
-    for s in &traffic.seen[i.saturating_sub(get("BEFORE") as usize)..=i + 2] {
-        let p = &s.packet;
-        println!(
-            "{} {:>12} {} seq {} end {} ack {} {:x} ts {:?} truth {:?} late {:?}",
-            s.number,
-            s.at,
-            ["->", "   <-"][p.from],
-            p.seq.wrapping_sub(isn[p.from]),
-            p.seq.wrapping_sub(isn[p.from]).wrapping_add(p.payload),
-            p.ack.wrapping_sub(isn[1 - p.from]),
-            p.flags.0,
-            p.ts,
-            traffic.truth[&s.number],
-            traffic.late[&s.number].len()
-        );
-    }
 }

@@ -1,4 +1,5 @@
-//! Makes the seeds of `fuzz/`; `FAIRPATH_WRITE_SEEDS=1 cargo test -p fairpath-core --test fuzz_seeds` writes them.
+//! The seeds of `fuzz/` are what the generator makes: `FAIRPATH_WRITE_SEEDS=1 cargo test -p fairpath-core --test fuzz_seeds`
+//! writes them anew.
 
 mod traffic;
 
@@ -12,12 +13,12 @@ use traffic::{Options, generate};
 /// Packets of each seed: enough for handshake, loss and end of one flow.
 const PACKETS: usize = 60;
 
-/// Set to write the seeds instead of comparing them.
-const WRITE_ENV: &str = "FAIRPATH_WRITE_SEEDS";
-
 #[test]
-fn the_seeds_are_what_the_generator_makes() {
+fn fuzz_seeds_are_what_the_generator_makes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    for kind in ["packets", "captures"] {
+        fs::create_dir_all(root.join(kind)).expect("fuzz/ exists");
+    }
     for seed in 0..6 {
         let options = Options {
             flows: 2,
@@ -27,20 +28,24 @@ fn the_seeds_are_what_the_generator_makes() {
         let frames: Vec<(Frame, Vec<u8>)> =
             generate(seed, &options).frames().take(PACKETS).collect();
         let name = format!("traffic-{seed}");
-        check(&root.join("packets").join(&name), &records(&frames));
-        let capture = capture(&frames);
-        check(&root.join("captures").join(name + ".pcapng"), &capture);
+        hold(&root.join("packets").join(&name), &records(&frames));
+        hold(
+            &root.join("captures").join(name + ".pcapng"),
+            &capture(&frames),
+        );
     }
 }
 
-fn check(path: &Path, bytes: &[u8]) {
-    if std::env::var_os(WRITE_ENV).is_some() {
-        fs::write(path, bytes).expect("writable");
+/// Writes the file if that is asked for; compares it otherwise.
+fn hold(path: &Path, bytes: &[u8]) {
+    if std::env::var_os("FAIRPATH_WRITE_SEEDS").is_some() {
+        fs::write(path, bytes).expect("fuzz/ exists");
     }
-    let there = fs::read(path).expect("seeds are checked in");
+    let held = fs::read(path).unwrap_or_default();
     assert!(
-        there == bytes,
-        "{path:?} is old: set {WRITE_ENV}=1 and run this test again"
+        held == bytes,
+        "{} is old; remedy: FAIRPATH_WRITE_SEEDS=1",
+        path.display()
     );
 }
 
