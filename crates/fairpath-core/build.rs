@@ -6,6 +6,7 @@ fn main() {
     println!("cargo:rerun-if-changed=../../bpf/core");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
+    println!("cargo:rerun-if-env-changed=CLANG");
     let mut build = cc::Build::new();
     build
         .file("src/native.c")
@@ -17,7 +18,7 @@ fn main() {
         .warnings_into_errors(true);
     if let Ok(sanitizers) = env::var("FAIRPATH_SANITIZE") {
         build
-            .compiler("clang-19")
+            .compiler(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
             .flag(format!("-fsanitize={sanitizers}"))
             .flag("-fno-sanitize-recover=all");
     }

@@ -8,6 +8,7 @@ mod check;
 mod docs;
 mod manual;
 mod run;
+mod sanitize;
 mod skips;
 mod test;
 mod tidy;
@@ -32,6 +33,8 @@ enum Command {
     Tidy,
     /// Every test tier, then what was skipped and why
     Test(test::Args),
+    /// The native core under AddressSanitizer and UBSan, fed with damaged packets
+    Sanitize,
     /// Speed, as ratios to a peer in the same run
     Bench(bench::Args),
     /// The tests that take more than a minute
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Tidy => tidy::run(),
         Command::Test(args) => test::run(&args),
+        Command::Sanitize => sanitize::run(),
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),

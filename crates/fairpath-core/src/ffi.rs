@@ -29,6 +29,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32, sink: *mut Sink);
     pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32, sink: *mut Sink) -> i32;
     pub(crate) fn fp_native_usage(rtt: *mut Rtt, used: *mut [u64; 3]);
+    pub(crate) fn fp_native_held(rtt: *mut Rtt) -> u64;
     pub(crate) fn fp_native_stats(rtt: *mut Rtt, sum: *mut Stats);
     pub(crate) fn fp_native_watch(rtt: *mut Rtt, ifindex: u32, watch: u32) -> i32;
     #[cfg(test)]

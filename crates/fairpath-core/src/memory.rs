@@ -100,6 +100,14 @@ impl Memory {
         }
     }
 
+    /// Chunks that flows hold, `None` where a list contradicts itself: always [`Usage::chunks`] unless something is
+    /// broken. Walks everything; for tests and fuzzing.
+    pub fn held(&self) -> Option<u64> {
+        // SAFETY: `rtt` is formatted.
+        let held = unsafe { ffi::fp_native_held(self.rtt.as_ptr()) };
+        (held != u64::MAX).then_some(held)
+    }
+
     /// Marks an interface's ingress as watched, or no longer; false where there are too many.
     pub fn watch(&mut self, ifindex: u32, watched: bool) -> bool {
         // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.

@@ -8,6 +8,8 @@ use crate::memory::{Memory, Usage};
 
 /// How much of the tables one second of capture time looks at for silent flows: 1 part in this.
 const EXPIRE_PARTS: u32 = 8;
+/// Nanoseconds of capture time between two looks.
+const EXPIRE_EVERY: u64 = 1_000_000_000;
 
 /// A monitor fed with frames and their times.
 ///
@@ -26,6 +28,7 @@ pub struct Monitor {
     layout: Layout,
     last: u64,
     next_expiry: u64,
+    by_hand: bool,
 }
 
 // SAFETY: the monitor owns its memory, and nothing else refers to it.
@@ -51,13 +54,16 @@ impl Monitor {
             layout,
             last: 0,
             next_expiry: 0,
+            by_hand: false,
         }
     }
 
     /// Feeds one frame; `data` are its captured bytes. Events are told before it returns.
     pub fn frame(&mut self, frame: &Frame, data: &[u8], mut tell: impl FnMut(Event)) {
         self.last = self.last.max(frame.now);
-        if frame.now >= self.next_expiry {
+        // A time far before the next expiry: the one that set it was wrong.
+        let jumped_back = frame.now < self.next_expiry.saturating_sub(2 * EXPIRE_EVERY);
+        if !self.by_hand && (frame.now >= self.next_expiry || jumped_back) {
             self.expire_in_time(frame.now, &mut tell);
         }
         self.memory.frame(frame, data, &mut tell);
@@ -66,7 +72,7 @@ impl Monitor {
     /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks
     /// at a part of the tables; the kernel home, to which this one is compared, never does so alone.
     pub fn expire_by_hand(&mut self) {
-        self.next_expiry = u64::MAX;
+        self.by_hand = true;
     }
 
     /// Closes what went silent in the next `sets` sets of the tables.
@@ -80,7 +86,7 @@ impl Monitor {
             let sets = (config.flow_sets + config.half_sets) / EXPIRE_PARTS;
             self.memory.expire(now, sets.max(WAYS), tell);
         }
-        self.next_expiry = now + 1_000_000_000;
+        self.next_expiry = now.saturating_add(EXPIRE_EVERY);
     }
 
     /// Tells every flow that is still open at the time of the last frame.
@@ -96,6 +102,11 @@ impl Monitor {
     /// Used places; walks all tables.
     pub fn usage(&self) -> Usage {
         self.memory.usage()
+    }
+
+    /// Chunks that flows hold, see [`Memory::held`]; for tests and fuzzing.
+    pub fn held(&self) -> Option<u64> {
+        self.memory.held()
     }
 
     /// Bytes of all tables.

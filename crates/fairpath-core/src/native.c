@@ -115,6 +115,49 @@ void fp_native_usage(struct fp_rtt *r, u64 used[3])
 	used[2] = free < r->config.chunks ? r->config.chunks - free : 0;
 }
 
+/* Chunks of one direction's list, or ~0 where the list contradicts itself. */
+static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
+{
+	u32 index = d->segments.head, last = 0, chunks = 0, places;
+
+	for (; index && chunks <= r->config.chunks; index = fp_chunk(r, index)->next) {
+		if (index > r->config.chunks || fp_chunk(r, index)->prev != last)
+			return ~0ull;
+		last = index;
+		chunks++;
+	}
+	places = (chunks ? chunks - 1 : 0) * FP_CHUNK_SEGMENTS + d->segments.tail_at;
+	if (last != d->segments.tail || places != d->segments.head_at + d->segments.count ||
+	    d->segments.tail_at > FP_CHUNK_SEGMENTS || d->segments.count > r->config.max_segments)
+		return ~0ull;
+	return chunks + (d->trouble != 0);
+}
+
+/* Chunks that flows hold, or ~0 where a list contradicts itself. Walks everything; for tests. */
+u64 fp_native_held(struct fp_rtt *r)
+{
+	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
+	u32 t, set, way, side;
+	u64 held = 0, one;
+
+	for (t = 0; t < 2; t++) {
+		for (set = 0; set <= table[t].mask; set++) {
+			for (way = 0; way < FP_WAYS * 2; way++) {
+				struct fp_flow *f = fp_flow_at(r, &table[t], set, way / 2);
+
+				side = way & 1;
+				if (!fp_set_at(r, &table[t], set)->tag[way / 2])
+					continue;
+				one = fp_held_by(r, &f->dir[side]);
+				if (one == ~0ull)
+					return one;
+				held += one;
+			}
+		}
+	}
+	return held;
+}
+
 void fp_native_stats(struct fp_rtt *r, struct fp_stats *sum)
 {
 	u64 *to = (u64 *)sum;

@@ -121,7 +121,8 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         }
         "fairpath" => [PURE, EDGE, &["report"]].concat(),
         "testbed" => vec!["netlink", "bpf", "units", "wire"],
-        "demo" | "lab" => vec!["testbed", "units", "report"],
+        // bpf: to plant losses by XDP.
+        "demo" | "lab" => vec!["testbed", "bpf", "units", "report"],
         "bench" | "tests" => everything_but_the_binary(),
         _ => return None,
     })

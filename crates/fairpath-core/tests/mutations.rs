@@ -1,0 +1,188 @@
+//! A million damaged packets through the native core: no crash, no table out of bounds, no chunk lost.
+//!
+//! Mutations of generated traffic: bits, lengths, cuts, splices, repeats, wrong times and link types. With
+//! `FAIRPATH_SANITIZE` set (`cargo xtask sanitize`) the C is watched by AddressSanitizer and UBSan meanwhile.
+//! `FAIRPATH_MUTATIONS=n` changes their number.
+
+mod traffic;
+
+use std::time::Instant;
+
+use fairpath_core::{Config, Event, Frame, Mode, Monitor};
+use traffic::{Options, Random, SECOND, generate};
+
+const SEED: u64 = 0x5eed;
+/// How often the tables are looked through, in packets.
+const CHECK_EVERY: u64 = 20_000;
+
+fn mutations() -> u64 {
+    let wanted = std::env::var("FAIRPATH_MUTATIONS").ok();
+    wanted.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// Small tables, so that all of them overflow.
+fn config(mode: Mode) -> Config {
+    Config {
+        flow_sets: 4,
+        half_sets: 1,
+        chunks: 48,
+        max_segments: 24,
+        flow_timeout: 5 * SECOND,
+        half_open_timeout: 2 * SECOND,
+        closed_timeout: SECOND,
+        evict_guard: SECOND,
+        mode: mode as u32,
+        ..Config::default()
+    }
+}
+
+fn assert_sound(monitor: &Monitor, config: &Config, what: &str) {
+    let usage = monitor.usage();
+    assert!(
+        usage.flows <= u64::from(config.flow_sets) * 8,
+        "{what}: {usage:?}"
+    );
+    assert!(
+        usage.half_open <= u64::from(config.half_sets) * 8,
+        "{what}: {usage:?}"
+    );
+    assert!(
+        usage.chunks <= u64::from(config.chunks),
+        "{what}: {usage:?}"
+    );
+    assert_eq!(
+        monitor.held(),
+        Some(usage.chunks),
+        "{what}: chunks that flows hold"
+    );
+}
+
+/// Changes a frame, now and then beyond recognition.
+fn mutate(random: &mut Random, frame: &mut Frame, data: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..random.within(0, 4) {
+        let at = random.within(0, data.len() as u64) as usize;
+        match random.within(0, 12) {
+            0 => data.truncate(at),
+            1 if at < other.len() => {
+                data.truncate(at);
+                data.extend_from_slice(&other[at..]);
+            }
+            2 if at < data.len() => {
+                let end = (at + random.within(1, 9) as usize).min(data.len());
+                data[at..end].fill(random.next() as u8);
+            }
+            3 => data.insert(at, random.next() as u8),
+            4 => frame.wire_len = random.next() as u32,
+            5 => frame.link = random.within(0, 8) as u16,
+            6 => {
+                frame.now = frame
+                    .now
+                    .wrapping_add(random.next() % (20 * SECOND))
+                    .wrapping_sub(10 * SECOND)
+            }
+            7 => {
+                frame.segs = random.next() as u32 % 70_000;
+                frame.ifindex = random.next() as u32 % 4;
+                frame.way = random.next() as u8;
+                frame.flags = random.next() as u8 & 3;
+                frame.vlan = random.next() as u16;
+            }
+            _ if at < data.len() => data[at] ^= 1 << random.within(0, 8),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_million_damaged_packets_leave_the_tables_sound() {
+    // Some long flows, and many short ones, whose handshakes meet.
+    let shapes = [
+        (4, 20_000),
+        (10, 20_000),
+        (10, 60_000),
+        (200, 300),
+        (200, 300),
+    ];
+    let frames: Vec<(Frame, Vec<u8>)> = (0u64..)
+        .zip(shapes)
+        .flat_map(|(seed, (flows, bytes))| {
+            let options = Options {
+                flows,
+                bytes,
+                ..Options::default()
+            };
+            generate(seed, &options).frames().collect::<Vec<_>>()
+        })
+        .collect();
+    let (mut random, mut samples, mut spent) = (Random::new(SEED), 0u64, std::time::Duration::ZERO);
+    let modes = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
+    let each = mutations() / modes.len() as u64;
+    for mode in modes {
+        let config = config(mode);
+        let mut monitor = Monitor::new(&config);
+        let mut tell = |event| samples += u64::from(matches!(event, Event::Sample(_)));
+        for i in 0..each {
+            let (frame, data) = &frames[i as usize % frames.len()];
+            let (mut frame, mut data) = (*frame, data.clone());
+            let other = &frames[random.next() as usize % frames.len()].1;
+            mutate(&mut random, &mut frame, &mut data, other);
+            let start = Instant::now();
+            monitor.frame(&frame, &data, &mut tell);
+            spent += start.elapsed();
+            if i % CHECK_EVERY == 0 {
+                assert_sound(
+                    &monitor,
+                    &config,
+                    &format!("seed {SEED}, {mode:?}, packet {i}"),
+                );
+            }
+        }
+        monitor.finish(&mut tell);
+        assert_sound(
+            &monitor,
+            &config,
+            &format!("seed {SEED}, {mode:?}, finished"),
+        );
+        let stats = monitor.stats();
+        assert_eq!(stats.lock_failures, 0);
+        assert_eq!(stats.events_lost, 0);
+        for (name, reached) in [
+            ("malformed", stats.malformed),
+            ("truncated", stats.truncated),
+            ("flows_refused", stats.flows_refused),
+            ("segments_refused", stats.segments_refused),
+            ("flows_evicted", stats.flows_evicted),
+            ("half_open_evicted", stats.half_open_evicted),
+        ] {
+            assert!(reached > 0 || each < 250_000, "the mutations reach {name}");
+        }
+    }
+    let rate = mutations() as f64 / spent.as_secs_f64() / 1e6;
+    println!(
+        "seed {SEED}: {samples} samples from {} damaged packets, {rate:.2} million a second",
+        mutations()
+    );
+    assert!(samples > 0);
+}
+
+/// Nothing but noise, as long as a header and shorter.
+#[test]
+fn random_bytes_leave_the_tables_sound() {
+    let config = config(Mode::Hybrid);
+    let mut monitor = Monitor::new(&config);
+    let mut random = Random::new(SEED);
+    for i in 0..mutations() / 10 {
+        let data: Vec<u8> = (0..random.within(0, 200))
+            .map(|_| random.next() as u8)
+            .collect();
+        let frame = Frame {
+            now: i,
+            wire_len: random.next() as u32,
+            link: random.within(0, 8) as u16,
+            ..Frame::default()
+        };
+        monitor.frame(&frame, &data, |_| {});
+    }
+    monitor.finish(|_| {});
+    assert_sound(&monitor, &config, &format!("seed {SEED}"));
+}

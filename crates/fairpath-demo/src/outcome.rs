@@ -1,0 +1,72 @@
+//! What a part came to, as its own tools tell it: nothing here comes from `fairpath rtt`.
+
+use std::fmt;
+
+use crate::loss::Planted;
+use crate::samples::Traffic;
+use crate::spread::Spread;
+
+/// What a part came to, as its own tools tell.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The line of progress.
+    pub headline: String,
+    /// Traffic to be looked up in the samples.
+    pub blocks: Vec<Block>,
+    /// Planted loss and what the dropper counted.
+    pub planted: Option<Planted>,
+    /// Segments sent again, as the senders' kernels count: up, then down.
+    pub retransmits: Vec<u64>,
+    /// Connections that were made and answered, of how many.
+    pub connections: Option<(u64, u64)>,
+}
+
+/// Traffic of one kind, and what others say of its round-trip times.
+#[derive(Debug)]
+pub struct Block {
+    /// What it is.
+    pub title: String,
+    /// Which records belong to it.
+    pub traffic: Traffic,
+    /// Whether it is IPv6.
+    pub v6: bool,
+    /// Who else measured it.
+    pub peer: Option<Peer>,
+}
+
+/// Another one's round-trip times of both legs together.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Who.
+    pub name: &'static str,
+    /// The least, milliseconds.
+    pub min_ms: Option<f64>,
+    /// All that were told; from a kernel, smoothed ones.
+    pub rtt: Spread,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.headline)
+    }
+}
+
+impl Outcome {
+    /// A line of progress, and nothing else yet.
+    pub fn headline(headline: String) -> Outcome {
+        Outcome {
+            headline,
+            blocks: Vec::new(),
+            planted: None,
+            retransmits: Vec::new(),
+            connections: None,
+        }
+    }
+}
+
+impl Block {
+    /// Whether it is echo requests, not TCP.
+    pub fn is_ping(&self) -> bool {
+        matches!(self.traffic, Traffic::Echo { .. })
+    }
+}

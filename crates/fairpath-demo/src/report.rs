@@ -1,0 +1,321 @@
+//! The closing report: every number beside what it is held against, in 100 columns.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::check::Check;
+use crate::lab::Leg;
+use crate::loss::{Estimate, Place, Planted};
+use crate::outcome::{Block, Outcome};
+use crate::parts::Part;
+use crate::samples::Records;
+use crate::spread::Spread;
+
+const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back. Taken
+                  where a packet leaves and where its answer arrives: the router's own queue on the
+                  way out is in it. Data up measures the server's leg, data down the client's.
+  both legs       the sums of the two lines above: the path from end to end.
+  ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
+  ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
+  before, beyond  before: left a hole in what arrived at the router, filled later; beyond: passed it
+                  twice, because the first did not arrive. Shares of the packets with data.
+  resent          segments sent again, as the senders' kernels counted.
+  the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
+";
+
+/// A line of the report; the check stands beside the numbers it is about.
+struct Line {
+    text: String,
+    check: Option<Check>,
+}
+
+/// What all parts came to.
+pub struct Report {
+    times: Vec<Line>,
+    losses: Vec<Line>,
+    others: Vec<Line>,
+    samples: usize,
+}
+
+impl Report {
+    /// Looks every part up in the records.
+    pub fn new(
+        done: &[(Part, anyhow::Result<Outcome>)],
+        records: &Records,
+        wire_drops: u64,
+    ) -> Report {
+        let mut report = Report {
+            times: Vec::new(),
+            losses: Vec::new(),
+            others: Vec::new(),
+            samples: records.len(),
+        };
+        let pings = Pings::of(done);
+        for (part, outcome) in done {
+            match outcome {
+                Ok(outcome) => report.part(outcome, records, &pings),
+                Err(error) => {
+                    let failed = Check::new(false, format!("{}: {error:#}", part.title));
+                    report.other(failed);
+                }
+            }
+        }
+        let lost = records.events_lost;
+        let claim = format!("no sample was lost on its way to user space ({lost})");
+        report.other(Check::new(lost == 0, claim));
+        if wire_drops > 0 {
+            report.others.push(Line {
+                text: format!(
+                    "  note: the wires themselves lost {wire_drops} frames; the machine is busy"
+                ),
+                check: None,
+            });
+        }
+        report
+    }
+
+    /// Checks that do not hold.
+    pub fn failed(&self) -> usize {
+        self.checks().filter(|check| !check.holds).count()
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &Check> {
+        let lines = self.times.iter().chain(&self.losses).chain(&self.others);
+        lines.filter_map(|line| line.check.as_ref())
+    }
+
+    /// The report for people.
+    pub fn text(&self, elapsed: Duration, samples: &Path) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut out, elapsed, samples);
+        out
+    }
+
+    fn write(&self, out: &mut String, elapsed: Duration, samples: &Path) -> std::fmt::Result {
+        let [lan, wan] = Leg::ALL.map(|leg| leg.planted_ms() / 2.0);
+        writeln!(
+            out,
+            "\nclient ──[{lan} ms each way]── lan, router, wan ──[{wan} ms each way]── server"
+        )?;
+        let heading = row(
+            "Round-trip times, ms",
+            ["samples", "min", "median", "p95", "max"],
+        );
+        writeln!(out, "\n{}", heading.trim_end())?;
+        lines(out, &self.times)?;
+        let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
+        writeln!(out, "\n{}", heading.trim_end())?;
+        lines(out, &self.losses)?;
+        writeln!(out, "\nBesides")?;
+        lines(out, &self.others)?;
+        write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
+        writeln!(out, "{} samples in {}", self.samples, samples.display())?;
+        let (failed, all) = (self.failed(), self.checks().count());
+        let seconds = elapsed.as_secs_f64();
+        match failed {
+            0 => writeln!(out, "✓ all {all} checks hold; {seconds:.0} s"),
+            _ => writeln!(
+                out,
+                "✗ {failed} of {all} checks do not hold; {seconds:.0} s"
+            ),
+        }
+    }
+
+    fn other(&mut self, check: Check) {
+        self.others.push(Line {
+            text: "  ".to_owned(),
+            check: Some(check),
+        });
+    }
+
+    fn part(&mut self, outcome: &Outcome, records: &Records, pings: &Pings) {
+        for block in &outcome.blocks {
+            self.block(block, records, pings);
+            self.loss(block, outcome, records);
+        }
+        let Some((completed, made)) = outcome.connections else {
+            return;
+        };
+        let seen: usize = outcome
+            .blocks
+            .iter()
+            .map(|b| records.flows(b.traffic))
+            .sum();
+        let claim = format!("{completed} of {made} short connections answered");
+        self.other(Check::new(completed == made, claim));
+        let claim = format!("{seen} of {made} short connections seen by fairpath rtt");
+        self.other(Check::new(seen as u64 == made, claim));
+    }
+
+    /// Round-trip times of one kind of traffic.
+    fn block(&mut self, block: &Block, records: &Records, pings: &Pings) {
+        let mut line = |text, check| self.times.push(Line { text, check });
+        line(block.title.clone(), None);
+        let legs = Leg::ALL.map(|leg| records.spread(block.traffic, leg));
+        for (leg, rtt) in Leg::ALL.into_iter().zip(&legs) {
+            let label = format!("  router – {}", leg.interface());
+            let check = Check::leg(rtt.min(), leg.planted_ms());
+            line(spread_row(&label, rtt, rtt.min()), Some(check));
+        }
+        let sum = |of: fn(&Spread) -> Option<f64>| Some(of(&legs[0])? + of(&legs[1])?);
+        let (min, median) = (sum(Spread::min), sum(Spread::median));
+        let check = match (&block.peer, block.is_ping()) {
+            (Some(ping), true) => Check::at_most(median, ping.rtt.median(), "ping's"),
+            _ => Check::agree(min, pings.least(block.v6), "ping's"),
+        };
+        let cells = row("  both legs", ["", &ms(min), &ms(median), "", ""]);
+        line(cells, Some(check));
+        if let Some(peer) = &block.peer {
+            let label = format!("  {}", peer.name);
+            let check = Check::agree(peer.min_ms, min, "both legs'");
+            line(spread_row(&label, &peer.rtt, peer.min_ms), Some(check));
+        }
+    }
+
+    /// Loss of one kind of traffic, a line a direction.
+    fn loss(&mut self, block: &Block, outcome: &Outcome, records: &Records) {
+        if block.is_ping() {
+            return;
+        }
+        for (n, (from, way)) in [(Leg::Lan, "up"), (Leg::Wan, "down")]
+            .into_iter()
+            .enumerate()
+        {
+            let estimate = Estimate::of(records, block.traffic, from);
+            let label = format!("{}, {way}", block.title);
+            let text = estimate_row(&label, &estimate, outcome.retransmits.get(n).copied());
+            match outcome.planted.filter(|_| from == Leg::Lan) {
+                Some(planted) => self.planted_loss(text, &estimate, &planted),
+                None => {
+                    let worst = estimate.share_before().max(estimate.share_beyond());
+                    let check = Some(Check::clean(worst, "each"));
+                    self.losses.push(Line { text, check });
+                }
+            }
+        }
+    }
+
+    /// The planted share, and what is left where none was planted.
+    fn planted_loss(&mut self, text: String, estimate: &Estimate, planted: &Planted) {
+        let (before, beyond) = (estimate.share_before(), estimate.share_beyond());
+        let (here, there, where_else) = match planted.place {
+            Place::Before => (before, beyond, "beyond"),
+            Place::Beyond => (beyond, before, "before"),
+        };
+        let check = Some(Check::within(here, planted.interval(), "planted"));
+        self.losses.push(Line { text, check });
+        let label = format!(
+            "  the dropper: {} of {}, {}",
+            planted.dropped,
+            planted.eligible,
+            percent(planted.dropped as f64 / planted.eligible.max(1) as f64)
+        );
+        let check = Some(Check::clean(there, where_else));
+        let text = loss_row(&label, [""; 4]);
+        self.losses.push(Line { text, check });
+    }
+}
+
+/// The least time that ping told, by family.
+struct Pings([Option<f64>; 2]);
+
+impl Pings {
+    fn of(done: &[(Part, anyhow::Result<Outcome>)]) -> Pings {
+        let outcomes = done.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let blocks: Vec<&Block> = outcomes.flat_map(|outcome| &outcome.blocks).collect();
+        Pings([false, true].map(|v6| {
+            let mut pings = blocks.iter().filter(|b| b.is_ping() && b.v6 == v6);
+            pings.next()?.peer.as_ref()?.min_ms
+        }))
+    }
+
+    fn least(&self, v6: bool) -> Option<f64> {
+        self.0[usize::from(v6)]
+    }
+}
+
+fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+    for line in lines {
+        match &line.check {
+            Some(check) => writeln!(out, "{}{check}", line.text)?,
+            None => writeln!(out, "{}", line.text.trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+/// 67 columns, then two spaces before the check.
+fn row(label: &str, [samples, min, median, p95, max]: [&str; 5]) -> String {
+    format!("{label:<22}{samples:>9}{min:>9}{median:>9}{p95:>9}{max:>9}  ")
+}
+
+fn spread_row(label: &str, rtt: &Spread, min_ms: Option<f64>) -> String {
+    let samples = rtt.len().to_string();
+    let [min, median, p95, max] = [min_ms, rtt.median(), rtt.quantile(0.95), rtt.max()].map(ms);
+    row(label, [&samples, &min, &median, &p95, &max])
+}
+
+fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String {
+    format!("{label:<41}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
+}
+
+fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {
+    let passed = estimate.passed.to_string();
+    let [before, beyond] = [estimate.share_before(), estimate.share_beyond()].map(percent);
+    let resent = resent.map(|n| n.to_string()).unwrap_or_default();
+    loss_row(label, [&passed, &before, &beyond, &resent])
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn ms(time: Option<f64>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use crate::parts::Plan;
+
+    #[test]
+    fn a_part_that_failed_fails_the_report() {
+        let part = Plan::QUICK.parts()[0];
+        let failed = [(part, Err(anyhow!("no route to host")))];
+        let report = Report::new(&failed, &Records::default(), 0);
+        assert_eq!(report.failed(), 1);
+        let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
+        assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
+        assert!(
+            text.ends_with("✗ 1 of 2 checks do not hold; 0 s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn samples_that_got_lost_fail_the_report() {
+        let records = Records {
+            events_lost: 1,
+            ..Records::default()
+        };
+        assert_eq!(Report::new(&[], &records, 0).failed(), 1);
+    }
+
+    #[test]
+    fn rows_and_notes_fit_100_columns() {
+        let spread = Spread::new([12.0, 1234.5]);
+        let check = Check::at_most(spread.median(), spread.max(), "ping's");
+        let row = format!(
+            "{}{check}",
+            spread_row("  ss -ti says", &spread, spread.min())
+        );
+        for line in NOTES.lines().chain([row.as_str()]) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
