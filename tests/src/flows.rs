@@ -10,6 +10,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// A retransmission timeout or two, on a machine that floods itself.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// For everything else that the tests of this process have open.
+const SPARE_DESCRIPTORS: u64 = 4096;
+
 /// Open flows, both ends of them.
 #[derive(Debug)]
 pub struct Flows {
@@ -22,8 +25,10 @@ impl Flows {
     /// # Errors
     /// What the kernel says, descriptors short among them.
     pub fn open(client: &Netns, server: &Netns, ip: IpAddr, count: usize) -> io::Result<Flows> {
-        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+        let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let wanted = now.max(2 * count as u64 + SPARE_DESCRIPTORS);
+        // Root may raise the hard limit, too.
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, most.max(wanted))?;
         let listener = server
             .enter(|| TcpListener::bind(SocketAddr::new(ip, 0)))
             .map_err(io::Error::other)??;
