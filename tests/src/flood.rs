@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,14 @@ const SEED: u64 = 0x5eed_f10d;
 /// A running flood; ends when stopped or dropped.
 #[derive(Debug)]
 pub struct Flood {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<u64>>>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: AtomicBool,
+    sent: AtomicU64,
 }
 
 impl Flood {
@@ -49,13 +55,18 @@ impl Flood {
             Ok(raw)
         };
         let raw = ns.enter(open).map_err(io::Error::other)??;
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        let thread = thread::spawn(move || send(&raw, &template(to, port), rate, &told));
+        let state = Arc::<State>::default();
+        let theirs = Arc::clone(&state);
+        let thread = thread::spawn(move || send(&raw, &template(to, port), rate, &theirs));
         Ok(Flood {
-            stop,
+            state,
             thread: Some(thread),
         })
+    }
+
+    /// SYNs sent so far.
+    pub fn sent(&self) -> u64 {
+        self.state.sent.load(Ordering::Relaxed)
     }
 
     /// Ends it and tells how many SYNs were sent.
@@ -63,15 +74,16 @@ impl Flood {
     /// # Errors
     /// What a send said.
     pub fn stop(mut self) -> io::Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("only stop() and drop() take it");
-        thread.join().expect("the sender does not panic")
+        thread.join().expect("the sender does not panic")?;
+        Ok(self.sent())
     }
 }
 
 impl Drop for Flood {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // What went wrong in it has been printed.
             let _ = thread.join();
@@ -94,10 +106,10 @@ fn template(to: Ipv4Addr, port: u16) -> Vec<u8> {
         .build()
 }
 
-fn send(raw: &UdpSocket, template: &[u8], rate: u64, stop: &AtomicBool) -> io::Result<u64> {
+fn send(raw: &UdpSocket, template: &[u8], rate: u64, state: &State) -> io::Result<()> {
     let (mut packet, mut random, mut sent) = (template.to_vec(), SEED, 0);
     let begin = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    while !state.stop.load(Ordering::Relaxed) {
         let due = begin.elapsed().as_micros() as u64 * rate / 1_000_000;
         if sent >= due {
             thread::sleep(Duration::from_micros(200));
@@ -119,8 +131,9 @@ fn send(raw: &UdpSocket, template: &[u8], rate: u64, stop: &AtomicBool) -> io::R
             }
             sent += 1;
         }
+        state.sent.store(sent, Ordering::Relaxed);
     }
-    Ok(sent)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// A retransmission timeout or two, on a machine that floods itself.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// For everything else that the tests of this process have open.
+const SPARE_DESCRIPTORS: u64 = 512;
+
 /// Open flows, both ends of them.
 #[derive(Debug)]
 pub struct Flows {
@@ -17,6 +20,16 @@ pub struct Flows {
 }
 
 impl Flows {
+    /// As many flows as this process may have descriptors for, at most `wanted`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn possible(wanted: usize) -> io::Result<usize> {
+        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let flows = most.saturating_sub(SPARE_DESCRIPTORS) / 2;
+        Ok(wanted.min(usize::try_from(flows).unwrap_or(usize::MAX)))
+    }
+
     /// Opens `count` flows from `client` to `ip` in `server`, one after the other.
     ///
     /// # Errors

@@ -116,7 +116,7 @@ impl RttMonitor {
         // The skeleton borrows its place for good: a few bytes a monitor, freed with the process.
         let place: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = open(place, pages, options.ring_bytes).map_err(LoadError::Refused)?;
+        let open = open(place, pages, options).map_err(LoadError::Refused)?;
         let skel = open.load().map_err(LoadError::Refused)?;
         let start = arena_address(&skel).ok_or(LoadError::NotMapped)?;
         // The first page stays empty, but must be there: the programs read a zero from it.
@@ -286,12 +286,25 @@ impl Options {
 fn open(
     place: &'static mut MaybeUninit<OpenObject>,
     pages: u64,
-    ring_bytes: u32,
+    options: &Options,
 ) -> Result<OpenRttSkel<'static>, libbpf_rs::Error> {
     let mut open = RttSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(next_arena_address())?;
-    open.maps.events.set_max_entries(ring_bytes)?;
+    open.maps.events.set_max_entries(options.ring_bytes)?;
+    // The verifier takes a tenth of a second a program: none is loaded for nothing.
+    let replay = options.replay_frames > 0;
+    let programs = &mut open.progs;
+    programs.rtt_replay.set_autoload(replay);
+    for hook in [
+        &mut programs.rtt_ingress,
+        &mut programs.rtt_ingress_raw,
+        &mut programs.rtt_egress,
+        &mut programs.rtt_egress_raw,
+        &mut programs.rtt_xdp,
+    ] {
+        hook.set_autoload(!replay);
+    }
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         // PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
         rodata.softirqs_nest = u32::from(
