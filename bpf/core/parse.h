@@ -238,8 +238,10 @@ FP_FUNC int fp_parse_tcp_options(struct fp_work FP_MEM *w FP_ARG, u32 at, u32 en
 {
 	u32 i;
 
-	if (end > w->head_bytes)
+	if (end > w->head_bytes) {
 		end = w->head_bytes;
+		w->packet.flags |= FP_PACKET_CUT_OPTIONS;
+	}
 	fp_loop(i, FP_MAX_TCP_OPTIONS) {
 		u32 kind, bytes;
 
@@ -308,6 +310,7 @@ FP_INLINE int fp_parse_echo(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 r
 	if ((type != request && type != reply) || w->head[c->at + 1] != 0)
 		return FP_OTHER_PROTOCOL;
 	w->packet.kind = type == request ? FP_PACKET_ECHO_REQUEST : FP_PACKET_ECHO_REPLY;
+	w->packet.window = fp_load16(w->head + c->at + 2);
 	w->packet.seq = fp_load16(w->head + c->at + 6);
 	w->packet.payload = c->l4_bytes;
 	return FP_PARSED;

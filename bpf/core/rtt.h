@@ -178,6 +178,10 @@ FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		fp_take_end(r, w, f);
 }
 
+#ifndef __bpf__
+#include "tshark.h"
+#endif
+
 /* The parsed packet finds its flow. */
 FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
@@ -185,6 +189,12 @@ FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 	struct fp_set FP_MEM *s;
 	u32 set, way;
 
+#ifndef __bpf__
+	if (r->config.mode == FP_MODE_TSHARK) {
+		fp_tshark_track(r, w);
+		return 0;
+	}
+#endif
 	w->hash = fp_hash_key(&w->packet.key, r->config.seed);
 	set = fp_set_of(w->hash, t.mask);
 	s = fp_set_at(r, &t, set);

@@ -39,6 +39,8 @@ enum fp_packet_kind {
 #define FP_PACKET_HAS_TS 0x01
 /* First fragment of a TCP segment: its end is not known. */
 #define FP_PACKET_CUT 0x02
+/* TCP options that the capture cut off. */
+#define FP_PACKET_CUT_OPTIONS 0x04
 
 struct fp_packet {
 	struct fp_key key;
@@ -48,12 +50,12 @@ struct fp_packet {
 	u32 tsval;
 	u32 tsecr;
 	u32 sack[2][2]; /* first two SACK blocks: left, right; equal where absent */
-	u16 window;
-	u8 kind;      /* enum fp_packet_kind */
-	u8 side;      /* of the sender, in key */
-	u8 tcp_flags; /* FP_TCP_* */
-	u8 flags;     /* FP_PACKET_* */
-	u16 vlan;     /* outermost tag's identifier */
+	u16 window;	/* as sent, unscaled; of ICMP the checksum */
+	u8 kind;	/* enum fp_packet_kind */
+	u8 side;	/* of the sender, in key */
+	u8 tcp_flags;	/* FP_TCP_* */
+	u8 flags;	/* FP_PACKET_* */
+	u16 vlan;	/* outermost tag's identifier */
 };
 
 /* The pair that a sample is made of. */

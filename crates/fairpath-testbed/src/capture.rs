@@ -79,12 +79,15 @@ pub struct CaptureOptions {
     pub precision: Precision,
     /// Directions.
     pub direction: Direction,
+    /// Link type as `tcpdump -L` names it, where the interface `any` shall not give its default.
+    pub link_type: Option<String>,
     /// A filter in tcpdump's language; empty means everything.
     pub filter: String,
 }
 
 impl CaptureOptions {
-    fn arguments(&self) -> Vec<String> {
+    /// The arguments that ask tcpdump for it.
+    pub fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut add = |option: &str, value: &str| {
             arguments.extend([option.to_owned(), value.to_owned()]);
@@ -97,6 +100,9 @@ impl CaptureOptions {
         }
         if self.precision == Precision::Nano {
             add("--time-stamp-precision", "nano");
+        }
+        if let Some(name) = &self.link_type {
+            add("-y", name);
         }
         if !self.filter.is_empty() {
             arguments.extend(["--".to_owned(), self.filter.clone()]);

@@ -117,6 +117,7 @@ fn a_capture_holds_every_packet_that_was_sent() {
         snaplen: Some(96),
         precision: Precision::Nano,
         direction: Direction::Out,
+        link_type: None,
         filter: "icmp".to_owned(),
     };
     let capture = Capture::start_anonymous(&router.router, "wan", &options).unwrap();

@@ -177,14 +177,29 @@ impl Args {
             Some(RateLimit::Time(time)) => (nanos(time), 0),
             Some(RateLimit::RoundTrips(times)) => (0, times),
         };
-        Ok(Config {
+        let config = Config {
             mode: mode as u32,
             icmp: u32::from(!self.no_icmp),
             flow_timeout: nanos(self.flow_timeout),
             rate_limit,
             rate_limit_rtts,
             ..Config::default().with_flows(self.flows)
+        };
+        Ok(match mode {
+            Mode::Tshark => as_tshark_remembers(config),
+            _ => config,
         })
+    }
+}
+
+/// tshark keeps every conversation for ever, and so many unacknowledged segments of a direction.
+fn as_tshark_remembers(config: Config) -> Config {
+    Config {
+        flow_timeout: u64::MAX,
+        echo_timeout: u64::MAX,
+        max_rtt: u64::MAX,
+        max_segments: 10_000,
+        ..config
     }
 }
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * tshark.h: pairs data and acknowledgements as tshark 4.0.17 does, to be held against it.
+ *
+ * Native home only. docs/design/0004-tshark-as-oracle.md says how the rules were found and what
+ * they leave out. In short:
+ *
+ *   - every segment with payload, SYN or FIN is remembered, also keep-alives, probes and copies;
+ *     SYN and FIN count one number, together too; at most config.max_segments a direction;
+ *   - the acknowledgement number counts in every packet, even without the ACK flag; it forgets
+ *     whatever ends at or before it, and the oldest segment that ends exactly there is the sample;
+ *   - a SYN with another initial number than this side's first one begins a new conversation;
+ *   - an echo request replaces an earlier one with the same number and checksum, whichever side
+ *     sent it; a reply answers it once.
+ *
+ * So a direction's list is in order of arrival, not of sequence. `next` holds the number that the
+ * direction began with, FP_DIR_SEQ says that it is known. Flows go straight into the flow table,
+ * nothing is ever evicted, and a full set refuses: flows_refused tells.
+ */
+#ifndef FP_TSHARK_H
+#define FP_TSHARK_H
+
+#include "tcp.h"
+
+/* Walks a direction's segments from the oldest on. */
+struct fp_tshark_walk {
+	u32 chunk;
+	u32 at;
+};
+
+static struct fp_tshark_walk fp_tshark_begin(const struct fp_segments *list)
+{
+	struct fp_tshark_walk walk = { list->head, list->head_at };
+
+	return walk;
+}
+
+static struct fp_segment *fp_tshark_next(struct fp_rtt *r, struct fp_tshark_walk *walk)
+{
+	if (walk->at == FP_CHUNK_SEGMENTS) {
+		walk->chunk = fp_chunk(r, walk->chunk)->next;
+		walk->at = 0;
+	}
+	return &fp_chunk(r, walk->chunk)->segment[walk->at++];
+}
+
+/* Keeps the segments that `keep` wants, in their order; `keep` sees each, the oldest first. */
+static void fp_tshark_filter(struct fp_rtt *r, struct fp_work *w, struct fp_segments *list,
+			     int (*keep)(struct fp_work *w, const struct fp_segment *s))
+{
+	struct fp_tshark_walk from = fp_tshark_begin(list), to = from;
+	u32 i, count = list->count, kept = 0;
+
+	for (i = 0; i < count; i++) {
+		const struct fp_segment *s = fp_tshark_next(r, &from);
+
+		if (keep(w, s)) {
+			*fp_tshark_next(r, &to) = *s;
+			kept++;
+		}
+	}
+	for (i = kept; i < count; i++)
+		fp_segments_drop_last(r, list, w->hash);
+}
+
+static void fp_tshark_match(struct fp_work *w, const struct fp_segment *s, u32 method)
+{
+	w->match.time = s->time;
+	w->match.end = s->end;
+	w->match.flags = s->flags;
+	w->match.acked =
+		s->flags & FP_SEGMENT_SYN || method == FP_METHOD_ICMP ? 0 : s->end - s->seq;
+	w->match.method = s->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
+}
+
+/* Is the segment still unacknowledged? The first that ends at the acknowledgement is the match. */
+static int fp_tshark_outstanding(struct fp_work *w, const struct fp_segment *s)
+{
+	if (s->end == w->packet.ack && !w->match.method)
+		fp_tshark_match(w, s, FP_METHOD_SEQ);
+	return fp_serial(w->packet.ack, s->end) < 0;
+}
+
+static void fp_tshark_add(struct fp_rtt *r, struct fp_work *w, struct fp_dir *d)
+{
+	u32 numbers = (w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN)) != 0;
+	u32 limit = r->config.max_segments;
+	struct fp_segment *s;
+
+	if (!w->packet.payload && !numbers)
+		return;
+	s = fp_segments_append(r, &d->segments, limit, w->hash);
+	if (s)
+		fp_fill_segment(w, s, w->packet.seq, w->packet.seq + w->packet.payload + numbers,
+				fp_segment_flags(w));
+	else
+		w->stats.segments_refused++;
+}
+
+/* The numbers that both directions began with, as far as this packet tells. */
+static void fp_tshark_begins(struct fp_work *w, struct fp_dir *mine, struct fp_dir *other)
+{
+	u32 syn = w->packet.tcp_flags & FP_TCP_SYN, ack = w->packet.tcp_flags & FP_TCP_ACK;
+
+	if (!(mine->flags & FP_DIR_SEQ) || (syn && ack))
+		mine->next = w->packet.seq - !syn;
+	mine->flags |= FP_DIR_SEQ;
+	if (!(other->flags & FP_DIR_SEQ) && ack) {
+		other->next = w->packet.ack - 1;
+		other->flags |= FP_DIR_SEQ;
+	}
+}
+
+static void fp_tshark_tcp(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f)
+{
+	struct fp_dir *mine = &f->dir[w->packet.side], *other = &f->dir[!w->packet.side];
+
+	w->stats.tcp_packets += w->frame.segs ? w->frame.segs : 1;
+	w->stats.tcp_bytes += w->packet.payload;
+	if (w->packet.flags & FP_PACKET_CUT)
+		return;
+	fp_tshark_begins(w, mine, other);
+	fp_tshark_add(r, w, mine);
+	w->match.method = 0;
+	fp_tshark_filter(r, w, &other->segments, fp_tshark_outstanding);
+	/* Zero is not shown, nor is anything where the capture cut the options off. */
+	if (w->match.method && w->match.time != w->frame.now &&
+	    !(w->packet.flags & FP_PACKET_CUT_OPTIONS))
+		fp_take_sample(r, w, f);
+}
+
+/*
+ * The checksum of the reply that an IPv4 request asks for, or of the request that an IPv6 reply
+ * answers: the two differ by their types alone (RFC 1624), and tshark tells requests apart by it.
+ */
+static u32 fp_tshark_checksum(const struct fp_work *w)
+{
+	int request = w->packet.kind == FP_PACKET_ECHO_REQUEST, v4 = w->packet.key.family == 4;
+	u32 types = v4 ? 0x0800 : 0x0100; /* 8 becomes 0; 128 becomes 129 */
+
+	return (w->packet.window + (request == v4 ? types : 0)) % 0xffff;
+}
+
+/* Is it another request than the one that the packet repeats or answers? */
+static int fp_tshark_other_echo(struct fp_work *w, const struct fp_segment *s)
+{
+	if (s->seq != w->packet.seq || s->tsval != fp_tshark_checksum(w))
+		return 1;
+	fp_tshark_match(w, s, FP_METHOD_ICMP);
+	return 0;
+}
+
+static void fp_tshark_echo(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f)
+{
+	/* Whoever asked: requests of both sides are one list, kept with the first. */
+	struct fp_segments *asked = &f->dir[0].segments;
+	struct fp_segment *s;
+
+	w->stats.echo_packets++;
+	w->match.method = 0;
+	fp_tshark_filter(r, w, asked, fp_tshark_other_echo);
+	if (w->packet.kind == FP_PACKET_ECHO_REPLY) {
+		if (w->match.method && r->config.icmp)
+			fp_take_sample(r, w, f);
+		return;
+	}
+	s = fp_segments_append(r, asked, r->config.max_segments, w->hash);
+	if (s) {
+		fp_fill_segment(w, s, w->packet.seq, w->packet.seq, w->frame.way << 4);
+		s->tsval = fp_tshark_checksum(w);
+	} else {
+		w->stats.segments_refused++;
+	}
+}
+
+static void fp_tshark_in_flow(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f)
+{
+	struct fp_dir *mine = &f->dir[w->packet.side];
+
+	mine->last = w->frame.now;
+	mine->behind = w->behind;
+	mine->flags |= FP_DIR_SEEN;
+	mine->counts.packets += w->frame.segs ? w->frame.segs : 1;
+	mine->counts.bytes += w->packet.payload;
+	if (w->packet.kind == FP_PACKET_TCP)
+		fp_tshark_tcp(r, w, f);
+	else
+		fp_tshark_echo(r, w, f);
+	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_seen(f, 0) && fp_seen(f, 1))
+		fp_announce(r, w, f);
+}
+
+/* Does a SYN begin a new conversation of a known 5-tuple? */
+static int fp_tshark_reused(const struct fp_work *w, const struct fp_flow *f)
+{
+	const struct fp_dir *mine = &f->dir[w->packet.side];
+
+	return w->packet.kind == FP_PACKET_TCP &&
+	       (w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_ACK)) == FP_TCP_SYN &&
+	       (mine->flags & FP_DIR_SEQ) && w->packet.seq != mine->next;
+}
+
+/* The way of the packet's flow, made where there is none; FP_NO_WAY where the set is full. */
+static u32 fp_tshark_find(struct fp_rtt *r, struct fp_work *w, const struct fp_table *t, u32 set)
+{
+	u32 way = fp_find(r, w, t, set);
+
+	if (way < FP_WAYS) {
+		if (!fp_tshark_reused(w, fp_flow_at(r, t, set, way)))
+			return way;
+		fp_retire(r, w, t, set, way, FP_CLOSED_REUSE, w->frame.now);
+	} else {
+		for (way = 0; way < FP_WAYS && fp_set_at(r, t, set)->tag[way]; way++)
+			;
+	}
+	if (way < FP_WAYS)
+		fp_flow_start(r, w, 0, way);
+	else
+		w->stats.flows_refused++;
+	return way;
+}
+
+/* The parsed packet finds its flow. One thread: no locks. */
+static void fp_tshark_track(struct fp_rtt *r, struct fp_work *w)
+{
+	struct fp_table t = fp_flow_table(r);
+	u32 set, way;
+
+	w->hash = fp_hash_key(&w->packet.key, r->config.seed);
+	set = fp_set_of(w->hash, t.mask);
+	way = fp_tshark_find(r, w, &t, set);
+	if (way < FP_WAYS)
+		fp_tshark_in_flow(r, w, fp_flow_at(r, &t, set, way));
+}
+
+#endif /* FP_TSHARK_H */
