@@ -51,5 +51,6 @@ enum {
 #define TCX_NEXT (-1)
 #define XDP_PASS 2
 #define XDP_DROP 1
+#define XDP_ABORTED 0
 
 #endif /* FP_KERNEL_H */

@@ -16,7 +16,7 @@ fn main() {
     for folder in ["bpf/core", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    for name in ["drop", "empty", "rtt"] {
+    for name in ["drop", "empty", "inject", "rtt"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let result = SkeletonBuilder::new()
             .source(&source)
