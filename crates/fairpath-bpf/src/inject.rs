@@ -129,9 +129,8 @@ impl Injector {
             }
         }
         let mut skel = open.load()?;
-        let mut sink = |side: Side, name| {
-            attach::attach(&mut skel.progs.sink, Hook::Xdp, side.ifindex, name)
-        };
+        let mut sink =
+            |side: Side, name| attach::attach(&mut skel.progs.sink, Hook::Xdp, side.ifindex, name);
         let sinks = [
             sink(traffic.clients, "clients")?,
             sink(traffic.servers, "servers")?,

@@ -93,7 +93,9 @@ fn load_all() -> anyhow::Result<()> {
         }
     }
     if refused > 0 {
-        bail!("load every BPF object: the kernel refused {refused}; `fairpath features` tells what it lacks");
+        bail!(
+            "load every BPF object: the kernel refused {refused}; `fairpath features` tells what it lacks"
+        );
     }
     Ok(())
 }
