@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use nix::sys::resource::{UsageWho, getrusage};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -67,7 +68,16 @@ struct Row {
     name: &'static str,
     command: String,
     pps: Measured,
+    /// By the time that its process had a CPU: holds on a busy machine.
+    cpu_pps: Measured,
     samples: u64,
+}
+
+/// Seconds that one run took.
+#[derive(Clone, Copy)]
+struct Took {
+    wall: f64,
+    cpu: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -100,12 +110,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let output = dir.path().join("output");
     let mut packets = 0;
-    let mut seconds = READERS.map(|_| Vec::new());
+    let mut took = READERS.map(|_| Vec::new());
     let mut samples = READERS.map(|_| 0);
     for _ in 0..args.rounds {
         for (i, reader) in READERS.iter().enumerate() {
             eprintln!("fairpath-bench: {}", reader.name());
-            seconds[i].push(timed(reader.command(&fairpath, &file), &output)?);
+            took[i].push(timed(reader.command(&fairpath, &file), &output)?);
             samples[i] = reader.samples(&output)?;
             if let Reader::Fairpath = reader {
                 packets = last_json(&output)?["packets"]
@@ -116,22 +126,20 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     }
     let rows: Vec<Row> = READERS
         .iter()
-        .zip(seconds)
+        .zip(took)
         .zip(samples)
-        .map(|((reader, seconds), samples)| Row {
+        .map(|((reader, took), samples)| Row {
             name: reader.name(),
             command: words(&reader.command(Path::new("fairpath"), Path::new("FILE"))),
-            pps: Measured::of(seconds.iter().map(|s| packets as f64 / s).collect()),
+            pps: rates(packets, &took, |t| t.wall),
+            cpu_pps: rates(packets, &took, |t| t.cpu),
             samples,
         })
         .collect();
-    let faster = rows[1].pps.median.max(rows[2].pps.median);
-    let target = Target::at_least(
-        "speed offline, as a multiple of the faster of tshark and tcptrace".to_owned(),
-        rows[0].pps.median / faster,
-        TARGET,
-        "x",
-    );
+    let targets = [
+        ("elapsed time", ratio(&rows, |r| &r.pps)),
+        ("CPU time", ratio(&rows, |r| &r.cpu_pps)),
+    ];
     Ok(Report {
         bytes: file.metadata().with_context(|| format!("{file:?}"))?.len(),
         file: args
@@ -140,8 +148,23 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             .map_or_else(|| "made".to_owned(), |file| file.display().to_string()),
         packets,
         readers: rows,
-        targets: vec![target],
+        targets: targets
+            .map(|(by, ratio)| {
+                let what = format!("offline, a multiple of the faster peer, by {by}");
+                Target::at_least(what, ratio, TARGET, "x")
+            })
+            .into(),
     })
+}
+
+fn rates(packets: u64, took: &[Took], time: impl Fn(&Took) -> f64) -> Measured {
+    Measured::of(took.iter().map(|t| packets as f64 / time(t)).collect())
+}
+
+/// Fairpath's rate as a multiple of the faster peer's.
+fn ratio(rows: &[Row], rate: impl Fn(&Row) -> &Measured) -> f64 {
+    let median = |i: usize| rate(&rows[i]).median;
+    median(0) / median(1).max(median(2))
 }
 
 impl Reader {
@@ -220,11 +243,18 @@ fn last_json(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_str(last).with_context(|| format!("read the summary {last:?}"))
 }
 
-/// Seconds from start to end.
-fn timed(mut command: Command, output: &Path) -> anyhow::Result<f64> {
+/// CPU seconds of all children that have ended.
+fn children() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("read CPU times")?;
+    let (user, system) = (usage.user_time(), usage.system_time());
+    let micros = 1_000_000 * (user.tv_sec() + system.tv_sec()) + user.tv_usec() + system.tv_usec();
+    Ok(micros as f64 / 1e6)
+}
+
+fn timed(mut command: Command, output: &Path) -> anyhow::Result<Took> {
     let said = words(&command);
     let out = File::create(output).with_context(|| format!("create {output:?}"))?;
-    let started = Instant::now();
+    let (before, started) = (children()?, Instant::now());
     let ended = command
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
@@ -232,12 +262,15 @@ fn timed(mut command: Command, output: &Path) -> anyhow::Result<f64> {
         .stderr(Stdio::piped())
         .output()
         .with_context(|| format!("start `{said}`; is it installed?"))?;
-    let seconds = started.elapsed().as_secs_f64();
+    let wall = started.elapsed().as_secs_f64();
     if !ended.status.success() {
         let why = String::from_utf8_lossy(&ended.stderr);
         bail!("`{said}`: {}: {}", ended.status, why.trim());
     }
-    Ok(seconds)
+    Ok(Took {
+        wall,
+        cpu: children()? - before,
+    })
 }
 
 fn words(command: &Command) -> String {
@@ -257,7 +290,7 @@ impl Report {
             self.bytes >> 20,
             self.file
         );
-        let heads = ["reader", "kpps", "±", "ratio", "RTT samples"];
+        let heads = ["reader", "kpps", "±", "ratio", "kpps of CPU", "ratio", "RTT samples"];
         let rows: Vec<_> = self.readers.iter().map(|row| self.row(row)).collect();
         out += &lay_out(&heads, &rows);
         out += "\n";
@@ -273,6 +306,8 @@ impl Report {
             format!("{:.0}", row.pps.median / 1e3),
             format!("{:.0} %", 100.0 * row.pps.spread()),
             format!("{:.2}", self.readers[0].pps.median / row.pps.median),
+            format!("{:.0}", row.cpu_pps.median / 1e3),
+            format!("{:.2}", self.readers[0].cpu_pps.median / row.cpu_pps.median),
             grouped(row.samples),
         ]
     }
