@@ -290,7 +290,15 @@ impl Report {
             self.bytes >> 20,
             self.file
         );
-        let heads = ["reader", "kpps", "±", "ratio", "kpps of CPU", "ratio", "RTT samples"];
+        let heads = [
+            "reader",
+            "kpps",
+            "±",
+            "ratio",
+            "kpps of CPU",
+            "ratio",
+            "RTT samples",
+        ];
         let rows: Vec<_> = self.readers.iter().map(|row| self.row(row)).collect();
         out += &lay_out(&heads, &rows);
         out += "\n";

@@ -12,10 +12,10 @@
  */
 #include "kernel.h"
 
-#define HEADER_BYTES 66 /* Ethernet 14, IPv4 20, TCP with timestamps 32 */
+#define HEADER_BYTES 66		 /* Ethernet 14, IPv4 20, TCP with timestamps 32 */
 #define CLIENT_NET   0x0a400001u /* 10.64.0.1 and up */
 #define SERVER_NET   0x0a800001u /* 10.128.0.1 and up */
-#define CLIENTS	     4096u /* addresses; then the next port */
+#define CLIENTS	     4096u	 /* addresses; then the next port */
 #define SERVERS	     64u
 #define FIRST_PORT   1024u
 #define SERVER_PORT  443u
