@@ -92,9 +92,15 @@ FP_INLINE u32 fp_fetch_add32(u32 FP_MEM *p, u32 value)
 	return __sync_fetch_and_add(p, value);
 }
 
+/* x86 stores in order, so that only the compiler has to be held back; elsewhere an exchange. */
 FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 {
+#ifdef __TARGET_ARCH_x86
+	asm volatile("" : : : "memory");
+	*(volatile u32 FP_MEM *)p = value;
+#else
 	__sync_lock_test_and_set(p, value);
+#endif
 }
 
 #else /* native */

@@ -48,8 +48,9 @@ enum {
 #define BPF_RB_NO_WAKEUP 1
 
 /* Verdicts: go on with the next program or the stack. */
-#define TCX_NEXT (-1)
-#define XDP_PASS 2
-#define XDP_DROP 1
+#define TCX_NEXT    (-1)
+#define XDP_PASS    2
+#define XDP_DROP    1
+#define XDP_ABORTED 0
 
 #endif /* FP_KERNEL_H */

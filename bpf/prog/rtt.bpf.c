@@ -14,7 +14,8 @@
 
 /* Work area of an unattached run. */
 #define FP_REPLAY_CPU 0
-/* Bytes shown to the parser at first; the rest only where headers go further. */
+/* Bytes shown to the parser at first, and up to a word more; the rest only where headers go
+ * further. */
 #define FP_FIRST_LOOK 96
 /* Where the monitor begins: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
@@ -96,23 +97,34 @@ FP_INLINE void release_work(struct fp_work FP_MEM *w)
 		fp_store_release32(&w->busy, 0);
 }
 
-/* Copies packet bytes [from, to) that lie in the linear part; both multiples of eight but `to`. */
-FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end, u32 from, u32 to)
-{
-	u32 at = from, i;
+/* Copies `bytes` at `at` if they are in the linear part; then `at` stands behind them. */
+#define COPY_PART(type)                                                                            \
+	do {                                                                                       \
+		if (data + at + sizeof(type) <= end) {                                             \
+			*(volatile type FP_MEM *)(w->head + at) = *(const type *)(data + at);      \
+			at += sizeof(type);                                                        \
+		}                                                                                  \
+	} while (0)
 
-	for (i = from / 8; i < to / 8; i++) {
-		if (data + 8 * i + 8 > end)
+/*
+ * Copies the first bytes, as far as they lie in the linear part. Words begin where those of IP and
+ * TCP behind Ethernet do (at 6, 14, ...): a load that spans two stores waits until both are done.
+ */
+FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end)
+{
+	u32 at = 0, i;
+
+	COPY_PART(u32);
+	COPY_PART(u16);
+	for (i = 0; i < FP_FIRST_LOOK / 8; i++) {
+		if (data + 6 + 8 * i + 8 > end)
 			break;
-		((volatile u64 FP_MEM *)w->head)[i] = *(const u64 *)(data + 8 * i);
+		*(volatile u64 FP_MEM *)(w->head + 6 + 8 * i) = *(const u64 *)(data + 6 + 8 * i);
 		at += 8;
 	}
-	for (i = 0; i < 7; i++) {
-		if (at >= FP_HEAD_BYTES || data + at + 1 > end)
-			break;
-		w->head[at] = data[at];
-		at++;
-	}
+	COPY_PART(u32);
+	COPY_PART(u16);
+	COPY_PART(u8);
 	return at;
 }
 
@@ -175,7 +187,7 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	if (way == FP_WAY_OUT && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
 		w->frame.flags = FP_FRAME_SEEN_BEFORE;
 
-	shown = copy_linear(w, data, end, 0, FP_FIRST_LOOK);
+	shown = copy_linear(w, data, end);
 	w->head_bytes = shown;
 	if (fp_rtt_frame(r, w, shown >= skb->len) == FP_TRUNCATED && shown < skb->len) {
 		load_skb(skb, w, skb->len);
@@ -231,7 +243,7 @@ int rtt_xdp(struct xdp_md *ctx)
 	w->frame.way = FP_WAY_IN;
 	w->frame.flags = 0;
 
-	shown = copy_linear(w, data, end, 0, FP_FIRST_LOOK);
+	shown = copy_linear(w, data, end);
 	w->head_bytes = shown;
 	if (fp_rtt_frame(r, w, shown >= bytes) == FP_TRUNCATED && shown < bytes) {
 		load_xdp(ctx, w, bytes);

@@ -13,10 +13,15 @@ fn main() {
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     println!("cargo:rerun-if-env-changed=CLANG");
+    // The kernel's name: BPF code is the same everywhere, but x86 needs fewer barriers.
+    let machine = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => "x86",
+        _ => "other",
+    };
     for folder in ["bpf/core", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    for name in ["drop", "empty", "rtt"] {
+    for name in ["drop", "empty", "inject", "rtt"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let result = SkeletonBuilder::new()
             .source(&source)
@@ -28,6 +33,7 @@ fn main() {
                 "-Werror",
                 "-Wno-unused-parameter",
                 &format!("-I{libbpf}"),
+                &format!("-D__TARGET_ARCH_{machine}"),
             ])
             .build_and_generate(out.join(format!("{name}.skel.rs")));
         if let Err(error) = result {

@@ -18,6 +18,8 @@ pub fn bench(args: &Args) -> Result<()> {
     if package(&metadata()?, "fairpath-bench").is_none() {
         bail!("there are no benches yet (they will be the crate fairpath-bench)");
     }
+    // What is measured is the binary that is installed.
+    run::run(run::cargo().args(["build", "--release", "--locked", "--package", "fairpath"]))?;
     let flags = [
         "run",
         "--release",

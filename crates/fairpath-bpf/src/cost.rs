@@ -3,9 +3,12 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use fairpath_units::IfIndex;
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
+use crate::attach::{self, AttachError, Attached, Hook};
 use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
 
 /// Runs of the empty program that its cost is taken from.
@@ -87,6 +90,31 @@ pub fn run_time(program: BorrowedFd<'_>) -> std::io::Result<RunTime> {
     })
 }
 
+/// A program that is loaded on this host, whoever loaded it, with its statistics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Its name, of which the kernel keeps 15 bytes.
+    pub name: String,
+    /// What it has cost since it was loaded.
+    pub run_time: RunTime,
+}
+
+/// Every program on this host that this user may see. Needs CAP_SYS_ADMIN.
+pub fn loaded() -> Vec<Loaded> {
+    ProgInfoIter::default()
+        .map(|info| Loaded {
+            id: info.id,
+            name: info.name.to_string_lossy().into_owned(),
+            run_time: RunTime {
+                runs: info.run_cnt,
+                time_ns: info.run_time_ns,
+            },
+        })
+        .collect()
+}
+
 /// Programs that do nothing.
 pub struct Empty {
     skel: EmptySkel<'static>,
@@ -102,6 +130,38 @@ impl Empty {
             Box::leak(Box::new(MaybeUninit::uninit()));
         Ok(Empty {
             skel: EmptySkelBuilder::default().open(place)?.load()?,
+        })
+    }
+
+    /// Attaches an empty program to a hook, beside what is there: to be run with the same packets.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach(
+        &mut self,
+        hook: Hook,
+        ifindex: IfIndex,
+        name: &str,
+    ) -> Result<Attached, AttachError> {
+        let programs = &mut self.skel.progs;
+        let program = match hook {
+            Hook::TcxIngress => &mut programs.empty_ingress,
+            Hook::TcxEgress => &mut programs.empty_egress,
+            Hook::Xdp => &mut programs.empty_xdp,
+        };
+        attach::attach(program, hook, ifindex, name)
+    }
+
+    /// The statistics of the empty program for a hook.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn run_time(&self, hook: Hook) -> std::io::Result<RunTime> {
+        let programs = &self.skel.progs;
+        run_time(match hook {
+            Hook::TcxIngress => programs.empty_ingress.as_fd(),
+            Hook::TcxEgress => programs.empty_egress.as_fd(),
+            Hook::Xdp => programs.empty_xdp.as_fd(),
         })
     }
 

@@ -6,12 +6,14 @@
 mod attach;
 pub mod cost;
 mod drop;
+mod inject;
 mod objects;
 pub mod probe;
 mod rtt;
 
 pub use attach::{AttachError, Attached, Hook};
 pub use drop::{DropError, Dropper};
+pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 
@@ -36,6 +38,9 @@ mod skel {
     }
     pub mod drop {
         include!(concat!(env!("OUT_DIR"), "/drop.skel.rs"));
+    }
+    pub mod inject {
+        include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

@@ -41,6 +41,14 @@ fn load_drop() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_inject() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::inject::InjectSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 /// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
     vec![
@@ -51,6 +59,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "empty",
             result: load_empty(),
+        },
+        Loaded {
+            name: "inject",
+            result: load_inject(),
         },
         Loaded {
             name: "rtt",
