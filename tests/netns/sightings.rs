@@ -50,7 +50,7 @@ fn assert_sides(records: &Records) {
 fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
-    on_one_cpu(&router);
+    on_one_cpu(&router, &["lan", "wan"]);
     let both = Rtt::watch(&router.router, &["lan", "wan"], &[]);
     let one = Rtt::watch(&router.router, &["lan"], &[]);
     traffic(&router);

@@ -30,6 +30,7 @@ struct Homes {
     told: Vec<Event>,
     waiting: Vec<(Frame, Vec<u8>)>,
     last: u64,
+    fed: usize,
     events: usize,
 }
 
@@ -49,11 +50,13 @@ impl Homes {
             told: Vec::new(),
             waiting: Vec::new(),
             last: 0,
+            fed: 0,
             events: 0,
         }
     }
 
     fn feed(&mut self, frame: Frame, data: &[u8]) {
+        self.fed += 1;
         self.last = self.last.max(frame.now);
         self.native
             .frame(&frame, data, |event| self.told.push(event));
@@ -124,7 +127,7 @@ impl Homes {
         println!(
             "{}: {} frames, {} events, {} samples",
             self.what,
-            native.frames,
+            self.fed,
             self.events + self.told.len(),
             native.samples_seq + native.samples_ts + native.samples_handshake + native.samples_icmp
         );
