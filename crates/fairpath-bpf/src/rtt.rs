@@ -22,7 +22,7 @@ const ARENA_START: u64 = 4096;
 const ARENA_BASE: u64 = 2 << 44;
 const ARENA_STRIDE: u64 = 4 << 30;
 const PAGE: u64 = 4096;
-/// How often a live reader should look: a full ring of [`Options::live`] then takes more than three
+/// How often a live reader should look: a full ring of [`Options::live`] then takes more than seven
 /// million samples a second.
 pub const READ_EVERY: Duration = Duration::from_millis(20);
 /// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
@@ -277,7 +277,7 @@ impl Options {
     pub fn live(config: Config) -> Options {
         Options {
             config,
-            ring_bytes: 1 << 23,
+            ring_bytes: 1 << 24,
             replay_frames: 0,
         }
     }
