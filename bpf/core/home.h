@@ -139,26 +139,36 @@ FP_INLINE u32 fp_load32(const u8 *p)
 	return __builtin_bswap32(fp_load32_raw(p));
 }
 
+/* One thread works on a native monitor at a time (Monitor is not Sync): nothing need be atomic. */
 FP_INLINE u64 fp_cas64(u64 *p, u64 expected, u64 desired)
 {
-	__atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	return expected;
+	u64 there = *p;
+
+	if (there == expected)
+		*p = desired;
+	return there;
 }
 
 FP_INLINE u32 fp_cas32(u32 *p, u32 expected, u32 desired)
 {
-	__atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	return expected;
+	u32 there = *p;
+
+	if (there == expected)
+		*p = desired;
+	return there;
 }
 
 FP_INLINE u32 fp_fetch_add32(u32 *p, u32 value)
 {
-	return __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
+	u32 there = *p;
+
+	*p = there + value;
+	return there;
 }
 
 FP_INLINE void fp_store_release32(u32 *p, u32 value)
 {
-	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+	*p = value;
 }
 
 #endif

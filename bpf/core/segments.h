@@ -10,7 +10,8 @@
  *
  * Data appends at the tail, an ACK takes from the head, Karn's rule cuts at the tail: each segment
  * enters and leaves once, so all three are O(1) amortised. Chunk 0 is never used; index 0 is
- * "none". Free chunks lie on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag against ABA.
+ * "none". Chunks that were given back lie on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag
+ * against ABA.
  */
 #ifndef FP_SEGMENTS_H
 #define FP_SEGMENTS_H
@@ -54,6 +55,17 @@ FP_INLINE struct fp_chunk FP_MEM *fp_chunk(struct fp_rtt FP_MEM *r, u32 index)
 	return FP_AT(struct fp_chunk, r, r->chunks + (u64)index * sizeof(struct fp_chunk));
 }
 
+/* A chunk that nobody had yet, so that a pool need not be linked up before; 0 when none is left. */
+FP_INLINE u32 fp_chunk_begin(struct fp_rtt FP_MEM *r)
+{
+	u32 begun;
+
+	if (*(volatile u32 FP_MEM *)&r->chunks_begun >= r->config.chunks)
+		return 0;
+	begun = fp_fetch_add32(&r->chunks_begun, 1);
+	return begun < r->config.chunks ? begun + 1 : 0;
+}
+
 /* Takes a free chunk; `near` chooses where to look first. 0 when none is left. */
 FP_FUNC u32 fp_chunk_take(struct fp_rtt FP_MEM *r FP_ARG, u32 near)
 {
@@ -66,6 +78,9 @@ FP_FUNC u32 fp_chunk_take(struct fp_rtt FP_MEM *r FP_ARG, u32 near)
 		u64 next;
 
 		if (index == 0) {
+			index = shard == near ? fp_chunk_begin(r) : 0;
+			if (index)
+				return index;
 			if (++shard - near >= FP_POOL_SHARDS)
 				return 0;
 			continue;

@@ -129,7 +129,8 @@ struct fp_rtt {
 	u32 expire_sets; /* how many sets one call looks at */
 	u32 replay_frames;
 	u32 watched[FP_MAX_WATCHED]; /* ifindex; open addressing, 0 empty, ~0 deleted */
-	u32 pad[8];
+	u32 chunks_begun;	     /* chunks up to here were taken once */
+	u32 pad[7];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
 } __attribute__((aligned(64)));
 

@@ -11,6 +11,9 @@ const EXPIRE_PARTS: u32 = 8;
 /// Nanoseconds of capture time between two looks.
 const EXPIRE_EVERY: u64 = 1_000_000_000;
 
+/// Of `struct fp_rtt`.
+const ALIGN: usize = 64;
+
 /// A monitor fed with frames and their times.
 ///
 /// ```
@@ -24,7 +27,7 @@ const EXPIRE_EVERY: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Monitor {
     memory: Memory,
-    at: NonNull<u8>,
+    allocated: NonNull<u8>,
     layout: Layout,
     last: u64,
     next_expiry: u64,
@@ -41,16 +44,21 @@ impl Monitor {
     pub fn new(config: &Config) -> Monitor {
         let config = Config { cpus: 1, ..*config };
         let bytes = Memory::bytes(&config) as usize;
-        let layout = Layout::from_size_align(bytes, 64).expect("tables are far below isize::MAX");
+        // Asked for with the allocator's own alignment: only then does it hand out fresh zero
+        // pages, which cost nothing until they are used.
+        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
+            .expect("tables are far below isize::MAX");
         // SAFETY: the size is not zero: a header always exists.
-        let Some(at) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
         };
+        // SAFETY: less than ALIGN further, where at least `bytes` bytes follow.
+        let at = unsafe { allocated.add(allocated.align_offset(ALIGN)) };
         // SAFETY: freshly allocated, zeroed, aligned, and freed only by drop().
         let memory = unsafe { Memory::format(at, &config) };
         Monitor {
             memory,
-            at,
+            allocated,
             layout,
             last: 0,
             next_expiry: 0,
@@ -123,6 +131,6 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         // SAFETY: allocated in new() with this layout; `memory` is not used again.
-        unsafe { dealloc(self.at.as_ptr(), self.layout) };
+        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }

@@ -98,7 +98,7 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 void fp_native_usage(struct fp_rtt *r, u64 used[3])
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
-	u32 t, set, way, shard, index, free = 0;
+	u32 t, set, way, shard, index, free = 0, begun = r->chunks_begun;
 
 	used[0] = used[1] = 0;
 	for (t = 0; t < 2; t++) {
@@ -112,7 +112,9 @@ void fp_native_usage(struct fp_rtt *r, u64 used[3])
 		     index = fp_chunk(r, index)->next)
 			free++;
 	}
-	used[2] = free < r->config.chunks ? r->config.chunks - free : 0;
+	if (begun > r->config.chunks)
+		begun = r->config.chunks;
+	used[2] = free < begun ? begun - free : 0;
 }
 
 /* Chunks of one direction's list, or ~0 where the list contradicts itself. */

@@ -29,8 +29,10 @@ struct Spread {
 
 impl Spread {
     fn new() -> Spread {
-        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
+        // Small at first; it grows to what is recorded, not to what could be.
+        let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 2 * LOWEST_NS, DIGITS)
             .expect("constant bounds are valid");
+        histogram.auto(true);
         Spread {
             histogram,
             min: u64::MAX,
@@ -39,7 +41,8 @@ impl Spread {
     }
 
     fn add(&mut self, rtt_ns: u64) {
-        self.histogram.saturating_record(rtt_ns);
+        // Growing up to HIGHEST_NS cannot fail.
+        let _ = self.histogram.record(rtt_ns.clamp(LOWEST_NS, HIGHEST_NS));
         self.min = self.min.min(rtt_ns);
         self.max = self.max.max(rtt_ns);
     }
