@@ -542,7 +542,7 @@ FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_A
 
 	if (mine->point != w->point) {
 		if (mine->point && !fp_advances(w, f)) {
-			w->stats.other_sighting++;
+			w->stats.other_sighting += w->frame.segs ? w->frame.segs : 1;
 			return 0;
 		}
 		mine->point = w->point;

@@ -61,6 +61,9 @@ pub enum RunError {
     /// Reading the ring failed.
     #[error("read events of the RTT programs: {0}")]
     Read(#[source] libbpf_rs::Error),
+    /// There is no space for frames of an unattached run.
+    #[error("replay frames: this monitor was loaded for live use; load it with `Options::replay`")]
+    NoSpace,
     /// An unattached run failed.
     #[error("run an RTT program unattached: {0}")]
     TestRun(#[source] libbpf_rs::Error),
@@ -92,6 +95,7 @@ pub struct RttMonitor {
     batch: Rc<RefCell<Batch>>,
     memory: Memory,
     arena_bytes: u64,
+    replay_frames: usize,
     skel: RttSkel<'static>,
 }
 
@@ -135,6 +139,7 @@ impl RttMonitor {
             batch,
             memory,
             arena_bytes: pages * PAGE,
+            replay_frames: options.replay_frames,
             skel,
         })
     }
@@ -208,10 +213,13 @@ impl RttMonitor {
     /// Runs frames through the kernel home, unattached, in their order.
     ///
     /// # Errors
-    /// [`RunError`]; never more than `replay_frames` frames at once.
+    /// [`RunError`]; [`RunError::NoSpace`] where the monitor was loaded for live use.
     pub fn replay(&mut self, frames: &[(Frame, &[u8])]) -> Result<(), RunError> {
-        for part in frames.chunks(REPLAY_FRAMES) {
-            // SAFETY: load() made space for `replay_frames` frames, and a part has no more.
+        if self.replay_frames == 0 {
+            return Err(RunError::NoSpace);
+        }
+        for part in frames.chunks(self.replay_frames.min(REPLAY_FRAMES)) {
+            // SAFETY: load() made space for `replay_frames` frames; a part has no more.
             unsafe { self.memory.replay(part.iter().copied()) };
             let input = ProgramInput::default();
             self.skel
@@ -222,6 +230,25 @@ impl RttMonitor {
             self.ring.consume().map_err(RunError::Read)?;
         }
         Ok(())
+    }
+
+    /// Runs one hook's program once over a packet, unattached: the glue's own tests.
+    ///
+    /// # Errors
+    /// [`RunError::TestRun`]; the program of the other home is not loaded.
+    pub fn run_hook(&mut self, hook: Hook, packet: &[u8]) -> Result<(), RunError> {
+        let programs = &self.skel.progs;
+        let program = match hook {
+            Hook::TcxIngress => &programs.rtt_ingress,
+            Hook::TcxEgress => &programs.rtt_egress,
+            Hook::Xdp => &programs.rtt_xdp,
+        };
+        let input = ProgramInput {
+            data_in: Some(packet),
+            ..ProgramInput::default()
+        };
+        program.test_run(input).map_err(RunError::TestRun)?;
+        self.ring.consume().map_err(RunError::Read)
     }
 
     /// Tells every flow that is still open; everything must be detached.
