@@ -22,7 +22,7 @@ const ARENA_START: u64 = 4096;
 const ARENA_BASE: u64 = 2 << 44;
 const ARENA_STRIDE: u64 = 4 << 30;
 const PAGE: u64 = 4096;
-/// How often a live reader should look: a full ring of [`Options::live`] then takes more than seven
+/// How often a live reader should look: a full ring of [`Options::live`] then takes some seven
 /// million samples a second.
 pub const READ_EVERY: Duration = Duration::from_millis(20);
 /// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
@@ -102,7 +102,7 @@ pub struct RttMonitor {
 impl RttMonitor {
     /// Loads programs and tables into the kernel; attaches nothing.
     ///
-    /// Takes a tenth of a second (verifier) and commits the tables' memory.
+    /// Takes most of a second (the verifier) and commits the tables' memory.
     ///
     /// # Errors
     /// [`LoadError`] names what is missing.
