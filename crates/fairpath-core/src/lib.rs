@@ -5,10 +5,12 @@
 //! and ending are the same code in every home. Pure: `now` is an argument everywhere.
 
 mod abi;
+mod aggregate;
 mod ffi;
 mod memory;
 mod monitor;
 
 pub use abi::*;
+pub use aggregate::*;
 pub use memory::{Memory, Replay, Usage};
 pub use monitor::Monitor;

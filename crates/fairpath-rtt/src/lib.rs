@@ -1,9 +1,12 @@
-//! From the core's events to records, histograms and summaries.
+//! From the core's events and counts to records, histograms, summaries and snapshots.
 //!
 //! Pure: times are the driver's, names of interfaces are given, nothing is printed here.
 
+pub mod histogram;
 mod record;
+pub mod snapshot;
 mod summary;
 
+pub use histogram::Histogram;
 pub use record::{Clock, Context, FlowLine, SampleLine, SideLine, endpoint};
 pub use summary::{FlowRow, LegLine, LossLine, MAX_FLOW_ROWS, Summary, SummaryLine};

@@ -3,6 +3,7 @@
 //! ```text
 //! units <- wire <- core <- class  rtt  sched  rules    pure: no clock, no sockets
 //! units <- wire <- bpf  pktio  netlink                 the kernel's edge (may use core's types)
+//! rtt <- top  export                                   show and export snapshots
 //! pure + edge <- fairpath                              assembly
 //! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
 //! ```
@@ -119,7 +120,9 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         "class" | "rtt" | "sched" | "rules" | "bpf" | "pktio" | "netlink" => {
             vec!["units", "wire", "core"]
         }
-        "fairpath" => [PURE, EDGE, &["report"]].concat(),
+        // What shows and exports snapshots knows no kernel.
+        "top" | "export" => vec!["units", "rtt"],
+        "fairpath" => [PURE, EDGE, &["report", "top", "export"]].concat(),
         "testbed" => vec!["netlink", "bpf", "units", "wire"],
         // bpf: to plant losses by XDP.
         "demo" | "lab" => vec!["testbed", "bpf", "units", "report"],

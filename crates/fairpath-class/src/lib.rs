@@ -1,0 +1,1 @@
+//! Classes: tree, match, TOML and CSV in, rules for the core out.

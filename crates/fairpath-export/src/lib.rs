@@ -1,0 +1,1 @@
+//! Snapshots for existing tools: OpenMetrics, rows, a page.

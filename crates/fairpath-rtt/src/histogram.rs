@@ -1,0 +1,136 @@
+//! Distributions of round-trip times in the core's buckets.
+
+use fairpath_core::{BUCKETS, bucket_middle, bucket_of};
+use serde::{Deserialize, Serialize};
+
+/// A sparse histogram: (bucket, count), by bucket, no zero counts.
+///
+/// Adding and merging keep the order; memory is that of the buckets used, at most [`BUCKETS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Histogram {
+    counts: Vec<(u16, u64)>,
+}
+
+impl Histogram {
+    /// Counts `count` round-trip times of a bucket; buckets that do not exist are left out.
+    pub fn add(&mut self, bucket: u16, count: u64) {
+        if count == 0 || usize::from(bucket) >= BUCKETS {
+            return;
+        }
+        match self.counts.binary_search_by_key(&bucket, |(b, _)| *b) {
+            Ok(at) => self.counts[at].1 += count,
+            Err(at) => self.counts.insert(at, (bucket, count)),
+        }
+    }
+
+    /// Counts one round-trip time.
+    pub fn record(&mut self, rtt_ns: u64) {
+        self.add(bucket_of(rtt_ns), 1);
+    }
+
+    /// Adds all of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (bucket, count) in &other.counts {
+            self.add(*bucket, *count);
+        }
+    }
+
+    /// Takes away what another histogram counted; what it lacks is left out.
+    pub fn subtract(&mut self, other: &Histogram) {
+        for (bucket, count) in &other.counts {
+            if let Ok(at) = self.counts.binary_search_by_key(bucket, |(b, _)| *b) {
+                self.counts[at].1 = self.counts[at].1.saturating_sub(*count);
+            }
+        }
+        self.counts.retain(|(_, count)| *count > 0);
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// None was counted.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+    }
+
+    /// The buckets used and their counts, by bucket.
+    pub fn buckets(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.counts.iter().copied()
+    }
+
+    /// The round-trip time that a share `q` (0 to 1) of all does not exceed: the middle of its
+    /// bucket, at most 1.6 % off, nanoseconds. `None` if nothing was counted.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let rank = ((q * self.count() as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (bucket, count) in &self.counts {
+            seen += count;
+            if seen >= rank {
+                return Some(bucket_middle(*bucket));
+            }
+        }
+        self.counts.last().map(|(bucket, _)| bucket_middle(*bucket))
+    }
+
+    /// How many lie at or below `rtt_ns`, whole buckets.
+    pub fn count_up_to(&self, rtt_ns: u64) -> u64 {
+        let last = bucket_of(rtt_ns);
+        let below = self.counts.iter().take_while(|(bucket, _)| *bucket <= last);
+        below.map(|(_, count)| count).sum()
+    }
+
+    /// Mean of the buckets' middles, nanoseconds.
+    pub fn mean(&self) -> Option<f64> {
+        let count = self.count();
+        let sum: f64 = self
+            .counts
+            .iter()
+            .map(|(bucket, n)| bucket_middle(*bucket) as f64 * *n as f64)
+            .sum();
+        (count > 0).then(|| sum / count as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_1_6_percent_of_the_sorted_values() {
+        let mut values: Vec<u64> = (1..5000u64)
+            .map(|i| 12_000 + i * i * i % 9_000_000_000)
+            .collect();
+        let mut histogram = Histogram::default();
+        for value in &values {
+            histogram.record(*value);
+        }
+        values.sort_unstable();
+        for q in [0.01, 0.25, 0.5, 0.95, 0.99, 1.0] {
+            let exact = values[((q * values.len() as f64).ceil() as usize).max(1) - 1] as f64;
+            let told = histogram.quantile(q).unwrap() as f64;
+            assert!((told / exact - 1.0).abs() <= 0.016, "{q}: {told} {exact}");
+        }
+    }
+
+    #[test]
+    fn what_was_merged_can_be_taken_away() {
+        let (mut a, mut b) = (Histogram::default(), Histogram::default());
+        a.record(20_000);
+        b.record(20_000);
+        b.record(70_000_000);
+        let before = a.clone();
+        a.merge(&b);
+        assert_eq!(a.count(), 3);
+        a.subtract(&b);
+        assert_eq!(a, before);
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+}
