@@ -508,6 +508,8 @@ fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, V
         way: random.pick(&[0, 1, 2]),
         flags: random.pick(&[0, 0, 1, 2, 3]),
         zero: 0,
+        mark: 0,
+        zero2: 0,
     };
     (frame, data)
 }
