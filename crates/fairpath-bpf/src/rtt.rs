@@ -176,6 +176,12 @@ impl RttMonitor {
         Ok(attached)
     }
 
+    /// Notes that an interface's ingress is watched, as [`RttMonitor::attach`] does: for unattached
+    /// runs. False where there are too many.
+    pub fn watch(&mut self, ifindex: IfIndex) -> bool {
+        self.memory.watch(ifindex.0, true)
+    }
+
     /// Forgets that an interface's ingress is watched.
     pub fn unwatch(&mut self, ifindex: IfIndex) {
         self.memory.watch(ifindex.0, false);
