@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
+//!   classes.rs  the monitor without and with ten thousand classes  likewise
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
-//!   both        medians and spread, targets beside them             measure.rs, table.rs
+//!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
 //!
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
 //! the bench itself failed.
 
+mod classes;
 mod live;
 mod machine;
 mod made;
@@ -41,6 +43,8 @@ struct Args {
 enum What {
     /// Forwarded packets per second with the monitor off and on (root)
     Live(live::Args),
+    /// What classes add to a packet, and what a reload takes (root)
+    Classes(classes::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -60,13 +64,22 @@ fn main() -> anyhow::Result<()> {
     if text {
         print!("{}", machine.text());
     }
-    let (live_args, offline_args) = match args.what {
-        Some(What::Live(live)) => (Some(live), None),
-        Some(What::Offline(offline)) => (None, Some(offline)),
-        None => (Some(live::Args::usual()), Some(offline::Args::usual())),
+    let (live_args, classes_args, offline_args) = match args.what {
+        Some(What::Live(live)) => (Some(live), None, None),
+        Some(What::Classes(classes)) => (None, Some(classes), None),
+        Some(What::Offline(offline)) => (None, None, Some(offline)),
+        None => (
+            Some(live::Args::usual()),
+            Some(classes::Args::usual()),
+            Some(offline::Args::usual()),
+        ),
     };
     let live = live_args.map(|args| live::run(&args)).transpose()?;
     if let (true, Some(report)) = (text, &live) {
+        print!("{}", report.text());
+    }
+    let classes = classes_args.map(|args| classes::run(&args)).transpose()?;
+    if let (true, Some(report)) = (text, &classes) {
         print!("{}", report.text());
     }
     let offline = offline_args.map(|args| offline::run(&args)).transpose()?;
@@ -74,10 +87,10 @@ fn main() -> anyhow::Result<()> {
         print!("{}", report.text());
     }
     if !text {
-        println!(
-            "{}",
-            json!({ "schema": 1, "machine": machine, "live": live, "offline": offline })
-        );
+        let all = json!({
+            "schema": 1, "machine": machine, "live": live, "classes": classes, "offline": offline
+        });
+        println!("{all}");
     }
     Ok(())
 }
