@@ -70,8 +70,8 @@ down = "1.5gbit"
         (alice.sla.rtt_p95_ns, alice.sla.loss),
         (Some(40_000_000), Some(0.01))
     );
-    assert_eq!(alice.attributes["plan"], "gold");
-    assert_eq!(alice.attributes["pop"], "3");
+    assert_eq!(alice.attribute("plan"), Some("gold"));
+    assert_eq!(alice.attribute("pop"), Some("3"));
     assert_eq!((outcome.report.prefixes, outcome.report.levels), (3, 2));
 }
 
@@ -303,7 +303,7 @@ fn attributes_are_columns_too() {
     let set = csv("\u{feff}Name,Prefixes,attributes.Plan\na,192.0.2.1,gold\n")
         .set
         .unwrap();
-    assert_eq!(set.get("a").unwrap().attributes["Plan"], "gold");
+    assert_eq!(set.get("a").unwrap().attribute("Plan"), Some("gold"));
 }
 
 #[test]
