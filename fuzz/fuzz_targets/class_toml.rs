@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use fairpath_class::{ClassSet, Drafts, SlotKey, Slots, Space, Uplinks};
+use fairpath_class::{ClassSet, Drafts, Slots, Space, Uplinks};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -14,11 +14,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let mut slots = Slots::new(64);
-    let keys = set
-        .classes()
-        .iter()
-        .map(|class| SlotKey::Class(class.name.clone()));
-    let assigned = slots.assign(Space::Class, keys);
+    let assigned = slots.assign(Space::Class, set.slot_keys());
     assert_eq!(assigned.added.len() + assigned.refused, set.len());
     set.rules(&slots, |name| Some(name.len() as u32), &outcome.labels, &[]);
 });

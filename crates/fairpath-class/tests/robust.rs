@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use fairpath_class::{
     ClassSet, Drafts, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, MAX_LABELS, MAX_PROBLEMS, Outcome,
-    ProblemKind, SlotKey, Slots, Space, Uplinks,
+    ProblemKind, Slots, Space, Uplinks,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -76,11 +76,7 @@ fn check_promises(outcome: &Outcome, texts: &[(&str, Vec<u8>)]) {
         assert!(class.parent.is_none_or(|parent| parent < at) && class.depth < MAX_DEPTH);
     }
     let mut slots = Slots::new(64);
-    let keys = set
-        .classes()
-        .iter()
-        .map(|class| SlotKey::Class(class.name.clone()));
-    slots.assign(Space::Class, keys);
+    slots.assign(Space::Class, set.slot_keys());
     let rules = set.rules(&slots, |name| Some(name.len() as u32), &outcome.labels, &[]);
     fn different<K: std::hash::Hash + Eq + Copy>(list: &[(K, u32)]) -> bool {
         list.iter()
