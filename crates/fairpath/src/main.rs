@@ -3,6 +3,7 @@
 //! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
 //! git does: the lab and the demo are binaries of their own.
 
+mod class;
 mod external;
 mod features;
 mod rtt;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check what a configuration says of classes: subscribers, sites, uplinks
+    Class(class::Args),
     /// Find out what this kernel, this user and these interfaces can do, by trying
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
@@ -40,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     fairpath_bpf::quiet_libbpf();
     let result = match Cli::parse().command {
+        Command::Class(args) => class::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::External(words) => external::run(&words),
