@@ -48,13 +48,19 @@ struct fp_class_losses {
 	u32 reordered_packets;
 };
 
+/* Filters by class: with one such class, packets of no such class are left out. */
+#define FP_CLASS_ONLY 0x01
+/* Packets of it are left out. */
+#define FP_CLASS_EXCEPT 0x02
+
 /* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
 struct fp_class {
 	u64 packets[2];
 	u64 bytes[2];
 	u64 unmeasured_bytes[2];
-	u32 born; /* generation of the rules that first led here; written by user space */
-	u32 zero[3];
+	u32 born;  /* generation of the rules that first led here; written by user space */
+	u32 flags; /* FP_CLASS_*; written by user space */
+	u64 zero;
 
 	struct fp_leg_counts leg[2]; /* FP_INSIDE, FP_OUTSIDE */
 	struct fp_class_losses losses[2];
@@ -549,16 +555,29 @@ FP_FUNC int fp_tally_renew(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	return 0;
 }
 
-/* The classes of both ends of the packet at hand, from its flow's tally. */
-FP_INLINE void fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			       struct fp_flow FP_MEM *f)
+/* Is the packet at hand wanted, by the classes of its ends? */
+FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	u32 flags;
+
+	if (!r->class_filters)
+		return 1;
+	flags = fp_class_at(r, w->slot[0])->flags | fp_class_at(r, w->slot[1])->flags;
+	if (flags & FP_CLASS_EXCEPT)
+		return 0;
+	return !(r->class_filters & FP_CLASS_ONLY) || (flags & FP_CLASS_ONLY);
+}
+
+/* The classes of both ends of the packet at hand, from its flow's tally; 0 if it is not wanted. */
+FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
 {
 	struct fp_tally FP_MEM *t;
 	u64 generation;
 	u32 side;
 
 	if (!r->config.slots)
-		return;
+		return 1;
 	t = fp_tally_of(r, f);
 	generation = (u64)fp_image_at(r, w->image)->generation << 32;
 	for (side = 0; side < 2; side++) {
@@ -569,9 +588,12 @@ FP_INLINE void fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 		w->slot[side] = t->slot[side];
 	}
 	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
 	w->measured = (f->dir[0].counts.samples | f->dir[1].counts.samples) != 0;
 	if (w->natural[w->packet.side & 1])
 		t->pending_bytes[w->packet.side & 1] += w->packet.ip_bytes;
+	return 1;
 }
 
 /* Behind the packet's own work: tells what the flow has gathered, if it is time. */
@@ -608,6 +630,8 @@ FP_FUNC int fp_tally_stray(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 			w->slot[side] = fp_class_of(r, w, side, 0);
 	}
 	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
 	FP_PUT(w->peer.samples, 0);
 	FP_PUT(w->peer.max_rtt_us, 0);
 	FP_PUT(w->peer.lost_packets, 0);
@@ -636,6 +660,10 @@ FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 
 	if (!w->known)
 		fp_tally_stray(r, w);
+	if (!fp_is_wanted(r, w)) {
+		w->stats.filtered++;
+		return 0;
+	}
 	if (w->natural[sender] && (w->slot[sender] || !w->slot[receiver]))
 		fp_count_volume(r, w, w->slot[sender], FP_UP);
 	if (w->natural[receiver] && (w->slot[receiver] || !w->slot[sender]))

@@ -252,6 +252,17 @@ void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
 	c->born = generation;
 }
 
+/* Which classes' packets are looked at: flags are FP_CLASS_*. */
+void fp_native_filter_class(struct fp_rtt *r, u32 slot, u32 flags)
+{
+	fp_class_at(r, slot)->flags = flags;
+}
+
+void fp_native_filter_classes(struct fp_rtt *r, u32 some)
+{
+	__atomic_store_n(&r->class_filters, some, __ATOMIC_RELEASE);
+}
+
 static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
 {
 	u32 way;
