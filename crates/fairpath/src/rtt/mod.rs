@@ -7,7 +7,6 @@
 //! ```
 
 mod args;
-mod interfaces;
 mod live;
 mod offline;
 mod output;

@@ -1,0 +1,9 @@
+//! `fairpath run`: the daemon.
+
+mod ask;
+mod control;
+mod hooks;
+mod log;
+mod notify;
+mod privileges;
+mod state;
