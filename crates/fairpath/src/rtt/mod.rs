@@ -12,7 +12,7 @@ mod offline;
 mod output;
 mod report;
 
-pub use args::Args;
+pub use args::{Args, Method};
 
 /// Runs `fairpath rtt`.
 pub fn run(args: &Args) -> anyhow::Result<()> {

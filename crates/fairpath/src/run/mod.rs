@@ -1,6 +1,7 @@
 //! `fairpath run`: the daemon.
 
 mod ask;
+mod config;
 mod control;
 mod hooks;
 mod log;
