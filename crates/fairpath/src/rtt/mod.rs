@@ -13,7 +13,7 @@ mod offline;
 mod output;
 mod report;
 
-pub use args::Args;
+pub use args::{Args, parse_duration};
 
 /// Runs `fairpath rtt`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
