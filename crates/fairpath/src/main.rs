@@ -8,6 +8,7 @@ mod external;
 mod features;
 mod rtt;
 mod run;
+mod top;
 mod watch;
 
 use std::ffi::OsString;
@@ -35,6 +36,8 @@ enum Command {
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
     Rtt(Box<rtt::Args>),
+    /// Show the classes: rates, delay on both sides, delay under load, loss, flows; live or once
+    Top(top::Args),
     /// A command of its own binary: fairpath-NAME
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::External(words) => external::run(&words),
     };
     match result {
