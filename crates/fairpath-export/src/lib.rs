@@ -5,5 +5,9 @@
 //! itself and knows no kernel; the server asks for its pictures through [`Pictures`].
 
 mod metrics;
+mod web;
 
 pub use metrics::{Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics};
+pub use web::{
+    MAX_CONNECTIONS, MAX_PICTURES, PICTURE_WAIT, Pictures, ServeError, Server, ServerOptions, serve,
+};
