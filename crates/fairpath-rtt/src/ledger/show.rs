@@ -70,8 +70,8 @@ impl Ledger {
             window_ns: clock.window_ns(),
             configuration: self.configuration,
             rows_total: self.nodes.len() as u64,
-            rows: Vec::new(),
             counters,
+            ..Snapshot::default()
         }
     }
 
