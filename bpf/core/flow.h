@@ -310,6 +310,8 @@ FP_INLINE void fp_retire(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		} else if (reason == FP_CLOSED_EVICTED) {
 			w->stats.half_open_evicted++;
 		}
+	} else if (f->flags & FP_FLOW_CLOSED) {
+		fp_tally_flush(r, w, f, 0); /* what came behind its end */
 	} else {
 		fp_close(r, w, f, reason, f->closer, now);
 	}

@@ -369,6 +369,7 @@ FP_FUNC int fp_rtt_expire(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 
 	w->frame.number = 0;
 	w->frame.ifindex = 0;
+	w->image = *(volatile u32 FP_MEM *)&r->image;
 	fp_loop(i, r->expire_sets) {
 		u32 at = r->expire_cursor;
 

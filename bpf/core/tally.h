@@ -473,12 +473,10 @@ FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 }
 
 /* Before a flow ends, perhaps long after its last packet. */
-FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			 struct fp_flow FP_MEM *f FP_ARG, u32 what)
+FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u32 what)
 {
 	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
 
-	w->image = *(volatile u32 FP_MEM *)&r->image;
 	fp_forget_dead(r, t);
 	fp_count_flow(r, t, what);
 	return 0;
@@ -491,7 +489,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	if (!r->config.slots)
 		return 0;
 	if (what)
-		fp_tally_end(r, w, f, what);
+		fp_tally_end(r, f, what);
 	fp_tally_of(r, f)->flushed = w->frame.now;
 	FP_PUT(w->peer.lost_on[0], 0);
 	FP_PUT(w->peer.lost_on[1], 0);

@@ -29,7 +29,7 @@ pub struct ClassReading {
     pub pairs: Vec<Pair>,
 }
 
-/// A live flow of a class.
+/// A flow of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowView {
     /// Its identity.
@@ -44,6 +44,8 @@ pub struct FlowView {
     pub least: [u64; 2],
     /// What side 0 and 1 sent.
     pub counts: [Counts; 2],
+    /// Its end was seen; it keeps its place for stragglers.
+    pub closed: bool,
 }
 
 /// Which packets are looked at: of those with an end in the prefix and a port, all but them.
@@ -233,7 +235,10 @@ impl Memory {
         }
     }
 
-    /// Live flows of which one end belongs to a slot's class, at most `limit`, those with the most
+    /// Slot for [`Memory::flows`] of all classes.
+    pub const ALL_SLOTS: u32 = u32::MAX;
+
+    /// Flows of which one end belongs to a slot's class, at most `limit`, those with the most
     /// bytes first. Walks the whole flow table: for people's questions, not for loops.
     pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
         let mut flows = Vec::new();
@@ -266,6 +271,7 @@ fn view_of(raw: &RawFlow) -> FlowView {
         last: raw.last,
         least: raw.least,
         counts: raw.counts,
+        closed: raw.closed != 0,
     }
 }
 

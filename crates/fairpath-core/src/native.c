@@ -86,6 +86,7 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 	w->sink = (u64)(size_t)sink;
 	w->frame.number = 0;
 	w->frame.ifindex = 0;
+	w->image = r->image;
 	for (; *set < r->config.flow_sets; (*set)++) {
 		if (sink->used + FP_WAYS > sink->capacity)
 			return 0;
@@ -303,9 +304,11 @@ struct fp_flow_view {
 	u64 least[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
+	u32 closed; /* its end was seen; it stays for stragglers */
+	u32 zero;
 };
 
-/* Live flows of a class (all for ~0) from set `*at` of the table on, up to `space`. */
+/* Flows of a class (all for ~0) from set `*at` of the table on, up to `space`. */
 u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *out, u32 space)
 {
 	struct fp_table t = fp_flow_table(r);
@@ -316,13 +319,14 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
 			struct fp_tally *tally = fp_tally_of(r, f);
 
-			if (!fp_set_at(r, &t, *at)->tag[way] || (f->flags & FP_FLOW_CLOSED))
+			if (!fp_set_at(r, &t, *at)->tag[way])
 				continue;
 			if (slot != ~0u && tally->slot[0] != slot && tally->slot[1] != slot)
 				continue;
 			out[used].key = f->key;
 			out[used].opened = f->opened;
 			out[used].last = fp_flow_last(f);
+			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
 			for (side = 0; side < 2; side++) {
 				out[used].least[side] = f->dir[!side].least;
 				out[used].counts[side] = f->dir[side].counts;
