@@ -80,8 +80,19 @@ impl Verdict {
     }
 }
 
-/// Exit status of what cannot be told, wrong usage included.
-pub const UNKNOWN: u8 = Verdict::Unknown as u8;
+/// Ends the program for what clap refused or printed. A plugin that is used wrongly knows nothing:
+/// status 2 would be critical.
+pub fn leave(error: &clap::Error) -> ! {
+    let is_check = std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "check");
+    if is_check && error.exit_code() != 0 {
+        // Standard error may be closed; the status tells it all the same.
+        let _ = error.print();
+        std::process::exit(i32::from(Verdict::Unknown as u8));
+    }
+    error.exit()
+}
 
 fn parse_times(text: &str) -> Result<Limits, String> {
     parse_limits(text, |part| Ok(nanos(parse_duration(part)?) as f64))
@@ -153,14 +164,19 @@ fn ask(args: &Args) -> Result<(Row, Snapshot), String> {
     let mut snapshot = source.snapshot(&query).map_err(|error| error.to_string())?;
     let found = snapshot.rows.iter().position(|row| row.name == args.class);
     let Some(at) = found else {
-        return Err(format!("class {:?}: the daemon has none of this name", args.class));
+        return Err(format!(
+            "class {:?}: the daemon has none of this name",
+            args.class
+        ));
     };
     let row = snapshot.rows.swap_remove(at);
     let now = unix_ns().map_err(|error| error.to_string())?;
     let age = now.saturating_sub(snapshot.unix_ns);
     if age > FRESH_INTERVALS * snapshot.interval_ns + FRESH_NS {
         let age = Duration::from_nanos(age).as_secs();
-        return Err(format!("the daemon has read nothing for {age} s; see `fairpath status`"));
+        return Err(format!(
+            "the daemon has read nothing for {age} s; see `fairpath status`"
+        ));
     }
     Ok((row, snapshot))
 }
@@ -177,18 +193,29 @@ fn judge(args: &Args, row: &Row, snapshot: &Snapshot) -> (Verdict, String) {
     let p95 = leg.p95_rtt_ns.map(|ns| ns as f64);
     let enough = leg.samples >= args.min_samples;
     let by_limit = |limits: &Option<Limits>, value: Option<f64>| {
-        limits.map(|limits| value.filter(|_| enough).map_or(Verdict::Unknown, |v| limits.judge(v)))
+        limits.map(|limits| {
+            value
+                .filter(|_| enough)
+                .map_or(Verdict::Unknown, |v| limits.judge(v))
+        })
     };
     let verdicts = [by_limit(&args.rtt_p95, p95), by_limit(&args.loss, loss)];
     // Trouble that is sure counts more than what is not known.
-    let sure = verdicts.iter().flatten().filter(|v| **v != Verdict::Unknown).max();
+    let sure = verdicts
+        .iter()
+        .flatten()
+        .filter(|v| **v != Verdict::Unknown)
+        .max();
     let verdict = match (sure, verdicts.iter().flatten().max()) {
         (Some(sure), _) if *sure != Verdict::Fine => *sure,
         (_, Some(worst)) => *worst,
         (_, None) => by_alerts(row),
     };
     let text = describe(row, leg, side, loss, snapshot);
-    (verdict, format!("{text} | {}", performance(args, leg, loss)))
+    (
+        verdict,
+        format!("{text} | {}", performance(args, leg, loss)),
+    )
 }
 
 fn by_alerts(row: &Row) -> Verdict {
@@ -208,8 +235,12 @@ fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snap
         Kind::Interface => "interface",
         Kind::Other => "rest",
     };
-    let p95 = leg.p95_rtt_ns.map_or("not measured".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6));
-    let loss = loss.map_or("not measured".to_owned(), |share| format!("{:.2} %", share * 100.0));
+    let p95 = leg.p95_rtt_ns.map_or("not measured".to_owned(), |ns| {
+        format!("{:.1} ms", ns as f64 / 1e6)
+    });
+    let loss = loss.map_or("not measured".to_owned(), |share| {
+        format!("{:.2} %", share * 100.0)
+    });
     let window = snapshot.window_ns as f64 / 1e9;
     let name = one_line(&row.name);
     format!(
@@ -229,16 +260,26 @@ fn performance(args: &Args, leg: &Leg, loss: Option<f64>) -> String {
         None => ";".to_owned(),
         Some(limits) => format!(
             "{};{}",
-            limits.warning.map_or(String::new(), |w| (w / unit).to_string()),
+            limits
+                .warning
+                .map_or(String::new(), |w| (w / unit).to_string()),
             limits.critical / unit
         ),
     };
     let mut parts = Vec::new();
     if let Some(ns) = leg.p95_rtt_ns {
-        parts.push(format!("rtt_p95={:.6}s;{};0", ns as f64 / 1e9, limits(&args.rtt_p95, 1e9)));
+        parts.push(format!(
+            "rtt_p95={:.6}s;{};0",
+            ns as f64 / 1e9,
+            limits(&args.rtt_p95, 1e9)
+        ));
     }
     if let Some(share) = loss {
-        parts.push(format!("loss={:.4}%;{};0;100", share * 100.0, limits(&args.loss, 0.01)));
+        parts.push(format!(
+            "loss={:.4}%;{};0;100",
+            share * 100.0,
+            limits(&args.loss, 0.01)
+        ));
     }
     parts.push(format!("samples={}", leg.samples));
     parts.join(" ")
@@ -287,15 +328,25 @@ mod tests {
             (5, Some(0.011), Verdict::Critical),
             (21, Some(0.01), Verdict::Warning),
         ] {
-            assert_eq!(verdict(&args, &row(p95, loss, 100)), expected, "{p95} {loss:?}");
+            assert_eq!(
+                verdict(&args, &row(p95, loss, 100)),
+                expected,
+                "{p95} {loss:?}"
+            );
         }
     }
 
     #[test]
     fn too_few_samples_are_unknown_and_never_fine() {
-        assert_eq!(verdict(&args(Some("20ms"), None), &row(1, None, 9)), Verdict::Unknown);
+        assert_eq!(
+            verdict(&args(Some("20ms"), None), &row(1, None, 9)),
+            Verdict::Unknown
+        );
         let unmeasured = Row::default();
-        assert_eq!(verdict(&args(None, Some("1%")), &unmeasured), Verdict::Unknown);
+        assert_eq!(
+            verdict(&args(None, Some("1%")), &unmeasured),
+            Verdict::Unknown
+        );
     }
 
     #[test]
@@ -310,8 +361,15 @@ mod tests {
 
     #[test]
     fn the_line_has_performance_data_with_limits() {
-        let (_, line) = judge(&args(Some("20ms,40ms"), Some("1%")), &row(12, Some(0.005), 100), &Snapshot::default());
-        assert!(line.ends_with("| rtt_p95=0.012000s;0.02;0.04;0 loss=0.5000%;;1;0;100 samples=100"), "{line}");
+        let (_, line) = judge(
+            &args(Some("20ms,40ms"), Some("1%")),
+            &row(12, Some(0.005), 100),
+            &Snapshot::default(),
+        );
+        assert!(
+            line.ends_with("| rtt_p95=0.012000s;0.02;0.04;0 loss=0.5000%;;1;0;100 samples=100"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -75,10 +75,19 @@ pub fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
 const LOSSES: [(&str, &str); 9] = [
     ("events_lost", "events that found the ring full"),
     ("lock_failures", "packets not measured: a lock stayed taken"),
-    ("scratch_busy", "packets not measured: the CPU's work area was taken"),
-    ("flows_refused", "flows not followed: the table is full (see [monitor] flows)"),
+    (
+        "scratch_busy",
+        "packets not measured: the CPU's work area was taken",
+    ),
+    (
+        "flows_refused",
+        "flows not followed: the table is full (see [monitor] flows)",
+    ),
     ("readings_failed", "readings of the kernel that failed"),
-    ("readings_skipped", "intervals that were skipped: the loop was late"),
+    (
+        "readings_skipped",
+        "intervals that were skipped: the loop was late",
+    ),
     ("state_saves_failed", "saves of the state that failed"),
     ("hooks_dropped", "alerts whose hook was not run"),
     ("rows_dropped", "rows that were not written"),
@@ -91,19 +100,60 @@ fn text(snapshot: &Snapshot) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name:<14}{value}");
     };
-    line("fairpath", format!("{} on {}, {}", snapshot.version, snapshot.host, snapshot.time));
+    line(
+        "fairpath",
+        format!(
+            "{} on {}, {}",
+            snapshot.version, snapshot.host, snapshot.time
+        ),
+    );
     line("up", span(snapshot.up_ns));
-    let since = snapshot.unix_ns.saturating_sub(snapshot.counting_since_unix_ns);
-    let gap = snapshot.gap_ns.map_or("no gap: never restarted with its state".to_owned(), |gap| {
-        format!("gap of {} ms at the last restart", gap / 1_000_000)
-    });
+    let since = snapshot
+        .unix_ns
+        .saturating_sub(snapshot.counting_since_unix_ns);
+    let gap = snapshot
+        .gap_ns
+        .map_or("no gap: never restarted with its state".to_owned(), |gap| {
+            format!("gap of {} ms at the last restart", gap / 1_000_000)
+        });
     line("counting for", format!("{}; {gap}", span(since)));
     line("watching", or_none(snapshot.interfaces.join(", ")));
-    line("rows", format!("{} in {} of {} slots", snapshot.rows_total, gauge("slots_used"), gauge("slots")));
-    line("flows", format!("{} open, {} at most", gauge("flows_open"), gauge("flows_capacity")));
-    line("memory", format!("{:.1} MiB in the kernel", gauge("kernel_memory_bytes") as f64 / f64::from(1 << 20)));
-    line("reading", format!("every {}; rates over {}", span(snapshot.interval_ns), span(snapshot.window_ns)));
-    line("configuration", format!("number {}", snapshot.configuration));
+    line(
+        "rows",
+        format!(
+            "{} in {} of {} slots",
+            snapshot.rows_total,
+            gauge("slots_used"),
+            gauge("slots")
+        ),
+    );
+    line(
+        "flows",
+        format!(
+            "{} open, {} at most",
+            gauge("flows_open"),
+            gauge("flows_capacity")
+        ),
+    );
+    line(
+        "memory",
+        format!(
+            "{:.1} MiB in the kernel",
+            gauge("kernel_memory_bytes") as f64 / f64::from(1 << 20)
+        ),
+    );
+    line(
+        "reading",
+        format!(
+            "every {}; rates over {}",
+            span(snapshot.interval_ns),
+            span(snapshot.window_ns)
+        ),
+    );
+    line(
+        "configuration",
+        format!("number {}", snapshot.configuration),
+    );
     for (name, meaning) in LOSSES {
         if let Some(count) = snapshot.counters.get(name).filter(|count| **count > 0) {
             line("lost", format!("{count} {meaning} ({name})"));
@@ -116,7 +166,11 @@ fn text(snapshot: &Snapshot) -> String {
 }
 
 fn or_none(text: String) -> String {
-    if text.is_empty() { "nothing yet".into() } else { text }
+    if text.is_empty() {
+        "nothing yet".into()
+    } else {
+        text
+    }
 }
 
 /// A time in its two greatest units.

@@ -105,7 +105,10 @@ impl Daemon {
             ("slots", slots),
             ("kernel_memory_bytes", memory),
             ("flows_capacity", flows),
-            ("flows_open", stats.flows_opened.saturating_sub(stats.flows_closed)),
+            (
+                "flows_open",
+                stats.flows_opened.saturating_sub(stats.flows_closed),
+            ),
             ("state_bytes", state_bytes),
             ("classes", self.roster.classes().len() as u64),
             ("subnets", self.roster.subnets().len() as u64),
@@ -117,7 +120,9 @@ impl Daemon {
     fn detail(&self, class: &str, limit: usize) -> Answer {
         let Some(mut detail) = self.ledger.detail(class, limit) else {
             return Answer::Error {
-                text: format!("show {class:?}: there is no row of this name; `fairpath top --once` lists them"),
+                text: format!(
+                    "show {class:?}: there is no row of this name; `fairpath top --once` lists them"
+                ),
             };
         };
         detail.flows = self.flows(&detail, limit);
@@ -147,7 +152,10 @@ impl Daemon {
         let slot = |key: &SlotKey| self.roster.slot(key);
         match row.kind {
             Kind::Other => vec![OTHER],
-            Kind::Subnet => parse_subnet(&row.name).and_then(|p| slot(&SlotKey::Subnet(p))).into_iter().collect(),
+            Kind::Subnet => parse_subnet(&row.name)
+                .and_then(|p| slot(&SlotKey::Subnet(p)))
+                .into_iter()
+                .collect(),
             // Flows are kept by class: an interface has none of its own.
             Kind::Interface => Vec::new(),
             Kind::Class => {
@@ -170,7 +178,11 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let ends = [host, remote].map(|side| view.key.endpoint(side));
     let ports = ends.map(|end| if view.key.proto == 6 { end.port() } else { 0 });
     let least = |side: usize| Some(view.least[side]).filter(|ns| *ns > 0);
-    let retransmitted = view.counts.iter().map(|c| u64::from(c.retransmitted_packets)).sum();
+    let retransmitted = view
+        .counts
+        .iter()
+        .map(|c| u64::from(c.retransmitted_packets))
+        .sum();
     FlowLine {
         proto: match view.key.proto {
             6 => "tcp",

@@ -1,11 +1,11 @@
 //! The daemon's life: start, the loop, the end.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_core::Prefix;
 use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State};
 use fairpath_rtt::snapshot::Kind;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,6 +17,7 @@ use super::hooks::Hooks;
 use super::kernel::{self, Kernel};
 use super::notify::Manager;
 use super::privileges;
+use super::reading::parse_subnet;
 use super::roster::Roster;
 use super::signals::Signals;
 use super::sinks::Sinks;
@@ -78,7 +79,7 @@ pub struct Daemon {
     /// For servers that are started later.
     pub asker: Asker,
     /// What an operator should know, by what it is about.
-    pub notes: std::collections::BTreeMap<&'static str, String>,
+    pub notes: BTreeMap<&'static str, String>,
     /// Links changed, or rows found no slot: rows and rules are to be laid out anew.
     pub layout_due: bool,
     pub(super) manager: Manager,
@@ -109,12 +110,12 @@ impl Daemon {
         log_changes(kernel.follow()?);
         let mut web = Web::default();
         let prepared = web.prepare(&config)?;
-        let restored = restore(&config)?;
+        let (ledger, subnets) = restore(&config)?;
         let kept = privileges::keep_monitoring()?;
         // Threads from here on: none of them inherits more.
         let mut daemon = Daemon {
             roster: Roster::new(kernel::slots(&config)),
-            ledger: restored,
+            ledger,
             counters: Counters::default(),
             notes: access_note(&socket),
             control: control::Server::start(socket, asker.clone())?,
@@ -139,7 +140,7 @@ impl Daemon {
             questions,
             signals,
         };
-        daemon.first_layout()?;
+        daemon.first_layout(subnets)?;
         web.start(prepared, &daemon.asker)?;
         daemon.web = web;
         daemon.greet(&kept, begin.elapsed());
@@ -151,7 +152,10 @@ impl Daemon {
             tracing::warn!("waiting for interface {missing}: there is none of this name yet");
         }
         if let Some(gap) = self.ledger.gap_ns() {
-            tracing::info!("state restored; nothing was measured for {} ms", gap / 1_000_000);
+            tracing::info!(
+                "state restored; nothing was measured for {} ms",
+                gap / 1_000_000
+            );
         }
         for address in self.web.addresses() {
             tracing::info!("serving http://{address}/");
@@ -222,7 +226,10 @@ impl Daemon {
     /// Until something is due, was asked, or happened to a link.
     fn wait(&self) -> anyhow::Result<()> {
         let now = Instant::now();
-        let due = self.next_reading.min(self.kernel.next_expiry()).min(self.next_save);
+        let due = self
+            .next_reading
+            .min(self.kernel.next_expiry())
+            .min(self.next_save);
         let rest = due.saturating_duration_since(now).min(MAX_REST);
         // Rounded up: waking a moment early would only mean to wait again.
         let rest = rest + Duration::from_millis(u64::from(rest.subsec_nanos() % 1_000_000 > 0));
@@ -282,35 +289,40 @@ fn rules(alerts: &Alerts) -> AlertRules {
     }
 }
 
-/// A ledger that goes on from the state file, or a new one; a file that is no use is set aside.
-fn restore(config: &Config) -> anyhow::Result<Ledger> {
+/// A ledger that goes on from the state file, and the subnets that had rows; or a new one. A file
+/// that is of no use is set aside.
+fn restore(config: &Config) -> anyhow::Result<(Ledger, Vec<Prefix>)> {
     let start = Moment {
         unix_ns: unix_ns()?,
         mono_ns: monotonic_ns()?,
     };
     let settings = settings(config);
     let Some(file) = &config.state.file else {
-        return Ok(Ledger::new(settings, start));
+        return Ok((Ledger::new(settings, start), Vec::new()));
     };
     let shown = file.display();
     let read = state::load(file).map_err(anyhow::Error::from);
     let state = read.and_then(|bytes| Ok(bytes.map(|b| State::from_bytes(&b)).transpose()?));
     match state {
-        Ok(Some(state)) => Ok(Ledger::restore(settings, start, state)),
-        Ok(None) => Ok(Ledger::new(settings, start)),
+        Ok(Some(state)) => {
+            let names = state.names(Kind::Subnet).take(config.subnets.max);
+            let subnets = names.filter_map(parse_subnet).collect();
+            Ok((Ledger::restore(settings, start, state), subnets))
+        }
+        Ok(None) => Ok((Ledger::new(settings, start), Vec::new())),
         Err(error) => {
             tracing::warn!("read the state file {shown}: {error:#}; counting begins anew");
             match state::set_aside(file, start.unix_ns) {
                 Ok(aside) => tracing::warn!("the state file was moved to {}", aside.display()),
                 Err(error) => tracing::warn!("move the state file {shown} away: {error}"),
             }
-            Ok(Ledger::new(settings, start))
+            Ok((Ledger::new(settings, start), Vec::new()))
         }
     }
 }
 
-fn access_note(socket: &Socket) -> std::collections::BTreeMap<&'static str, String> {
-    let mut notes = std::collections::BTreeMap::new();
+fn access_note(socket: &Socket) -> BTreeMap<&'static str, String> {
+    let mut notes = BTreeMap::new();
     match socket.access() {
         Access::Group(group) => tracing::info!("the group {group} may read the control socket"),
         Access::RootOnly(why) => {
@@ -327,7 +339,9 @@ pub(super) fn log_changes(changes: Vec<Change>) {
         match change {
             Change::Known(..) => {}
             Change::Attached(name) => tracing::info!("watching {name}"),
-            Change::Renamed(index, name) => tracing::info!("interface {index} is called {name} now"),
+            Change::Renamed(index, name) => {
+                tracing::info!("interface {index} is called {name} now")
+            }
             Change::Detached(name, why) => tracing::info!("{name} {why}; not watched any more"),
             Change::Refused(error) => tracing::warn!("{error:#}"),
         }

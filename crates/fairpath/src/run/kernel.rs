@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_bpf::{Options, RttMonitor};
-use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
+use fairpath_core::{ClassReading, Config as CoreConfig, Filter, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::config::{Config, Monitor};
@@ -33,10 +33,17 @@ pub struct Kernel {
 
 /// How many slots a configuration needs at the start, unless it says so.
 pub fn slots(config: &Config) -> u32 {
-    let least = config.classes.set.len() + config.subnets.max + SPARE_SLOTS;
-    let roomy = least + config.classes.set.len() / 4;
+    let roomy = least_slots(config) + config.classes.set.len() / 4 + SPARE_SLOTS;
     let wanted = config.monitor.max_classes.map_or(roomy, |n| n as usize + 1);
-    u32::try_from(wanted).unwrap_or(u32::MAX).min(fairpath_core::MAX_SLOTS)
+    u32::try_from(wanted)
+        .unwrap_or(u32::MAX)
+        .min(fairpath_core::MAX_SLOTS)
+}
+
+/// Slots of the classes that something leads to, of subnets, and of the rest.
+pub fn least_slots(config: &Config) -> usize {
+    let classes = config.classes.set.classes().iter();
+    classes.filter(|class| !class.criteria.is_empty()).count() + config.subnets.max + 1
 }
 
 impl Kernel {
@@ -77,7 +84,9 @@ impl Kernel {
     /// For patterns that are none; nothing has changed then.
     pub fn want(&mut self, monitor: &Monitor) -> anyhow::Result<Vec<Change>> {
         let uplinks = globs(&monitor.uplinks)?;
-        let changes = self.interfaces.want(&monitor.interfaces, &mut self.monitor)?;
+        let changes = self
+            .interfaces
+            .want(&monitor.interfaces, &mut self.monitor)?;
         self.uplinks = uplinks;
         Ok(changes)
     }
@@ -91,7 +100,10 @@ impl Kernel {
     pub fn with_watched<T>(&self, with: impl FnOnce(&Watched<'_>) -> T) -> T {
         let interfaces = self.interfaces.watched();
         let is_uplink = |(_, name): &&(_, &str)| self.uplinks.is_match(name);
-        let uplinks = interfaces.iter().filter(is_uplink).map(|(index, _)| index.0);
+        let uplinks = interfaces
+            .iter()
+            .filter(is_uplink)
+            .map(|(index, _)| index.0);
         with(&Watched {
             uplinks: uplinks.collect(),
             index_of: &|name| self.interfaces.index_of(name).map(|index| index.0),
@@ -106,18 +118,21 @@ impl Kernel {
     pub fn set_layout(&mut self, layout: &Layout) -> anyhow::Result<()> {
         self.monitor.set_rules(&layout.rules, &layout.begun)?;
         for (ifindex, slot) in &layout.interfaces {
+            // One that has just vanished is not counted any more, and its row goes next.
             self.monitor.count_interface(*ifindex, *slot);
         }
         Ok(())
     }
 
     /// Reads all counts, and empties what is counted from one reading to the next.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
-    pub fn read(&mut self) -> anyhow::Result<&ClassReading> {
-        self.monitor.read_classes(&mut self.reading)?;
-        Ok(&self.reading)
+    pub fn read(&mut self) -> &ClassReading {
+        self.monitor.read_classes(&mut self.reading);
+        &self.reading
+    }
+
+    /// Says which packets are looked at. A configuration has no more filters than fit.
+    pub fn set_filters(&mut self, filters: &[Filter]) {
+        self.monitor.set_filters(filters);
     }
 
     /// Closes what went silent, a part of the tables at a time, when it is due.

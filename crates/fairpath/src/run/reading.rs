@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use fairpath_core::Prefix;
+use fairpath_export::RowsWanted;
 use fairpath_rtt::ledger::Reading;
 use fairpath_rtt::snapshot::{Alert, Kind};
 
-use super::config::Which;
 use super::daemon::Daemon;
 use crate::duration::nanos;
 use crate::watch::{monotonic_ns, unix_ns};
@@ -60,7 +60,7 @@ impl Daemon {
     fn take_reading(&mut self) -> anyhow::Result<Vec<Alert>> {
         let (unix_ns, mono_ns) = (unix_ns()?, monotonic_ns()?);
         self.note_clock(unix_ns, mono_ns);
-        let read = self.kernel.read()?;
+        let read = self.kernel.read();
         let reading = Reading {
             unix_ns,
             mono_ns,
@@ -71,8 +71,8 @@ impl Daemon {
         let alerts = self.ledger.take(&reading);
         if self.sinks.wants_rows() {
             match self.config.rows.which {
-                Which::Active => self.sinks.rows(self.ledger.interval_rows().collect()),
-                Which::All => self.sinks.rows(self.ledger.all_interval_rows().collect()),
+                RowsWanted::Active => self.sinks.rows(self.ledger.interval_rows().collect()),
+                RowsWanted::All => self.sinks.rows(self.ledger.all_interval_rows().collect()),
             }
         }
         Ok(alerts)
@@ -133,7 +133,8 @@ impl Daemon {
     }
 
     /// The rows and rules of the start; rows of subnets that the state remembers are there again.
-    pub(super) fn first_layout(&mut self) -> anyhow::Result<()> {
+    pub(super) fn first_layout(&mut self, subnets: Vec<Prefix>) -> anyhow::Result<()> {
+        self.roster.set_subnets(subnets);
         let classes = &self.config.classes;
         self.roster.set_classes(&classes.set, &classes.labels);
         self.set_label_names();
@@ -173,9 +174,10 @@ impl Daemon {
 
     pub(super) fn set_label_names(&mut self) {
         let labels = self.roster.labels();
-        let named = labels.prefixes().iter().filter_map(|(_, number)| {
-            Some((*number, labels.name(*number)?.to_owned()))
-        });
+        let named = labels
+            .prefixes()
+            .iter()
+            .filter_map(|(_, number)| Some((*number, labels.name(*number)?.to_owned())));
         self.ledger.set_labels(named.collect());
     }
 

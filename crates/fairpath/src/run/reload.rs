@@ -50,7 +50,8 @@ impl Daemon {
         let changes = next.classes.set.changes_since(&self.config.classes.set);
         let links = self.kernel.want(&next.monitor)?;
         let before = (self.roster.clone(), self.config.monitor.clone());
-        self.roster.set_classes(&next.classes.set, &next.classes.labels);
+        self.roster
+            .set_classes(&next.classes.set, &next.classes.labels);
         if let Err(error) = self.try_lay_out() {
             self.roster = before.0;
             log_changes(self.kernel.want(&before.1)?);
@@ -86,7 +87,10 @@ impl Daemon {
         if waiting.is_empty() {
             self.notes.remove("restart");
         } else {
-            let text = format!("changed, but not in force before a restart: {}", waiting.join(", "));
+            let text = format!(
+                "changed, but not in force before a restart: {}",
+                waiting.join(", ")
+            );
             self.notes.insert("restart", text);
         }
     }
@@ -111,7 +115,12 @@ impl Daemon {
 }
 
 fn some(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    let shown = names
+        .iter()
+        .take(NAMES)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len() - names.len().min(NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),

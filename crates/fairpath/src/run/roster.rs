@@ -41,7 +41,7 @@ pub struct Layout {
     /// Slots that belong to somebody new.
     pub begun: Vec<u32>,
     /// Where watched interfaces are counted, by index.
-    pub interfaces: Vec<(u32, u32)>,
+    pub interfaces: Vec<(IfIndex, u32)>,
     /// Rows that found no slot: they count in [`OTHER`].
     pub refused: usize,
 }
@@ -95,9 +95,17 @@ impl Roster {
         &self.subnets
     }
 
+    /// The slot of a row.
+    pub fn slot(&self, key: &SlotKey) -> Option<u32> {
+        self.slots.get(key)
+    }
+
     /// Slots in use, and how many there are.
     pub fn slots(&self) -> [u64; 2] {
-        [self.slots.used() as u64 + 1, u64::from(self.slots.capacity())]
+        [
+            self.slots.used() as u64 + 1,
+            u64::from(self.slots.capacity()),
+        ]
     }
 
     /// Gives every row its slot and says what follows. O(classes).
@@ -113,14 +121,16 @@ impl Roster {
         self.class_rows(&mut layout);
         for (ifindex, name) in &watched.interfaces {
             if let Some(slot) = self.slots.get(&SlotKey::Interface((*name).to_owned())) {
-                layout.interfaces.push((ifindex.0, slot));
+                layout.interfaces.push((*ifindex, slot));
                 layout.rows.push(plain(slot, name, Kind::Interface));
             }
         }
         for subnet in &self.subnets {
             if let Some(slot) = self.slots.get(&SlotKey::Subnet(*subnet)) {
                 layout.rules.prefixes.push((*subnet, slot));
-                layout.rows.push(plain(slot, &subnet.to_string(), Kind::Subnet));
+                layout
+                    .rows
+                    .push(plain(slot, &subnet.to_string(), Kind::Subnet));
             }
         }
         layout.rows.push(plain(OTHER, OTHER_NAME, Kind::Other));
@@ -129,7 +139,11 @@ impl Roster {
 
     fn assign(&mut self, watched: &Watched<'_>, layout: &mut Layout) {
         // A prefix of a class is the class's, even if a subnet was found there before.
-        let criteria = self.classes.classes().iter().flat_map(|class| &class.criteria);
+        let criteria = self
+            .classes
+            .classes()
+            .iter()
+            .flat_map(|class| &class.criteria);
         let taken: std::collections::HashSet<Prefix> = criteria
             .filter_map(|criterion| match criterion {
                 fairpath_class::Criterion::Prefix(prefix) => Some(*prefix),
@@ -138,7 +152,11 @@ impl Roster {
             .collect();
         self.subnets.retain(|subnet| !taken.contains(subnet));
         // A class that nothing leads to counts what is below it, and needs no slot for that.
-        let led_to = self.classes.classes().iter().filter(|c| !c.criteria.is_empty());
+        let led_to = self
+            .classes
+            .classes()
+            .iter()
+            .filter(|c| !c.criteria.is_empty());
         let classes = led_to.map(|class| SlotKey::Class(class.name.clone()));
         let names = watched.interfaces.iter();
         let interfaces = names.map(|(_, name)| SlotKey::Interface((*name).to_owned()));

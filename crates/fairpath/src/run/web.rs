@@ -76,7 +76,11 @@ impl Web {
                 format!(
                     "listen on {} for {}; is another program there?",
                     site.address,
-                    if site.options.page { "[web]" } else { "[metrics]" }
+                    if site.options.page {
+                        "[web]"
+                    } else {
+                        "[metrics]"
+                    }
                 )
             })?;
             listeners.push((site.clone(), listener));
@@ -136,7 +140,9 @@ fn sites(config: &Config) -> Vec<Site> {
     let (metrics, web) = (config.metrics.listen, config.web.listen);
     let page = web.map(|address| site(address, true));
     let metrics = metrics.filter(|address| web != Some(*address));
-    page.into_iter().chain(metrics.map(|address| site(address, false))).collect()
+    page.into_iter()
+        .chain(metrics.map(|address| site(address, false)))
+        .collect()
 }
 
 /// Threads inherit capabilities from the one that starts them: a thread without any starts these.
@@ -145,6 +151,8 @@ fn start(listener: TcpListener, options: ServerOptions, asker: Asker) -> anyhow:
         privileges::keep_nothing();
         serve(listener, Arc::new(Asked { asker }), options)
     });
-    let server = starter.join().map_err(|_| anyhow!("start a web server: it panicked"))?;
+    let server = starter
+        .join()
+        .map_err(|_| anyhow!("start a web server: it panicked"))?;
     Ok(server?)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use fairpath_core::{Filter, MAX_FILTERS, MAX_FLOWS, MAX_SLOTS, Prefix};
+use fairpath_export::RowsWanted;
 use globset::Glob;
 use toml::Spanned;
 
@@ -110,16 +111,6 @@ pub struct Web {
     pub hosts: Vec<String>,
 }
 
-/// Which rows are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Which {
-    /// Of classes that had a packet.
-    #[default]
-    Active,
-    /// Of all classes.
-    All,
-}
-
 /// `[rows]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
@@ -128,7 +119,7 @@ pub struct Rows {
     /// The directory of Parquet files.
     pub parquet: Option<PathBuf>,
     /// Which.
-    pub which: Which,
+    pub which: RowsWanted,
 }
 
 /// `[alerts]`
@@ -384,7 +375,12 @@ impl Check<'_, '_> {
             },
             web: Web {
                 listen: self.listen("[web] listen", given.web.listen, None),
-                hosts: given.web.hosts.into_iter().map(Spanned::into_inner).collect(),
+                hosts: given
+                    .web
+                    .hosts
+                    .into_iter()
+                    .map(Spanned::into_inner)
+                    .collect(),
             },
             rows: Rows {
                 json: self.path("[rows] json", given.rows.json),
@@ -394,7 +390,12 @@ impl Check<'_, '_> {
             alerts: self.alerts(given.alerts),
             state: State {
                 file: self.state_file(given.state.file),
-                save_every: self.time("[state] save_every", given.state.save_every, 60.0, 1.0..=86_400.0),
+                save_every: self.time(
+                    "[state] save_every",
+                    given.state.save_every,
+                    60.0,
+                    1.0..=86_400.0,
+                ),
             },
             classes: Classes::default(),
         }
@@ -451,12 +452,10 @@ impl Check<'_, '_> {
             ),
             interval: self.time("[monitor] interval", given.interval, 1.0, 0.1..=60.0),
             window: self.number("[monitor] window", given.window, 10, 1..=60) as usize,
-            max_classes: self.number(
-                "[monitor] max_classes",
-                given.max_classes,
-                16_000,
-                16..=slots,
-            ) as u32,
+            max_classes: given.max_classes.map(|given| {
+                self.number("[monitor] max_classes", Some(given), 16, 16..=slots) as u32
+            }),
+            filters: self.filters(given.only, given.except),
         }
     }
 
@@ -493,14 +492,21 @@ impl Check<'_, '_> {
     fn filters(&mut self, only: Vec<Spanned<String>>, except: Vec<Spanned<String>>) -> Vec<Filter> {
         let most = only.len() + except.len();
         let mut filters = Vec::new();
-        for (key, given, except) in [("[monitor] only", only, false), ("[monitor] except", except, true)] {
+        for (key, given, except) in [
+            ("[monitor] only", only, false),
+            ("[monitor] except", except, true),
+        ] {
             for text in given {
                 match read_filter(text.get_ref(), except) {
                     Ok(filter) => filters.push(filter),
                     Err(why) => self.wrong(key, text.span(), why),
                 }
                 if most > MAX_FILTERS {
-                    self.wrong(key, text.span(), format!("{most} filters; at most {MAX_FILTERS}"));
+                    self.wrong(
+                        key,
+                        text.span(),
+                        format!("{most} filters; at most {MAX_FILTERS}"),
+                    );
                     return Vec::new();
                 }
             }
@@ -517,14 +523,17 @@ impl Check<'_, '_> {
         }
     }
 
-    fn which(&mut self, given: Given<String>) -> Which {
-        self.read("[rows] which", given, Which::Active, |word| {
-            match word.as_str() {
-                "active" => Ok(Which::Active),
-                "all" => Ok(Which::All),
+    fn which(&mut self, given: Given<String>) -> RowsWanted {
+        self.read(
+            "[rows] which",
+            given,
+            RowsWanted::Active,
+            |word| match word.as_str() {
+                "active" => Ok(RowsWanted::Active),
+                "all" => Ok(RowsWanted::All),
                 _ => Err(format!("{word:?} is none of \"active\", \"all\"")),
-            }
-        })
+            },
+        )
     }
 
     fn alerts(&mut self, given: file::Alerts) -> Alerts {
@@ -566,7 +575,9 @@ impl Check<'_, '_> {
 /// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`.
 fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
     let wrong = || {
-        format!("{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\"")
+        format!(
+            "{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
+        )
     };
     let words: Vec<&str> = text.split_whitespace().collect();
     let (prefix, port) = match words[..] {
@@ -576,7 +587,9 @@ fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
         _ => return Err(wrong()),
     };
     let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
-    let prefix = prefix.map(|text| read_prefix(text).ok_or_else(wrong)).transpose()?;
+    let prefix = prefix
+        .map(|text| read_prefix(text).ok_or_else(wrong))
+        .transpose()?;
     Ok(Filter {
         except,
         prefix,

@@ -72,7 +72,9 @@ pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes
     let outcome = ClassSet::build(drafts, uplinks);
     let told = |severity| {
         let problems = outcome.report.problems.iter();
-        problems.filter(move |p| p.severity == severity).map(ToString::to_string)
+        problems
+            .filter(move |p| p.severity == severity)
+            .map(ToString::to_string)
     };
     match outcome.set {
         Some(ref set) => Ok(Classes {

@@ -82,7 +82,12 @@ fn relative_paths_begin_beside_the_file() {
          [[class]]\nname = \"bert\"\nprefix = \"192.0.2.2\"\n"
     );
     let config = parse(file.to_str().unwrap(), &text).unwrap();
-    let names = config.classes.set.classes().iter().map(|class| class.name.as_str());
+    let names = config
+        .classes
+        .set
+        .classes()
+        .iter()
+        .map(|class| class.name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["bert", "anna"]);
     assert_eq!(config.rows.json.as_deref(), Some(Path::new("/r.json")));
     assert_eq!(config.rows.parquet, Some(place.path().join("rows")));
@@ -93,14 +98,24 @@ fn problems_of_classes_and_of_the_rest_are_told_together() {
     let text = "class_files = [\"missing.csv\"]\n[monitor]\ninterfaces = [\"eth0\"]\nflows = 1\n\
                 [[class]]\nname = \"anna\"\nprefx = \"192.0.2.1\"\n";
     let problems = shown(text);
-    for part in ["f.toml:1:16: read dir/missing.csv", "f.toml:4:9: ", "f.toml:7:1: ", "did you mean \"prefix\"?"] {
-        assert!(problems.iter().any(|p| p.contains(part)), "{part} is not in {problems:#?}");
+    for part in [
+        "f.toml:1:16: read dir/missing.csv",
+        "f.toml:4:9: ",
+        "f.toml:7:1: ",
+        "did you mean \"prefix\"?",
+    ] {
+        assert!(
+            problems.iter().any(|p| p.contains(part)),
+            "{part} is not in {problems:#?}"
+        );
     }
 }
 
 #[test]
 fn filters_are_a_prefix_a_port_or_both() {
-    let text = format!("{LEAST}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n");
+    let text = format!(
+        "{LEAST}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n"
+    );
     let filters = parse("f.toml", &text).unwrap().monitor.filters;
     let shown: Vec<_> = filters
         .iter()
