@@ -1,6 +1,6 @@
 //! Classes as values: the checked tree.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use fairpath_core::Prefix;
@@ -81,8 +81,16 @@ pub struct Class {
     pub down: Rates,
     /// Thresholds.
     pub sla: Sla,
-    /// Whatever else the operator says of it.
-    pub attributes: BTreeMap<String, String>,
+    /// Whatever else the operator says of it: names and values, by name.
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Class {
+    /// What the operator says of it under `name`. O(attributes).
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
 }
 
 /// The checked tree: each class directly before its children and theirs, siblings as configured.

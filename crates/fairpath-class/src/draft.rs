@@ -1,7 +1,5 @@
 //! Classes as they are read: each value checked for itself, nothing yet held against the others.
 
-use std::collections::BTreeMap;
-
 use crate::class::{Criterion, MAX_CLASSES, MAX_CRITERIA};
 use crate::key::Key;
 use crate::labels::Labels;
@@ -29,7 +27,8 @@ pub(crate) struct Draft {
     pub down: DraftRates,
     pub rtt_p95_ns: Option<u64>,
     pub loss: Option<f64>,
-    pub attributes: BTreeMap<String, String>,
+    /// By name.
+    pub attributes: Vec<(String, String)>,
 }
 
 /// Everything read so far. Give it files, then let [`crate::ClassSet::build`] check the whole.
@@ -65,6 +64,12 @@ impl Drafts {
     /// open. It stands with the others in the report.
     pub fn refuse(&mut self, place: Place, text: String) {
         self.problems.error(ProblemKind::Syntax, place, "", text);
+    }
+
+    /// Notes that the file called `name` cannot be taken at all.
+    pub fn refuse_file(&mut self, name: &str, text: String) {
+        let place = self.sources.add(name, "");
+        self.refuse(place, text);
     }
 
     /// Takes a class; beyond a limit it is only counted.
@@ -175,10 +180,17 @@ impl Draft {
         Ok(Criterion::Prefix(prefix))
     }
 
-    /// Notes an attribute; names and values are free.
+    /// Notes an attribute; names and values are free, the last of a name counts.
     pub fn attribute(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
-            self.attributes.insert(name.to_owned(), value.to_owned());
+            let entry = (name.to_owned(), value.to_owned());
+            match self
+                .attributes
+                .binary_search_by(|(known, _)| known.as_str().cmp(name))
+            {
+                Ok(at) => self.attributes[at] = entry,
+                Err(at) => self.attributes.insert(at, entry),
+            }
         }
     }
 

@@ -95,7 +95,6 @@ impl Drafts {
                 ..Draft::default()
             };
             draft.set(Key::Name, &name, place, &mut self.problems);
-            draft.attribute("source", "network.json");
             let children = self.node(text, node, &mut draft);
             let name = draft.name.clone();
             self.push(draft);

@@ -24,8 +24,7 @@ impl Drafts {
             Ok(text) if content.len() as u64 <= MAX_FILE_BYTES => text,
             Ok(_) => {
                 let text = format!("file is longer than {MAX_FILE_BYTES} bytes");
-                let place = self.sources.add(name, "");
-                self.problems.error(ProblemKind::TooMany, place, "", text);
+                self.refuse_file(name, text);
                 return References::default();
             }
             Err(error) => {

@@ -7,7 +7,7 @@ use fairpath_core::{OTHER, Rules};
 
 use crate::class::{Class, ClassSet, Criterion};
 use crate::labels::Labels;
-use crate::slots::Slots;
+use crate::slots::{SlotKey, Slots};
 
 /// What is known of one endpoint of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,13 @@ pub struct Endpoint<'a> {
 }
 
 impl ClassSet {
+    /// The key of each class, in the order of the tree: what [`Slots::assign`] wants. Where slots
+    /// are short, the first have them.
+    pub fn slot_keys(&self) -> impl Iterator<Item = SlotKey> {
+        let classes = self.classes().iter();
+        classes.map(|class| SlotKey::Class(class.name.clone()))
+    }
+
     /// What the core needs to find a packet's class.
     ///
     /// `slots` has what was assigned for this set; classes without slot lead to [`OTHER`].

@@ -155,12 +155,13 @@ impl Drafts {
         };
         whole.set(Key::Name, &circuit.name, circuit.place, &mut self.problems);
         whole.attribute("circuit_id", &circuit.id);
-        whole.attribute("source", "ShapedDevices.csv");
         if one_plan {
             for device in circuit.devices {
                 (whole.up, whole.down) = (device.draft.up, device.draft.down);
                 whole.criteria.extend(device.draft.criteria);
-                whole.attributes.extend(device.draft.attributes);
+                for (name, value) in device.draft.attributes {
+                    whole.attribute(&name, &value);
+                }
             }
             self.push(whole);
             return;
@@ -252,31 +253,36 @@ impl Row<'_> {
         }
     }
 
-    fn circuit(&self) -> Circuit {
-        let id = self.text(self.columns.circuit_id);
-        let name = self.text(self.columns.circuit_name);
+    fn parent(&self) -> Option<Cell<'_>> {
         let parent = self.text(self.columns.parent);
         // "none" is what LibreQoS itself makes of an empty cell.
         let flat = parent.text.is_empty() || parent.text.eq_ignore_ascii_case("none");
+        (!flat).then_some(parent)
+    }
+
+    fn circuit(&self) -> Circuit {
+        let id = self.text(self.columns.circuit_id);
+        let name = self.text(self.columns.circuit_name);
+        let place = if name.text.is_empty() {
+            id.place
+        } else {
+            name.place
+        };
+        let parent = self.parent();
         Circuit {
             id: id.text.to_owned(),
             name: name.text.to_owned(),
-            place: if name.text.is_empty() {
-                id.place
-            } else {
-                name.place
-            },
-            parent: (!flat).then(|| At::new(parent.text.to_owned(), parent.place)),
-            devices: Vec::new(),
+            place,
+            parent: parent.map(|parent| At::new(parent.text.to_owned(), parent.place)),
+            devices: Vec::with_capacity(1),
         }
     }
 
     /// Adds this row's device to its circuit.
     fn join(&self, circuit: &mut Circuit, problems: &mut Problems) {
         let columns = self.columns;
-        let again = self.circuit();
-        let parent = |circuit: &Circuit| circuit.parent.as_ref().map(|parent| parent.value.clone());
-        if parent(&again) != parent(circuit) {
+        let first = circuit.parent.as_ref().map(|parent| parent.value.as_str());
+        if self.parent().map(|parent| parent.text) != first {
             let place = self.text(columns.parent).place;
             let text = format!(
                 "circuit \"{}\": devices under different parent nodes; the first one's counts",

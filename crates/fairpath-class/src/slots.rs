@@ -87,7 +87,8 @@ impl Slots {
     /// wanted loses it, what is new gets one as long as there are any. Keys of other spaces lose
     /// nothing. O(keys).
     ///
-    /// Slots freed by this call are quarantined, so they do not serve its new keys.
+    /// Slots freed by this call are quarantined, so they do not serve its new keys: where some were
+    /// refused, call it again after [`Slots::release`].
     pub fn assign(&mut self, space: Space, wanted: impl IntoIterator<Item = SlotKey>) -> Assigned {
         let mut assigned = Assigned::default();
         let mut seen = HashSet::new();

@@ -136,12 +136,11 @@ impl Drafts {
             self.drafts.iter().map(|draft| draft.name.clone()).collect();
         for node in std::mem::take(&mut self.nodes) {
             if !names.contains(&node.value) {
-                let mut draft = Draft {
+                let draft = Draft {
                     place: node.place,
                     name: node.value,
                     ..Draft::default()
                 };
-                draft.attribute("source", "ShapedDevices.csv");
                 self.push(draft);
             }
         }

@@ -1,6 +1,8 @@
 //! What a check tells, problem by problem, with line and column.
 
-use fairpath_class::{ClassSet, Drafts, MAX_DEPTH, Outcome, ProblemKind, Severity, Uplinks};
+use fairpath_class::{
+    ClassEntry, ClassSet, Drafts, MAX_DEPTH, Outcome, ProblemKind, Severity, Uplinks,
+};
 
 fn toml(text: &str) -> Outcome {
     let mut drafts = Drafts::new();
@@ -70,8 +72,8 @@ down = "1.5gbit"
         (alice.sla.rtt_p95_ns, alice.sla.loss),
         (Some(40_000_000), Some(0.01))
     );
-    assert_eq!(alice.attributes["plan"], "gold");
-    assert_eq!(alice.attributes["pop"], "3");
+    assert_eq!(alice.attribute("plan"), Some("gold"));
+    assert_eq!(alice.attribute("pop"), Some("3"));
     assert_eq!((outcome.report.prefixes, outcome.report.levels), (3, 2));
 }
 
@@ -303,7 +305,7 @@ fn attributes_are_columns_too() {
     let set = csv("\u{feff}Name,Prefixes,attributes.Plan\na,192.0.2.1,gold\n")
         .set
         .unwrap();
-    assert_eq!(set.get("a").unwrap().attributes["Plan"], "gold");
+    assert_eq!(set.get("a").unwrap().attribute("Plan"), Some("gold"));
 }
 
 #[test]
@@ -320,6 +322,29 @@ fn toml_that_is_none_is_told_with_its_places() {
         "{lines:?}"
     );
     assert!(outcome.set.is_none());
+}
+
+#[test]
+fn entries_of_a_larger_configuration_give_what_the_file_gives() {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Configuration {
+        class: Vec<toml::Spanned<ClassEntry>>,
+    }
+    for text in [
+        "[[class]]\nname = \"a\"\nprefix = [\"192.0.2.0/24\", \"::1\"]\nmark = 0x10\nloss = 0.01\nattributes = { x = 1.5 }\n",
+        "[[class]]\nprefx = 1\nup = true\nvlan = [[1], \"x\", 0b11]\n[[class]]\nname = \"b\"\nparent = \"c\"\n",
+    ] {
+        let configuration: Configuration = toml::from_str(text).unwrap();
+        let mut drafts = Drafts::new();
+        drafts.read_entries("c.toml", text, configuration.class);
+        let embedded = ClassSet::build(drafts, Uplinks::Missing);
+        let alone = toml(text);
+        assert_eq!(embedded.report, alone.report);
+        assert_eq!(embedded.set, alone.set);
+        assert!(alone.report.errors > 0, "one for uplinks at least");
+    }
+    assert!(toml::from_str::<Configuration>("class = [5]").is_err());
 }
 
 #[test]

@@ -63,8 +63,8 @@ fn circuits_become_classes_below_the_nodes_of_the_network() {
         (north.down.ceil_bps, north.up.ceil_bps),
         (Some(1_000_000_000), Some(500_500_000))
     );
-    assert_eq!(north.attributes["type"], "Site");
-    assert_eq!(set.get("Area").unwrap().attributes["virtual"], "true");
+    assert_eq!(north.attribute("type"), Some("Site"));
+    assert_eq!(set.get("Area").unwrap().attribute("virtual"), Some("true"));
     let circuit = set.get("1 High St., Ely").unwrap();
     let criteria: Vec<_> = circuit.criteria.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -83,9 +83,9 @@ fn circuits_become_classes_below_the_nodes_of_the_network() {
         (circuit.down.floor_bps, circuit.down.ceil_bps),
         (Some(1_000_000), Some(155_500_000))
     );
-    assert_eq!(circuit.attributes["circuit_id"], "7");
-    assert_eq!(circuit.attributes["mac"], "02:00:00:00:00:01");
-    assert_eq!(circuit.attributes["comment"], "note");
+    assert_eq!(circuit.attribute("circuit_id"), Some("7"));
+    assert_eq!(circuit.attribute("mac"), Some("02:00:00:00:00:01"));
+    assert_eq!(circuit.attribute("comment"), Some("note"));
 }
 
 #[test]

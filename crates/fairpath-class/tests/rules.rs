@@ -14,13 +14,6 @@ fn build(text: &str) -> Outcome {
     ClassSet::build(drafts, Uplinks::Given)
 }
 
-fn keys(set: &ClassSet) -> Vec<SlotKey> {
-    set.classes()
-        .iter()
-        .map(|class| SlotKey::Class(class.name.clone()))
-        .collect()
-}
-
 fn ifindex_of(name: &str) -> Option<u32> {
     name.strip_prefix("eth")?.parse().ok()
 }
@@ -142,7 +135,7 @@ proptest! {
         prop_assert!(outcome.report.errors == 0, "{:?}", outcome.report.problems);
         let set = outcome.set.unwrap();
         let mut slots = Slots::new(1000);
-        slots.assign(Space::Class, keys(&set));
+        slots.assign(Space::Class, set.slot_keys());
         let rules = set.rules(&slots, ifindex_of, &outcome.labels, &[7]);
         for (address, mark, mac, vlan, dscp, interface) in endpoints {
             let interface = interface.map(|number| format!("eth{number}"));
@@ -204,7 +197,7 @@ fn a_class_without_slot_leads_to_other_and_unknown_interfaces_nowhere() {
         .set
         .unwrap();
     let mut slots = Slots::new(2);
-    assert_eq!(slots.assign(Space::Class, keys(&set)).refused, 1);
+    assert_eq!(slots.assign(Space::Class, set.slot_keys()).refused, 1);
     let rules = set.rules(&slots, ifindex_of, &Default::default(), &[]);
     let slots: Vec<_> = rules.prefixes.iter().map(|(_, slot)| *slot).collect();
     assert_eq!(slots, [1, OTHER]);
@@ -215,7 +208,7 @@ fn a_class_without_slot_leads_to_other_and_unknown_interfaces_nowhere() {
 fn two_names_of_one_interface_are_one_rule() {
     let set = build("name,interface\na,eth1\nb,lan\n").set.unwrap();
     let mut slots = Slots::new(8);
-    slots.assign(Space::Class, keys(&set));
+    slots.assign(Space::Class, set.slot_keys());
     let rules = set.rules(&slots, |_| Some(9), &Default::default(), &[3]);
     assert_eq!(rules.interfaces, [(9, 1)]);
     assert_eq!(rules.uplinks, [3]);

@@ -4,6 +4,7 @@
 //! git does: the lab and the demo are binaries of their own.
 
 mod check;
+mod class;
 mod duration;
 mod external;
 mod features;
@@ -34,6 +35,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check what a configuration says of classes: subscribers, sites, uplinks
+    Class(class::Args),
     /// Find out what this kernel, this user and these interfaces can do, by trying
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     fairpath_bpf::quiet_libbpf();
     let cli = Cli::try_parse().unwrap_or_else(|error| check::leave(&error));
     let result = match cli.command {
+        Command::Class(args) => class::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Run(args) => run::run(&args),
