@@ -75,11 +75,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A span of time in its two largest units: `850ms`, `12s`, `3m12s`, `4h05m`, `2d03h`.
+/// A span of time in its two largest units: `850ms`, `1.3s`, `12s`, `3m12s`, `4h05m`, `2d03h`.
 pub fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
         0 => format!("{}ms", ns / 1_000_000),
+        1..10 if !ns.is_multiple_of(1_000_000_000) => format!("{:.1}s", ns as f64 / 1e9),
         1..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
@@ -151,6 +152,8 @@ mod tests {
     fn spans_and_groups_read_as_people_write_them() {
         let second = 1_000_000_000;
         assert_eq!(span(850_000_000), "850ms");
+        assert_eq!(span(1_340_000_000), "1.3s");
+        assert_eq!(span(second), "1s");
         assert_eq!(span(192 * second), "3m12s");
         assert_eq!(span(14_700 * second), "4h05m");
         assert_eq!(span(183_600 * second), "2d03h");

@@ -208,3 +208,6 @@ fn place(state: &State) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;
