@@ -50,7 +50,9 @@ pub fn grouped(value: u64) -> String {
 /// A round-trip time in milliseconds: `0.042`, `4.20`, `42.0`, `4200`; from ten seconds `42.0s`.
 pub fn millis(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
-    if ms < 0.9995 {
+    if ns == 0 {
+        "0".to_owned()
+    } else if ms < 0.9995 {
         format!("{ms:.3}")
     } else if ms < 99.95 {
         three_digits(ms)
@@ -119,7 +121,7 @@ mod tests {
             assert_eq!(scaled(value), text);
         }
         for (ns, text) in [
-            (0, "0.000"),
+            (0, "0"),
             (12_345, "0.012"),
             (999_600, "1.00"),
             (9_996_000, "10.0"),
