@@ -1,21 +1,33 @@
 //! One class closely: figures, both histograms, its day, remotes, hosts and flows, as lines.
 
-use fairpath_rtt::snapshot::{Detail, FlowLine, Leg, Peer, Point, Row};
+mod lists;
+
+use fairpath_rtt::snapshot::{AlertKind, Detail, Leg, Point, Row};
 use ratatui::text::{Line, Span};
 
 use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};
 use crate::glyphs::Look;
+use crate::grid::{self, Field, Item};
 use crate::histogram;
-use crate::judge;
+use crate::judge::{self, Level};
 use crate::table::{Trend, sparkline};
-use crate::text::{left, right};
+use crate::text::{cut, left};
 
-/// From this width on, lists stand side by side.
-const SIDE_BY_SIDE: u16 = 110;
-/// Columns of the figures of a peer.
-const PEER_FIGURES: usize = 37;
-/// Longest name of a peer that is given room for.
-const MAX_PEER: usize = 43;
+const fn field(title: &'static str, width: usize, rank: u8) -> Field {
+    Field { title, width, rank }
+}
+
+/// Of a leg; times in milliseconds, losses in percent.
+const LEG: [Field; 8] = [
+    field("min", 5, 4),
+    field("p50", 5, 1),
+    field("p95", 5, 0),
+    field("p99", 5, 5),
+    field("samples", 7, 6),
+    field("lost% to", 8, 2),
+    field("from", 5, 3),
+    field("reordered", 9, 7),
+];
 
 /// Everything known of a class, in lines of at most `width` columns.
 pub fn lines(detail: &Detail, width: u16, look: Look) -> Vec<Line<'static>> {
@@ -23,7 +35,8 @@ pub fn lines(detail: &Detail, width: u16, look: Look) -> Vec<Line<'static>> {
         width: width.into(),
         look,
     };
-    let mut lines = page.figures(&detail.row);
+    let mut lines = page.identity(&detail.row);
+    lines.extend(page.figures(&detail.row));
     lines.push(Line::default());
     lines.extend(histogram::lines(&detail.row, page.width, look));
     lines.push(Line::default());
@@ -54,19 +67,49 @@ impl Page {
         Line::styled(left(text, self.width, self.look), self.look.quiet())
     }
 
+    /// Where it stands, and what is wrong with it; nothing for a topmost class without alerts.
+    fn identity(&self, row: &Row) -> Vec<Line<'static>> {
+        let mut pieces = Vec::new();
+        if let Some(parent) = &row.parent {
+            pieces.push(Span::raw(format!("below {}", cut(parent, 40, self.look))));
+        }
+        if row.children > 0 {
+            pieces.push(Span::raw(format!(
+                "{} directly below it",
+                grouped(row.children.into())
+            )));
+        }
+        for alert in &row.alerts {
+            let what = match alert {
+                AlertKind::RttShift => "round-trip time left its baseline!",
+                AlertKind::Loss => "loss above its threshold!",
+                AlertKind::SlaBreach => "a promise of its plan is broken!",
+            };
+            pieces.push(Span::styled(what, self.look.level(Level::Bad)));
+        }
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        self.wrap("class    ", pieces)
+    }
+
     fn figures(&self, row: &Row) -> Vec<Line<'static>> {
-        let mut lines = vec![self.rates(row)];
-        lines.push(self.quiet(
-            "      ms      min     p50     p95      p99   samples   loss % to  from  reordered",
-        ));
-        lines.push(self.leg("inside", &row.inside, judge::inside_p95(&row.inside)));
-        lines.push(self.leg("outside", &row.outside, judge::outside_p95(&row.outside)));
-        lines.push(self.load(row));
-        lines.push(self.counts(row));
+        let mut lines = self.rates(row);
+        let legs = [
+            leg("inside", &row.inside, judge::inside_p95(&row.inside)),
+            leg("outside", &row.outside, judge::outside_p95(&row.outside)),
+        ];
+        lines.extend(grid::lines(("ms", 8), &LEG, &legs, self.width, self.look));
+        lines.extend(self.load(row));
+        lines.extend(self.counts(row));
         lines
     }
 
-    fn rates(&self, row: &Row) -> Line<'static> {
+    fn wrap(&self, name: &str, pieces: Vec<Span<'static>>) -> Vec<Line<'static>> {
+        grid::wrap(name, pieces, self.width, self.look)
+    }
+
+    fn rates(&self, row: &Row) -> Vec<Line<'static>> {
         let plan = |plan: Option<u64>, rate: f64| {
             plan.filter(|plan| *plan > 0).map_or(String::new(), |plan| {
                 let share = rate / plan as f64 * 100.0;
@@ -74,80 +117,53 @@ impl Page {
             })
         };
         let (up, down) = (&row.up, &row.down);
-        let parts = [
-            format!(
-                "up {}bit/s{}",
-                unit(up.rate_bps),
-                plan(row.plan_up_bps, up.rate_bps)
-            ),
-            format!(
-                "down {}bit/s{}",
-                unit(down.rate_bps),
-                plan(row.plan_down_bps, down.rate_bps)
-            ),
-            format!(
-                "packets {}/{} a second",
-                scaled(up.packet_rate),
-                scaled(down.packet_rate)
-            ),
-        ];
-        Line::raw(left(&parts.join("   "), self.width, self.look))
-    }
-
-    fn leg(&self, name: &str, leg: &Leg, level: judge::Level) -> Line<'static> {
-        let rtt = |ns: Option<u64>| right(&maybe(ns, millis), 7, self.look);
-        let judged = |share: Option<f64>| {
-            let level = judge::loss(share);
-            let text = format!("{:>5}{}", maybe(share, percent), level.mark());
-            Span::styled(text, self.look.level(level))
+        let rate = |way: &str, bps: f64, plan: String| {
+            Span::raw(format!("{way} {}bit/s{plan}", unit(bps)))
         };
-        let p95 = format!(" {}{}", rtt(leg.p95_rtt_ns), level.mark());
-        Line::from(vec![
-            Span::raw(format!(
-                "{name:<10}{} {}",
-                rtt(leg.min_rtt_ns),
-                rtt(leg.p50_rtt_ns)
-            )),
-            Span::styled(p95, self.look.level(level)),
-            Span::raw(format!(" {}", rtt(leg.p99_rtt_ns))),
-            Span::raw(format!(" {:>9}     ", count(leg.samples))),
-            judged(leg.loss_to),
-            judged(leg.loss_from),
-            Span::raw(format!(" {:>9}", count(leg.reordered_packets))),
-        ])
-    }
-
-    fn load(&self, row: &Row) -> Line<'static> {
-        let load = &row.load;
-        let level = judge::growth(row).max(judge::score(row));
-        let idle = maybe(load.idle_p50_ns, millis);
-        let busy = maybe(load.loaded_p50_ns, millis);
-        let p95 = maybe(load.loaded_p95_ns, millis);
-        let growth = maybe(load.growth_ns, |ns| format!("+{}", millis(ns)));
-        let score = maybe(load.score, |score| format!("{score} of 100"));
-        Line::from(vec![
-            Span::raw(format!(
-                "load      p50 idle {idle} ms, busy {busy} ms (p95 {p95} ms), "
-            )),
-            Span::styled(
-                format!("{growth} ms, score {score}{}", level.mark()),
-                self.look.level(level),
+        let packets = [up.packet_rate, down.packet_rate].map(scaled).join("/");
+        let pieces = vec![
+            rate("up", up.rate_bps, plan(row.plan_up_bps, up.rate_bps)),
+            rate(
+                "down",
+                down.rate_bps,
+                plan(row.plan_down_bps, down.rate_bps),
             ),
-        ])
+            Span::raw(format!("packets/s {packets}")),
+        ];
+        self.wrap("rate     ", pieces)
     }
 
-    fn counts(&self, row: &Row) -> Line<'static> {
+    fn load(&self, row: &Row) -> Vec<Line<'static>> {
+        let load = &row.load;
+        let ms = |ns: Option<u64>| maybe(ns, |ns| format!("{} ms", millis(ns)));
+        let judged = |text: String, level: Level| {
+            Span::styled(
+                format!("{text}{}", level.mark().trim()),
+                self.look.level(level),
+            )
+        };
+        let score = maybe(load.score, |score| format!("{score} of 100"));
+        let pieces = vec![
+            Span::raw(format!("p50 idle {}", ms(load.idle_p50_ns))),
+            Span::raw(format!("busy {}", ms(load.loaded_p50_ns))),
+            Span::raw(format!("p95 busy {}", ms(load.loaded_p95_ns))),
+            judged(format!("growth {}", ms(load.growth_ns)), judge::growth(row)),
+            judged(format!("score {score}"), judge::score(row)),
+        ];
+        self.wrap("load     ", pieces)
+    }
+
+    fn counts(&self, row: &Row) -> Vec<Line<'static>> {
         let flows = &row.flows;
-        let bytes = row.up.bytes + row.down.bytes;
-        let text = format!(
-            "flows     {} open, {} since counting began, {} handshakes failed, {} one-sided, {}B",
-            grouped(flows.open()),
-            grouped(flows.opened),
-            grouped(flows.handshakes_failed),
-            grouped(flows.one_sided),
-            unit(bytes as f64),
-        );
-        Line::raw(left(&text, self.width, self.look))
+        let bytes = unit((row.up.bytes + row.down.bytes) as f64);
+        let pieces = [
+            format!("{} open", grouped(flows.open())),
+            format!("{} in all", grouped(flows.opened)),
+            format!("{} handshakes failed", grouped(flows.handshakes_failed)),
+            format!("{} one-sided", grouped(flows.one_sided)),
+            format!("{bytes}B in all"),
+        ];
+        self.wrap("flows    ", pieces.map(Span::raw).to_vec())
     }
 
     fn day(&self, detail: &Detail) -> Vec<Line<'static>> {
@@ -189,113 +205,24 @@ impl Page {
         lines.push(Line::default());
         lines
     }
-
-    fn peers(&self, detail: &Detail) -> Vec<Line<'static>> {
-        let lists = [
-            ("WORST REMOTES", &detail.worst),
-            ("BUSIEST REMOTES", &detail.busiest),
-            ("ITS HOSTS", &detail.talkers),
-        ];
-        if self.width < usize::from(SIDE_BY_SIDE) {
-            let lists = lists.into_iter();
-            return lists
-                .flat_map(|(title, peers)| self.list(title, peers))
-                .collect();
-        }
-        let half = Page {
-            width: (self.width - 3) / 2,
-            look: self.look,
-        };
-        let [worst, busiest, hosts] = lists.map(|(title, peers)| half.list(title, peers));
-        let mut lines = beside(worst, busiest, half.width + 3);
-        lines.extend(hosts);
-        lines
-    }
-
-    fn list(&self, title: &str, peers: &[Peer]) -> Vec<Line<'static>> {
-        let mut lines = vec![self.title(title)];
-        if peers.is_empty() {
-            lines.push(self.quiet("none"));
-            lines.push(Line::default());
-            return lines;
-        }
-        let name = self.width.saturating_sub(PEER_FIGURES).min(MAX_PEER);
-        let titles = format!(
-            "{}  mean ms   max ms   up B down B  lost",
-            " ".repeat(name.saturating_sub(2))
-        );
-        lines.push(self.quiet(&titles));
-        lines.extend(peers.iter().map(|peer| self.peer(peer, name)));
-        lines.push(Line::default());
-        lines
-    }
-
-    fn peer(&self, peer: &Peer, name: usize) -> Line<'static> {
-        let text = format!(
-            "{} {:>6}   {:>6}  {:>5}  {:>5} {:>5}",
-            left(&peer.name, name, self.look),
-            maybe(peer.mean_rtt_ns, millis),
-            maybe(peer.max_rtt_ns, millis),
-            scaled(peer.bytes_up as f64),
-            scaled(peer.bytes_down as f64),
-            count(peer.lost_packets),
-        );
-        Line::raw(left(&text, self.width, self.look))
-    }
-
-    fn flows(&self, flows: &[FlowLine]) -> Vec<Line<'static>> {
-        let mut lines = vec![self.title("LIVE FLOWS")];
-        if flows.is_empty() {
-            lines.push(self.quiet("none"));
-            return lines;
-        }
-        const FIGURES: usize = 43;
-        let ends = self.width.saturating_sub(FIGURES + 4) / 2;
-        let longest = flows.iter().flat_map(|f| [host(f), remote(f)]);
-        let ends = longest
-            .map(|end| end.len())
-            .max()
-            .unwrap_or(0)
-            .min(ends.max(8));
-        lines.push(self.quiet(&format!(
-            "{} {} -> in ms out ms   up B down B  retr    age   idle",
-            left("host", ends, self.look),
-            left("remote", ends.saturating_sub(3), self.look),
-        )));
-        lines.extend(flows.iter().map(|flow| self.flow(flow, ends)));
-        lines
-    }
-
-    fn flow(&self, flow: &FlowLine, ends: usize) -> Line<'static> {
-        let text = format!(
-            "{} {} {:>5} {:>6}  {:>5}  {:>5} {:>5} {:>6} {:>6}",
-            left(&host(flow), ends, self.look),
-            left(&remote(flow), ends, self.look),
-            maybe(flow.inside_min_rtt_ns, millis),
-            maybe(flow.outside_min_rtt_ns, millis),
-            scaled(flow.bytes_up as f64),
-            scaled(flow.bytes_down as f64),
-            count(flow.retransmitted_packets),
-            span(flow.age_ns),
-            span(flow.idle_ns),
-        );
-        Line::raw(left(&text, self.width, self.look))
-    }
 }
 
-fn host(flow: &FlowLine) -> String {
-    endpoint(flow, flow.host, flow.host_port)
-}
-
-fn remote(flow: &FlowLine) -> String {
-    endpoint(flow, flow.remote, flow.remote_port)
-}
-
-fn endpoint(flow: &FlowLine, address: std::net::IpAddr, port: u16) -> String {
-    if flow.proto == "tcp" {
-        std::net::SocketAddr::new(address, port).to_string()
-    } else {
-        format!("{address} {}", flow.proto)
+fn leg(name: &str, leg: &Leg, p95: Level) -> Item {
+    let rtt = |ns: Option<u64>| maybe(ns, millis);
+    let plain = |text: String| (text, Level::Fine);
+    let lost = |share: Option<f64>| (maybe(share, percent), judge::loss(share));
+    Item {
+        name: format!("{name:<8}"),
+        figures: vec![
+            plain(rtt(leg.min_rtt_ns)),
+            plain(rtt(leg.p50_rtt_ns)),
+            (rtt(leg.p95_rtt_ns), p95),
+            plain(rtt(leg.p99_rtt_ns)),
+            plain(count(leg.samples)),
+            lost(leg.loss_to),
+            lost(leg.loss_from),
+            plain(count(leg.reordered_packets)),
+        ],
     }
 }
 
@@ -314,28 +241,6 @@ fn thin(points: &[Point], room: usize) -> Vec<Point> {
         p95_rtt_ns: some.iter().filter_map(|p| p.p95_rtt_ns).max(),
     };
     points.chunks(together).map(greatest).collect()
-}
-
-/// Lines beside each other; the right ones begin at `column`.
-fn beside(
-    on_left: Vec<Line<'static>>,
-    on_right: Vec<Line<'static>>,
-    column: usize,
-) -> Vec<Line<'static>> {
-    let number = on_left.len().max(on_right.len());
-    let (mut on_left, mut on_right) = (on_left.into_iter(), on_right.into_iter());
-    let mut joined = Vec::with_capacity(number);
-    for _ in 0..number {
-        let mut line = on_left.next().unwrap_or_default();
-        let gap = column.saturating_sub(line.width());
-        line.spans.push(Span::raw(" ".repeat(gap)));
-        let other = on_right.next().unwrap_or_default();
-        let style = other.style;
-        let spans = other.spans.into_iter();
-        line.spans.extend(spans.map(|span| span.patch_style(style)));
-        joined.push(line);
-    }
-    joined
 }
 
 #[cfg(test)]

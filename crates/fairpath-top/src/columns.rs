@@ -81,7 +81,7 @@ impl Column {
             Column::InP50 | Column::OutP50 => "p50",
             Column::InP95 | Column::OutP95 => "p95",
             Column::Growth => "+ms",
-            Column::Score => "sco",
+            Column::Score => "score",
             Column::LossIn => "in",
             Column::LossOut => "out",
             Column::LossInTo | Column::LossOutTo => "to",
@@ -99,10 +99,7 @@ impl Column {
 
     /// Columns of the figure alone.
     pub fn figure_width(self) -> u16 {
-        match self {
-            Column::Score => 3,
-            _ => 5,
-        }
+        5
     }
 
     /// Gap, figure and mark.
@@ -343,7 +340,7 @@ mod tests {
             ]
         );
         assert!(layout.name >= 20, "{layout:?}");
-        assert!(Layout::new(80, 12).columns.contains(&Column::Score));
+        assert!(Layout::new(80, 14).columns.contains(&Column::Score));
         assert!(Layout::new(120, 30).trend >= 10);
         assert!(Layout::new(160, 30).columns.contains(&Column::LossOutFrom));
     }

@@ -50,7 +50,9 @@ pub fn grouped(value: u64) -> String {
 /// A round-trip time in milliseconds: `0.042`, `4.20`, `42.0`, `4200`; from ten seconds `42.0s`.
 pub fn millis(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
-    if ms < 0.9995 {
+    if ns == 0 {
+        "0".to_owned()
+    } else if ms < 0.9995 {
         format!("{ms:.3}")
     } else if ms < 99.95 {
         three_digits(ms)
@@ -75,11 +77,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A span of time in its two largest units: `850ms`, `12s`, `3m12s`, `4h05m`, `2d03h`.
+/// A span of time in its two largest units: `850ms`, `1.3s`, `12s`, `3m12s`, `4h05m`, `2d03h`.
 pub fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
         0 => format!("{}ms", ns / 1_000_000),
+        1..10 if !ns.is_multiple_of(1_000_000_000) => format!("{:.1}s", ns as f64 / 1e9),
         1..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
@@ -118,7 +121,7 @@ mod tests {
             assert_eq!(scaled(value), text);
         }
         for (ns, text) in [
-            (0, "0.000"),
+            (0, "0"),
             (12_345, "0.012"),
             (999_600, "1.00"),
             (9_996_000, "10.0"),
@@ -151,6 +154,8 @@ mod tests {
     fn spans_and_groups_read_as_people_write_them() {
         let second = 1_000_000_000;
         assert_eq!(span(850_000_000), "850ms");
+        assert_eq!(span(1_340_000_000), "1.3s");
+        assert_eq!(span(second), "1s");
         assert_eq!(span(192 * second), "3m12s");
         assert_eq!(span(14_700 * second), "4h05m");
         assert_eq!(span(183_600 * second), "2d03h");

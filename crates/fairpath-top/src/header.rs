@@ -164,9 +164,6 @@ fn sums(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
     } else {
         piece(format!("{} classes", grouped(shown)), plain)
     }];
-    pieces.push(piece(format!("up {}", scaled(sums.up_bps)), plain));
-    pieces.push(piece(format!("down {}", scaled(sums.down_bps)), plain));
-    pieces.push(piece(format!("{} flows", grouped(sums.flows)), plain));
     if sums.alerts > 0 {
         let text = format!("alerts! {}", grouped(sums.alerts));
         pieces.push(piece(text, look.level(Level::Bad)));
@@ -176,6 +173,9 @@ fn sums(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
         let text = format!("events lost~ {}", grouped(lost));
         pieces.push(piece(text, look.level(Level::Watch)));
     }
+    pieces.push(piece(format!("up {}", scaled(sums.up_bps)), plain));
+    pieces.push(piece(format!("down {}", scaled(sums.down_bps)), plain));
+    pieces.push(piece(format!("{} flows", grouped(sums.flows)), plain));
     if let Some(gap) = snapshot.gap_ns {
         let text = format!("gap at restart {}", span(gap));
         pieces.push(piece(text, look.quiet()));

@@ -5,7 +5,7 @@
 //! | `source`, `socket` | where pictures come from |
 //! | `listing`, `picture` | which rows are shown, and what is derived of them |
 //! | `figures`, `judge`, `glyphs`, `text` | numbers, thresholds, characters and colours, widths |
-//! | `columns`, `table`, `header`, `closeup`, `histogram`, `screen` | drawing |
+//! | `columns`, `table`, `header`, `closeup`, `grid`, `histogram`, `screen` | drawing |
 //! | `state`, `keys` | what keys and answers change |
 //! | `terminal`, `reader`, `live` | the terminal, the source's thread, the loop between them |
 //! | `once` | the table for pipes and logs |
@@ -18,6 +18,7 @@ mod closeup;
 mod columns;
 mod figures;
 mod glyphs;
+mod grid;
 mod header;
 mod histogram;
 mod judge;
@@ -27,6 +28,8 @@ mod live;
 mod once;
 mod picture;
 mod reader;
+#[cfg(test)]
+mod sample;
 mod screen;
 mod socket;
 mod source;

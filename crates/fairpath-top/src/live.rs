@@ -71,10 +71,8 @@ pub fn run(source: Box<dyn Source>, options: &Options) -> Result<(), TopError> {
     let signals = Signals::watch().map_err(failed("watch the signals of"))?;
     let reader = Reader::start(source).map_err(failed("start reading for"))?;
     let terminal = Taken::take().map_err(failed("take"))?;
-    let mut query = options.query.clone();
-    query.history = true;
     let mut live = Live {
-        state: State::new(query, options.look),
+        state: State::new(options.query.clone(), options.look),
         signals,
         reader,
         terminal,
@@ -138,7 +136,10 @@ impl Live {
 
     fn ask(&mut self) {
         let class = self.state.closeup.as_ref().map(|c| c.class.clone());
-        let query = self.state.query.clone();
+        let query = Query {
+            history: self.state.has_trend,
+            ..self.state.query.clone()
+        };
         self.is_late = !self.reader.ask(Question { query, class });
         self.next = Instant::now() + self.pace();
     }

@@ -16,6 +16,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use crate::closeup;
+use crate::columns::Layout;
 use crate::glyphs::Look;
 use crate::header;
 use crate::judge::Level;
@@ -78,6 +79,8 @@ fn table(buffer: &mut Buffer, area: Rect, state: &mut State) {
     let titles = if area.height < SMALL - 2 { 1 } else { 2 };
     let (over, body) = split(area, titles);
     state.scroll(body.height.into());
+    let name = state.picture.as_ref().map_or(0, |p| p.name_width);
+    state.has_trend = Layout::new(area.width, name).trend > 0;
     let Some(picture) = &state.picture else {
         return say(buffer, body, "waiting for the first picture", state.look);
     };
@@ -208,3 +211,6 @@ fn place(state: &State) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

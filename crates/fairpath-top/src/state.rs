@@ -54,6 +54,8 @@ pub struct State {
     pub paused: bool,
     /// The sparkline.
     pub trend: Trend,
+    /// There is room for the sparkline, so its points are worth asking for.
+    pub has_trend: bool,
     /// Why the source gives no picture.
     pub failure: Option<String>,
     /// The selected place in the list.
@@ -81,6 +83,7 @@ impl State {
             typing: None,
             paused: false,
             trend: Trend::Rate,
+            has_trend: false,
             failure: None,
             selected: 0,
             offset: 0,
