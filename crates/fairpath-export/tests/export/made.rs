@@ -30,11 +30,6 @@ impl Router {
         }
     }
 
-    /// How many pictures were taken.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::SeqCst)
-    }
-
     /// The next picture, whole.
     pub fn picture(&self) -> Snapshot {
         let at = self.taken.fetch_add(1, Ordering::SeqCst) + 1;

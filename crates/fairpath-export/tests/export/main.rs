@@ -5,4 +5,5 @@ mod made;
 mod metrics;
 mod needs;
 mod page;
+mod rows;
 mod web;
