@@ -18,6 +18,9 @@ impl Histogram {
         if count == 0 || usize::from(bucket) >= BUCKETS {
             return;
         }
+        if self.counts.last().is_none_or(|(last, _)| *last < bucket) {
+            return self.counts.push((bucket, count));
+        }
         match self.counts.binary_search_by_key(&bucket, |(b, _)| *b) {
             Ok(at) => self.counts[at].1 += count,
             Err(at) => self.counts.insert(at, (bucket, count)),

@@ -25,20 +25,26 @@ pub(super) struct Interval {
     pub entries: Vec<Entry>,
     /// Index of each row's entry.
     at: Vec<u32>,
+    /// Entries to be used again, for their memory.
+    spare: Vec<Entry>,
 }
 
 impl Interval {
     /// Forgets everything, and has place for `rows`.
     pub fn reset(&mut self, rows: usize) {
         self.entries.clear();
+        self.spare.clear();
         self.at.clear();
         self.at.resize(rows, NONE);
     }
 
     /// Begins the next one.
     pub fn begin(&mut self, unix_ns: u64, dt_ns: u64) {
-        for entry in self.entries.drain(..) {
+        for mut entry in self.entries.drain(..) {
             self.at[entry.row] = NONE;
+            entry.tally = Tally::default();
+            entry.spread.iter_mut().for_each(Histogram::clear);
+            self.spare.push(entry);
         }
         self.unix_ns = unix_ns;
         self.dt_ns = dt_ns;
@@ -48,10 +54,8 @@ impl Interval {
     pub fn entry(&mut self, row: usize) -> &mut Entry {
         if self.at[row] == NONE {
             self.at[row] = self.entries.len() as u32;
-            self.entries.push(Entry {
-                row,
-                ..Entry::default()
-            });
+            let spare = self.spare.pop().unwrap_or_default();
+            self.entries.push(Entry { row, ..spare });
         }
         &mut self.entries[self.at[row] as usize]
     }

@@ -22,7 +22,7 @@
 //! | name, plan, totals | always | 600 |
 //! | distributions of the totals | measured ever | 16 a bucket and leg that was ever hit |
 //! | load, baselines, alerts | active ever | 600, and 8 a bucket of load |
-//! | window | active in the window | 100 an interval, and 4 (each interval) + 16 a bucket |
+//! | window | active in the window | up to twice its intervals: 112 each, and 4 a bucket and leg |
 //! | sparkline | active ever | 1,000 |
 //! | peers | active ever | 48 each, [`MAX_PEERS`] over all rows |
 //! | day | [`MAX_DAY_CLASSES`] rows | 24 a five minutes with traffic, and the open step's buckets |
@@ -74,6 +74,7 @@ pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec, Sla};
 use unmatched::Unmatched;
 pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS};
 pub use window::HISTORY_POINTS;
+use window::Sums;
 
 /// Intervals that a window may have.
 pub const MAX_WINDOW_INTERVALS: u32 = 120;
@@ -172,6 +173,11 @@ impl Clock {
         }
     }
 
+    /// The first interval of the window.
+    fn oldest(&self) -> u64 {
+        (self.interval + 2).saturating_sub(self.ends.len() as u64)
+    }
+
     fn window_ns(&self) -> u64 {
         self.t - self.ends.front().copied().unwrap_or(self.t)
     }
@@ -203,8 +209,9 @@ pub struct Ledger {
     clock: Clock,
     day_clock: DayClock,
     interval: Interval,
-    /// Rows whose window holds something.
+    /// Rows whose window holds something, and the pad on which windows are added up.
     recent: Vec<usize>,
+    sums: Sums,
     /// Alerts that hold, over all rows, and the rows that have any.
     active_alerts: usize,
     alerting: Vec<usize>,
@@ -231,6 +238,7 @@ impl Ledger {
             day_clock: DayClock::default(),
             interval: Interval::default(),
             recent: Vec::new(),
+            sums: Sums::default(),
             active_alerts: 0,
             alerting: Vec::new(),
             days: 0,
