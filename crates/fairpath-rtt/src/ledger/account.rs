@@ -6,11 +6,12 @@ use super::alerts::Watch;
 use super::day::{Day, DayClock};
 use super::interval::Entry;
 use super::load::LoadMeter;
+use super::pad::Sums;
 use super::peers::Peers;
 use super::tally::Tally;
-use super::window::{Sums, Window};
+use super::window::Window;
 use crate::Histogram;
-use crate::snapshot::DayPoint;
+use crate::snapshot::{DayPoint, Point};
 
 /// What a class learnt of itself; made when it is first active.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,12 +56,12 @@ impl Account {
     }
 
     /// Takes in an interval, but for what depends on the row's plan.
-    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, rate_bps: f64) {
+    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
         self.active_at = t;
         self.active_step = step;
         self.totals.add(&entry.tally);
         let window = self.window.get_or_insert_default();
-        window.push(interval, step, entry, rate_bps);
+        window.push(interval, step, entry, point);
     }
 
     /// Brings what leaves the window at `oldest` to where it is kept. Done for many intervals at

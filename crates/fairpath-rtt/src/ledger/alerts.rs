@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Sla;
 use super::baseline::{Baseline, Judged, judge, share_at_least};
+use super::pad::Sums;
 use super::tally::{Loss, Tally};
-use super::window::Sums;
 use crate::snapshot::{AlertKind, Kind};
 
 /// Alerts that may hold at once; what would begin beyond is counted and waits.

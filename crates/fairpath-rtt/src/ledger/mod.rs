@@ -34,6 +34,7 @@ mod configure;
 mod day;
 mod interval;
 mod load;
+mod pad;
 mod peers;
 mod show;
 mod state;
@@ -62,6 +63,7 @@ pub use load::{
     BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
     LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, score,
 };
+use pad::Sums;
 use peers::Places;
 pub use peers::{
     MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CLASS, WORST_MIN_SAMPLES,
@@ -74,7 +76,6 @@ pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec, Sla};
 use unmatched::Unmatched;
 pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS};
 pub use window::HISTORY_POINTS;
-use window::Sums;
 
 /// Intervals that a window may have.
 pub const MAX_WINDOW_INTERVALS: u32 = 120;
@@ -298,19 +299,21 @@ impl Ledger {
     /// None after [`Ledger::configure`], until the next reading.
     pub fn interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
         let rows = self.interval.entries.iter().map(|entry| entry.row);
-        rows.map(|row| self.interval_row(row))
+        let mut sums = Sums::default();
+        rows.map(move |row| self.interval_row(row, &mut sums))
     }
 
     /// The last interval of every row, in tree order; those that rested have zero counts.
     pub fn all_interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
-        (0..self.nodes.len()).map(|row| self.interval_row(row))
+        let mut sums = Sums::default();
+        (0..self.nodes.len()).map(move |row| self.interval_row(row, &mut sums))
     }
 
-    fn interval_row(&self, row: usize) -> IntervalRow {
+    fn interval_row(&self, row: usize, sums: &mut Sums) -> IntervalRow {
         let spec = &self.nodes[row].place.spec;
         let entry = self.interval.get(row);
         self.interval
-            .row(entry, &spec.name, spec.kind, self.parent_name(row))
+            .row(entry, &spec.name, spec.kind, self.parent_name(row), sums)
     }
 
     fn parent_name(&self, row: usize) -> Option<&str> {

@@ -248,8 +248,12 @@ impl List {
 
     /// Where the entry of the least rank is.
     fn least(&self) -> Option<usize> {
-        let signs = self.signs.iter().enumerate();
-        let least = signs.min_by(|(_, a), (_, b)| a.rank.total_cmp(&b.rank));
+        let mut least: Option<(usize, f32)> = None;
+        for (at, sign) in self.signs.iter().enumerate() {
+            if least.is_none_or(|(_, rank)| sign.rank < rank) {
+                least = Some((at, sign.rank));
+            }
+        }
         least.map(|(at, _)| at)
     }
 
@@ -270,7 +274,7 @@ impl List {
         if self.has_room(places) {
             self.push(newcomer, Entry::weight, places);
         } else if let Some(least) = self.least() {
-            newcomer.error = self.entries[least].weight();
+            newcomer.error = self.signs[least].rank;
             self.replace(least, newcomer, Entry::weight);
         } else {
             places.refused += 1;

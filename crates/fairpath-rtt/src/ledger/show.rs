@@ -7,9 +7,9 @@ use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 use super::account::Account;
 use super::alerts::WATCHED;
 use super::interval::rate_bps;
+use super::pad::Sums;
 use super::peers;
 use super::tally::Tally;
-use super::window::Sums;
 use super::{Ledger, Node};
 use crate::Histogram;
 use crate::snapshot::{

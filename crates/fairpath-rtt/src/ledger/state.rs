@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::account::Account;
 use super::day::DayClock;
-use super::window::Sums;
+use super::pad::Sums;
 use super::{Clock, Ledger, Moment, Parked, Settings};
 use crate::snapshot::Kind;
 

@@ -1,11 +1,12 @@
 //! Taking a reading in.
 
-use fairpath_core::{Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
+use fairpath_core::{BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
 
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::day::MAX_DAY_CLASSES;
+use super::pad::pack;
 use super::{Ledger, Moment, NO_ROW, Node, PARKED_NS, Reading};
-use crate::snapshot::Alert;
+use crate::snapshot::{Alert, Point};
 
 const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
 /// What is long silent is looked for in a sixty-fourth of the rows an interval.
@@ -21,7 +22,8 @@ impl Ledger {
         self.read_counts(reading.counts);
         self.read_cells(reading.cells);
         let nodes = &self.nodes;
-        self.interval.roll_up(|row| nodes[row].place.spec.parent);
+        let parent = |row: usize| nodes[row].place.spec.parent;
+        self.interval.roll_up(parent, &mut self.sums);
         self.post();
         self.expire();
         self.read_pairs(reading.pairs);
@@ -65,12 +67,18 @@ impl Ledger {
         for cell in cells {
             let slot = self.slots.get(cell.slot as usize);
             let row = slot.map(|slot| slot.row).filter(|row| *row != NO_ROW);
-            let (Some(row), INSIDE | OUTSIDE) = (row, usize::from(cell.leg)) else {
+            let exists = usize::from(cell.bucket) < BUCKETS && cell.leg <= OUTSIDE as u8;
+            let Some(row) = row.filter(|_| exists) else {
                 self.counters.cells_without_row += u64::from(cell.count);
                 continue;
             };
-            self.interval.entry(row as usize).spread[usize::from(cell.leg)]
-                .add(cell.bucket, u64::from(cell.count));
+            let words = &mut self.interval.entry(row as usize).words;
+            pack(
+                words,
+                cell.bucket,
+                usize::from(cell.leg),
+                u64::from(cell.count),
+            );
         }
     }
 
@@ -99,15 +107,19 @@ impl Ledger {
         for entry in &self.interval.entries {
             let Node { place, account } = &mut self.nodes[entry.row];
             let rates = self.interval.rates_bps(entry);
-            let rate = rates[UP] + rates[DOWN];
-            account.add(self.clock.t, self.clock.interval, step, entry, rate);
+            self.sums.set(&entry.words);
+            let point = Point {
+                rate_bps: rates[UP] + rates[DOWN],
+                p95_rtt_ns: self.sums.quantile(INSIDE, 0.95),
+            };
+            account.add(self.clock.t, self.clock.interval, step, entry, point);
             if !account.recent {
                 account.recent = true;
                 self.recent.push(entry.row);
             }
             let plan = [place.spec.plan_up_bps, place.spec.plan_down_bps];
             let learnt = account.learnt.get_or_insert_default();
-            let inside = &entry.spread[INSIDE];
+            let inside = self.sums.buckets(INSIDE);
             learnt.load.note(self.clock.t, rates, plan, inside);
             if account.day.is_none() {
                 without_day.push(entry.row);
@@ -215,7 +227,7 @@ impl Ledger {
                 window_intervals: self.settings.window_intervals,
                 spread: &self.sums,
                 sum: &window.sum(oldest),
-                new_rtts: LEGS.map(|leg| !entry.spread[leg].is_empty()),
+                new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
                 new_data: LEGS.map(|leg| entry.tally.loss(leg).both().of > 0),
                 open_flows: account.totals.flows().open(),
                 sla: &place.spec.sla,

@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 
-use fairpath_core::{BUCKETS, DOWN, INSIDE, OUTSIDE, UP, bucket_middle};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
 use super::interval;
+use super::pad::Sums;
 use super::tally::Tally;
 use crate::Histogram;
 use crate::snapshot::Point;
@@ -60,99 +61,6 @@ impl Slim {
     }
 }
 
-/// A word of a distribution: bucket (10 bits), leg (1), count (21).
-const COUNT_BITS: u32 = 21;
-const MOST_IN_A_WORD: u64 = (1 << COUNT_BITS) - 1;
-
-/// Appends distributions to `words`; tells how many words that took.
-fn pack(spread: &[Histogram; 2], words: &mut VecDeque<u32>) -> u32 {
-    let before = words.len();
-    for (leg, histogram) in spread.iter().enumerate() {
-        for (bucket, mut count) in histogram.buckets() {
-            let place = (u32::from(bucket) << 1 | leg as u32) << COUNT_BITS;
-            while count > 0 {
-                let part = count.min(MOST_IN_A_WORD);
-                words.push_back(place | part as u32);
-                count -= part;
-            }
-        }
-    }
-    (words.len() - before) as u32
-}
-
-/// Distributions of both legs as plain arrays, to add up many intervals: a scratch pad.
-#[derive(Clone, Debug)]
-pub(super) struct Sums {
-    counts: [Vec<u64>; 2],
-    all: [u64; 2],
-    /// Buckets used: from, to (exclusive).
-    used: [(usize, usize); 2],
-}
-
-impl Default for Sums {
-    fn default() -> Sums {
-        Sums {
-            counts: [vec![0; BUCKETS], vec![0; BUCKETS]],
-            all: [0; 2],
-            used: [(BUCKETS, 0); 2],
-        }
-    }
-}
-
-impl Sums {
-    /// Empty again.
-    pub fn clear(&mut self) {
-        for leg in [INSIDE, OUTSIDE] {
-            let (from, to) = std::mem::replace(&mut self.used[leg], (BUCKETS, 0));
-            if from < to {
-                self.counts[leg][from..to].fill(0);
-            }
-            self.all[leg] = 0;
-        }
-    }
-
-    fn add<'a>(&mut self, words: impl Iterator<Item = &'a u32>) {
-        for word in words {
-            let place = word >> COUNT_BITS;
-            let (leg, bucket) = ((place & 1) as usize, (place >> 1) as usize);
-            let count = u64::from(*word) & MOST_IN_A_WORD;
-            self.counts[leg][bucket] += count;
-            self.all[leg] += count;
-            let (from, to) = &mut self.used[leg];
-            (*from, *to) = ((*from).min(bucket), (*to).max(bucket + 1));
-        }
-    }
-
-    /// How many round-trip times a leg has.
-    pub fn count(&self, leg: usize) -> u64 {
-        self.all[leg]
-    }
-
-    /// As [`Histogram::quantile`].
-    pub fn quantile(&self, leg: usize, q: f64) -> Option<u64> {
-        let rank = ((q * self.all[leg] as f64).ceil() as u64).max(1);
-        let (from, to) = self.used[leg];
-        let mut seen = 0;
-        let at = (from..to).find(|bucket| {
-            seen += self.counts[leg][*bucket];
-            seen >= rank
-        });
-        at.map(|bucket| bucket_middle(bucket as u16))
-    }
-
-    /// As histograms.
-    fn histograms(&self) -> [Histogram; 2] {
-        [INSIDE, OUTSIDE].map(|leg| {
-            let mut histogram = Histogram::default();
-            let (from, to) = self.used[leg];
-            for bucket in from..to {
-                histogram.add(bucket as u16, self.counts[leg][bucket]);
-            }
-            histogram
-        })
-    }
-}
-
 /// What a class did in one interval.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -191,23 +99,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes in an interval's numbers. O(buckets).
-    pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, rate_bps: f64) {
-        let words = pack(&from.spread, &mut self.words);
+    /// Takes in an interval's numbers, and the point of the sparkline that they make. O(buckets).
+    pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, point: Point) {
+        self.words.extend(&from.words);
         self.entries.push_back(Entry {
             interval,
             step,
-            words,
+            words: from.words.len() as u32,
             slim: Slim::of(&from.tally),
         });
-        let p95 = from.spread[INSIDE].quantile(0.95);
         while self.marks.len() >= HISTORY_POINTS {
             self.marks.pop_front();
         }
         self.marks.push_back(Mark {
             interval,
-            rate_bps: rate_bps as f32,
-            p95_rtt_ns: p95.map_or(f32::INFINITY, |ns| ns as f32),
+            rate_bps: point.rate_bps as f32,
+            p95_rtt_ns: point.p95_rtt_ns.map_or(f32::INFINITY, |ns| ns as f32),
         });
     }
 
@@ -233,8 +140,7 @@ impl Window {
             entry.slim.add_to(&mut sum);
             words += entry.words as usize;
         }
-        sums.clear();
-        sums.add(self.words.range(..words));
+        sums.set(self.words.range(..words));
         self.words.drain(..words);
         if self.entries.is_empty() {
             (self.entries, self.words) = Default::default();
@@ -258,8 +164,7 @@ impl Window {
     /// Puts the distributions from `oldest` on on the pad, instead of what is there.
     pub fn add_up(&self, oldest: u64, sums: &mut Sums) {
         let words: u32 = self.since(oldest).map(|entry| entry.words).sum();
-        sums.clear();
-        sums.add(self.words.range(self.words.len() - words as usize..));
+        sums.set(self.words.range(self.words.len() - words as usize..));
     }
 
     /// All distributions that are still here.
@@ -292,13 +197,20 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::pad;
+    use fairpath_core::bucket_of;
+
+    const POINT: Point = Point {
+        rate_bps: 8.0,
+        p95_rtt_ns: Some(5_000_000),
+    };
 
     fn did(bytes: u64, rtts: &[u64]) -> interval::Entry {
         let mut entry = interval::Entry::default();
         entry.tally.dir[UP].bytes = bytes;
         entry.tally.leg[INSIDE].samples = rtts.len() as u64;
         for rtt in rtts {
-            entry.spread[INSIDE].record(*rtt);
+            pad::pack(&mut entry.words, bucket_of(*rtt), INSIDE, 1);
         }
         entry
     }
@@ -307,7 +219,7 @@ mod tests {
     fn the_window_holds_the_last_intervals_and_nothing_else() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..5 {
-            window.push(at, 7, &did(1 << at, &[1_000_000 << at]), 8.0);
+            window.push(at, 7, &did(1 << at, &[1_000_000 << at]), POINT);
         }
         assert_eq!(window.sum(3).dir[UP].bytes, 8 + 16);
         window.add_up(3, &mut sums);
@@ -320,7 +232,7 @@ mod tests {
     fn what_leaves_is_told_once_by_step_of_the_day() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..6u64 {
-            window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), 8.0);
+            window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), POINT);
         }
         let mut left = Vec::new();
         while let Some(part) = window.leave(5, &mut sums) {
@@ -332,29 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn distributions_survive_packing_whatever_their_counts() {
-        let mut spread = <[Histogram; 2]>::default();
-        spread[INSIDE].add(0, 1);
-        spread[INSIDE].add(735, MOST_IN_A_WORD * 3 + 5);
-        spread[OUTSIDE].add(735, 1);
-        let (mut sums, mut words) = (Sums::default(), VecDeque::new());
-        pack(&spread, &mut words);
-        sums.add(words.iter());
-        assert_eq!(sums.histograms(), spread);
-        for leg in [INSIDE, OUTSIDE] {
-            assert_eq!(sums.count(leg), spread[leg].count());
-            for q in [0.0, 0.5, 1.0] {
-                assert_eq!(sums.quantile(leg, q), spread[leg].quantile(q));
-            }
-        }
-        sums.clear();
-        assert_eq!(sums.histograms(), <[Histogram; 2]>::default());
-    }
-
-    #[test]
     fn a_sparkline_has_a_point_for_silent_intervals_too() {
         let mut window = Window::default();
-        window.push(2, 0, &did(1, &[5_000_000]), 8.0);
+        window.push(2, 0, &did(1, &[5_000_000]), POINT);
         let points = window.history(0, 3);
         let rates: Vec<f64> = points.iter().map(|point| point.rate_bps).collect();
         assert_eq!(rates, [0.0, 0.0, 8.0, 0.0]);

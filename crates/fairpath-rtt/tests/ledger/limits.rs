@@ -187,7 +187,7 @@ fn what_belongs_to_no_row_is_counted_and_harms_nothing() {
         ],
         pairs: &[],
     });
-    assert_eq!(counter(&ledger, "ledger_cells_without_row"), 15);
+    assert_eq!(counter(&ledger, "ledger_cells_without_row"), 20);
     world.rtt(1, INSIDE, 20 * MS);
     world.second(&mut ledger);
     assert_eq!(row(&ledger, "a").inside.total.histogram.count(), 1);
