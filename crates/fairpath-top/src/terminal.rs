@@ -57,6 +57,10 @@ impl Taken {
     /// # Errors
     /// The terminal went away.
     pub fn draw(&mut self, state: &mut State) -> io::Result<()> {
+        // Given back by a panic of another thread: what comes now would hide its message.
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         self.terminal
             .draw(|frame| crate::screen::draw(frame, state))?;
         Ok(())
