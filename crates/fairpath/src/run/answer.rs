@@ -159,13 +159,9 @@ impl Daemon {
             // Flows are kept by class: an interface has none of its own.
             Kind::Interface => Vec::new(),
             Kind::Class => {
-                let classes = self.roster.classes();
-                let Some(at) = classes.position(&row.name) else {
-                    return Vec::new();
-                };
-                let below = classes.classes()[classes.subtree(at)].iter();
-                let slots = below.filter_map(|class| slot(&SlotKey::Class(class.name.clone())));
-                slots.take(MAX_WALKS).collect()
+                let mut slots = self.roster.slots_below(&row.name);
+                slots.truncate(MAX_WALKS);
+                slots
             }
         }
     }

@@ -231,8 +231,8 @@ impl Daemon {
             .min(self.kernel.next_expiry())
             .min(self.next_save);
         let rest = due.saturating_duration_since(now).min(MAX_REST);
-        // Rounded up: waking a moment early would only mean to wait again.
-        let rest = rest + Duration::from_millis(u64::from(rest.subsec_nanos() % 1_000_000 > 0));
+        // Rounded up to poll's milliseconds: waking a moment early would only mean to wait again.
+        let rest = rest + Duration::from_micros(999);
         let timeout = PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX);
         let fds = [self.kernel.fd(), self.questions.fd(), self.signals.fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));

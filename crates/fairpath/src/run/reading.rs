@@ -37,7 +37,7 @@ impl Daemon {
             }
         }
         let rows_wait = self.roster.read() && self.notes.contains_key("slots");
-        if self.counters.readings % SUBNETS_EVERY == 0 {
+        if self.counters.readings.is_multiple_of(SUBNETS_EVERY) {
             self.renew_subnets();
         }
         if self.layout_due || rows_wait {
@@ -138,7 +138,6 @@ impl Daemon {
         let classes = &self.config.classes;
         self.roster.set_classes(&classes.set, &classes.labels);
         self.set_label_names();
-        self.kernel.set_filters(&self.config.monitor.filters);
         self.try_lay_out()
     }
 
@@ -156,6 +155,8 @@ impl Daemon {
         let mut roster = self.roster.clone();
         let layout = self.kernel.with_watched(|watched| roster.layout(watched));
         self.kernel.set_layout(&layout)?;
+        self.kernel
+            .set_filters(&self.config.monitor.filters, &roster);
         self.roster = roster;
         if layout.refused > 0 {
             let text = format!(

@@ -60,7 +60,7 @@ impl Daemon {
         }
         log_changes(links);
         self.set_label_names();
-        self.kernel.set_filters(&next.monitor.filters);
+        self.kernel.set_filters(&next.monitor.filters, &self.roster);
         self.ledger.set_settings(settings(&next));
         self.sinks.set(sinks);
         self.web.start(prepared, &self.asker)?;

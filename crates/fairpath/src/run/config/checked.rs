@@ -68,7 +68,18 @@ pub struct Monitor {
     /// Classes, interfaces and subnets together, if not as many as there are now and some more.
     pub max_classes: Option<u32>,
     /// Which packets are looked at.
-    pub filters: Vec<Filter>,
+    pub filters: Filters,
+}
+
+/// Which packets are looked at: by prefix and port, and by class, those below it included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    /// Prefixes and ports.
+    pub packets: Vec<Filter>,
+    /// Only those with an end in one of these classes, unless there are none.
+    pub only_classes: Vec<String>,
+    /// None with an end in one of these.
+    pub except_classes: Vec<String>,
 }
 
 /// `[subnets]`
@@ -167,6 +178,7 @@ pub fn check(
     let mut check = Check {
         problems,
         directory: source.directory.to_owned(),
+        filtered: Vec::new(),
     };
     let files = check.files("class_files", given.class_files);
     let labels = given.labels.file.into_iter().collect();
@@ -192,8 +204,14 @@ pub fn check(
         labels: labels.as_ref().map(named),
         uplinks,
     };
+    let filtered = std::mem::take(&mut check.filtered);
     match classes::read(sources, problems) {
         Ok(classes) => {
+            for (key, class, span) in filtered {
+                if classes.set.get(&class).is_none() {
+                    problems.note(span, format!("{key}: there is no class {class:?}"));
+                }
+            }
             config.classes = classes;
             (config, Vec::new())
         }
@@ -226,6 +244,8 @@ struct Check<'p, 'f> {
     problems: &'p mut Problems<'f>,
     /// What relative paths begin at.
     directory: PathBuf,
+    /// Classes that filters name, by whose key and where.
+    filtered: Vec<(String, String, Range<usize>)>,
 }
 
 impl Check<'_, '_> {
@@ -489,29 +509,40 @@ impl Check<'_, '_> {
         names
     }
 
-    fn filters(&mut self, only: Vec<Spanned<String>>, except: Vec<Spanned<String>>) -> Vec<Filter> {
-        let most = only.len() + except.len();
-        let mut filters = Vec::new();
-        for (key, given, except) in [
-            ("[monitor] only", only, false),
-            ("[monitor] except", except, true),
-        ] {
-            for text in given {
-                match read_filter(text.get_ref(), except) {
-                    Ok(filter) => filters.push(filter),
-                    Err(why) => self.wrong(key, text.span(), why),
-                }
-                if most > MAX_FILTERS {
-                    self.wrong(
-                        key,
-                        text.span(),
-                        format!("{most} filters; at most {MAX_FILTERS}"),
-                    );
-                    return Vec::new();
-                }
+    fn filters(&mut self, only: Vec<Spanned<String>>, except: Vec<Spanned<String>>) -> Filters {
+        let mut filters = Filters::default();
+        self.add_filters("[monitor] only", only, false, &mut filters);
+        self.add_filters("[monitor] except", except, true, &mut filters);
+        filters
+    }
+
+    fn add_filters(
+        &mut self,
+        key: &str,
+        given: Vec<Spanned<String>>,
+        except: bool,
+        filters: &mut Filters,
+    ) {
+        for text in given {
+            if let Some(class) = text.get_ref().strip_prefix("class ") {
+                let classes = match except {
+                    true => &mut filters.except_classes,
+                    false => &mut filters.only_classes,
+                };
+                classes.push(class.to_owned());
+                self.filtered
+                    .push((key.to_owned(), class.to_owned(), text.span()));
+                continue;
+            }
+            match read_filter(text.get_ref(), except) {
+                Ok(filter) => filters.packets.push(filter),
+                Err(why) => self.wrong(key, text.span(), why),
+            }
+            if filters.packets.len() == MAX_FILTERS + 1 {
+                let many = format!("more than {MAX_FILTERS} prefixes and ports");
+                self.wrong(key, text.span(), many);
             }
         }
-        filters
     }
 
     fn subnets(&mut self, given: file::Subnets) -> Subnets {

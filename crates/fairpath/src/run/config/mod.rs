@@ -10,7 +10,7 @@ mod classes;
 mod file;
 mod problem;
 
-pub use checked::{Alerts, Config, Monitor, Rows};
+pub use checked::{Alerts, Config, Filters, Monitor, Rows};
 pub use problem::Refused;
 
 use std::path::Path;
