@@ -3,10 +3,16 @@
 //! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
 //! git does: the lab and the demo are binaries of their own.
 
+mod check;
 mod class;
+mod duration;
 mod external;
 mod features;
 mod rtt;
+mod run;
+mod status;
+mod top;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -35,6 +41,16 @@ enum Command {
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
     Rtt(Box<rtt::Args>),
+    /// Run the daemon: watch interfaces, count by class, answer the others
+    Run(run::Args),
+    /// Tell how the daemon is
+    Status(status::StatusArgs),
+    /// Let the daemon take in its configuration again
+    Reload(status::ReloadArgs),
+    /// Hold a class against limits, for Nagios and cron
+    Check(check::Args),
+    /// Show the classes: rates, delay on both sides, delay under load, loss, flows; live or once
+    Top(top::Args),
     /// A command of its own binary: fairpath-NAME
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -42,10 +58,16 @@ enum Command {
 
 fn main() -> ExitCode {
     fairpath_bpf::quiet_libbpf();
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| check::leave(&error));
+    let result = match cli.command {
         Command::Class(args) => class::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Reload(args) => status::reload(&args),
+        Command::Check(args) => return check::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::External(words) => external::run(&words),
     };
     match result {

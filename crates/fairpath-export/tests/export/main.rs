@@ -1,0 +1,11 @@
+//! What other programs make of what is exported: promtool, Prometheus, a browser, a Parquet reader.
+
+mod browser;
+mod made;
+mod metrics;
+mod needs;
+mod page;
+mod prometheus;
+mod rows;
+mod scraper;
+mod web;
