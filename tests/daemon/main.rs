@@ -10,6 +10,7 @@
 mod classes;
 mod life;
 mod manager;
+mod newcomers;
 mod outputs;
 mod reloads;
 mod trouble;

@@ -7,12 +7,14 @@
 //! records  what it printed: samples, flows, the summary
 //! flows    many established TCP flows that stay busy
 //! flood    SYNs from everywhere
+//! newcomers  new TCP flows at a rate
 //! ```
 
 pub mod binary;
 pub mod daemon;
 pub mod flood;
 pub mod flows;
+pub mod newcomers;
 pub mod records;
 pub mod rtt;
 
