@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | name, plan, totals | always | 600 |
 //! | distributions of the totals | measured ever | 16 a bucket and leg that was ever hit |
-//! | load, baselines, alerts | active ever | 600, and 8 a bucket of load |
+//! | load, baselines, alerts | active ever | 700, and 8 a bucket of load |
 //! | window | active in the window | up to twice its intervals: 112 each, and 4 a bucket and leg |
 //! | sparkline | active ever | 1,000 |
 //! | peers | active ever | 48 each, [`MAX_PEERS`] over all rows |
@@ -52,8 +52,8 @@ use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 use account::Account;
 pub use alerts::{
-    ACCEPTED_NS, AlertRules, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL,
-    UNJUDGED_NS,
+    ACCEPTED_NS, AlertRules, EXCURSION_NS, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS,
+    MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS,
 };
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
