@@ -35,6 +35,7 @@ mod day;
 mod interval;
 mod load;
 mod pad;
+mod peer_list;
 mod peers;
 mod show;
 mod state;
@@ -64,7 +65,7 @@ pub use load::{
     LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, score,
 };
 use pad::Sums;
-use peers::Places;
+use peer_list::Places;
 pub use peers::{
     MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CLASS, WORST_MIN_SAMPLES,
 };
