@@ -19,6 +19,7 @@
 
 mod karn;
 mod oracle;
+mod quantiles;
 mod random;
 mod subject;
 

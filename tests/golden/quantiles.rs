@@ -1,0 +1,96 @@
+//! What classes tell of a capture, held against all samples of the same capture.
+//!
+//! One class of everything is counted in the core's cells; the quantiles of its histogram must be
+//! those of the sorted samples, which the core tells one by one, within three percent.
+
+use std::fs::File;
+use std::path::Path;
+
+use fairpath_core::{
+    ClassReading, Config, Event, Frame, INSIDE, Link, Monitor, OUTSIDE, Prefix, Rules,
+};
+use fairpath_rtt::Histogram;
+use fairpath_wire::capture::{LinkType, Packet, Reader};
+
+/// Quantiles that are told of classes, and some more.
+const QUANTILES: [f64; 6] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99];
+const MOST_OFF: f64 = 0.03;
+/// Shorter round trips lie below the histogram's range.
+const SHORTEST_NS: u64 = 10_000;
+
+fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
+    let link = match packet.link.canonical() {
+        LinkType::ETHERNET => Link::Ethernet,
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Link::Raw,
+        LinkType::LINUX_SLL => Link::Sll,
+        LinkType::LINUX_SLL2 => Link::Sll2,
+        _ => return None,
+    };
+    Some(Frame {
+        now: packet.time_ns,
+        wire_len: packet.wire_len,
+        link: link as u16,
+        ..Frame::default()
+    })
+}
+
+/// All samples of a capture, sorted, and the class's histograms of both legs.
+pub fn counted(capture: &Path) -> (Vec<u64>, [Histogram; 2]) {
+    let mut monitor = Monitor::new(&Config::default().with_flows(4096).with_classes(4));
+    let everything = ["0.0.0.0", "::"].map(|a| (Prefix::new(a.parse().unwrap(), 0), 1));
+    let rules = Rules {
+        prefixes: everything.to_vec(),
+        ..Rules::default()
+    };
+    monitor.set_rules(&rules, &[]).unwrap();
+    let mut reader = Reader::new(File::open(capture).unwrap()).unwrap();
+    let mut samples = Vec::new();
+    while let Some(packet) = reader.next().unwrap_or(None) {
+        let Some(frame) = frame_of(&packet) else {
+            continue;
+        };
+        monitor.frame(&frame, packet.data, |event| {
+            if let Event::Sample(sample) = event {
+                samples.push(sample.rtt);
+            }
+        });
+    }
+    samples.sort_unstable();
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    let mut legs = [Histogram::default(), Histogram::default()];
+    for cell in &reading.cells {
+        assert_eq!(cell.slot, 1);
+        legs[usize::from(cell.leg)].add(cell.bucket, cell.count.into());
+    }
+    (samples, legs)
+}
+
+/// How far a histogram's quantiles are off, at most; all samples must be in it.
+fn farthest_off(samples: &[u64], histogram: &Histogram) -> f64 {
+    assert_eq!(histogram.count(), samples.len() as u64);
+    let off = QUANTILES.map(|q| {
+        let rank = ((q * samples.len() as f64).ceil() as usize).max(1);
+        let exact = samples[rank - 1].max(SHORTEST_NS) as f64;
+        let told = histogram.quantile(q).unwrap().max(SHORTEST_NS) as f64;
+        (told / exact - 1.0).abs()
+    });
+    off.into_iter().fold(0.0, f64::max)
+}
+
+#[test]
+fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
+    let mut compared = 0;
+    for capture in super::captures().iter().chain(&super::foreign()) {
+        let (samples, legs) = counted(capture);
+        if samples.is_empty() {
+            continue;
+        }
+        for leg in [INSIDE, OUTSIDE] {
+            let off = farthest_off(&samples, &legs[leg]);
+            assert!(off <= MOST_OFF, "{capture:?}, leg {leg}: {off}");
+        }
+        compared += 1;
+    }
+    assert!(compared >= 15, "{compared} captures only");
+}
