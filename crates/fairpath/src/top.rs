@@ -23,12 +23,20 @@ const PIPE_COLUMNS: u16 = 120;
 /// and flows, live.
 ///
 /// The numbers come from the daemon (`fairpath run`) over its control socket; that takes root or
-/// membership in the group fairpath. Press ? for the keys.
+/// membership in the group fairpath. With -i, this process watches by itself, without daemon or
+/// configuration, and the subnets that it sees are the classes; that takes the rights of `fairpath
+/// run`. Press ? for the keys.
 #[derive(clap::Args)]
 pub struct Args {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
+    /// Watch this interface without a daemon, or all that match a pattern; may be repeated
+    #[arg(short, long = "interface", value_name = "IF", conflicts_with = "socket")]
+    interfaces: Vec<String>,
+    /// Of these, one whose hosts are remote and no classes; may be repeated
+    #[arg(short, long = "uplink", value_name = "IF", requires = "interfaces")]
+    uplinks: Vec<String>,
     /// Print the table once
     #[arg(long)]
     once: bool,
