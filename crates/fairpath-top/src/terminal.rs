@@ -13,6 +13,7 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use ratatui::crossterm::{cursor, execute};
+use ratatui::layout::{Position, Rect};
 
 use crate::state::State;
 
@@ -71,7 +72,9 @@ impl Taken {
     /// # Errors
     /// The terminal went away.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`: that asks the terminal where its cursor is, and a slow one answers late.
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
     /// Gives the terminal to the shell until that lets this process go on.
