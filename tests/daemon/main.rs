@@ -11,6 +11,7 @@ mod classes;
 mod life;
 mod manager;
 mod outputs;
+mod own;
 mod reloads;
 mod trouble;
 

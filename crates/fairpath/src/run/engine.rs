@@ -71,6 +71,8 @@ pub struct Engine {
     pub offset_ns: i128,
     /// Of this router.
     pub host: String,
+    /// When rows and rules were laid out last.
+    pub laid_out: Instant,
     links: u64,
 }
 
@@ -99,6 +101,7 @@ impl Engine {
             healthy: true,
             offset_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
             host: host(),
+            laid_out: Instant::now(),
             links: kernel.interfaces().generation(),
             config,
             kernel,
@@ -113,7 +116,7 @@ impl Engine {
         let classes = &self.config.classes;
         self.roster.set_classes(&classes.set, &classes.labels);
         self.set_label_names();
-        self.try_lay_out()
+        self.lay_out_first()
     }
 
     /// Takes in what happened to links.
@@ -124,7 +127,12 @@ impl Engine {
         log_changes(self.kernel.follow()?);
         let links = self.kernel.interfaces().generation();
         if std::mem::replace(&mut self.links, links) != links {
+            // At once, so that a new uplink's hosts are not taken for local ones; in a storm of
+            // links only once an interval.
             self.layout_due = true;
+            if self.laid_out.elapsed() >= self.config.monitor.interval {
+                self.lay_out();
+            }
         }
         Ok(())
     }

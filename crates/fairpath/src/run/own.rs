@@ -30,7 +30,11 @@ impl Own {
     ///
     /// # Errors
     /// Where an interface cannot be, or the kernel refuses.
-    pub fn watch(interfaces: &[String], uplinks: &[String], interval: Duration) -> anyhow::Result<Own> {
+    pub fn watch(
+        interfaces: &[String],
+        uplinks: &[String],
+        interval: Duration,
+    ) -> anyhow::Result<Own> {
         let config = config::of_interfaces(interfaces, uplinks, interval)?;
         let (asker, questions) = ask::channel()?;
         let over = Arc::<AtomicBool>::default();

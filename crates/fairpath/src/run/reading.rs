@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fairpath_core::Prefix;
-use fairpath_rtt::ledger::Reading;
+use fairpath_rtt::ledger::{Reading, RowSpec};
 use fairpath_rtt::snapshot::Kind;
 
 use super::engine::Engine;
@@ -110,16 +110,34 @@ impl Engine {
     }
 
     /// Rows and rules anew, for links or subnets that came or went.
-    fn lay_out(&mut self) {
+    pub fn lay_out(&mut self) {
         self.layout_due = false;
+        self.laid_out = Instant::now();
         match self.try_lay_out() {
             Ok(()) => drop(self.notes.remove("layout")),
             Err(error) => self.complain("layout", format!("lay the rows out anew: {error:#}")),
         }
     }
 
-    /// Nothing changes where it fails.
+    /// Rows and rules as they should be now. Nothing changes where it fails.
     pub fn try_lay_out(&mut self) -> anyhow::Result<()> {
+        let rows = self.lay_rules()?;
+        // Slots with a new owner count from zero, those that are kept go on.
+        let ended = self.ledger.configure(rows, &[])?;
+        self.alerts.extend(ended);
+        Ok(())
+    }
+
+    /// The first of them. What was counted before there were rules belongs to nobody.
+    pub fn lay_out_first(&mut self) -> anyhow::Result<()> {
+        let rows = self.lay_rules()?;
+        let counts = &self.kernel.read().counts;
+        self.ledger.configure(rows, counts)?;
+        Ok(())
+    }
+
+    /// Puts rules and filters into force; returns the rows that they lead to.
+    fn lay_rules(&mut self) -> anyhow::Result<Vec<RowSpec>> {
         let mut roster = self.roster.clone();
         let layout = self.kernel.with_watched(|watched| roster.layout(watched));
         self.kernel.set_layout(&layout)?;
@@ -135,10 +153,7 @@ impl Engine {
         } else {
             self.notes.remove("slots");
         }
-        // Slots with a new owner count from zero, those that are kept go on.
-        let ended = self.ledger.configure(layout.rows, &[])?;
-        self.alerts.extend(ended);
-        Ok(())
+        Ok(layout.rows)
     }
 
     pub fn set_label_names(&mut self) {
