@@ -141,7 +141,7 @@ impl RttMonitor {
             ring,
             batch,
             memory,
-            arena_bytes: pages * PAGE,
+            arena_bytes: used_pages(&config, pages) * PAGE,
             replay_frames: options.replay_frames,
             skel,
         })
@@ -326,7 +326,7 @@ impl RttMonitor {
         self.memory.config()
     }
 
-    /// Bytes of kernel memory committed to tables.
+    /// Bytes of kernel memory committed to tables; the rules of classes take some more.
     pub fn bytes(&self) -> u64 {
         self.arena_bytes
     }

@@ -27,7 +27,7 @@ impl Daemon {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
                 Err(error) => Answer::Error {
-                    text: format!("reload refused, nothing changed: {error:#}"),
+                    text: format!("nothing changed: {error:#}"),
                 },
             },
             ref request => self.engine.answer(request, || self.counters()),

@@ -29,7 +29,7 @@ impl Daemon {
             }
             Err(error) => {
                 self.engine.counters.reloads_refused += 1;
-                let text = format!("reload refused, nothing changed: {error:#}");
+                let text = format!("reload: nothing changed: {error:#}");
                 tracing::error!("{text}");
                 self.engine.notes.insert("reload", text);
             }
