@@ -3,6 +3,7 @@
 //! ```text
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
 //!   classes.rs  the monitor without and with ten thousand classes  likewise
+//!   daemon.rs   `fairpath run`: its own CPU, memory and start
 //!   check.rs    files with many classes through `fairpath class check`
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
@@ -13,6 +14,7 @@
 
 mod check;
 mod classes;
+mod daemon;
 mod live;
 mod machine;
 mod made;
@@ -47,6 +49,8 @@ enum What {
     Live(live::Args),
     /// What classes add to a packet, and what a reload takes (root)
     Classes(classes::Args),
+    /// The daemon's own CPU, memory and start with many classes and flows (root)
+    Daemon(daemon::Args),
     /// Seconds that a check of many classes takes
     Check(check::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
@@ -69,10 +73,12 @@ fn main() -> anyhow::Result<()> {
         print!("{}", machine.text());
     }
     let all = args.what.is_none();
-    let (mut live, mut classes, mut check, mut offline) = (None, None, None, None);
+    let (mut live, mut classes, mut daemon, mut check, mut offline) =
+        (None, None, None, None, None);
     match args.what {
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
+        Some(What::Daemon(args)) => daemon = Some(args),
         Some(What::Check(args)) => check = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         None => {}
@@ -81,6 +87,8 @@ fn main() -> anyhow::Result<()> {
     let live = part(live, live::run, live::Report::text, text)?;
     let classes = classes.or_else(|| all.then(classes::Args::usual));
     let classes = part(classes, classes::run, classes::Report::text, text)?;
+    let daemon = daemon.or_else(|| all.then(daemon::Args::usual));
+    let daemon = part(daemon, daemon::run, daemon::Report::text, text)?;
     let check = check.or_else(|| all.then(check::Args::usual));
     let check = part(check, check::run, check::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
@@ -88,7 +96,7 @@ fn main() -> anyhow::Result<()> {
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
-            "live": live, "classes": classes, "check": check, "offline": offline
+            "live": live, "classes": classes, "daemon": daemon, "check": check, "offline": offline
         });
         println!("{all}");
     }

@@ -190,7 +190,8 @@ impl Watching {
     }
 }
 
-fn resident(pid: u32) -> anyhow::Result<u64> {
+/// Resident memory of a process, bytes.
+pub fn resident(pid: u32) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .context("read the watcher's memory; did it end early?")?;
     let kib: u64 = field(&status, "VmRSS")

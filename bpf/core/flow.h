@@ -55,6 +55,25 @@ struct fp_dir {	   /* what one side sends */
 	struct fp_counts counts;
 };
 
+/* What a flow has to tell the classes of its ends (tally.h); one cache line beside the key's. */
+struct fp_tally {
+	u64 context[2];	      /* by side: generation and facts that its slot was found by */
+	u64 flushed;	      /* when it was told last */
+	u32 slot[2];	      /* by side */
+	u32 pending_bytes[2]; /* of IP, by sending side; untold */
+	u32 samples[2];	      /* of that side's data; untold, as the next two */
+	u32 max_rtt_us[2];
+	u32 rtt_sum_us[2];
+};
+
+struct fp_told {
+	u32 data_packets;
+	u16 retransmitted_packets; /* the lower half: differences are small */
+	u16 lost_before_packets;
+	u16 spurious_packets;
+	u16 reordered_packets;
+};
+
 struct fp_flow {
 	struct fp_key key;
 	u64 opened;
@@ -64,10 +83,10 @@ struct fp_flow {
 	u8 reason;    /* enum fp_reason: how it was opened */
 	u8 closer;    /* side that sent the first FIN */
 	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
-	u32 tally;    /* number of its tally */
-	u32 zero;
+	struct fp_tally tally;
 	struct fp_dir dir[2];
-};
+	struct fp_told told[2]; /* of dir[].counts: what the classes know */
+} __attribute__((aligned(64)));
 
 struct fp_set {
 	u32 lock;
@@ -93,17 +112,9 @@ enum fp_tally_flow {
 	FP_TALLY_FAILED,
 	FP_TALLY_ONE_SIDED,
 };
-FP_FUNC int fp_tally_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG,
-			   u64 now);
 FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG);
 FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			   struct fp_flow FP_MEM *f FP_ARG, u32 what);
-
-/* Tallies are numbered with the flows' places: half-open ones first. */
-FP_INLINE u32 fp_tally_number(struct fp_rtt FP_MEM *r, u32 half, u32 set, u32 way)
-{
-	return ((half ? 0 : r->config.half_sets) + set) * FP_WAYS + way;
-}
 
 FP_INLINE struct fp_table fp_flow_table(struct fp_rtt FP_MEM *r)
 {
@@ -393,8 +404,7 @@ FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	f->id = fp_fetch_add32(&r->next_flow, 1);
 	f->initiator = w->packet.side;
 	f->closer = w->packet.side;
-	f->tally = fp_tally_number(r, half, set, way);
-	fp_tally_start(r, f, w->frame.now);
+	f->tally.flushed = w->frame.now;
 	fp_set_at(r, &t, set)->tag[way] = fp_tag(w->hash);
 	return 0;
 }

@@ -16,13 +16,10 @@ FP_INLINE u64 fp_align(u64 bytes)
 /* Likewise for what classes need; nothing without classes. */
 static u64 fp_lay_out_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
 {
-	u64 flows = (u64)(config->half_sets + config->flow_sets) * FP_WAYS;
 	u32 half;
 
 	if (!config->slots)
 		return at;
-	r->tallies = at;
-	at += fp_align(flows * sizeof(struct fp_tally));
 	r->classes = at;
 	at += fp_align((u64)config->slots * sizeof(struct fp_class));
 	for (half = 0; half < 2; half++) {

@@ -51,9 +51,6 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	}
 	to = fp_flow_at(r, &main, set, way);
 	FP_COPY(to, from);
-	to->tally = fp_tally_number(r, 0, set, way);
-	if (r->config.slots)
-		FP_COPY(fp_tally_of(r, to), fp_tally_of(r, from));
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
 	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
 	if (fp_seen(to, 0) && fp_seen(to, 1))

@@ -93,54 +93,11 @@ struct fp_pair {
 	u32 zero;
 };
 
-/* What a flow has to tell its classes: one cache line for every packet, one for the rest. */
-struct fp_tally {
-	u64 context[2]; /* by side: generation and facts that its slot was found by */
-	u64 flushed;
-	u32 slot[2];	      /* by side */
-	u32 pending_bytes[2]; /* of IP, by sending side; untold */
-	u32 samples[2];	      /* of that side's data; untold, as the next two */
-	u32 max_rtt_us[2];
-	u64 zero;
-
-	u64 rtt_sum_ns[2];
-	struct fp_class_losses told[2]; /* of what the flow counted, by sending side */
-	u64 zero2;
-} __attribute__((aligned(64)));
-
 FP_INLINE struct fp_class FP_MEM *fp_class_at(struct fp_rtt FP_MEM *r, u32 slot)
 {
 	if (slot >= r->config.slots)
 		slot = FP_OTHER;
 	return FP_AT(struct fp_class, r, r->classes + (u64)slot * sizeof(struct fp_class));
-}
-
-FP_INLINE struct fp_tally FP_MEM *fp_tally_at(struct fp_rtt FP_MEM *r, u32 number)
-{
-	return FP_AT(struct fp_tally, r, r->tallies + (u64)number * sizeof(struct fp_tally));
-}
-
-FP_INLINE struct fp_tally FP_MEM *fp_tally_of(struct fp_rtt FP_MEM *r,
-					      const struct fp_flow FP_MEM *f)
-{
-	return fp_tally_at(r, f->tally);
-}
-
-/* A flow begins: nothing told, nothing known. */
-FP_FUNC int fp_tally_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u64 now)
-{
-	struct fp_tally FP_MEM *t;
-	volatile u64 FP_MEM *word;
-	u32 i;
-
-	if (!r->config.slots)
-		return 0;
-	t = fp_tally_of(r, f);
-	word = (volatile u64 FP_MEM *)t;
-	for (i = 0; i < sizeof(struct fp_tally) / 8; i++)
-		word[i] = 0;
-	t->flushed = now;
-	return 0;
 }
 
 /* ----- round-trip times ------------------------------------------------------------------- */
@@ -227,7 +184,7 @@ FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
 FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			    struct fp_flow FP_MEM *f FP_ARG, u64 rtt)
 {
-	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
+	struct fp_tally FP_MEM *t = &f->tally;
 	u32 measured = w->packet.side & 1, other = !measured;
 	u32 near = t->slot[measured], far = t->slot[other];
 	u64 us = rtt / 1000;
@@ -245,7 +202,7 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	if (far)
 		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
 	t->samples[other]++;
-	t->rtt_sum_ns[other] += rtt;
+	t->rtt_sum_us[other] += us;
 	if (us > t->max_rtt_us[other])
 		t->max_rtt_us[other] = us;
 	return 0;
@@ -341,6 +298,8 @@ FP_FUNC int fp_tell_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
 	u32 side = slot_side & 1, slot = slot_side >> 1, label = FP_NO_SLOT, bits;
 
+	if (!w->peer.bytes[FP_UP] && !w->peer.bytes[FP_DOWN] && !w->peer.lost_packets)
+		return 0;
 	if (slot == FP_OTHER) {
 		/* Only where the end lies behind a watched interface: remotes would fill it. */
 		if (!w->peer.unmatched)
@@ -405,7 +364,7 @@ FP_INLINE void fp_count_flow(struct fp_rtt FP_MEM *r, const struct fp_tally FP_M
 FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG)
 {
 	if (r->config.slots)
-		fp_count_flow(r, fp_tally_of(r, f), FP_TALLY_OPENED);
+		fp_count_flow(r, &f->tally, FP_TALLY_OPENED);
 	return 0;
 }
 
@@ -414,7 +373,7 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 /* Adds to `field` of direction `way` of both classes: what side `from` sent. */
 #define FP_TELL(field)                                                                             \
 	do {                                                                                       \
-		u32 more_ = c->field - told->field;                                                \
+		u32 more_ = (__typeof__(told->field))(c->field - told->field);                     \
 		if (more_) {                                                                       \
 			fp_add32(&up->field, more_);                                               \
 			if (down != up)                                                            \
@@ -427,18 +386,18 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 FP_FUNC int fp_tell_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			   struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
-	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
-	struct fp_class_losses FP_MEM *told = &t->told[from & 1];
+	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_told FP_MEM *told = &f->told[from & 1];
 	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
 	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
 	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
 	struct fp_class_losses FP_MEM *down = &fp_class_at(r, other)->losses[FP_DOWN];
-	u32 again = c->retransmitted_packets - told->retransmitted_packets;
-	u32 spurious = c->spurious_packets - told->spurious_packets;
+	u32 again = (u16)(c->retransmitted_packets - told->retransmitted_packets);
+	u32 spurious = (u16)(c->spurious_packets - told->spurious_packets);
 
 	/* Lost beyond: towards the other side. Lost before: on the sender's leg. */
 	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
-	w->peer.lost_on[from & 1] += c->lost_before_packets - told->lost_before_packets;
+	w->peer.lost_on[from & 1] += (u16)(c->lost_before_packets - told->lost_before_packets);
 	/* Only what no class matches at either end is other. */
 	if (mine == FP_OTHER && other != FP_OTHER)
 		up = down;
@@ -475,17 +434,17 @@ FP_INLINE void fp_forget_dead(struct fp_rtt FP_MEM *r, struct fp_tally FP_MEM *t
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
-	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
+	struct fp_tally FP_MEM *t = &f->tally;
 	u32 mine = side & 1, other = !mine;
 
 	w->peer.bytes[FP_UP] = t->pending_bytes[mine];
 	w->peer.bytes[FP_DOWN] = t->pending_bytes[other];
 	w->peer.samples = t->samples[other];
-	w->peer.rtt_sum_ns = t->rtt_sum_ns[other];
+	w->peer.rtt_sum_ns = t->rtt_sum_us[other] * 1000ull;
 	w->peer.max_rtt_us = t->max_rtt_us[other];
 	w->peer.lost_packets = w->peer.lost_on[mine];
 	w->peer.far_samples = t->samples[mine];
-	w->peer.far_rtt_sum_ns = t->rtt_sum_ns[mine];
+	w->peer.far_rtt_sum_ns = t->rtt_sum_us[mine] * 1000ull;
 	w->peer.far_max_rtt_us = t->max_rtt_us[mine];
 	w->peer.far_lost_packets = w->peer.lost_on[other];
 	w->peer.unmatched = !t->slot[mine] && fp_is_local(r, w, f->dir[mine].behind);
@@ -495,7 +454,7 @@ FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 /* Before a flow ends, perhaps long after its last packet. */
 FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u32 what)
 {
-	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
+	struct fp_tally FP_MEM *t = &f->tally;
 
 	fp_forget_dead(r, t);
 	fp_count_flow(r, t, what);
@@ -510,7 +469,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		return 0;
 	if (what)
 		fp_tally_end(r, f, what);
-	fp_tally_of(r, f)->flushed = w->frame.now;
+	f->tally.flushed = w->frame.now;
 	FP_PUT(w->peer.lost_on[0], 0);
 	FP_PUT(w->peer.lost_on[1], 0);
 	fp_tell_counts(r, w, f, 0);
@@ -518,12 +477,12 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
 	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
 	for (what = 0; what < 2; what++) {
-		struct fp_tally FP_MEM *t = fp_tally_of(r, f);
+		struct fp_tally FP_MEM *t = &f->tally;
 
 		FP_PUT(t->samples[what], 0);
 		FP_PUT(t->max_rtt_us[what], 0);
 		FP_PUT(t->pending_bytes[what], 0);
-		FP_PUT(t->rtt_sum_ns[what], 0);
+		FP_PUT(t->rtt_sum_us[what], 0);
 	}
 	return 0;
 }
@@ -543,7 +502,7 @@ FP_INLINE void fp_move_open(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partn
 FP_FUNC int fp_tally_renew(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			   struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
-	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
+	struct fp_tally FP_MEM *t = &f->tally;
 	u32 s = side & 1, generation = fp_image_at(r, w->image)->generation;
 	u32 was = fp_is_alive(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
 	u32 is = fp_class_of(r, w, s, w->natural[s]);
@@ -578,7 +537,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 
 	if (!r->config.slots)
 		return 1;
-	t = fp_tally_of(r, f);
+	t = &f->tally;
 	generation = (u64)fp_image_at(r, w->image)->generation << 32;
 	for (side = 0; side < 2; side++) {
 		int current = t->context[side] >> 32 == generation >> 32;
@@ -600,7 +559,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			    struct fp_flow FP_MEM *f)
 {
-	if (r->config.slots && w->frame.now - fp_tally_of(r, f)->flushed >= FP_FLUSH_NS)
+	if (r->config.slots && w->frame.now - f->tally.flushed >= FP_FLUSH_NS)
 		fp_tally_flush(r, w, f, 0);
 }
 

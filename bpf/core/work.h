@@ -6,10 +6,10 @@
  *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
  *   | header  | per CPU   |           | (half)|            |       |           |
  *   +---------+-----------+-----------+-------+------------+-------+-----------+
- *   +---------+-----------+-----------+-----------+-------------+--------+
- *   | tallies | class     | cells     | pairs     | images of   | replay |
- *   | by flow | counts    | (twice)   | (twice)   | rules (two) | (test) |
- *   +---------+-----------+-----------+-----------+-------------+--------+
+ *   +-----------+-----------+-----------+-------------+--------+
+ *   | classes   | cells     | pairs     | images of   | replay |
+ *   |           | (twice)   | (twice)   | rules (two) | (test) |
+ *   +-----------+-----------+-----------+-------------+--------+
  *
  * Everything is addressed by offsets from the header, so the same bytes mean the same in the
  * kernel's arena, in its mapping by user space and in plain memory.
@@ -168,8 +168,7 @@ struct fp_rtt {
 	u32 watched_slot[FP_MAX_WATCHED]; /* where the interface is counted, 0 nowhere */
 	u32 chunks_begun;		  /* chunks up to here were taken once */
 	u32 watched_count;
-	u64 tallies; /* offsets: of half-open flows first */
-	u64 classes;
+	u64 classes; /* offsets */
 	u64 cells[2];
 	u64 pair_sets[2];
 	u64 pairs[2];

@@ -97,7 +97,7 @@ pub struct RttMonitor {
     ring: RingBuffer<'static>,
     batch: Rc<RefCell<Batch>>,
     memory: Memory,
-    arena_bytes: u64,
+    table_bytes: u64,
     replay_frames: usize,
     skel: RttSkel<'static>,
 }
@@ -141,7 +141,11 @@ impl RttMonitor {
             ring,
             batch,
             memory,
+<<<<<<< HEAD
             arena_bytes: used_pages(&config, pages) * PAGE,
+=======
+            table_bytes: used_pages(&config, pages) * PAGE,
+>>>>>>> main
             replay_frames: options.replay_frames,
             skel,
         })
@@ -326,9 +330,13 @@ impl RttMonitor {
         self.memory.config()
     }
 
+<<<<<<< HEAD
     /// Bytes of kernel memory committed to tables; the rules of classes take some more.
+=======
+    /// Bytes of kernel memory committed to tables and rules.
+>>>>>>> main
     pub fn bytes(&self) -> u64 {
-        self.arena_bytes
+        self.table_bytes + self.memory.image_bytes()
     }
 
     /// The programs' descriptors, with their names: for the kernel's statistics.
@@ -460,7 +468,7 @@ fn read_ring(
 impl std::fmt::Debug for RttMonitor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RttMonitor")
-            .field("arena_bytes", &self.arena_bytes)
+            .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
 }

@@ -143,6 +143,8 @@ impl Memory {
         let generation = self.generation.wrapping_add(1).max(1);
         let image = image::build(rules, generation, self.config.image_bytes as usize)?;
         self.generation = generation;
+        let used = &mut self.image_bytes[generation as usize % 2];
+        *used = (*used).max(image.len() as u64);
         for slot in begun {
             // SAFETY: `rtt` is formatted; the core takes a slot that does not exist as OTHER.
             unsafe { ffi::fp_native_begin_slot(self.rtt.as_ptr(), *slot, generation) };
@@ -154,6 +156,11 @@ impl Memory {
         // SAFETY: `rtt` is formatted.
         unsafe { ffi::fp_native_turn_image(self.rtt.as_ptr()) };
         Ok(())
+    }
+
+    /// Bytes that rules have used so far, of both images.
+    pub fn image_bytes(&self) -> u64 {
+        self.image_bytes.iter().sum()
     }
 
     /// Says which packets are looked at; at most [`MAX_FILTERS`], the rest is not taken: false.

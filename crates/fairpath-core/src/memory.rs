@@ -31,6 +31,8 @@ pub struct Memory {
     pub(crate) config: Config,
     /// Of the rules in force; 0 before the first.
     pub(crate) generation: u32,
+    /// The largest images so far, by turns: what they used stays used.
+    pub(crate) image_bytes: [u64; 2],
 }
 
 // SAFETY: the memory is plain bytes; every access goes through the core, which locks what it shares.
@@ -76,6 +78,7 @@ impl Memory {
             rtt,
             config: *config,
             generation: 0,
+            image_bytes: [0; 2],
         };
         if config.slots > 0 {
             memory

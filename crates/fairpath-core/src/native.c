@@ -354,7 +354,7 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 	for (; *at < r->config.flow_sets && used + FP_WAYS <= space; (*at)++) {
 		for (way = 0; way < FP_WAYS; way++) {
 			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
-			struct fp_tally *tally = fp_tally_of(r, f);
+			const struct fp_tally *tally = &f->tally;
 
 			if (!fp_set_at(r, &t, *at)->tag[way])
 				continue;
@@ -408,7 +408,7 @@ const u32 fp_native_layout[] = {
 	sizeof(struct fp_dir_counts),
 	sizeof(struct fp_class),
 	sizeof(struct fp_pair),
-	sizeof(struct fp_tally),
+	sizeof(struct fp_flow),
 	sizeof(struct fp_flow_view),
 	sizeof(struct fp_filter),
 	sizeof(struct fp_image),
