@@ -141,11 +141,7 @@ impl RttMonitor {
             ring,
             batch,
             memory,
-<<<<<<< HEAD
-            arena_bytes: used_pages(&config, pages) * PAGE,
-=======
             table_bytes: used_pages(&config, pages) * PAGE,
->>>>>>> main
             replay_frames: options.replay_frames,
             skel,
         })
@@ -330,11 +326,7 @@ impl RttMonitor {
         self.memory.config()
     }
 
-<<<<<<< HEAD
-    /// Bytes of kernel memory committed to tables; the rules of classes take some more.
-=======
     /// Bytes of kernel memory committed to tables and rules.
->>>>>>> main
     pub fn bytes(&self) -> u64 {
         self.table_bytes + self.memory.image_bytes()
     }

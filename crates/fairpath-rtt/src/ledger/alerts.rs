@@ -24,6 +24,9 @@ pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
 pub const UNJUDGED_NS: u64 = 600_000_000_000;
 /// A shift that holds for so long is the new baseline.
 pub const ACCEPTED_NS: u64 = 24 * 3_600_000_000_000;
+/// What is over within this time of an alert's begin was an excursion: it belongs to what is usual
+/// for the class.
+pub const EXCURSION_NS: u64 = 300_000_000_000;
 /// Data packets that a way needs in the window for its loss to be judged.
 pub const LOSS_MIN_PACKETS: u64 = 100;
 
@@ -158,7 +161,7 @@ impl Watch {
             proposals.extend(self.step(watched, finding, rules, evidence));
         }
         for (leg, judged) in judged.iter().enumerate() {
-            self.learn(leg, judged.as_ref(), evidence.dt_ns);
+            self.learn(leg, judged.as_ref(), evidence);
         }
         proposals
     }
@@ -191,7 +194,9 @@ impl Watch {
 
     /// The change is told: it holds from here on.
     pub fn settle(&mut self, proposal: &Proposal, t: u64) {
+        let (kind, leg) = WATCHED[proposal.watched];
         let hold = &mut self.holds[proposal.watched];
+        let held = t.saturating_sub(hold.since);
         *hold = Hold {
             active: proposal.begins,
             since_unix_ns: proposal.since_unix_ns,
@@ -199,8 +204,15 @@ impl Watch {
             judged: t,
             run: 0,
         };
-        if proposal.accepted {
-            self.baselines[WATCHED[proposal.watched].1] = Default::default();
+        if kind != AlertKind::RttShift || proposal.begins {
+            return;
+        }
+        for baseline in &mut self.baselines[leg] {
+            if proposal.accepted {
+                *baseline = Baseline::default();
+            } else {
+                baseline.resume(held < EXCURSION_NS);
+            }
         }
     }
 
@@ -246,17 +258,18 @@ impl Watch {
         })
     }
 
-    /// Baselines stand still while an alert of their leg holds or is about to.
-    fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, dt_ns: u64) {
-        let hold = &self.holds[leg];
-        if hold.active || hold.run > 0 {
-            return;
-        }
-        for (baseline, judged) in self.baselines[leg]
-            .iter_mut()
-            .zip(judged.into_iter().flatten())
-        {
-            baseline.learn(judged.value, dt_ns);
+    /// Baselines stand still while an alert of their leg holds. What its first minutes are like is
+    /// set aside: if it is over by then, it was an excursion that belongs to what is usual.
+    fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, evidence: &Evidence) {
+        let hold = self.holds[leg];
+        let young = evidence.t.saturating_sub(hold.since) < EXCURSION_NS;
+        let judged = judged.into_iter().flatten();
+        for (baseline, judged) in self.baselines[leg].iter_mut().zip(judged) {
+            match (hold.active, young) {
+                (false, _) => baseline.learn(judged.value, evidence.dt_ns),
+                (true, true) => baseline.set_aside(judged.value, evidence.dt_ns),
+                (true, false) => {}
+            }
         }
     }
 

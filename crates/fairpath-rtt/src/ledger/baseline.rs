@@ -1,8 +1,8 @@
 //! What is normal for a class's round-trip times, and what lies surely above it.
 //!
 //! A baseline is a slow mean, in logarithms, of a quantile of the window: a step or an outlier
-//! moves it by a bounded amount. Beside it goes the mean deviation, so that a class whose times
-//! swing by nature is held to a wider bound.
+//! moves it by a bounded amount. Beside it goes the standard deviation, so that a class whose
+//! times swing by nature is held to a wider bound.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,8 @@ pub const BASELINE_NS: u64 = 3_600_000_000_000;
 pub const WARM_UP_NS: u64 = 600_000_000_000;
 /// Round-trip times that a window needs to be judged, and to be learnt from.
 pub const MIN_SAMPLES: u64 = 30;
-/// Deviations above the baseline that are within what is normal.
+/// Standard deviations above the baseline that are within what is normal. A level that a class
+/// takes for more than a sixteenth (1 / 4^2) of the time is normal, however high.
 pub const DEVIATIONS: f64 = 4.0;
 /// Standard errors that a quantile must be sure by.
 pub const SURE: f64 = 3.0;
@@ -29,9 +30,12 @@ const LONGEST_STEP_NS: u64 = 10_000_000_000;
 pub(super) struct Baseline {
     /// Of nanoseconds.
     ln: f64,
-    /// Mean of the distance from it, in the same logarithm.
-    deviation: f64,
+    /// Mean square of the distance from it, in the same logarithm.
+    variance: f64,
     learnt_ns: u64,
+    /// What an alert that holds sets aside: time, and the sum of squares by time.
+    aside_ns: u64,
+    aside: f64,
 }
 
 impl Baseline {
@@ -48,9 +52,26 @@ impl Baseline {
         let away = seen - self.ln;
         let warm = self.learnt_ns > WARM_UP_NS;
         let step = if warm { MOST_STEP.ln() } else { f64::INFINITY };
-        let far = MOST_DEVIATION.ln();
         self.ln += share * away.clamp(-step, step);
-        self.deviation += share * (away.abs().min(far) - self.deviation);
+        self.variance += share * (square(away) - self.variance);
+    }
+
+    /// While an alert holds: remembers how far away `rtt_ns` is, and learns nothing.
+    pub fn set_aside(&mut self, rtt_ns: u64, dt_ns: u64) {
+        let dt = dt_ns.min(LONGEST_STEP_NS);
+        self.aside_ns += dt;
+        self.aside += square((rtt_ns.max(1) as f64).ln() - self.ln) * dt as f64;
+    }
+
+    /// The alert is over. If it was an excursion, what was set aside widens the deviation.
+    pub fn resume(&mut self, excursion: bool) {
+        let (ns, sum) = (self.aside_ns, self.aside);
+        (self.aside_ns, self.aside) = Default::default();
+        if excursion && ns > 0 {
+            self.learnt_ns = self.learnt_ns.saturating_add(ns);
+            let share = ns as f64 / self.learnt_ns.clamp(1, BASELINE_NS).max(ns) as f64;
+            self.variance += share * (sum / ns as f64 - self.variance);
+        }
     }
 
     /// Nanoseconds; `None` before anything was learnt.
@@ -62,9 +83,14 @@ impl Baseline {
     /// [`DEVIATIONS`]. `None` before [`WARM_UP_NS`] were learnt from.
     pub fn bound(&self, factor: f64, floor_ns: u64) -> Option<f64> {
         let value = self.value().filter(|_| self.learnt_ns >= WARM_UP_NS)?;
-        let wide = (DEVIATIONS * self.deviation).exp();
+        let wide = (DEVIATIONS * self.variance.sqrt()).exp();
         Some((value * factor.max(wide)).max(value + floor_ns as f64))
     }
+}
+
+/// Of a distance in logarithms; far ones count as [`MOST_DEVIATION`].
+fn square(away: f64) -> f64 {
+    away.abs().min(MOST_DEVIATION.ln()).powi(2)
 }
 
 /// A quantile of a window, and what it surely is at least.

@@ -229,19 +229,30 @@ mod tests {
         // Half an hour back: the newest step takes it, at the right rate.
         run(&mut day, &mut clock, THEN - hour / 2, 600);
         assert_eq!(day.points(&clock).len(), 3);
+        // On by two hours, back by them, and through the same hours again.
+        run(&mut day, &mut clock, THEN + 2 * hour, 900);
+        run(&mut day, &mut clock, THEN, 3 * 3600);
+        let points = day.points(&clock);
+        assert!(
+            points.is_sorted_by(|a, b| a.unix_ns < b.unix_ns),
+            "{points:?}"
+        );
         // On by a year, then back by it.
         run(&mut day, &mut clock, THEN + 8766 * hour, 600);
         assert_eq!(
             day.points(&clock).last().unwrap().unix_ns,
             THEN + 8766 * hour + DAY_STEP_NS
         );
-        run(&mut day, &mut clock, THEN + hour, 600);
+        run(&mut day, &mut clock, THEN + 4 * hour, 600);
         let points = day.points(&clock);
         assert!(
             points.is_sorted_by(|a, b| a.unix_ns < b.unix_ns),
             "{points:?}"
         );
-        assert_eq!(points.last().unwrap().unix_ns, THEN + hour + DAY_STEP_NS);
+        assert_eq!(
+            points.last().unwrap().unix_ns,
+            THEN + 4 * hour + DAY_STEP_NS
+        );
         for point in points {
             assert!((point.rate_down_bps / 1e6 - 1.0).abs() < 1e-6, "{point:?}");
         }

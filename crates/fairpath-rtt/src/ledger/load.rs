@@ -233,7 +233,7 @@ mod tests {
     fn without_plan_busy_is_held_against_the_greatest_rate_seen() {
         let mut meter = LoadMeter::default();
         let none = [None, None];
-        meter.note(0, [0.0, 2e6], none, at(20, 100));
+        meter.note(0, [0.0, 2e6], none, at(20, 300));
         assert!(meter.load(0).loaded_p50_ns.is_some());
         // A much greater rate: what was busy before was not.
         meter.note(SECOND, [0.0, 50e6], none, at(100, 100));

@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | name, plan, totals | always | 600 |
 //! | distributions of the totals | measured ever | 16 a bucket and leg that was ever hit |
-//! | load, baselines, alerts | active ever | 600, and 8 a bucket of load |
+//! | load, baselines, alerts | active ever | 700, and 8 a bucket of load |
 //! | window | active in the window | up to twice its intervals: 112 each, and 4 a bucket and leg |
 //! | sparkline | active ever | 1,000 |
 //! | peers | active ever | 48 each, [`MAX_PEERS`] over all rows |
@@ -35,6 +35,7 @@ mod day;
 mod interval;
 mod load;
 mod pad;
+mod peer_list;
 mod peers;
 mod show;
 mod state;
@@ -52,8 +53,8 @@ use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 use account::Account;
 pub use alerts::{
-    ACCEPTED_NS, AlertRules, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL,
-    UNJUDGED_NS,
+    ACCEPTED_NS, AlertRules, EXCURSION_NS, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS,
+    MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS,
 };
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
@@ -64,7 +65,7 @@ pub use load::{
     LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, score,
 };
 use pad::Sums;
-use peers::Places;
+use peer_list::Places;
 pub use peers::{
     MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CLASS, WORST_MIN_SAMPLES,
 };

@@ -85,6 +85,9 @@ mod tests {
         let busiest = unmatched.busiest(MAX_UNMATCHED + 1);
         assert_eq!(busiest.len(), MAX_UNMATCHED);
         assert_eq!(busiest.last().map(|(_, bytes)| *bytes), Some(1100.0));
+        unmatched.add(&pair(0, 1));
+        unmatched.bound();
+        assert_eq!(unmatched.dropped, 101);
     }
 
     #[test]

@@ -317,7 +317,7 @@ impl Nature {
 fn noise_makes_hardly_an_alert_and_none_flaps() {
     // FAIRPATH_NOISE_HOURS makes it longer than a test should be.
     let hours = std::env::var("FAIRPATH_NOISE_HOURS").ok();
-    let hours = hours.and_then(|hours| hours.parse().ok()).unwrap_or(1u64);
+    let hours = hours.and_then(|hours| hours.parse().ok()).unwrap_or(2u64);
     let classes = 30u32;
     let rows = (1..=classes)
         .map(|at| class(&format!("c{at}"), at))

@@ -60,8 +60,10 @@ fn days_go_to_those_that_were_active_last() {
         let detail = ledger.detail(&format!("c{at}"), 1).unwrap();
         !detail.day.is_empty()
     };
-    // All but the last ten; then nobody may be displaced within the same five minutes.
-    for slot in 1..=rows - 10 {
+    // The fifth first, then all but the last ten: nobody is displaced within five minutes.
+    world.bytes(5, DOWN, 1, 100);
+    world.second(&mut ledger);
+    for slot in (1..=rows - 10).filter(|slot| *slot != 5) {
         world.bytes(slot, DOWN, 1, 100);
     }
     world.second(&mut ledger);
@@ -69,14 +71,14 @@ fn days_go_to_those_that_were_active_last() {
     world.second(&mut ledger);
     assert!(!has_day(&ledger, rows) && has_day(&ledger, 1));
     assert_eq!(counter(&ledger, "ledger_days_refused"), 1);
-    // Five minutes later, the first one goes: but it was active again. So the second one.
+    // Five minutes later, the one goes that was active longest ago.
     world.now.unix_ns += 300 * SECOND;
     world.now.mono_ns += 300 * SECOND;
     world.bytes(1, DOWN, 1, 100);
     world.second(&mut ledger);
     world.bytes(rows, DOWN, 1, 100);
     world.second(&mut ledger);
-    assert!(has_day(&ledger, rows) && has_day(&ledger, 1) && !has_day(&ledger, 2));
+    assert!(has_day(&ledger, rows) && has_day(&ledger, 2) && !has_day(&ledger, 5));
     assert_eq!(counter(&ledger, "ledger_days_given_up"), 1);
 }
 
@@ -114,6 +116,25 @@ fn peers_are_shown_by_class_with_those_of_the_classes_below() {
     assert_eq!(ledger.detail("all", 1).unwrap().busiest[0].bytes_down, 2000);
     assert!(ledger.detail("nobody", 1).is_none());
     assert_eq!(counter(&ledger, "ledger_pairs_without_row"), 1);
+}
+
+#[test]
+fn a_remote_with_a_twentieth_of_the_bytes_is_found_among_thousands_of_small_ones() {
+    let mut world = World::new(2);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    for at in 0..8_000 {
+        // It comes when the list is full.
+        let number = if at > 100 && at % 20 == 0 { 9 } else { 10 + at };
+        world.pairs.push(pair(1, PairKind::Remote, number, 100));
+    }
+    world.second(&mut ledger);
+    let busiest = ledger.detail("a", 1).unwrap().busiest;
+    assert_eq!(busiest[0].name, "10.0.9.0/24");
+    let (exact, error) = (394 * 100, 8_000 * 100 / PEERS_PER_CLASS as u64);
+    assert!(
+        (exact - error..=exact).contains(&busiest[0].bytes_down),
+        "{busiest:?}"
+    );
 }
 
 #[test]

@@ -241,6 +241,18 @@ fn a_row_that_vanishes_comes_back_to_its_numbers_for_an_hour() {
 }
 
 #[test]
+fn a_row_that_keeps_its_slot_is_counted_without_a_break() {
+    let (mut world, mut ledger, _) = lived(9, 3, 20);
+    let bytes = row(&ledger, "leaf 1").down.bytes;
+    // Counted after the last reading, and before the new rows.
+    world.bytes(1, DOWN, 1, 400);
+    ledger.configure(specs(3), &world.counts).unwrap();
+    world.bytes(1, DOWN, 1, 30);
+    world.second(&mut ledger);
+    assert_eq!(row(&ledger, "leaf 1").down.bytes, bytes + 430);
+}
+
+#[test]
 fn a_refused_configuration_changes_nothing() {
     let (mut world, mut ledger, _) = lived(9, 3, 20);
     let before = picture(&ledger);
