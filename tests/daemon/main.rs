@@ -12,6 +12,7 @@ mod life;
 mod manager;
 mod newcomers;
 mod outputs;
+mod own;
 mod reloads;
 mod trouble;
 

@@ -236,7 +236,7 @@ fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snap
         Kind::Other => "rest",
     };
     let p95 = leg.p95_rtt_ns.map_or("not measured".to_owned(), |ns| {
-        format!("{:.1} ms", ns as f64 / 1e6)
+        format!("{:.2} ms", ns as f64 / 1e6)
     });
     let loss = loss.map_or("not measured".to_owned(), |share| {
         format!("{:.2} %", share * 100.0)
@@ -244,7 +244,7 @@ fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snap
     let window = snapshot.window_ns as f64 / 1e9;
     let name = one_line(&row.name);
     format!(
-        "{kind} {name}, {side}: p95 {p95}, loss {loss}, {} samples in {window} s",
+        "{kind} {name}, {side}: p95 {p95}, loss {loss}, {} samples in {window:.0} s",
         leg.samples
     )
 }

@@ -111,12 +111,10 @@ fn text(snapshot: &Snapshot) -> String {
     let since = snapshot
         .unix_ns
         .saturating_sub(snapshot.counting_since_unix_ns);
-    let gap = snapshot
-        .gap_ns
-        .map_or("no gap: never restarted with its state".to_owned(), |gap| {
-            format!("gap of {} ms at the last restart", gap / 1_000_000)
-        });
-    line("counting for", format!("{}; {gap}", span(since)));
+    let gap = snapshot.gap_ns.map_or(String::new(), |gap| {
+        format!(", with a gap of {} ms at the last restart", gap / 1_000_000)
+    });
+    line("counting for", format!("{}{gap}", span(since)));
     line("watching", or_none(snapshot.interfaces.join(", ")));
     line(
         "rows",

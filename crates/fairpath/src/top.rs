@@ -10,6 +10,7 @@ use fairpath_rtt::snapshot::{Query, Sort};
 use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
 use crate::duration::parse_duration;
+use crate::run::Own;
 
 /// Rows that the live table asks for unless told otherwise: more than anybody scrolls through, and
 /// little enough for a picture a second.
@@ -18,6 +19,8 @@ const LIVE_LIMIT: usize = 1_000;
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a whole snapshot may take: all rows with their histograms, on a small router.
 const ONCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Intervals that --once looks at with -i before it prints.
+const ONCE_INTERVALS: u32 = 5;
 /// Columns of a table that goes to a pipe or a file, unless COLUMNS says otherwise.
 const PIPE_COLUMNS: u16 = 120;
 
@@ -25,13 +28,26 @@ const PIPE_COLUMNS: u16 = 120;
 /// and flows, live.
 ///
 /// The numbers come from the daemon (`fairpath run`) over its control socket; that takes root or
-/// membership in the group fairpath. Press ? for the keys.
+/// membership in the group fairpath. With -i, this process watches by itself, without daemon or
+/// configuration, and the subnets that it sees are the classes; that takes the rights of `fairpath
+/// run`. Press ? for the keys.
 #[derive(clap::Args)]
 pub struct Args {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
-    /// Print the table once
+    /// Watch this interface without a daemon, or all that match a pattern; may be repeated
+    #[arg(
+        short,
+        long = "interface",
+        value_name = "IF",
+        conflicts_with = "socket"
+    )]
+    interfaces: Vec<String>,
+    /// Of these, one whose hosts are remote and no classes; may be repeated
+    #[arg(short, long = "uplink", value_name = "IF", requires = "interfaces")]
+    uplinks: Vec<String>,
+    /// Print the table once; with -i, after five intervals
     #[arg(long)]
     once: bool,
     /// A table for people, or one JSON object (implies --once)
@@ -116,10 +132,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(fairpath_top::run(source, &options)?)
 }
 
-/// Where pictures come from; an answer may take `patience`.
+/// Where pictures come from: the daemon, whose answer may take `patience`, or a monitor in this
+/// process.
 fn source(args: &Args, patience: Duration) -> anyhow::Result<Box<dyn Source>> {
-    let source = SocketSource::connect_within(&args.socket, patience)?;
-    Ok(Box::new(source))
+    if args.interfaces.is_empty() {
+        let source = SocketSource::connect_within(&args.socket, patience)?;
+        return Ok(Box::new(source));
+    }
+    let watched = [&args.interfaces[..], &args.uplinks].concat();
+    let own = Own::watch(&watched, &args.uplinks, args.interval)?;
+    if args.once || args.format == Format::Json {
+        // What was just attached has counted nothing yet.
+        std::thread::sleep(args.interval * ONCE_INTERVALS);
+    }
+    Ok(Box::new(own))
 }
 
 fn query(args: &Args, limit: usize) -> Query {

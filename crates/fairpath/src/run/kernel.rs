@@ -145,19 +145,20 @@ impl Kernel {
         self.monitor.filter_classes(&only, &except);
     }
 
-    /// Closes what went silent, a part of the tables at a time, when it is due.
+    /// Closes what went silent, a part of the tables at a time, when it is due;
+    /// says whether it was.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn expire(&mut self, now: Instant) -> anyhow::Result<()> {
+    pub fn expire(&mut self, now: Instant) -> anyhow::Result<bool> {
         if now < self.next_expiry {
-            return Ok(());
+            return Ok(false);
         }
         self.next_expiry = now + EXPIRE_EVERY;
         let config = self.monitor.config();
         let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
         self.monitor.expire(monotonic_ns()?, sets)?;
-        Ok(())
+        Ok(true)
     }
 
     /// When [`Kernel::expire`] has something to do.
