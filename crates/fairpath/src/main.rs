@@ -5,12 +5,13 @@
 
 mod external;
 mod features;
+mod generate;
 mod rtt;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The programmable packet path for Linux routers.
 #[derive(Parser)]
@@ -32,6 +33,9 @@ enum Command {
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
     Rtt(Box<rtt::Args>),
+    /// Write the manual pages or the shells' completions, as packages install them
+    #[command(hide = true)]
+    Generate(generate::Args),
     /// A command of its own binary: fairpath-NAME
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
+        Command::Generate(args) => generate::run(Cli::command(), &args),
         Command::External(words) => external::run(&words),
     };
     match result {
