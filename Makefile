@@ -27,7 +27,7 @@ setup: ## installs everything that building, the demo and the tests need
 build: ## the release binaries, in target/release
 	@setup/needs build
 	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
-	@$(XTASK) docs --man '$(TARGET_DIR)/man'
+	@$(XTASK) docs --man '$(TARGET_DIR)/man' --binary '$(TARGET_DIR)/release/fairpath'
 
 demo: ## client, router and server on this machine, measured (root)
 	@setup/needs demo

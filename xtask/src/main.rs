@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod docs;
 mod manual;
+mod pages;
 mod run;
 mod sanitize;
 mod skips;
