@@ -4,9 +4,11 @@
 
 pub mod histogram;
 mod record;
+pub mod rows;
 pub mod snapshot;
 mod summary;
 
 pub use histogram::Histogram;
 pub use record::{Clock, Context, FlowLine, SampleLine, SideLine, endpoint};
+pub use rows::IntervalRow;
 pub use summary::{FlowRow, LegLine, LossLine, MAX_FLOW_ROWS, Summary, SummaryLine};

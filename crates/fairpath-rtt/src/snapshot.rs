@@ -230,6 +230,15 @@ pub struct Snapshot {
     pub rows: Vec<Row>,
     /// Counters of the packet path and of the daemon, by name.
     pub counters: BTreeMap<String, u64>,
+    /// What is held now, by name: flows, slots, bytes of kernel memory. Units are in the names.
+    #[serde(default)]
+    pub gauges: BTreeMap<String, u64>,
+    /// Interfaces that programs are attached to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+    /// What an operator should know: a refused configuration, what waits for a restart. For people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// A remote prefix or label that a class talks with, or one of the class's hosts.

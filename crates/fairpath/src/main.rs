@@ -3,10 +3,13 @@
 //! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
 //! git does: the lab and the demo are binaries of their own.
 
+mod duration;
 mod external;
 mod features;
 mod generate;
 mod rtt;
+mod run;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

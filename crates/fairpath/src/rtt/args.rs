@@ -7,6 +7,9 @@ use anyhow::bail;
 use clap::ValueEnum;
 use fairpath_core::{Config, MAX_FLOWS, Mode};
 
+use crate::duration::{nanos, parse_duration};
+use crate::watch::Hook;
+
 /// Watches TCP and ICMP echo that crosses this host and tells the round-trip time of each leg,
 /// without sending a packet.
 ///
@@ -70,15 +73,6 @@ pub struct Args {
     pub cost: bool,
 }
 
-/// Where packets are seen on their way in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Hook {
-    /// After the driver, before the stack; works everywhere
-    Tcx,
-    /// In the driver, before GRO
-    Xdp,
-}
-
 /// How TCP is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Method {
@@ -117,27 +111,6 @@ pub enum RateLimit {
     Time(Duration),
     /// In round trips of the leg, times 256.
     RoundTrips(u32),
-}
-
-/// Reads `10`, `10s`, `1.5ms`, `5min`, `2h`: seconds where no unit is given.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits
-        .parse()
-        .map_err(|_| format!("{text:?} is no time; say 10s, 100ms or 5min"))?;
-    let unit = match &text[digits.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        other => {
-            return Err(format!(
-                "{other:?} is no unit of time; use us, ms, s, min or h"
-            ));
-        }
-    };
-    Duration::try_from_secs_f64(number * unit).map_err(|_| format!("{text:?} is out of range"))
 }
 
 fn parse_rate_limit(text: &str) -> Result<RateLimit, String> {
@@ -203,23 +176,9 @@ fn as_tshark_remembers(config: Config) -> Config {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_with_and_without_units() {
-        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
-        assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
-        assert_eq!(parse_duration("5min"), Ok(Duration::from_secs(300)));
-        for bad in ["", "s", "-1s", "10 s", "10days", "1e30h"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_rate_limit_is_a_time_or_a_number_of_round_trips() {

@@ -10,13 +10,12 @@ use fairpath_bpf::cost::{self, Empty, RunTime, Statistics};
 use fairpath_bpf::{Options, READ_EVERY, RttMonitor};
 use fairpath_rtt::Clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::Args;
-use super::interfaces::{Change, Interfaces};
 use super::output::Output;
 use super::report::{Cost, Run};
+use crate::watch::{Change, Interfaces, monotonic_ns, unix_ns};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
@@ -65,17 +64,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     live.close(started.elapsed(), meter)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, which is what the programs read.
-fn monotonic_ns() -> anyhow::Result<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
-}
-
 fn clock() -> anyhow::Result<Clock> {
-    let wall = clock_gettime(ClockId::CLOCK_REALTIME).context("read the clock")?;
-    let unix = i128::from(wall.tv_sec()) * 1_000_000_000 + i128::from(wall.tv_nsec());
     Ok(Clock {
-        unix_of_zero_ns: unix - i128::from(monotonic_ns()?),
+        unix_of_zero_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
     })
 }
 

@@ -7,13 +7,12 @@
 //! ```
 
 mod args;
-mod interfaces;
 mod live;
 mod offline;
 mod output;
 mod report;
 
-pub use args::Args;
+pub use args::{Args, Method};
 
 /// Runs `fairpath rtt`.
 pub fn run(args: &Args) -> anyhow::Result<()> {

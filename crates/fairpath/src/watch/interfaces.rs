@@ -8,7 +8,7 @@ use fairpath_netlink::{ArpType, Link, LinkEvent, LinkWatch};
 use fairpath_units::IfIndex;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::args::Hook;
+use super::Hook;
 
 /// Interfaces that one run can watch; the core's table of watched ones is a little larger.
 pub const MAX_INTERFACES: usize = 512;
@@ -21,6 +21,7 @@ pub struct Interfaces {
     hook: Hook,
     watch: LinkWatch,
     attached: HashMap<IfIndex, Watched>,
+    generation: u64,
 }
 
 struct Watched {
@@ -48,19 +49,7 @@ impl Interfaces {
     /// # Errors
     /// For a pattern that is none, and where rtnetlink cannot be asked.
     pub fn new(wanted: &[String], hook: Hook) -> anyhow::Result<Interfaces> {
-        let mut patterns = GlobSetBuilder::new();
-        let mut names = Vec::new();
-        for text in wanted {
-            if text.contains(['*', '?', '[', '{']) {
-                let glob = Glob::new(text).with_context(|| {
-                    format!("-i {text:?} is no pattern; say 'ppp*' or 'eth[0-3]'")
-                })?;
-                patterns.add(glob);
-            } else {
-                names.push(text.clone());
-            }
-        }
-        let patterns = patterns.build().context("interface patterns")?;
+        let (names, patterns) = read_wanted(wanted)?;
         Ok(Interfaces {
             names,
             has_patterns: !patterns.is_empty(),
@@ -68,7 +57,38 @@ impl Interfaces {
             hook,
             watch: LinkWatch::open()?,
             attached: HashMap::new(),
+            generation: 0,
         })
+    }
+
+    /// Watches others from now on: what is wanted no more is detached, what is there is attached.
+    ///
+    /// # Errors
+    /// For a pattern that is none; nothing has changed then.
+    pub fn want(
+        &mut self,
+        wanted: &[String],
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<Vec<Change>> {
+        let (names, patterns) = read_wanted(wanted)?;
+        self.names = names;
+        self.has_patterns = !patterns.is_empty();
+        self.patterns = patterns;
+        let mut changes = Vec::new();
+        let unwanted: Vec<IfIndex> = self
+            .attached
+            .iter()
+            .filter(|(_, watched)| !self.wanted(&watched.name))
+            .map(|(ifindex, _)| *ifindex)
+            .collect();
+        for ifindex in unwanted {
+            self.detach(ifindex, "is wanted no more", monitor, &mut changes);
+        }
+        let links: Vec<Link> = self.watch.table().links().cloned().collect();
+        for link in links {
+            self.consider(&link, monitor, &mut changes);
+        }
+        Ok(changes)
     }
 
     /// Attaches to all that are there. Every name must be.
@@ -94,6 +114,35 @@ impl Interfaces {
         Ok(changes)
     }
 
+    /// Names that are wanted and that no watched interface has: they are waited for.
+    pub fn missing(&self) -> Vec<&str> {
+        let is_there = |name: &str| self.attached.values().any(|w| w.name == name);
+        let names = self.names.iter().map(String::as_str);
+        names.filter(|name| !is_there(name)).collect()
+    }
+
+    /// Index and name of each watched interface, by name.
+    pub fn watched(&self) -> Vec<(IfIndex, &str)> {
+        let mut all: Vec<_> = self
+            .attached
+            .iter()
+            .map(|(ifindex, watched)| (*ifindex, watched.name.as_str()))
+            .collect();
+        all.sort_unstable_by_key(|(_, name)| *name);
+        all
+    }
+
+    /// The index of the link of this name, watched or not.
+    pub fn index_of(&self, name: &str) -> Option<IfIndex> {
+        let mut links = self.watch.table().links();
+        links.find(|link| link.name == name).map(|l| l.ifindex)
+    }
+
+    /// Another number whenever a link came, went or changed its name.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     fn known(&self) -> String {
         let mut names: Vec<&str> = self
             .watch
@@ -115,6 +164,12 @@ impl Interfaces {
     pub fn follow(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
         let mut changes = Vec::new();
         for event in self.watch.events()? {
+            if !matches!(
+                event,
+                LinkEvent::Up(_) | LinkEvent::Down(_) | LinkEvent::Changed(_)
+            ) {
+                self.generation += 1;
+            }
             match event {
                 LinkEvent::Appeared(link) => {
                     changes.push(Change::Known(link.ifindex, link.name.clone()));
@@ -229,4 +284,22 @@ impl Interfaces {
     pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.watch)
     }
+}
+
+/// Names, and patterns apart from them.
+fn read_wanted(wanted: &[String]) -> anyhow::Result<(Vec<String>, GlobSet)> {
+    let mut patterns = GlobSetBuilder::new();
+    let mut names = Vec::new();
+    for text in wanted {
+        if text.contains(['*', '?', '[', '{']) {
+            let glob = Glob::new(text).with_context(|| {
+                format!("-i {text:?} is no pattern; say 'ppp*' or 'eth[0-3]'")
+            })?;
+            patterns.add(glob);
+        } else {
+            names.push(text.clone());
+        }
+    }
+    let patterns = patterns.build().context("interface patterns")?;
+    Ok((names, patterns))
 }

@@ -1,0 +1,167 @@
+//! The limit on rows: those with the most traffic stay, the rest are summed by kind.
+//!
+//! Traffic is that since counting began, so who stays changes seldom. When it does, the counters of
+//! `other` shrink, which a scraper takes for a restart of the counter: its rate is too low or high
+//! once. A row whose parent is summed too is in the parent's numbers already and not added again.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
+use fairpath_rtt::snapshot::{FlowCounts, Kind, Leg, Row, Volume};
+
+/// The class of rows that were summed.
+const OTHER: &str = "other";
+
+/// What is left after folding.
+pub(super) struct Folded<'a> {
+    /// Rows that stay, in their order, then one `other` for each kind that was folded.
+    pub rows: Vec<Cow<'a, Row>>,
+    /// How many rows were summed.
+    pub left_out: usize,
+}
+
+/// At most `most` rows, the sums included. O(n log n).
+///
+/// A limit below the number of kinds leaves no rows at all, not even sums.
+pub(super) fn fold(rows: &[Row], most: usize) -> Folded<'_> {
+    if rows.len() <= most {
+        return Folded {
+            rows: rows.iter().map(Cow::Borrowed).collect(),
+            left_out: 0,
+        };
+    }
+    let kinds: HashSet<Kind> = rows.iter().map(|row| row.kind).collect();
+    let stay = staying(rows, most.saturating_sub(kinds.len()));
+    let (kept, folded): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .enumerate()
+        .partition(|(at, row)| stay.contains(at) && row.name != OTHER);
+    let folded: Vec<&Row> = folded.into_iter().map(|(_, row)| row).collect();
+    let left_out = folded.len();
+    let mut kept: Vec<Cow<'_, Row>> = kept
+        .into_iter()
+        .map(|(_, row)| Cow::Borrowed(row))
+        .collect();
+    if most >= kinds.len() {
+        kept.extend(sums(&folded).into_values().map(Cow::Owned));
+    }
+    Folded {
+        rows: kept,
+        left_out,
+    }
+}
+
+/// The places of the rows with the most traffic; a parent comes before its children.
+fn staying(rows: &[Row], most: usize) -> HashSet<usize> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    let bytes = |row: &Row| row.up.bytes.saturating_add(row.down.bytes);
+    order.sort_by_key(|at| (u64::MAX - bytes(&rows[*at]), rows[*at].depth, *at));
+    order.truncate(most);
+    order.into_iter().collect()
+}
+
+fn sums(folded: &[&Row]) -> BTreeMap<Kind, Row> {
+    let names: HashSet<(Kind, &str)> = folded
+        .iter()
+        .map(|row| (row.kind, row.name.as_str()))
+        .collect();
+    let mut sums: BTreeMap<Kind, Row> = BTreeMap::new();
+    for row in folded {
+        let sum = sums.entry(row.kind).or_insert_with(|| Row {
+            name: OTHER.to_owned(),
+            kind: row.kind,
+            ..Row::default()
+        });
+        let in_parent = row
+            .parent
+            .as_deref()
+            .is_some_and(|p| names.contains(&(row.kind, p)));
+        if !in_parent {
+            add(sum, row);
+        }
+        sum.alerts.extend(&row.alerts);
+    }
+    sums
+}
+
+fn add(sum: &mut Row, row: &Row) {
+    add_volume(&mut sum.up, &row.up);
+    add_volume(&mut sum.down, &row.down);
+    add_leg(&mut sum.inside, &row.inside);
+    add_leg(&mut sum.outside, &row.outside);
+    sum.flows = FlowCounts {
+        opened: sum.flows.opened + row.flows.opened,
+        closed: sum.flows.closed + row.flows.closed,
+        handshakes_failed: sum.flows.handshakes_failed + row.flows.handshakes_failed,
+        one_sided: sum.flows.one_sided + row.flows.one_sided,
+    };
+}
+
+fn add_volume(sum: &mut Volume, volume: &Volume) {
+    sum.bytes += volume.bytes;
+    sum.packets += volume.packets;
+}
+
+fn add_leg(sum: &mut Leg, leg: &Leg) {
+    sum.lost_packets += leg.lost_packets;
+    sum.data_packets += leg.data_packets;
+    sum.reordered_packets += leg.reordered_packets;
+    sum.total.samples += leg.total.samples;
+    sum.total.sum_ns += leg.total.sum_ns;
+    sum.total.unbinned += leg.total.unbinned;
+    sum.total.histogram.merge(&leg.total.histogram);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairpath_rtt::snapshot::AlertKind;
+
+    fn row(name: &str, parent: Option<&str>, bytes: u64) -> Row {
+        let mut row = Row {
+            name: name.to_owned(),
+            parent: parent.map(str::to_owned),
+            depth: u32::from(parent.is_some()),
+            ..Row::default()
+        };
+        row.down.bytes = bytes;
+        row.inside.total.histogram.record(bytes * 1_000_000);
+        row
+    }
+
+    #[test]
+    fn the_busiest_rows_stay_and_the_rest_is_summed_once() {
+        let mut rows = vec![
+            row("site", None, 90),
+            row("a", Some("site"), 50),
+            row("b", Some("site"), 40),
+            row("quiet", None, 7),
+            row("c", Some("quiet"), 4),
+            row("d", Some("quiet"), 3),
+        ];
+        rows[5].alerts.push(AlertKind::Loss);
+        let folded = fold(&rows, 4);
+        let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["site", "a", "b", "other"]);
+        assert_eq!(folded.left_out, 3);
+        assert_eq!(
+            folded.rows[3].down.bytes, 7,
+            "children are in their parent already"
+        );
+        assert_eq!(folded.rows[3].inside.total.histogram.count(), 1);
+        assert_eq!(folded.rows[3].alerts, [AlertKind::Loss], "no alert is lost");
+    }
+
+    #[test]
+    fn a_class_that_is_called_other_never_makes_two_series_of_one_name() {
+        let rows = [
+            row("other", None, 90),
+            row("a", None, 80),
+            row("b", None, 1),
+        ];
+        let folded = fold(&rows, 2);
+        let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["other"]);
+        assert_eq!(fold(&rows, 3).left_out, 0);
+    }
+}

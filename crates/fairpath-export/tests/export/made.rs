@@ -1,0 +1,345 @@
+//! A made-up router: two sites with subscribers, an interface, and what nothing matched.
+//!
+//! Deterministic: everything follows from how often a picture was taken. Counters grow with every
+//! picture, as they do on a router.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairpath_rtt::Histogram;
+use fairpath_rtt::snapshot::*;
+
+/// Subscribers of each site.
+const SUBSCRIBERS: u64 = 14;
+
+/// A subscriber whose name wants escaping wherever it is shown.
+pub const ODD: &str = "Café \"Zum <b>Löwen</b>\" \\ 1";
+
+/// The round-trip time that subscribers' samples lie around, ns.
+pub const TYPICAL_RTT_NS: u64 = 18_000_000;
+
+pub struct Router {
+    pub start_unix_ns: u64,
+    taken: AtomicU64,
+}
+
+impl Router {
+    pub fn new(start_unix_ns: u64) -> Router {
+        Router {
+            start_unix_ns,
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// How many pictures were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    /// The next picture, whole.
+    pub fn picture(&self) -> Snapshot {
+        let at = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
+        let unix_ns = self.start_unix_ns + at * 1_000_000_000;
+        let rows = rows(at);
+        Snapshot {
+            schema: SNAPSHOT_SCHEMA,
+            time: jiff::Timestamp::from_nanosecond(i128::from(unix_ns))
+                .unwrap()
+                .to_string(),
+            unix_ns,
+            version: "0.1.0".to_owned(),
+            host: "gw-berlin-1".to_owned(),
+            up_ns: 93_784_000_000_000 + at * 1_000_000_000,
+            counting_since_unix_ns: self.start_unix_ns - 5 * 86_400_000_000_000,
+            gap_ns: Some(184_000_000),
+            interval_ns: 1_000_000_000,
+            window_ns: 10_000_000_000,
+            configuration: 3,
+            rows_total: rows.len() as u64,
+            rows,
+            counters: [
+                ("frames", 812_345_678 + at * 90_000),
+                ("ring_full", 3),
+                ("Odd name", 1),
+                ("odd_name", 2),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        }
+    }
+
+    /// As the daemon answers.
+    pub fn answer(&self, query: &Query) -> Snapshot {
+        let mut snapshot = self.picture();
+        if let Some(filter) = &query.filter {
+            let filter = filter.to_lowercase();
+            snapshot
+                .rows
+                .retain(|row| row.name.to_lowercase().contains(&filter));
+        }
+        let key = |row: &Row| match query.sort {
+            Sort::Rate => row.up.rate_bps + row.down.rate_bps,
+            Sort::InsideP95 => row.inside.p95_rtt_ns.map_or(-1.0, |ns| ns as f64),
+            Sort::Flows => row.flows.open() as f64,
+            _ => 0.0,
+        };
+        snapshot.rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+        if query.sort == Sort::Name {
+            snapshot.rows.sort_by_key(|row| row.name.to_lowercase());
+        }
+        if query.limit > 0 {
+            snapshot.rows.truncate(query.limit);
+        }
+        if !query.histograms {
+            for row in &mut snapshot.rows {
+                row.inside.total.histogram.clear();
+                row.outside.total.histogram.clear();
+            }
+        }
+        snapshot
+    }
+
+    /// Everything of one class.
+    pub fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
+        let row = self
+            .picture()
+            .rows
+            .into_iter()
+            .find(|row| row.name == class)?;
+        let mut worst = peers(
+            &[
+                "203.0.113.0/24",
+                "Video CDN",
+                "2001:db8:77::/48",
+                "198.51.100.0/24",
+            ],
+            182,
+        );
+        let mut busiest = peers(
+            &["Video CDN", "198.51.100.0/24", "Games", "203.0.113.0/24"],
+            31,
+        );
+        let mut talkers = peers(&["192.0.2.17", "2001:db8:1:11::20", "192.0.2.18"], 9);
+        for list in [&mut worst, &mut busiest, &mut talkers] {
+            list.truncate(limit);
+        }
+        let flows = (0..limit.min(6) as u16).map(flow).collect();
+        let day = (0..288)
+            .map(|step| day_point(self.start_unix_ns, step))
+            .collect();
+        Some(Detail {
+            row,
+            worst,
+            busiest,
+            talkers,
+            flows,
+            day,
+        })
+    }
+}
+
+fn rows(at: u64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (site, name) in ["Site North", "Site South"].into_iter().enumerate() {
+        let first = rows.len();
+        rows.push(Row::default());
+        for number in 0..SUBSCRIBERS {
+            rows.push(subscriber(at, site as u64, number, name));
+        }
+        let sum = site_row(name, &rows[first + 1..]);
+        rows[first] = sum;
+    }
+    rows.push(quiet("Site West (in construction)", Kind::Class, 0));
+    rows.push(quiet("eth1", Kind::Interface, at * 40_000));
+    rows.push(quiet("other", Kind::Other, at * 9_000));
+    rows
+}
+
+fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> Row {
+    let seed = site * 31 + number * 7;
+    let name = match (site, number) {
+        (0, 3) => ODD.to_owned(),
+        _ => format!("sub-{:05}", 10_000 + site * 1000 + number * 37),
+    };
+    let swing = 1.0 + 0.3 * ((at + seed) as f64 / 5.0).sin();
+    let busy = if number % 5 == 4 {
+        0.0
+    } else {
+        swing * (1 + seed % 9) as f64
+    };
+    let rtt = TYPICAL_RTT_NS + seed % 11 * 3_100_000;
+    let bytes = at * (1 + seed) * 120_000;
+    Row {
+        name,
+        parent: Some(parent.to_owned()),
+        depth: 1,
+        plan_up_bps: Some(40_000_000),
+        plan_down_bps: Some(250_000_000),
+        up: volume(bytes / 12, busy * 0.9e6),
+        down: volume(bytes, busy * 11.2e6),
+        inside: leg(at, rtt, busy > 0.0, number == 2),
+        outside: leg(at, rtt / 2, busy > 0.0, false),
+        load: load(rtt, number),
+        flows: FlowCounts {
+            opened: 40 + at * (2 + seed % 5),
+            closed: at * (2 + seed % 5),
+            handshakes_failed: at / 3,
+            one_sided: 1,
+        },
+        history: (0..30).map(|i| point(busy, rtt, i + at)).collect(),
+        alerts: if number == 2 {
+            vec![AlertKind::Loss]
+        } else {
+            Vec::new()
+        },
+        ..Row::default()
+    }
+}
+
+fn load(rtt: u64, number: u64) -> Load {
+    if number % 5 == 4 {
+        return Load::default();
+    }
+    Load {
+        idle_p50_ns: Some(rtt),
+        loaded_p50_ns: Some(rtt + number * 4_000_000),
+        loaded_p95_ns: Some(rtt * 2 + number * 9_000_000),
+        growth_ns: Some(number * 4_000_000),
+        score: Some(100 - (number * 6) as u8),
+    }
+}
+
+fn point(busy: f64, rtt: u64, i: u64) -> Point {
+    Point {
+        rate_bps: busy * 1e7 * (1.0 + 0.5 * (i as f64 / 3.0).sin()),
+        p95_rtt_ns: (busy > 0.0).then_some(rtt * 2),
+    }
+}
+
+fn volume(bytes: u64, rate_bps: f64) -> Volume {
+    Volume {
+        bytes,
+        packets: bytes / 900,
+        rate_bps,
+        packet_rate: rate_bps / 7200.0,
+        unmeasured: (rate_bps > 0.0).then_some(0.12),
+    }
+}
+
+fn leg(at: u64, rtt: u64, measured: bool, lossy: bool) -> Leg {
+    let mut histogram = Histogram::default();
+    for i in 0..at * 20 {
+        let spread = (i * 2_654_435_761 % 1000) as f64 / 1000.0;
+        histogram.record((rtt as f64 * (0.7 + 0.8 * spread + 2.0 * spread.powi(12))) as u64);
+    }
+    let some = |ns: u64| measured.then_some(ns);
+    Leg {
+        samples: if measured { 210 } else { 0 },
+        min_rtt_ns: some(rtt * 7 / 10),
+        p50_rtt_ns: some(rtt * 11 / 10),
+        p95_rtt_ns: some(rtt * 2),
+        p99_rtt_ns: some(rtt * 3),
+        loss_to: measured.then_some(if lossy { 0.031 } else { 0.0 }),
+        loss_from: measured.then_some(0.0004),
+        lost_packets: if lossy { at * 30 } else { at / 4 },
+        data_packets: at * 900,
+        reordered_packets: at / 5,
+        total: Totals {
+            samples: histogram.count(),
+            sum_ns: histogram.mean().unwrap_or(0.0) as u64 * histogram.count(),
+            unbinned: 0,
+            histogram,
+        },
+    }
+}
+
+fn site_row(name: &str, children: &[Row]) -> Row {
+    let mut row = Row {
+        name: name.to_owned(),
+        children: children.len() as u32,
+        inside: children[1].inside.clone(),
+        outside: children[1].outside.clone(),
+        load: children[1].load,
+        history: children[1].history.clone(),
+        ..Row::default()
+    };
+    for child in children {
+        row.up.bytes += child.up.bytes;
+        row.up.packets += child.up.packets;
+        row.up.rate_bps += child.up.rate_bps;
+        row.down.bytes += child.down.bytes;
+        row.down.packets += child.down.packets;
+        row.down.rate_bps += child.down.rate_bps;
+        row.flows.opened += child.flows.opened;
+        row.flows.closed += child.flows.closed;
+    }
+    row
+}
+
+fn quiet(name: &str, kind: Kind, bytes: u64) -> Row {
+    Row {
+        name: name.to_owned(),
+        kind,
+        down: Volume {
+            bytes,
+            packets: bytes / 500,
+            ..Volume::default()
+        },
+        ..Row::default()
+    }
+}
+
+fn peers(names: &[&str], rtt_ms: u64) -> Vec<Peer> {
+    let peer = |(i, name): (usize, &&str)| Peer {
+        name: (*name).to_owned(),
+        bytes_up: 4_100_000 / (i as u64 + 1),
+        bytes_down: 918_000_000 / (i as u64 + 1),
+        samples: 412,
+        mean_rtt_ns: (i != 2).then_some(rtt_ms * 1_000_000 / (i as u64 + 1)),
+        max_rtt_ns: (i != 2).then_some(rtt_ms * 4_100_000 / (i as u64 + 1)),
+        lost_packets: 7 * i as u64,
+    };
+    names.iter().enumerate().map(peer).collect()
+}
+
+fn flow(i: u16) -> FlowLine {
+    FlowLine {
+        proto: if i == 4 { "icmp" } else { "tcp" }.to_owned(),
+        host: "192.0.2.17".parse().unwrap(),
+        host_port: if i == 4 { 0 } else { 50_100 + i },
+        remote: ["198.51.100.7", "2001:db8:77::1:beef"][usize::from(i % 2)]
+            .parse()
+            .unwrap(),
+        remote_port: if i == 4 { 0 } else { 443 },
+        age_ns: 61_000_000_000 * u64::from(i + 1),
+        idle_ns: 20_000_000,
+        bytes_up: 90_000 / u64::from(i + 1),
+        bytes_down: 48_000_000 / u64::from(i + 1),
+        inside_min_rtt_ns: Some(3_200_000),
+        outside_min_rtt_ns: (i != 3).then_some(11_800_000),
+        retransmitted_packets: u64::from(i),
+    }
+}
+
+/// A day in steps of five minutes: quiet at night, an hour without the monitor.
+fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
+    let unix_ns = start_unix_ns - (288 - step) * 300_000_000_000;
+    if (100..112).contains(&step) {
+        return DayPoint {
+            unix_ns,
+            ..DayPoint::default()
+        };
+    }
+    let evening = (step as f64 / 288.0 * std::f64::consts::TAU).sin();
+    let wobble = (step * 2_654_435_761 % 100) as f64 / 100.0;
+    let load = 0.55 + 0.4 * evening + 0.1 * wobble;
+    DayPoint {
+        unix_ns,
+        rate_up_bps: 6e6 * load,
+        rate_down_bps: 84e6 * load,
+        inside_p50_rtt_ns: Some((14e6 + 4e6 * load) as u64),
+        inside_p95_rtt_ns: Some((21e6 + 38e6 * load * load) as u64),
+        outside_p50_rtt_ns: Some((9e6 + 2e6 * wobble) as u64),
+        outside_p95_rtt_ns: Some((17e6 + 8e6 * wobble) as u64),
+        inside_loss: Some(0.004 * load),
+    }
+}

@@ -1,0 +1,5 @@
+//! What other programs make of what is exported: promtool, Prometheus, a browser, a Parquet reader.
+
+mod made;
+mod metrics;
+mod needs;

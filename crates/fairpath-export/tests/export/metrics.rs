@@ -1,0 +1,173 @@
+//! Both text formats: what promtool says, how values are escaped, how many series there are.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use fairpath_export::{Exposition, MetricsOptions, openmetrics};
+use fairpath_rtt::snapshot::Snapshot;
+
+use crate::made::{ODD, Router, TYPICAL_RTT_NS};
+use crate::needs::command;
+
+fn picture() -> Snapshot {
+    let router = Router::new(1_700_000_000_000_000_000);
+    (0..4).for_each(|_| drop(router.picture()));
+    router.picture()
+}
+
+fn text(exposition: Exposition, max_series: usize) -> String {
+    openmetrics(
+        &picture(),
+        &MetricsOptions {
+            max_series,
+            exposition,
+        },
+    )
+}
+
+fn series(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+/// The value of a series, named with its labels.
+fn value(text: &str, name: &str) -> f64 {
+    let found = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found
+        .unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn promtool_finds_nothing_to_say_about_the_metrics() {
+    let Some(promtool) = command(
+        "promtool_finds_nothing_to_say_about_the_metrics",
+        "promtool",
+    ) else {
+        return;
+    };
+    let mut child = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = text(Exposition::Prometheus, 20_000);
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let said = child.wait_with_output().unwrap();
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
+}
+
+#[test]
+fn both_dialects_have_the_same_series() {
+    let (open, classic) = (
+        text(Exposition::OpenMetrics, 20_000),
+        text(Exposition::Prometheus, 20_000),
+    );
+    assert_eq!(series(&open), series(&classic));
+    assert!(open.ends_with("# EOF\n") && !classic.contains("# EOF"));
+    assert!(
+        open.contains("# TYPE fairpath_class_bytes counter\n# UNIT fairpath_class_bytes bytes\n")
+    );
+    assert!(classic.contains("# TYPE fairpath_class_bytes_total counter\n"));
+}
+
+#[test]
+fn series_have_unique_names_and_escaped_labels() {
+    let text = text(Exposition::OpenMetrics, 20_000);
+    let names: Vec<&str> = series(&text)
+        .iter()
+        .map(|line| line.rsplit_once(' ').unwrap().0)
+        .collect();
+    let unique: BTreeSet<&&str> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+    let escaped = ODD.replace('\\', "\\\\").replace('"', "\\\"");
+    assert!(text.contains(&format!(
+        "fairpath_class_flows_open{{class=\"{escaped}\",kind=\"class\"}} 40\n"
+    )));
+    assert_eq!(
+        value(&text, "fairpath_monitor_odd_name_total"),
+        3.0,
+        "names that become one are summed"
+    );
+}
+
+#[test]
+fn the_histogram_is_cumulative_and_agrees_with_its_parts() {
+    let text = text(Exposition::OpenMetrics, 20_000);
+    let labels = "class=\"sub-10000\",kind=\"class\",leg=\"inside\"";
+    let begins = format!("fairpath_rtt_seconds_bucket{{{labels},le=");
+    let buckets: Vec<f64> = text
+        .lines()
+        .filter(|line| line.starts_with(&begins))
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
+        .collect();
+    assert_eq!(buckets.len(), 20);
+    assert!(buckets.is_sorted());
+    let part = |part: &str| value(&text, &format!("fairpath_rtt_seconds_{part}{{{labels}}}"));
+    assert_eq!(buckets.last().copied().unwrap(), part("count"));
+    assert_eq!(part("count"), 100.0);
+    let mean_s = part("sum") / part("count");
+    let typical_s = TYPICAL_RTT_NS as f64 / 1e9;
+    assert!((0.9..1.6).contains(&(mean_s / typical_s)), "{mean_s}");
+    let up_to = |le: &str| value(&text, &format!("{begins}\"{le}\"}}"));
+    assert_eq!(
+        up_to("0.01"),
+        0.0,
+        "nothing is faster than 0.7 of the typical time"
+    );
+    assert_eq!(up_to("0.1"), 100.0);
+}
+
+#[test]
+fn what_is_unknown_has_no_series_and_what_is_zero_has() {
+    let text = text(Exposition::OpenMetrics, 20_000);
+    assert!(!text.contains("fairpath_class_load_score{class=\"eth1\""));
+    assert!(!text.contains("fairpath_class_unmeasured_ratio{class=\"eth1\""));
+    assert_eq!(
+        value(
+            &text,
+            "fairpath_class_lost_packets_total{class=\"eth1\",kind=\"interface\",leg=\"inside\"}"
+        ),
+        0.0
+    );
+    assert_eq!(
+        value(
+            &text,
+            "fairpath_alert_active{class=\"sub-10074\",kind=\"class\",alert=\"loss\"}"
+        ),
+        1.0
+    );
+}
+
+#[test]
+fn no_limit_on_series_is_exceeded_and_what_is_left_out_is_told() {
+    for max_series in [0, 20, 100, 150, 400, 1000, 5000] {
+        let text = text(Exposition::OpenMetrics, max_series);
+        let count = series(&text).len();
+        assert!(count <= max_series.max(20), "{count} of {max_series}");
+        let left_out = value(&text, "fairpath_rows_folded");
+        assert_eq!(left_out > 0.0, count < 1500, "{max_series}: {left_out}");
+    }
+    let text = text(Exposition::OpenMetrics, 1000);
+    assert!(
+        text.contains(
+            "fairpath_class_bytes_total{class=\"other\",kind=\"class\",direction=\"down\"}"
+        )
+    );
+    assert!(value(&text, "fairpath_rows") > 30.0);
+}

@@ -1,0 +1,492 @@
+//! The configuration in force: values within their limits, defaults filled in.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use fairpath_core::{MAX_FLOWS, MAX_SLOTS};
+use globset::Glob;
+use toml::Spanned;
+
+use super::file::{self, Given};
+use super::problem::Problems;
+use crate::duration::parse_duration;
+use crate::rtt::Method;
+use crate::run::hooks::Hook as AlertHook;
+use crate::watch::Hook;
+
+/// Everything that the file says, and what holds where it says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// What is watched, and how closely.
+    pub monitor: Monitor,
+    /// Rows for what no class matches.
+    pub subnets: Subnets,
+    /// The control socket.
+    pub control: Control,
+    /// For Prometheus.
+    pub metrics: Metrics,
+    /// The page.
+    pub web: Web,
+    /// A row per class and interval.
+    pub rows: Rows,
+    /// The exceptional.
+    pub alerts: Alerts,
+    /// What survives a restart.
+    pub state: State,
+    /// Labels of remote prefixes.
+    pub labels: Option<PathBuf>,
+    /// Files of classes.
+    pub class_files: Vec<PathBuf>,
+}
+
+/// `[monitor]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Monitor {
+    /// Names and patterns.
+    pub interfaces: Vec<String>,
+    /// Of these, the ones that lead to remote hosts.
+    pub uplinks: Vec<String>,
+    /// Where packets are seen on their way in.
+    pub hook: Hook,
+    /// How TCP is measured.
+    pub method: Method,
+    /// Whether ICMP echo is.
+    pub icmp: bool,
+    /// Flows that the table holds.
+    pub flows: u32,
+    /// After which a silent TCP flow is closed.
+    pub flow_timeout: Duration,
+    /// Between two readings of the kernel.
+    pub interval: Duration,
+    /// Intervals that rates and quantiles look back over.
+    pub window: usize,
+    /// Classes, interfaces and subnets together; memory is taken for them.
+    pub max_classes: u32,
+}
+
+/// `[subnets]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnets {
+    /// Bits of an IPv4 subnet.
+    pub v4: u8,
+    /// Bits of an IPv6 subnet.
+    pub v6: u8,
+    /// Rows at most; 0 for none.
+    pub max: usize,
+    /// A row goes after this time without a packet.
+    pub idle: Duration,
+}
+
+/// `[control]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The socket.
+    pub socket: PathBuf,
+    /// Who may read.
+    pub group: String,
+}
+
+/// `[metrics]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where `/metrics` is served.
+    pub listen: Option<SocketAddr>,
+    /// Time series of one answer.
+    pub max_series: usize,
+}
+
+/// `[web]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Web {
+    /// Where the page is served.
+    pub listen: Option<SocketAddr>,
+    /// Names by which it may be asked for, besides localhost.
+    pub hosts: Vec<String>,
+}
+
+/// Which rows are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// Of classes that had a packet.
+    #[default]
+    Active,
+    /// Of all classes.
+    All,
+}
+
+/// `[rows]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The file of JSON lines.
+    pub json: Option<PathBuf>,
+    /// The directory of Parquet files.
+    pub parquet: Option<PathBuf>,
+    /// Which.
+    pub which: Which,
+}
+
+/// `[alerts]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alerts {
+    /// What is run for each.
+    pub hook: Option<Arc<AlertHook>>,
+    /// The file of JSON lines.
+    pub json: Option<PathBuf>,
+    /// Times its baseline that a round-trip time must reach.
+    pub rtt_shift: f64,
+    /// And at least so much above it.
+    pub rtt_floor: Duration,
+    /// Share lost on a leg.
+    pub loss: f64,
+}
+
+/// `[state]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// How often.
+    pub save_every: Duration,
+}
+
+/// Checks all that was given. Where there are problems, the result is of no use.
+///
+/// Relative paths begin at `directory`.
+pub fn check(given: file::File, directory: &Path, problems: &mut Problems<'_>) -> Config {
+    let directory = directory.to_owned();
+    let mut check = Check {
+        problems,
+        directory,
+    };
+    Config {
+        monitor: check.monitor(given.monitor),
+        subnets: check.subnets(given.subnets),
+        control: Control {
+            socket: check
+                .path("[control] socket", given.control.socket)
+                .unwrap_or_else(|| DEFAULT_SOCKET.into()),
+            group: check.word("[control] group", given.control.group, "fairpath"),
+        },
+        metrics: Metrics {
+            listen: check.listen("[metrics] listen", given.metrics.listen, Some(METRICS)),
+            max_series: check.number(
+                "[metrics] max_series",
+                given.metrics.max_series,
+                20_000,
+                100..=1_000_000,
+            ) as usize,
+        },
+        web: Web {
+            listen: check.listen("[web] listen", given.web.listen, None),
+            hosts: given
+                .web
+                .hosts
+                .into_iter()
+                .map(Spanned::into_inner)
+                .collect(),
+        },
+        rows: Rows {
+            json: check.path("[rows] json", given.rows.json),
+            parquet: check.path("[rows] parquet", given.rows.parquet),
+            which: check.which(given.rows.which),
+        },
+        alerts: check.alerts(given.alerts),
+        state: State {
+            file: check.state_file(given.state.file),
+            save_every: check.time(
+                "[state] save_every",
+                given.state.save_every,
+                60.0,
+                1.0..=86_400.0,
+            ),
+        },
+        labels: check.path("[labels] file", given.labels.file),
+        class_files: given
+            .class_files
+            .into_iter()
+            .filter_map(|file| check.path("class_files", Some(file)))
+            .collect(),
+    }
+}
+
+/// Where metrics are served unless told otherwise.
+const METRICS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9909);
+const DEFAULT_SOCKET: &str = "/run/fairpath/control.sock";
+const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
+/// The kernel's limit of a name, without the closing zero.
+const MAX_INTERFACE_NAME: usize = 15;
+/// Words of the hook's command.
+const MAX_HOOK_WORDS: usize = 64;
+
+struct Check<'p, 'f> {
+    problems: &'p mut Problems<'f>,
+    /// What relative paths begin at.
+    directory: PathBuf,
+}
+
+impl Check<'_, '_> {
+    fn wrong(&mut self, key: &str, span: Range<usize>, text: impl Display) {
+        self.problems.note(span, format!("{key}: {text}"));
+    }
+
+    /// Reads a value, or takes the default where there is none or a wrong one.
+    fn read<T, U>(
+        &mut self,
+        key: &str,
+        given: Given<T>,
+        default: U,
+        read: impl FnOnce(T) -> Result<U, String>,
+    ) -> U {
+        let Some(given) = given else { return default };
+        let span = given.span();
+        read(given.into_inner()).unwrap_or_else(|text| {
+            self.wrong(key, span, text);
+            default
+        })
+    }
+
+    fn number(
+        &mut self,
+        key: &str,
+        given: Given<i64>,
+        default: i64,
+        range: RangeInclusive<i64>,
+    ) -> i64 {
+        self.read(key, given, default, |number| {
+            match range.contains(&number) {
+                true => Ok(number),
+                false => Err(format!(
+                    "{number} is not within {} to {}",
+                    range.start(),
+                    range.end()
+                )),
+            }
+        })
+    }
+
+    fn real(
+        &mut self,
+        key: &str,
+        given: Given<f64>,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> f64 {
+        self.read(key, given, default, |number| {
+            match range.contains(&number) {
+                true => Ok(number),
+                false => Err(format!(
+                    "{number} is not within {} to {}",
+                    range.start(),
+                    range.end()
+                )),
+            }
+        })
+    }
+
+    /// Seconds: the default and the limits.
+    fn time(
+        &mut self,
+        key: &str,
+        given: Given<String>,
+        default: f64,
+        range: RangeInclusive<f64>,
+    ) -> Duration {
+        let default = Duration::from_secs_f64(default);
+        self.read(key, given, default, |text| {
+            let time = parse_duration(&text)?;
+            match range.contains(&time.as_secs_f64()) {
+                true => Ok(time),
+                false => Err(format!(
+                    "{text} is not within {} to {} s",
+                    range.start(),
+                    range.end()
+                )),
+            }
+        })
+    }
+
+    fn choice<T: ValueEnum>(&mut self, key: &str, given: Given<String>, default: T) -> T {
+        self.read(key, given, default, |word| {
+            T::from_str(&word, false).map_err(|_| {
+                let known: Vec<String> = T::value_variants()
+                    .iter()
+                    .filter_map(|known| {
+                        Some(format!("{:?}", known.to_possible_value()?.get_name()))
+                    })
+                    .collect();
+                format!("{word:?} is none of {}", known.join(", "))
+            })
+        })
+    }
+
+    fn path(&mut self, key: &str, given: Given<String>) -> Option<PathBuf> {
+        let directory = self.directory.clone();
+        self.read(key, given, None, |text| match text.as_str() {
+            "" => Err("an empty path; leave the key out".into()),
+            _ => Ok(Some(directory.join(text))),
+        })
+    }
+
+    fn word(&mut self, key: &str, given: Given<String>, default: &str) -> String {
+        self.read(key, given, default.to_owned(), |text| {
+            match text.is_empty() {
+                true => Err("is empty; leave the key out".into()),
+                false => Ok(text),
+            }
+        })
+    }
+
+    fn listen(
+        &mut self,
+        key: &str,
+        given: Given<String>,
+        default: Option<SocketAddr>,
+    ) -> Option<SocketAddr> {
+        self.read(key, given, default, |text| match text.as_str() {
+            "off" => Ok(None),
+            _ => text.parse().map(Some).map_err(|_| {
+                format!("{text:?} is no address and port; say \"127.0.0.1:9909\", \"[::1]:9909\" or \"off\"")
+            }),
+        })
+    }
+
+    fn monitor(&mut self, given: file::Monitor) -> Monitor {
+        let interfaces = match given.interfaces {
+            Some(list) if !list.get_ref().is_empty() => {
+                self.names("[monitor] interfaces", list.into_inner())
+            }
+            Some(list) => {
+                self.wrong(
+                    "[monitor] interfaces",
+                    list.span(),
+                    "is empty; name what is watched",
+                );
+                Vec::new()
+            }
+            None => {
+                let text =
+                    "is missing; name what is watched, such as interfaces = [\"lan0\", \"ppp*\"]";
+                self.wrong("[monitor] interfaces", 0..0, text);
+                Vec::new()
+            }
+        };
+        let slots = i64::from(MAX_SLOTS) - 1;
+        Monitor {
+            interfaces,
+            uplinks: self.names("[monitor] uplinks", given.uplinks),
+            hook: self.choice("[monitor] hook", given.hook, Hook::Tcx),
+            method: self.choice("[monitor] method", given.method, Method::Hybrid),
+            icmp: given.icmp.is_none_or(Spanned::into_inner),
+            flows: self.number(
+                "[monitor] flows",
+                given.flows,
+                65_536,
+                8..=i64::from(MAX_FLOWS),
+            ) as u32,
+            flow_timeout: self.time(
+                "[monitor] flow_timeout",
+                given.flow_timeout,
+                300.0,
+                1.0..=86_400.0,
+            ),
+            interval: self.time("[monitor] interval", given.interval, 1.0, 0.1..=60.0),
+            window: self.number("[monitor] window", given.window, 10, 1..=60) as usize,
+            max_classes: self.number(
+                "[monitor] max_classes",
+                given.max_classes,
+                16_000,
+                16..=slots,
+            ) as u32,
+        }
+    }
+
+    /// Names and patterns of interfaces; none twice.
+    fn names(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in given {
+            let (span, name) = (name.span(), name.into_inner());
+            let pattern = name.contains(['*', '?', '[', '{']);
+            if pattern && Glob::new(&name).is_err() {
+                self.wrong(
+                    key,
+                    span,
+                    format!("{name:?} is no pattern; say \"ppp*\" or \"eth[0-3]\""),
+                );
+            } else if name.is_empty()
+                || name.contains(['/', ' '])
+                || !pattern && name.len() > MAX_INTERFACE_NAME
+            {
+                self.wrong(
+                    key,
+                    span,
+                    format!("{name:?} cannot be the name of an interface"),
+                );
+            } else if names.contains(&name) {
+                self.wrong(key, span, format!("{name:?} is there twice"));
+            } else {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn subnets(&mut self, given: file::Subnets) -> Subnets {
+        Subnets {
+            v4: self.number("[subnets] v4", given.v4, 24, 8..=32) as u8,
+            v6: self.number("[subnets] v6", given.v6, 48, 16..=64) as u8,
+            max: self.number("[subnets] max", given.max, 256, 0..=16_384) as usize,
+            idle: self.time("[subnets] idle", given.idle, 3600.0, 10.0..=86_400.0),
+        }
+    }
+
+    fn which(&mut self, given: Given<String>) -> Which {
+        self.read("[rows] which", given, Which::Active, |word| {
+            match word.as_str() {
+                "active" => Ok(Which::Active),
+                "all" => Ok(Which::All),
+                _ => Err(format!("{word:?} is none of \"active\", \"all\"")),
+            }
+        })
+    }
+
+    fn alerts(&mut self, given: file::Alerts) -> Alerts {
+        let timeout = self.time(
+            "[alerts] hook_timeout",
+            given.hook_timeout,
+            10.0,
+            0.1..=600.0,
+        );
+        let hook = self.read("[alerts] hook", given.hook, None, |words| {
+            let command: Vec<String> = words.into_iter().map(Spanned::into_inner).collect();
+            match command.first() {
+                None => Err("is empty; leave the key out".to_owned()),
+                Some(program) if !program.starts_with('/') => Err(format!(
+                    "{program:?} is no absolute path; no shell and no PATH is used, say [\"/bin/sh\", \"-c\", \"...\"] for one"
+                )),
+                _ if command.len() > MAX_HOOK_WORDS => Err(format!("has more than {MAX_HOOK_WORDS} words")),
+                _ => Ok(Some(Arc::new(AlertHook { command, timeout }))),
+            }
+        });
+        Alerts {
+            hook,
+            json: self.path("[alerts] json", given.json),
+            rtt_shift: self.real("[alerts] rtt_shift", given.rtt_shift, 1.5, 1.1..=100.0),
+            rtt_floor: self.time("[alerts] rtt_floor", given.rtt_floor, 0.005, 0.0001..=60.0),
+            loss: self.real("[alerts] loss", given.loss, 0.02, 0.0001..=1.0),
+        }
+    }
+
+    fn state_file(&mut self, given: Given<String>) -> Option<PathBuf> {
+        match given {
+            None => Some(DEFAULT_STATE.into()),
+            Some(text) if text.get_ref() == "off" => None,
+            given => self.path("[state] file", given),
+        }
+    }
+}

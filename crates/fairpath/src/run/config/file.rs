@@ -1,0 +1,109 @@
+//! The configuration file as it is written: every key, nothing checked but its type.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A value that may be left out, with its place in the file.
+pub type Given<T> = Option<Spanned<T>>;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    pub monitor: Monitor,
+    pub subnets: Subnets,
+    pub control: Control,
+    pub metrics: Metrics,
+    pub web: Web,
+    pub rows: Rows,
+    pub alerts: Alerts,
+    pub state: State,
+    pub labels: Labels,
+    pub class_files: Vec<Spanned<String>>,
+}
+
+/// `[monitor]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Monitor {
+    pub interfaces: Given<Vec<Spanned<String>>>,
+    pub uplinks: Vec<Spanned<String>>,
+    pub hook: Given<String>,
+    pub method: Given<String>,
+    pub icmp: Given<bool>,
+    pub flows: Given<i64>,
+    pub flow_timeout: Given<String>,
+    pub interval: Given<String>,
+    pub window: Given<i64>,
+    pub max_classes: Given<i64>,
+}
+
+/// `[subnets]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Subnets {
+    pub v4: Given<i64>,
+    pub v6: Given<i64>,
+    pub max: Given<i64>,
+    pub idle: Given<String>,
+}
+
+/// `[control]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    pub socket: Given<String>,
+    pub group: Given<String>,
+}
+
+/// `[metrics]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    pub listen: Given<String>,
+    pub max_series: Given<i64>,
+}
+
+/// `[web]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Web {
+    pub listen: Given<String>,
+    pub hosts: Vec<Spanned<String>>,
+}
+
+/// `[rows]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rows {
+    pub json: Given<String>,
+    pub parquet: Given<String>,
+    pub which: Given<String>,
+}
+
+/// `[alerts]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Alerts {
+    pub hook: Given<Vec<Spanned<String>>>,
+    pub hook_timeout: Given<String>,
+    pub json: Given<String>,
+    pub rtt_shift: Given<f64>,
+    pub rtt_floor: Given<String>,
+    pub loss: Given<f64>,
+}
+
+/// `[state]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    pub file: Given<String>,
+    pub save_every: Given<String>,
+}
+
+/// `[labels]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Labels {
+    pub file: Given<String>,
+}

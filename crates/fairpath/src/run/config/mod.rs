@@ -1,0 +1,74 @@
+//! The configuration: read from one file, checked whole, taken in whole or not at all.
+//!
+//! ```text
+//! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
+//! checked.rs  values and their limits       classes.rs  classes and labels, of this and other files
+//! ```
+
+mod checked;
+mod file;
+mod problem;
+
+pub use checked::{Alerts, Config, Control, Metrics, Monitor, Rows, State, Subnets, Web, Which};
+pub use problem::{Problem, Refused};
+
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Where the configuration is unless told otherwise.
+pub const DEFAULT_FILE: &str = "/etc/fairpath/fairpath.toml";
+/// A configuration file is never larger; a hundred thousand classes take a fifth of it.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads and checks the configuration.
+///
+/// # Errors
+/// [`Refused`] with all that is wrong with it, or where it cannot be read.
+pub fn load(path: &Path) -> anyhow::Result<Config> {
+    let text = read(path)?;
+    let config = parse(&path.display().to_string(), &text);
+    config.map_err(|problems| {
+        let shown = problems.iter().map(ToString::to_string).collect();
+        Refused(shown).into()
+    })
+}
+
+/// Reads a file that is to be a reasonable text.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let found = std::fs::metadata(path).with_context(|| {
+        format!("read the configuration {shown}; name another one by --config FILE")
+    })?;
+    if found.len() > MAX_BYTES {
+        anyhow::bail!("read the configuration {shown}: it has more than {MAX_BYTES} bytes");
+    }
+    std::fs::read_to_string(path).with_context(|| format!("read the configuration {shown}"))
+}
+
+/// Checks `text`, the content of `file`.
+///
+/// # Errors
+/// All problems.
+pub fn parse(file: &str, text: &str) -> Result<Config, Vec<Problem>> {
+    let mut problems = problem::Problems::of(file, text);
+    match toml::from_str::<file::File>(text) {
+        Ok(given) => {
+            let directory = Path::new(file).parent().unwrap_or(Path::new(""));
+            let config = checked::check(given, directory, &mut problems);
+            let found = problems.found();
+            if found.is_empty() {
+                Ok(config)
+            } else {
+                Err(found)
+            }
+        }
+        Err(error) => {
+            problems.note_syntax(&error);
+            Err(problems.found())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

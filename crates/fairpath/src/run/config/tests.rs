@@ -1,0 +1,117 @@
+//! What is taken, what is refused, and that the example file is true.
+
+use super::*;
+
+const LEAST: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
+
+fn shown(text: &str) -> Vec<String> {
+    let problems = parse("dir/f.toml", text).unwrap_err();
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = parse("dir/f.toml", LEAST).unwrap();
+    assert_eq!(config.monitor.interfaces, ["eth0"]);
+    assert_eq!(
+        config.metrics.listen,
+        Some("127.0.0.1:9909".parse().unwrap())
+    );
+    assert_eq!(config.web.listen, None);
+    assert_eq!(config.state.file, Some("/var/lib/fairpath/state".into()));
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_place_and_the_nearest_known_one() {
+    let text = format!("{LEAST}intervl = \"1s\"\n");
+    let [problem] = &shown(&text)[..] else {
+        panic!("one problem");
+    };
+    assert!(
+        problem.starts_with("dir/f.toml:3:1: unknown field `intervl`"),
+        "{problem}"
+    );
+    assert!(problem.ends_with("did you mean `interval`?"), "{problem}");
+    let [problem] = &shown("[montor]\n")[..] else {
+        panic!("one problem");
+    };
+    assert!(
+        problem.contains(":1:2: ") && problem.ends_with("did you mean `monitor`?"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn every_wrong_value_is_told_at_once_with_its_place() {
+    let text = "[monitor]\ninterfaces = [\"eth0\", \"a/b\", \"eth0\"]\nflows = 3\nhook = \"tc\"\n\
+                [metrics]\n  listen = \"everywhere\"\n[alerts]\nhook = [\"mail\"]\nloss = 2.0\n\
+                [state]\nsave_every = \"2 weeks\"\n";
+    let expected = [
+        ("2:23:", "\"a/b\" cannot be the name"),
+        ("2:30:", "\"eth0\" is there twice"),
+        ("3:9:", "flows: 3 is not within 8 to 4194304"),
+        ("4:8:", "\"tc\" is none of \"tcx\", \"xdp\""),
+        ("6:12:", "\"everywhere\" is no address and port"),
+        ("8:8:", "\"mail\" is no absolute path"),
+        ("9:8:", "loss: 2 is not within"),
+        ("11:14:", "\"2 weeks\" is no time"),
+    ];
+    let problems = shown(text);
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (at, says) in expected {
+        let found = problems
+            .iter()
+            .any(|p| p.starts_with(&format!("dir/f.toml:{at}")) && p.contains(says));
+        assert!(found, "{at} {says} is not in {problems:#?}");
+    }
+}
+
+#[test]
+fn what_is_watched_must_be_named() {
+    for text in ["", "[monitor]\n", "[monitor]\ninterfaces = []\n"] {
+        assert!(shown(text)[0].contains("name what is watched"), "{text:?}");
+    }
+}
+
+#[test]
+fn relative_paths_begin_beside_the_file() {
+    let text = format!(
+        "class_files = [\"a.csv\"]\n{LEAST}[rows]\njson = \"/r.json\"\nparquet = \"rows\"\n"
+    );
+    let config = parse("dir/f.toml", &text).unwrap();
+    assert_eq!(config.class_files, [Path::new("dir/a.csv")]);
+    assert_eq!(config.rows.json.as_deref(), Some(Path::new("/r.json")));
+    assert_eq!(config.rows.parquet.as_deref(), Some(Path::new("dir/rows")));
+}
+
+/// The example file, and the same with one key uncommented at a time, and with all.
+#[test]
+fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
+    let example = include_str!("../../../../../packaging/fairpath.toml");
+    let plain = parse("fairpath.toml", example).unwrap();
+    assert_eq!(plain, parse("fairpath.toml", LEAST).unwrap());
+    let is_key =
+        |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.contains('=');
+    let lines: Vec<&str> = example.lines().collect();
+    let keys = lines.iter().filter(|line| is_key(line)).count();
+    assert!(keys >= 25, "{keys} keys");
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_key(line)) {
+        if is_of_a_class(&lines, at) {
+            continue; // one key of a class is none: they are tried together below
+        }
+        let mut changed = lines.clone();
+        changed[at] = &line[1..];
+        let text = changed.join("\n");
+        parse("fairpath.toml", &text).unwrap_or_else(|p| panic!("{line}: {p:?}"));
+    }
+    let uncomment = |line: &&str| match line.strip_prefix('#') {
+        Some(key) if is_key(line) || key.starts_with('[') => key.to_owned(),
+        _ => (*line).to_owned(),
+    };
+    let all: Vec<String> = lines.iter().map(uncomment).collect();
+    parse("fairpath.toml", &all.join("\n")).unwrap();
+}
+
+fn is_of_a_class(lines: &[&str], at: usize) -> bool {
+    lines[..at].contains(&"#[[class]]")
+}

@@ -1,0 +1,199 @@
+//! One connection: requests are read, put to the loop, and answered, within limits.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use fairpath_rtt::snapshot::{Answer, Request};
+
+use crate::run::ask::Asker;
+
+/// Bytes of one request; the longest that makes sense has some hundred.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
+/// A connection may be silent for so long.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// A request that has begun must be complete in this time.
+const REQUEST_TIME: Duration = Duration::from_secs(5);
+/// An answer must have been read in this time.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Tells a connection that it cannot be served, without waiting for it.
+pub fn refuse(mut stream: UnixStream, why: &str) {
+    let answer = error(&format!("talk to the monitor: {why}"));
+    if stream.set_nonblocking(true).is_ok() {
+        // Nobody is owed more than one try.
+        let _ = stream.write(&line(&answer));
+    }
+}
+
+/// Serves until the other side closes.
+///
+/// # Errors
+/// Where it was cut off: too slow, too much at once, or broken.
+pub fn serve(mut stream: UnixStream, uid: u32, asker: &Asker) -> io::Result<()> {
+    // Accepted from a listener that does not block; this thread may.
+    stream.set_nonblocking(false)?;
+    let mut pending = Vec::new();
+    while let Some(request) = next_request(&mut stream, &mut pending)? {
+        let answer = match parse(&request) {
+            Ok(Request::Reload) if uid != 0 => error(&format!(
+                "reload the configuration: only root may ask for it, and this is user {uid}"
+            )),
+            Ok(request) => asker
+                .ask(request)
+                .unwrap_or_else(|late| error(&late.to_string())),
+            Err(answer) => answer,
+        };
+        write_within(&mut stream, &line(&answer), ANSWER_TIME)?;
+    }
+    Ok(())
+}
+
+fn error(text: &str) -> Answer {
+    Answer::Error { text: text.into() }
+}
+
+fn parse(request: &[u8]) -> Result<Request, Answer> {
+    serde_json::from_slice(request).map_err(|cause| {
+        error(&format!(
+            "read the request: {cause}; it is one JSON object a line, such as {{\"verb\":\"status\"}}"
+        ))
+    })
+}
+
+fn line(answer: &Answer) -> Vec<u8> {
+    let mut text = serde_json::to_vec(answer).unwrap_or_else(|cause| {
+        // Plain data with string keys; should it ever fail, the asker learns of it.
+        format!("{{\"answer\":\"error\",\"text\":\"write the answer: {cause}\"}}").into_bytes()
+    });
+    text.push(b'\n');
+    text
+}
+
+/// The next line, without its end; `None` where the other side closed in between.
+fn next_request(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut deadline = (!pending.is_empty()).then(|| Instant::now() + REQUEST_TIME);
+    loop {
+        if let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let rest = pending.split_off(end + 1);
+            let mut request = std::mem::replace(pending, rest);
+            request.pop();
+            return Ok(Some(request));
+        }
+        if pending.len() > MAX_REQUEST_BYTES {
+            let most = format!("a request has at most {MAX_REQUEST_BYTES} bytes");
+            refuse(stream.try_clone()?, &most);
+            return Err(ErrorKind::InvalidData.into());
+        }
+        stream.set_read_timeout(Some(deadline.map_or(Ok(IDLE), left)?))?;
+        let mut bytes = [0; 4096];
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(None),
+            Ok(count) => {
+                deadline.get_or_insert_with(|| Instant::now() + REQUEST_TIME);
+                pending.extend_from_slice(&bytes[..count]);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A silent connection is not cut off, it has ended.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && deadline.is_none() => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes all of it before `time` is over, however slowly it is read.
+fn write_within(stream: &mut UnixStream, mut bytes: &[u8], time: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + time;
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::ask;
+    use std::io::{BufRead, BufReader};
+    use std::thread;
+
+    /// A connection and the thread that serves it; the loop's place is taken by `questions`.
+    fn connect(uid: u32, asker: ask::Asker) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
+        let (here, there) = UnixStream::pair().unwrap();
+        let serving = thread::spawn(move || serve(there, uid, &asker));
+        (here, serving)
+    }
+
+    fn read_answer(stream: &UnixStream) -> Answer {
+        let mut text = String::new();
+        BufReader::new(stream).read_line(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn nonsense_is_answered_and_the_connection_goes_on() {
+        let (asker, _questions) = ask::channel().unwrap();
+        let (mut here, serving) = connect(0, asker);
+        for nonsense in ["", "{}", "{\"verb\":\"dance\"}", "\u{1}"] {
+            writeln!(here, "{nonsense}").unwrap();
+            let Answer::Error { text } = read_answer(&here) else {
+                panic!("no error for {nonsense:?}");
+            };
+            assert!(text.contains("one JSON object a line"), "{text}");
+        }
+        drop(here);
+        serving.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn only_root_may_ask_for_a_reload() {
+        let (asker, questions) = ask::channel().unwrap();
+        let (mut here, serving) = connect(1000, asker);
+        here.write_all(b"{\"verb\":\"reload\"}\n").unwrap();
+        let Answer::Error { text } = read_answer(&here) else {
+            panic!("a reload for user 1000");
+        };
+        assert!(text.contains("only root"), "{text}");
+        assert!(questions.take().is_empty());
+        drop(here);
+        serving.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_request_without_end_is_cut_off() {
+        let (asker, _questions) = ask::channel().unwrap();
+        let (mut here, serving) = connect(0, asker);
+        // It may be cut off before all of it is written.
+        let _ = here.write_all(&vec![b'x'; MAX_REQUEST_BYTES + 5000]);
+        let error = serving.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_is_cut_off_in_time() {
+        let (mut here, _there) = UnixStream::pair().unwrap();
+        let answer = vec![b'x'; 16 << 20];
+        let time = Duration::from_millis(50);
+        let error = write_within(&mut here, &answer, time).unwrap_err();
+        assert!(matches!(
+            error.kind(),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut
+        ));
+    }
+}

@@ -1,0 +1,189 @@
+//! The socket in the file system: made for root and one group, taken over from a dead daemon, never
+//! from a live one.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Group, chown};
+
+/// Who may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Root and this group.
+    Group(String),
+    /// Root alone, and why.
+    RootOnly(String),
+}
+
+/// A listening socket; its file goes when this is dropped, if it is still ours.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    inode: u64,
+    listener: UnixListener,
+    access: Access,
+}
+
+impl Socket {
+    /// Listens at `path`, readable and writable for root and `group` where there is such a group.
+    ///
+    /// What a daemon that died left behind is replaced; call it before other threads are started.
+    ///
+    /// # Errors
+    /// Where another daemon answers there, something else lies there, or the kernel refuses.
+    pub fn open(path: &Path, group: &str) -> anyhow::Result<Socket> {
+        let place = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let place = place.unwrap_or(Path::new("."));
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        let made = builder.create(place);
+        made.with_context(|| {
+            format!(
+                "make the directory {} of the control socket",
+                place.display()
+            )
+        })?;
+        // Two daemons that start at once look, remove and bind one after the other.
+        let directory = File::open(place)
+            .with_context(|| format!("open {} of the control socket", place.display()))?;
+        let _alone = Flock::lock(directory, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .with_context(|| format!("lock {}", place.display()))?;
+        remove_stale(path)?;
+        let bind = || format!("listen on the control socket {}", path.display());
+        // Nobody else connects before the group is set.
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let listener = UnixListener::bind(path);
+        umask(before);
+        let listener = listener.with_context(bind)?;
+        listener.set_nonblocking(true).with_context(bind)?;
+        let access = open_for_group(path, group).with_context(bind)?;
+        let inode = fs::symlink_metadata(path).with_context(bind)?.ino();
+        Ok(Socket {
+            path: path.to_owned(),
+            inode,
+            listener,
+            access,
+        })
+    }
+
+    /// Who may connect.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!("remove the control socket {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on any more.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("look at {shown}")),
+        Ok(found) if !found.file_type().is_socket() => bail!(
+            "listen on the control socket {shown}: a file that is no socket is in its place; \
+             remove it, or name another path in [control] socket"
+        ),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            tracing::info!("removing {shown}, left by a daemon that did not end by itself");
+            fs::remove_file(path).with_context(|| format!("remove the stale socket {shown}"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        // A full backlog too: somebody holds it.
+        _ => bail!(
+            "listen on the control socket {shown}: another daemon is running there (see `fairpath \
+             status --socket {shown}`); stop it, or name another path in [control] socket"
+        ),
+    }
+}
+
+fn open_for_group(path: &Path, group: &str) -> anyhow::Result<Access> {
+    let set_mode =
+        |mode| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    let Some(found) = Group::from_name(group).context("look up the group")? else {
+        set_mode(0o600)?;
+        return Ok(Access::RootOnly(format!("there is no group {group:?}")));
+    };
+    if let Err(error) = chown(path, None, Some(found.gid)) {
+        set_mode(0o600)?;
+        return Ok(Access::RootOnly(format!(
+            "give it to group {group:?}: {error}"
+        )));
+    }
+    set_mode(0o660)?;
+    Ok(Access::Group(group.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_live_socket_is_left_and_a_stale_one_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sub/control.sock");
+        let first = Socket::open(&path, "no-such-group-of-fairpath").unwrap();
+        assert!(matches!(first.access(), Access::RootOnly(_)));
+        assert_eq!(mode(&path), 0o600);
+        let text = format!("{:#}", Socket::open(&path, "root").unwrap_err());
+        assert!(text.contains("another daemon is running"), "{text}");
+
+        // A daemon that was killed: nobody listens, the file is still there.
+        drop(first);
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        Socket::open(&path, "root").unwrap();
+    }
+
+    #[test]
+    fn the_group_may_connect_and_nobody_else() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("control.sock");
+        let own = Group::from_gid(nix::unistd::getegid()).unwrap().unwrap();
+        let socket = Socket::open(&path, &own.name).unwrap();
+        assert_eq!(socket.access(), &Access::Group(own.name));
+        assert_eq!(mode(&path), 0o660);
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("control.sock");
+        fs::write(&path, "precious").unwrap();
+        let text = format!("{:#}", Socket::open(&path, "root").unwrap_err());
+        assert!(text.contains("no socket"), "{text}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,358 @@
+//! Commands that alerts run: never in the loop's way, few at once, none for long.
+//!
+//! The alert is JSON on standard input and the most used of it in `FAIRPATH_*` variables. The
+//! command has this process's user, no capability, and its own process group, which is killed when
+//! time is up. What it prints goes to the log.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fairpath_rtt::snapshot::Alert;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::privileges;
+
+/// Hooks that run at once.
+const MAX_RUNNING: usize = 4;
+/// Alerts that wait for one to end; further ones are dropped and counted.
+const MAX_WAITING: usize = 256;
+/// Bytes of a hook's output that are logged.
+const MAX_OUTPUT: usize = 4096;
+/// How often a running hook is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What is run, and for how long it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Program and arguments; no shell.
+    pub command: Vec<String>,
+    /// Then it is killed.
+    pub timeout: Duration,
+}
+
+/// What became of alerts.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Hooks that ended well.
+    pub done: AtomicU64,
+    /// Hooks that failed, could not be started or were killed for taking too long.
+    pub failed: AtomicU64,
+    /// Alerts whose hook was not run, because too many waited.
+    pub dropped: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Job {
+    hook: Arc<Hook>,
+    alert: Alert,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    counters: Counters,
+    over: AtomicBool,
+}
+
+/// The threads that run hooks; dropping it kills what still runs.
+#[derive(Debug)]
+pub struct Hooks {
+    jobs: Option<SyncSender<Job>>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Hooks {
+    /// Starts the threads; they cost nothing while there is no alert.
+    ///
+    /// # Errors
+    /// Where the kernel gives no thread.
+    pub fn start() -> anyhow::Result<Hooks> {
+        let (jobs, queue) = mpsc::sync_channel(MAX_WAITING);
+        let queue = Arc::new(Mutex::new(queue));
+        let shared = Arc::<Shared>::default();
+        let start = |_| {
+            let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
+            let run = move || {
+                privileges::keep_nothing();
+                work(&queue, &shared);
+            };
+            let thread = thread::Builder::new().name("hook".into()).spawn(run);
+            thread.context("start a thread for hooks")
+        };
+        let threads = (0..MAX_RUNNING).map(start).collect::<Result<_, _>>()?;
+        Ok(Hooks {
+            jobs: Some(jobs),
+            shared,
+            threads,
+        })
+    }
+
+    /// Runs the hook for an alert as soon as there is place; never waits.
+    pub fn run(&self, hook: &Arc<Hook>, alert: &Alert) {
+        let job = Job {
+            hook: Arc::clone(hook),
+            alert: alert.clone(),
+        };
+        if self
+            .jobs
+            .as_ref()
+            .is_none_or(|jobs| jobs.try_send(job).is_err())
+        {
+            self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                "hook for {}: {MAX_WAITING} alerts wait already; not run",
+                alert.class
+            );
+        }
+    }
+
+    /// What became of alerts so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Drop for Hooks {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>, shared: &Shared) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        if shared.over.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = &job.hook.command[0];
+        let result = run(&job, &shared.over);
+        let counter = match &result {
+            Ok(text) if text.is_empty() => &shared.counters.done,
+            Ok(text) => {
+                tracing::info!("hook {name:?} for {}: {text}", job.alert.class);
+                &shared.counters.done
+            }
+            Err(error) => {
+                tracing::warn!("hook {name:?} for {}: {error:#}", job.alert.class);
+                &shared.counters.failed
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs one hook to its end; returns what it printed.
+fn run(job: &Job, over: &AtomicBool) -> anyhow::Result<String> {
+    let mut child = start(&job.hook.command, &job.alert)?;
+    let mut text = serde_json::to_vec(&job.alert).context("write the alert")?;
+    text.push(b'\n');
+    if let Some(mut input) = child.stdin.take() {
+        // Shorter than a pipe: never waits. A hook that does not read its input is none the worse.
+        let _ = input.write_all(&text);
+    }
+    let (output, status) = watch(&mut child, job.hook.timeout, over);
+    match status? {
+        Some(status) if status.success() => Ok(output),
+        Some(status) => anyhow::bail!("{status}: {output}"),
+        None => anyhow::bail!(
+            "killed after {:?} ([alerts] hook_timeout): {output}",
+            job.hook.timeout
+        ),
+    }
+}
+
+fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    let state = if alert.active { "begin" } else { "end" };
+    let kind = serde_json::to_value(alert.alert).context("write the alert's kind")?;
+    Command::new(program)
+        .args(arguments)
+        .env("FAIRPATH_CLASS", &alert.class)
+        .env("FAIRPATH_ALERT", kind.as_str().unwrap_or_default())
+        .env("FAIRPATH_STATE", state)
+        .env("FAIRPATH_LEG", &alert.leg)
+        .env("FAIRPATH_VALUE", alert.value.to_string())
+        .env("FAIRPATH_LIMIT", alert.limit.to_string())
+        .env("FAIRPATH_TEXT", &alert.text)
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("WATCHDOG_USEC")
+        .env_remove("WATCHDOG_PID")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("start it")
+}
+
+/// Collects output until the hook ends; `None` for the status where it was killed.
+fn watch(
+    child: &mut Child,
+    timeout: Duration,
+    over: &AtomicBool,
+) -> (String, std::io::Result<Option<ExitStatus>>) {
+    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+    let mut output = Vec::new();
+    let deadline = Instant::now() + timeout;
+    let status = loop {
+        collect(&mut stdout, &mut output);
+        collect(&mut stderr, &mut output);
+        match child.try_wait() {
+            Ok(None) if Instant::now() < deadline && !over.load(Ordering::Relaxed) => {
+                if stdout.is_none() && stderr.is_none() {
+                    thread::sleep(LOOK_EVERY); // it said all it will, but still runs
+                }
+            }
+            Ok(None) => {
+                // Not reaped yet: the group's number is still the hook's.
+                let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+                break child.wait().map(|_| None);
+            }
+            ended => break ended,
+        }
+    };
+    collect(&mut stdout, &mut output);
+    collect(&mut stderr, &mut output);
+    let text = String::from_utf8_lossy(&output).trim().to_owned();
+    (text, status)
+}
+
+/// Reads what a pipe has, waiting a moment for it; forgets a pipe that has ended.
+fn collect(pipe: &mut Option<impl Read + AsFd>, output: &mut Vec<u8>) {
+    let Some(open) = pipe else { return };
+    let mut fds = [PollFd::new(open.as_fd(), PollFlags::POLLIN)];
+    let moment = PollTimeout::try_from(LOOK_EVERY / 2).unwrap_or(PollTimeout::ZERO);
+    if !matches!(poll(&mut fds, moment), Ok(count) if count > 0) {
+        return;
+    }
+    let mut bytes = [0; MAX_OUTPUT];
+    match open.read(&mut bytes) {
+        Ok(0) | Err(_) => *pipe = None,
+        Ok(count) => {
+            let place = MAX_OUTPUT.saturating_sub(output.len());
+            output.extend_from_slice(&bytes[..count.min(place)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairpath_rtt::snapshot::AlertKind;
+
+    fn alert(class: &str) -> Alert {
+        Alert {
+            unix_ns: 1,
+            active: true,
+            class: class.into(),
+            alert: AlertKind::RttShift,
+            leg: "inside".into(),
+            value: 2e7,
+            limit: 1e7,
+            since_unix_ns: 1,
+            text: "twice as slow".into(),
+        }
+    }
+
+    fn shell(script: &str, timeout: Duration) -> Arc<Hook> {
+        Arc::new(Hook {
+            command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
+            timeout,
+        })
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_hook_has_the_alert_on_its_input_and_in_its_environment() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("seen");
+        let script = format!(
+            "{{ echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE $FAIRPATH_LEG; cat; }} > {}",
+            file.display()
+        );
+        let hook = shell(&script, LONG);
+        let job = Job {
+            hook,
+            alert: alert("anna"),
+        };
+        assert_eq!(run(&job, &AtomicBool::new(false)).unwrap(), "");
+        let seen = std::fs::read_to_string(file).unwrap();
+        let (words, json) = seen.split_once('\n').unwrap();
+        assert_eq!(words, "anna rtt_shift begin inside");
+        assert_eq!(serde_json::from_str::<Alert>(json).unwrap(), job.alert);
+    }
+
+    #[test]
+    fn output_and_failure_are_told() {
+        let run = |script| {
+            let job = Job {
+                hook: shell(script, LONG),
+                alert: alert("a"),
+            };
+            run(&job, &AtomicBool::new(false))
+        };
+        assert_eq!(run("echo done; exit 0").unwrap(), "done");
+        let text = run("echo oh no >&2; exit 3").unwrap_err().to_string();
+        assert!(text.contains("3: oh no"), "{text}");
+    }
+
+    #[test]
+    fn a_hook_that_hangs_is_killed_with_its_children() {
+        let job = Job {
+            hook: shell("sleep 1000 & echo $!; wait", Duration::from_millis(200)),
+            alert: alert("a"),
+        };
+        let text = run(&job, &AtomicBool::new(false)).unwrap_err().to_string();
+        let child = text.rsplit(' ').next().unwrap();
+        assert!(text.contains("killed after 200ms"), "{text}");
+        let gone = || !is_alive(child);
+        let deadline = Instant::now() + LONG;
+        while !gone() {
+            assert!(Instant::now() < deadline, "{child} is alive");
+            thread::yield_now();
+        }
+    }
+
+    /// A zombie that nobody reaps yet counts as dead.
+    fn is_alive(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ")
+            .next()
+            .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    }
+
+    #[test]
+    fn too_many_alerts_are_dropped_and_counted() {
+        let hooks = Hooks::start().unwrap();
+        let hook = shell("sleep 1000", LONG);
+        let all = (MAX_WAITING + MAX_RUNNING + 10) as u64;
+        for _ in 0..all {
+            hooks.run(&hook, &alert("a"));
+        }
+        let dropped = hooks.counters().dropped.load(Ordering::Relaxed);
+        assert!(
+            (10..=10 + MAX_RUNNING as u64).contains(&dropped),
+            "{dropped}"
+        );
+        let begin = Instant::now();
+        drop(hooks);
+        assert!(begin.elapsed() < LONG, "running hooks were waited for");
+    }
+}

@@ -1,0 +1,93 @@
+//! What the daemon says, to standard error: with the time for people, with the priority for the
+//! journal (`sd-daemon(3)`), which knows the time itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Starts logging; later calls change nothing.
+pub fn start(level: Verbosity) {
+    let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let logger = tracing_subscriber::fmt()
+        .with_max_level(Level::from(level))
+        .with_writer(std::io::stderr)
+        .event_format(Line { to_journal })
+        .finish();
+    // Only a second call fails, and the first one's logger is as good.
+    let _ = tracing::subscriber::set_global_default(logger);
+}
+
+/// What is worth a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Verbosity {
+    /// What failed
+    Error,
+    /// And what an operator should look at
+    Warn,
+    /// And what changed
+    #[default]
+    Info,
+    /// And each step
+    Debug,
+}
+
+impl From<Verbosity> for Level {
+    fn from(verbosity: Verbosity) -> Level {
+        match verbosity {
+            Verbosity::Error => Level::ERROR,
+            Verbosity::Warn => Level::WARN,
+            Verbosity::Info => Level::INFO,
+            Verbosity::Debug => Level::DEBUG,
+        }
+    }
+}
+
+impl FromStr for Verbosity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Verbosity, String> {
+        <Verbosity as clap::ValueEnum>::from_str(text, false)
+    }
+}
+
+struct Line {
+    to_journal: bool,
+}
+
+/// The priorities of syslog(3).
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = *event.metadata().level();
+        if self.to_journal {
+            write!(writer, "<{}>", priority(level))?;
+        } else {
+            SystemTime.format_time(&mut writer)?;
+            write!(writer, " {level:>5} ")?;
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}

@@ -1,0 +1,18 @@
+//! What everything that runs a monitor shares: which interfaces it is attached to, and its clocks.
+
+mod clock;
+mod interfaces;
+
+pub use clock::{monotonic_ns, unix_ns};
+pub use interfaces::{Change, Interfaces, MAX_INTERFACES};
+
+use clap::ValueEnum;
+
+/// Where packets are seen on their way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// After the driver, before the stack; works everywhere
+    Tcx,
+    /// In the driver, before GRO
+    Xdp,
+}
