@@ -33,6 +33,8 @@ fn main() {
                 "-Werror",
                 "-Wno-unused-parameter",
                 &format!("-I{libbpf}"),
+                // Debug information does not say where this was built.
+                &format!("-ffile-prefix-map={}=.", root.display()),
                 &format!("-D__TARGET_ARCH_{machine}"),
             ])
             .build_and_generate(out.join(format!("{name}.skel.rs")));

@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod deb;
 mod docs;
 mod manual;
 mod pages;
@@ -42,6 +43,8 @@ enum Command {
     Soak(bench::Args),
     /// Generated pages of docs/, and the manual pages
     Docs(docs::Args),
+    /// The Debian package
+    Deb(deb::Args),
     /// The guest tier: boots Debian's kernels in QEMU and runs scenarios in them
     Vm(vm::Args),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),
+        Command::Deb(args) => deb::run(&args),
         Command::Vm(args) => vm::run(&args),
     });
     match done {
