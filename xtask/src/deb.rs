@@ -47,7 +47,7 @@ pub struct Order<'a> {
 pub fn run(args: &Args) -> Result<()> {
     let target = run::target_dir().join("deb");
     let out = args.out.clone().unwrap_or_else(|| target.clone());
-    let epoch = epoch(run::root())?;
+    let epoch = epoch()?;
     let version = match &args.version {
         Some(version) => version.clone(),
         None => version_of(run::root())?,
@@ -225,7 +225,8 @@ fn libraries(binary: &Path, work: &Path) -> Result<String> {
 }
 
 /// The time of everything in the package: `SOURCE_DATE_EPOCH`, else that of the last commit.
-fn epoch(root: &Path) -> Result<u64> {
+pub fn epoch() -> Result<u64> {
+    let root = run::root();
     let (source, text) = match env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => ("SOURCE_DATE_EPOCH", text),
         Err(_) => (
