@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod cross;
 mod deb;
 mod docs;
 mod manual;
@@ -43,6 +44,8 @@ enum Command {
     Soak(bench::Args),
     /// Generated pages of docs/, and the manual pages
     Docs(docs::Args),
+    /// The binary for arm64, built and tried in an emulator
+    Cross,
     /// The Debian package
     Deb(deb::Args),
     /// The guest tier: boots Debian's kernels in QEMU and runs scenarios in them
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),
+        Command::Cross => cross::run(),
         Command::Deb(args) => deb::run(&args),
         Command::Vm(args) => vm::run(&args),
     });

@@ -25,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use archive::Archive;
+pub use archive::mirror;
 use kernel::Kernel;
 use scenario::{Scenario, UserSpace};
 use session::{Finished, Outcome};
