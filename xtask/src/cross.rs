@@ -77,10 +77,7 @@ fn compare(binary: &Path, toolchain: &Toolchain) -> Result<()> {
     let emulated = |arguments: &[&str]| {
         let mut command = Command::new(EMULATOR);
         command.args(["-L", SYSROOT, "-E"]);
-        command.arg(format!(
-            "LD_LIBRARY_PATH={}",
-            toolchain.libraries().display()
-        ));
+        command.arg(format!("LD_LIBRARY_PATH={}", toolchain.loader_path()));
         run::output(command.arg(binary).args(arguments)).context("remedy: make setup")
     };
     let version = emulated(&["--version"])?;
