@@ -34,6 +34,9 @@ const WITHOUT: [&str; 4] = [
     "/usr/share/locale/*",
     "/usr/share/zoneinfo/*",
 ];
+/// While mmdebstrap installs, this forbids starting services; the package under test is to be started. (It also
+/// replaces `start-stop-daemon`, which nothing here uses.)
+const POLICY: &str = "./usr/sbin/policy-rc.d";
 /// Run by mmdebstrap when all is installed: the package under test is to be unpacked whole, and lists are of no use.
 const FINISH: &str =
     r#"rm -rf "$1"/etc/dpkg/dpkg.cfg.d/* "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*"#;
@@ -147,7 +150,7 @@ fn rootfs(depends: &[String], cache: &Path) -> Result<PathBuf> {
         .chain(depends.iter().cloned())
         .collect();
     let recipe = format!(
-        "{suite}\n{}\n{}\n{FINISH}\n",
+        "{suite}\n{}\n{}\n{FINISH}\n{POLICY}\n",
         packages.join(","),
         WITHOUT.join(" ")
     );
@@ -175,7 +178,7 @@ fn mmdebstrap(suite: &str, packages: &[String], archive: &Path) -> Result<Comman
     }
     let archive = std::path::absolute(archive)?;
     let pack = format!(
-        r#"cd "$1" && find . -xdev -print0 | cpio --null --create --format=newc --quiet >'{}'"#,
+        r#"cd "$1" && find . -xdev ! -path {POLICY} -print0 | cpio --null --create --format=newc --quiet >'{}'"#,
         archive.display()
     );
     mmdebstrap.arg(format!("--customize-hook={FINISH}"));
