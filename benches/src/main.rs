@@ -3,12 +3,14 @@
 //! ```text
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
-//!   both        medians and spread, targets beside them             measure.rs, table.rs
+//!   classes.rs  files with many classes through `fairpath class check`
+//!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
 //!
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
 //! the bench itself failed.
 
+mod classes;
 mod live;
 mod machine;
 mod made;
@@ -43,6 +45,8 @@ enum What {
     Live(live::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
+    /// Seconds that a check of many classes takes
+    Classes(classes::Args),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,10 +64,15 @@ fn main() -> anyhow::Result<()> {
     if text {
         print!("{}", machine.text());
     }
-    let (live_args, offline_args) = match args.what {
-        Some(What::Live(live)) => (Some(live), None),
-        Some(What::Offline(offline)) => (None, Some(offline)),
-        None => (Some(live::Args::usual()), Some(offline::Args::usual())),
+    let (live_args, offline_args, class_args) = match args.what {
+        Some(What::Live(live)) => (Some(live), None, None),
+        Some(What::Offline(offline)) => (None, Some(offline), None),
+        Some(What::Classes(classes)) => (None, None, Some(classes)),
+        None => (
+            Some(live::Args::usual()),
+            Some(offline::Args::usual()),
+            Some(classes::Args::usual()),
+        ),
     };
     let live = live_args.map(|args| live::run(&args)).transpose()?;
     if let (true, Some(report)) = (text, &live) {
@@ -73,10 +82,14 @@ fn main() -> anyhow::Result<()> {
     if let (true, Some(report)) = (text, &offline) {
         print!("{}", report.text());
     }
+    let classes = class_args.map(|args| classes::run(&args)).transpose()?;
+    if let (true, Some(report)) = (text, &classes) {
+        print!("{}", report.text());
+    }
     if !text {
         println!(
             "{}",
-            json!({ "schema": 1, "machine": machine, "live": live, "offline": offline })
+            json!({ "schema": 1, "machine": machine, "live": live, "offline": offline, "classes": classes })
         );
     }
     Ok(())

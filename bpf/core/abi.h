@@ -11,7 +11,7 @@
 
 #include "home.h"
 
-#define FP_ABI_VERSION 1
+#define FP_ABI_VERSION 2
 
 /* How the bytes of a frame begin. */
 enum fp_link {
@@ -48,6 +48,8 @@ struct fp_frame {
 	u8 way;		/* enum fp_way */
 	u8 flags;	/* FP_FRAME_* */
 	u16 zero;
+	u32 mark; /* the packet's, 0 none or unknown */
+	u32 zero2;
 };
 
 /* A flow's identity. Side 0 is the one whose (address, port) is the lower number as loaded. */
@@ -93,6 +95,29 @@ struct fp_config {
 	u32 chunks;	       /* of FP_CHUNK_SEGMENTS outstanding segments */
 	u32 max_segments;      /* outstanding segments of one direction of one flow */
 	u32 cpus;	       /* work areas and counters, one each */
+	u64 image_bytes;       /* space for one image of the rules; there are two */
+	u32 slots;	       /* classes that can be counted; 0: nothing is classified */
+	u32 cell_sets;	       /* sets of FP_CELL_WAYS cells, twice; power of two */
+	u32 pair_sets;	       /* sets of FP_PAIR_WAYS pairs, twice; power of two */
+	u32 remote_v4;	       /* prefix length by which IPv4 remotes are told apart */
+	u32 remote_v6;	       /* likewise IPv6 */
+	u32 quiet;	       /* no events: counts only */
+};
+
+/* Filters that one monitor can have. */
+#define FP_MAX_FILTERS 32
+/* What matches is left out; without it, what matches no filter is. */
+#define FP_FILTER_EXCEPT 0x01
+#define FP_FILTER_PREFIX 0x02
+#define FP_FILTER_PORT	 0x04
+
+/* A packet matches if one of its ends lies in the prefix and one of its ports is the port. */
+struct fp_filter {
+	u64 addr[2]; /* masked, network order as loaded */
+	u64 mask[2];
+	net16 port;
+	u16 flags; /* FP_FILTER_* */
+	u32 zero;
 };
 
 enum fp_event_kind {
@@ -170,6 +195,39 @@ struct fp_flow_event {
 	u32 towards[2]; /* the interface behind which side N lies */
 };
 
+/* Counts of a class; they only grow, and wrap. Written by all CPUs, read by user space. */
+struct fp_dir_counts {
+	u64 packets;	      /* wire packets of IP */
+	u64 bytes;	      /* of IP, headers of all segments included */
+	u64 unmeasured_bytes; /* of flows that gave no sample so far, and of other protocols */
+	u32 data_packets;     /* of TCP; this and the next four are told by fp_tally_flush() */
+	u32 retransmitted_packets;
+	u32 lost_before_packets;
+	u32 spurious_packets;
+	u32 reordered_packets;
+	u32 zero;
+};
+
+struct fp_leg_counts {
+	u32 samples;
+	u32 unbinned; /* of them, those for which no cell was free */
+	u64 sum_ns;
+};
+
+#define FP_UP	   0 /* sent by the class's hosts */
+#define FP_DOWN	   1
+#define FP_INSIDE  0 /* between this router and the class's hosts */
+#define FP_OUTSIDE 1 /* between this router and whom they talk with */
+
+struct fp_class_counts {
+	struct fp_dir_counts dir[2]; /* FP_UP, FP_DOWN */
+	struct fp_leg_counts leg[2]; /* FP_INSIDE, FP_OUTSIDE */
+	u32 flows_opened;
+	u32 flows_closed;
+	u32 handshakes_failed;
+	u32 one_sided;
+};
+
 /* Counters, one set per CPU; the reader adds them up. Names are what the summary prints. */
 struct fp_stats {
 	u64 frames;
@@ -210,6 +268,9 @@ struct fp_stats {
 	u64 events_lost;
 	u64 keepalives;
 	u64 tcp_bytes_sampled;
+	u64 filtered;	      /* frames that the filters leave out */
+	u64 samples_unbinned; /* for which no cell was free: in their class's sum only */
+	u64 pairs_evicted;    /* peers of classes given up for others within one reading */
 };
 
 #endif /* FP_ABI_H */

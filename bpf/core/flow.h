@@ -64,6 +64,8 @@ struct fp_flow {
 	u8 reason;    /* enum fp_reason: how it was opened */
 	u8 closer;    /* side that sent the first FIN */
 	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
+	u32 tally;    /* number of its tally */
+	u32 zero;
 	struct fp_dir dir[2];
 };
 
@@ -83,6 +85,25 @@ struct fp_table {
 };
 
 #define FP_NO_WAY FP_WAYS
+
+/* What becomes of a flow, for the classes of its ends (tally.h). */
+enum fp_tally_flow {
+	FP_TALLY_OPENED = 1,
+	FP_TALLY_CLOSED,
+	FP_TALLY_FAILED,
+	FP_TALLY_ONE_SIDED,
+};
+FP_FUNC int fp_tally_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG,
+			   u64 now);
+FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG);
+FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG, u32 what);
+
+/* Tallies are numbered with the flows' places: half-open ones first. */
+FP_INLINE u32 fp_tally_number(struct fp_rtt FP_MEM *r, u32 half, u32 set, u32 way)
+{
+	return ((half ? 0 : r->config.half_sets) + set) * FP_WAYS + way;
+}
 
 FP_INLINE struct fp_table fp_flow_table(struct fp_rtt FP_MEM *r)
 {
@@ -195,7 +216,8 @@ FP_FUNC int fp_tell_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	struct fp_flow_event FP_MEM *e = &w->event;
 	u32 side;
 
-	(void)r;
+	if (r->config.quiet)
+		return 0;
 	e->head.time = now;
 	e->head.number = w->frame.number;
 	FP_PUT(e->head.rtt, 0);
@@ -241,9 +263,11 @@ FP_INLINE void fp_close(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struc
 	if (!(f->flags & FP_FLOW_ANNOUNCED)) {
 		w->stats.one_sided_flows++;
 		w->stats.one_sided_bytes += f->dir[0].counts.bytes + f->dir[1].counts.bytes;
+		fp_tally_flush(r, w, f, FP_TALLY_ONE_SIDED);
 		return;
 	}
 	w->stats.flows_closed++;
+	fp_tally_flush(r, w, f, FP_TALLY_CLOSED);
 	if (reason == FP_CLOSED_TIMEOUT)
 		w->stats.flows_timed_out++;
 	if (reason == FP_CLOSED_EVICTED)
@@ -280,10 +304,14 @@ FP_INLINE void fp_retire(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	struct fp_flow FP_MEM *f = fp_flow_at(r, t, set, way);
 
 	if (t->half) {
-		if (reason == FP_CLOSED_TIMEOUT)
+		if (reason == FP_CLOSED_TIMEOUT) {
 			w->stats.half_open_failed++;
-		else if (reason == FP_CLOSED_EVICTED)
+			fp_tally_flush(r, w, f, FP_TALLY_FAILED);
+		} else if (reason == FP_CLOSED_EVICTED) {
 			w->stats.half_open_evicted++;
+		}
+	} else if (f->flags & FP_FLOW_CLOSED) {
+		fp_tally_flush(r, w, f, 0); /* what came behind its end */
 	} else {
 		fp_close(r, w, f, reason, f->closer, now);
 	}
@@ -305,9 +333,9 @@ FP_INLINE u32 fp_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM 
 	return idle > r->config.evict_guard ? 1 : 0;
 }
 
-/* A free way of a locked set, made free by policy if need be, or FP_NO_WAY. */
-FP_FUNC u32 fp_make_room(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
-			 u32 privileged)
+/* The way whose flow gives up its place most readily, FP_NO_WAY if none does. */
+FP_FUNC u32 fp_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+		      u32 privileged)
 {
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
 	u32 set = fp_set_of(w->hash, t.mask);
@@ -330,13 +358,23 @@ FP_FUNC u32 fp_make_room(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 			best_idle = idle;
 		}
 	}
-	if (best < FP_WAYS) {
-		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, best);
-		int over = fp_flow_expired(r, f, half, now);
-
-		fp_retire(r, w, &t, set, best, over ? FP_CLOSED_TIMEOUT : FP_CLOSED_EVICTED, now);
-	}
 	return best;
+}
+
+/* A free way of a locked set, made free by policy if need be, or FP_NO_WAY. */
+FP_FUNC u32 fp_make_room(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			 u32 privileged)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	u32 set = fp_set_of(w->hash, t.mask), way = fp_victim(r, w, half, privileged);
+	u64 now = w->frame.now;
+	int over;
+
+	if (way >= FP_WAYS || !fp_set_at(r, &t, set)->tag[way])
+		return way;
+	over = fp_flow_expired(r, fp_flow_at(r, &t, set, way), half, now);
+	fp_retire(r, w, &t, set, way, over ? FP_CLOSED_TIMEOUT : FP_CLOSED_EVICTED, now);
+	return way;
 }
 
 /* A blank flow for w->packet in a way of a locked set. */
@@ -355,6 +393,8 @@ FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	f->id = fp_fetch_add32(&r->next_flow, 1);
 	f->initiator = w->packet.side;
 	f->closer = w->packet.side;
+	f->tally = fp_tally_number(r, half, set, way);
+	fp_tally_start(r, f, w->frame.now);
 	fp_set_at(r, &t, set)->tag[way] = fp_tag(w->hash);
 	return 0;
 }

@@ -92,6 +92,17 @@ FP_INLINE u32 fp_fetch_add32(u32 FP_MEM *p, u32 value)
 	return __sync_fetch_and_add(p, value);
 }
 
+/* Adds without looking: no barrier is implied. */
+FP_INLINE void fp_add32(u32 FP_MEM *p, u32 value)
+{
+	__sync_fetch_and_add(p, value);
+}
+
+FP_INLINE void fp_add64(u64 FP_MEM *p, u64 value)
+{
+	__sync_fetch_and_add(p, value);
+}
+
 /* x86 stores in order, so that only the compiler has to be held back; elsewhere an exchange. */
 FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 {
@@ -164,6 +175,16 @@ FP_INLINE u32 fp_fetch_add32(u32 *p, u32 value)
 
 	*p = there + value;
 	return there;
+}
+
+FP_INLINE void fp_add32(u32 *p, u32 value)
+{
+	*p += value;
+}
+
+FP_INLINE void fp_add64(u64 *p, u64 value)
+{
+	*p += value;
 }
 
 FP_INLINE void fp_store_release32(u32 *p, u32 value)

@@ -13,6 +13,33 @@ FP_INLINE u64 fp_align(u64 bytes)
 	return (bytes + 63) & ~63ull;
 }
 
+/* Likewise for what classes need; nothing without classes. */
+static u64 fp_lay_out_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
+{
+	u64 flows = (u64)(config->half_sets + config->flow_sets) * FP_WAYS;
+	u32 half;
+
+	if (!config->slots)
+		return at;
+	r->tallies = at;
+	at += fp_align(flows * sizeof(struct fp_tally));
+	r->classes = at;
+	at += fp_align((u64)config->slots * sizeof(struct fp_class));
+	for (half = 0; half < 2; half++) {
+		r->cells[half] = at;
+		at += fp_align((u64)config->cell_sets * FP_CELL_WAYS * sizeof(struct fp_cell));
+		r->pair_sets[half] = at;
+		at += fp_align((u64)config->pair_sets * sizeof(struct fp_pair_set));
+		r->pairs[half] = at;
+		at += fp_align((u64)config->pair_sets * FP_PAIR_WAYS * sizeof(struct fp_pair));
+	}
+	for (half = 0; half < 2; half++) {
+		r->images[half] = at;
+		at += fp_align(config->image_bytes);
+	}
+	return at;
+}
+
 /* Writes the offsets into `r` and returns the size of all of it. */
 static u64 fp_lay_out(struct fp_rtt *r, const struct fp_config *config)
 {
@@ -30,6 +57,7 @@ static u64 fp_lay_out(struct fp_rtt *r, const struct fp_config *config)
 	at += fp_align((u64)config->flow_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->chunks = at;
 	at += fp_align(((u64)config->chunks + 1) * sizeof(struct fp_chunk));
+	at = fp_lay_out_classes(r, config, at);
 	r->replay = at;
 	r->bytes = at;
 	return at;

@@ -30,6 +30,7 @@
 
 #define FP_PROTO_ICMP	1
 #define FP_PROTO_TCP	6
+#define FP_PROTO_UDP	17
 #define FP_PROTO_ICMPV6 58
 
 enum fp_parsed {
@@ -46,7 +47,9 @@ struct fp_cursor {
 	u32 at;
 	u32 next;      /* ethertype, then IP protocol */
 	u32 l4_bytes;  /* from the transport header to the end of the IP packet */
+	u32 l4_header; /* bytes of the transport header, where it is known */
 	u32 more_frag; /* first fragment of several */
+	u32 later;     /* another fragment: no transport header */
 };
 
 #define FP_NEED(w, c, bytes)                                                                       \
@@ -165,11 +168,12 @@ FP_INLINE int fp_parse_ipv4(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 	if (total < header)
 		return FP_MALFORMED;
 	fragment = fp_load16(w->head + c->at + 6);
-	if (fragment & 0x1fff)
-		return FP_FRAGMENT;
+	c->later = fragment & 0x1fff;
 	c->more_frag = fragment & 0x2000;
 	c->next = w->head[c->at + 9];
 	*ip = c->at;
+	w->packet.dscp = w->head[c->at + 1] >> 2;
+	w->packet.ip_bytes = total;
 	c->l4_bytes = total - header;
 	c->at += header;
 	w->packet.key.family = 4;
@@ -188,6 +192,8 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 		left = w->frame.wire_len - c->at - 40; /* BIG TCP, or a jumbogram */
 	c->next = w->head[c->at + 6];
 	*ip = c->at;
+	w->packet.dscp = (fp_load16(w->head + c->at) >> 6) & 63;
+	w->packet.ip_bytes = 40 + left;
 	c->at += 40;
 	fp_loop(i, FP_MAX_EXTENSIONS) {
 		u32 bytes;
@@ -205,8 +211,7 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 			break;
 		case 44: /* fragment */
 			FP_NEED(w, c, 8);
-			if (fp_load16(w->head + c->at + 2) & 0xfff8)
-				return FP_FRAGMENT;
+			c->later = fp_load16(w->head + c->at + 2) & 0xfff8;
 			c->more_frag = w->head[c->at + 3] & 1;
 			bytes = 8;
 			break;
@@ -220,6 +225,8 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 		c->next = w->head[c->at];
 		c->at += bytes;
 		left -= bytes;
+		if (c->later)
+			break;
 	}
 	c->l4_bytes = left;
 	w->packet.key.family = 6;
@@ -288,6 +295,7 @@ FP_INLINE int fp_parse_tcp(struct fp_work FP_MEM *w, struct fp_cursor *c)
 	w->packet.tcp_flags = w->head[c->at + 13];
 	w->packet.window = fp_load16(w->head + c->at + 14);
 	w->packet.payload = c->l4_bytes - header;
+	c->l4_header = header;
 	if (w->packet.payload > FP_MAX_PAYLOAD)
 		return FP_MALFORMED;
 	if (c->more_frag)
@@ -316,12 +324,48 @@ FP_INLINE int fp_parse_echo(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 r
 	return FP_PARSED;
 }
 
-/* Fills w->packet from w->frame and w->head; the same answer in every home. */
+/* The transport header, of the protocols that are looked into. */
+FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *sport,
+				 u32 *dport)
+{
+	int err;
+
+	if (c->later)
+		return FP_FRAGMENT;
+	if (c->next == FP_PROTO_UDP && c->at + 8 <= w->head_bytes) {
+		*sport = __builtin_bswap16(fp_load16(w->head + c->at));
+		*dport = __builtin_bswap16(fp_load16(w->head + c->at + 2));
+		c->l4_header = 8;
+		return FP_OTHER_PROTOCOL;
+	}
+	if (c->next == FP_PROTO_TCP)
+		err = fp_parse_tcp(w, c);
+	else if (c->next == FP_PROTO_ICMP && w->packet.key.family == 4)
+		err = fp_parse_echo(w, c, 8, 0);
+	else if (c->next == FP_PROTO_ICMPV6 && w->packet.key.family == 6)
+		err = fp_parse_echo(w, c, 128, 129);
+	else
+		return FP_OTHER_PROTOCOL;
+	if (err)
+		return err;
+	if (w->packet.kind == FP_PACKET_TCP) {
+		*sport = __builtin_bswap16(fp_load16(w->head + c->at));
+		*dport = __builtin_bswap16(fp_load16(w->head + c->at + 2));
+	} else {
+		*sport = *dport = __builtin_bswap16(fp_load16(w->head + c->at + 4));
+	}
+	return FP_PARSED;
+}
+
+/*
+ * Fills w->packet from w->frame and w->head; the same answer in every home. Addresses, ip_bytes
+ * and dscp are valid wherever an IP header was read, ip_bytes is 0 elsewhere.
+ */
 FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 {
 	struct fp_cursor c = {};
 	u64 src0, src1, dst0, dst1;
-	u32 ip = 0, sport, dport;
+	u32 ip = 0, sport = 0, dport = 0;
 	int err;
 
 	w->packet.vlan = w->frame.vlan & 0x0fff;
@@ -332,6 +376,7 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	FP_PUT(w->packet.sack[0][1], 0);
 	FP_PUT(w->packet.sack[1][0], 0);
 	FP_PUT(w->packet.sack[1][1], 0);
+	FP_PUT(w->packet.ip_bytes, 0);
 	err = fp_parse_link(w, &c);
 	if (err)
 		return err;
@@ -341,21 +386,16 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 		err = fp_parse_ipv6(w, &c, &ip);
 	else
 		return FP_NOT_IP;
-	if (err)
+	if (err) {
+		FP_PUT(w->packet.ip_bytes, 0);
 		return err;
+	}
 
 	w->packet.key.proto = c.next;
 	w->packet.key.zero = 0;
-	if (c.next == FP_PROTO_TCP)
-		err = fp_parse_tcp(w, &c);
-	else if (c.next == FP_PROTO_ICMP && w->packet.key.family == 4)
-		err = fp_parse_echo(w, &c, 8, 0);
-	else if (c.next == FP_PROTO_ICMPV6 && w->packet.key.family == 6)
-		err = fp_parse_echo(w, &c, 128, 129);
-	else
-		return FP_OTHER_PROTOCOL;
-	if (err)
-		return err;
+	err = fp_parse_transport(w, &c, &sport, &dport);
+	if (w->frame.segs > 1)
+		w->packet.ip_bytes += (w->frame.segs - 1) * (c.at - ip + c.l4_header);
 
 	if (w->packet.key.family == 4) {
 		src0 = dst0 = 0;
@@ -367,14 +407,8 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 		dst0 = fp_load64_raw(w->head + ip + 24);
 		dst1 = fp_load64_raw(w->head + ip + 32);
 	}
-	if (w->packet.kind == FP_PACKET_TCP) {
-		sport = __builtin_bswap16(fp_load16(w->head + c.at));
-		dport = __builtin_bswap16(fp_load16(w->head + c.at + 2));
-	} else {
-		sport = dport = __builtin_bswap16(fp_load16(w->head + c.at + 4));
-	}
 	fp_set_key(w, src0, src1, dst0, dst1, sport, dport);
-	return FP_PARSED;
+	return err;
 }
 
 #endif /* FP_PARSE_H */

@@ -26,12 +26,14 @@ FP_FUNC int fp_announce(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	if (!f->reason)
 		f->reason = FP_OPENED_FIRST_SEEN;
 	w->stats.flows_opened++;
+	fp_tally_opened(r, f);
 	fp_tell(r, w, f, FP_EVENT_OPENED, f->reason, f->initiator, w->frame.now);
 	return 0;
 }
 
 /* Moves a half-open flow whose handshake completed into a free way of the flow table. */
-FP_INLINE int fp_promote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 half_way)
+FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		       u32 half_way)
 {
 	struct fp_table half = fp_half_table(r), main = fp_flow_table(r);
 	u32 half_set = fp_set_of(w->hash, half.mask), set = fp_set_of(w->hash, main.mask);
@@ -49,6 +51,9 @@ FP_INLINE int fp_promote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 
 	}
 	to = fp_flow_at(r, &main, set, way);
 	FP_COPY(to, from);
+	to->tally = fp_tally_number(r, 0, set, way);
+	if (r->config.slots)
+		FP_COPY(fp_tally_of(r, to), fp_tally_of(r, from));
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
 	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
 	if (fp_seen(to, 0) && fp_seen(to, 1))
@@ -119,10 +124,12 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	}
 	if (syn)
 		f->flags |= ack ? FP_FLOW_SYN_ACK : FP_FLOW_SYN;
+	fp_tally_packet(r, w, f);
 	if (!fp_tcp(r, w, f))
 		goto out;
 	if (w->packet.tcp_flags & FP_TCP_RST) {
 		w->stats.half_open_failed++;
+		fp_tally_flush(r, w, f, FP_TALLY_FAILED);
 		fp_flow_free(r, s, f, way);
 	} else if (fp_handshake_done(w, f)) {
 		fp_promote(r, w, way);
@@ -168,14 +175,17 @@ FP_INLINE int fp_to_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			  struct fp_flow FP_MEM *f)
 {
-	int counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
+	int counted;
 
+	fp_tally_packet(r, w, f);
+	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
 	if (!counted)
 		return;
 	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_seen(f, 0) && fp_seen(f, 1))
 		fp_announce(r, w, f);
 	if (w->packet.kind == FP_PACKET_TCP)
 		fp_take_end(r, w, f);
+	fp_tally_due(r, w, f);
 }
 
 #ifndef __bpf__
@@ -227,6 +237,62 @@ FP_INLINE u64 fp_point(const struct fp_work FP_MEM *w)
 	       1ull << 56;
 }
 
+FP_INLINE int fp_filter_matches(const struct fp_filter FP_MEM *f, const struct fp_key FP_MEM *key)
+{
+	u32 side;
+
+	if ((f->flags & FP_FILTER_PORT) && key->port[0] != f->port && key->port[1] != f->port)
+		return 0;
+	if (!(f->flags & FP_FILTER_PREFIX))
+		return 1;
+	for (side = 0; side < 2; side++) {
+		if ((key->addr[side][0] & f->mask[0]) == f->addr[0] &&
+		    (key->addr[side][1] & f->mask[1]) == f->addr[1])
+			return 1;
+	}
+	return 0;
+}
+
+/* Do the filters leave the packet out? Exceptions win. */
+FP_FUNC int fp_filtered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 i, wanted = !r->filters_only, count = r->filters;
+
+	if (count > FP_MAX_FILTERS)
+		count = FP_MAX_FILTERS;
+	fp_loop(i, count) {
+		const struct fp_filter FP_MEM *f = &r->filter[i % FP_MAX_FILTERS];
+
+		if (!fp_filter_matches(f, &w->packet.key))
+			continue;
+		if (f->flags & FP_FILTER_EXCEPT)
+			return 1;
+		wanted = 1;
+	}
+	return !wanted;
+}
+
+/* What becomes of frames whose flow is not looked at. */
+FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
+{
+	switch (err) {
+	case FP_NOT_IP:
+		w->stats.not_ip++;
+		break;
+	case FP_TRUNCATED:
+		w->stats.truncated++;
+		break;
+	case FP_MALFORMED:
+		w->stats.malformed++;
+		break;
+	case FP_FRAGMENT:
+		w->stats.fragments++;
+		break;
+	default:
+		w->stats.other_protocol++;
+	}
+}
+
 /*
  * One frame: w->frame and w->head are filled, w->head_bytes is valid. Returns enum fp_parsed, so
  * that a home which showed only part of the headers (FP_TRUNCATED) can show more and call again;
@@ -240,23 +306,16 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		return err;
 	w->stats.frames += w->frame.segs ? w->frame.segs : 1;
 	w->stats.frame_bytes += w->frame.wire_len;
-	switch (err) {
-	case FP_PARSED:
-		break;
-	case FP_NOT_IP:
-		w->stats.not_ip++;
-		return err;
-	case FP_TRUNCATED:
-		w->stats.truncated++;
-		return err;
-	case FP_MALFORMED:
-		w->stats.malformed++;
-		return err;
-	case FP_FRAGMENT:
-		w->stats.fragments++;
-		return err;
-	default:
-		w->stats.other_protocol++;
+	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
+		w->stats.filtered++;
+		return err == FP_TRUNCATED ? FP_PARSED : err;
+	}
+	if (r->config.slots && w->packet.ip_bytes)
+		fp_classify_begin(r, w);
+	if (err != FP_PARSED) {
+		fp_count_unparsed(w, err);
+		if (r->config.slots && w->packet.ip_bytes)
+			fp_tally_volume(r, w);
 		return err;
 	}
 	w->point = fp_point(w);
@@ -264,6 +323,8 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		    : w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex
 						 : 0;
 	fp_track(r, w);
+	if (r->config.slots)
+		fp_tally_volume(r, w);
 	return FP_PARSED;
 }
 
@@ -308,6 +369,7 @@ FP_FUNC int fp_rtt_expire(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 
 	w->frame.number = 0;
 	w->frame.ifindex = 0;
+	w->image = *(volatile u32 FP_MEM *)&r->image;
 	fp_loop(i, r->expire_sets) {
 		u32 at = r->expire_cursor;
 

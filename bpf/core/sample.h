@@ -9,7 +9,7 @@
 #ifndef FP_SAMPLE_H
 #define FP_SAMPLE_H
 
-#include "flow.h"
+#include "tally.h"
 
 FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 {
@@ -79,6 +79,10 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		w->stats.tcp_bytes_sampled += m->acked;
 	if (!data->least || rtt < data->least)
 		data->least = rtt ? rtt : 1;
+	if (r->config.slots)
+		fp_tally_sample(r, w, f, rtt);
+	if (r->config.quiet)
+		return 0;
 	if (!fp_due(r, data, now)) {
 		w->stats.samples_held_back++;
 		return 0;

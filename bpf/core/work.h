@@ -2,10 +2,14 @@
 /*
  * work.h: the memory of one monitor, and the desk that one CPU works on.
  *
- *   +---------+-----------+-----------+-------+------------+-------+-----------+--------+
- *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    | replay |
- *   | header  | per CPU   |           | (half)|            |       |           | (test) |
- *   +---------+-----------+-----------+-------+------------+-------+-----------+--------+
+ *   +---------+-----------+-----------+-------+------------+-------+-----------+
+ *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
+ *   | header  | per CPU   |           | (half)|            |       |           |
+ *   +---------+-----------+-----------+-------+------------+-------+-----------+
+ *   +---------+-----------+-----------+-----------+-------------+--------+
+ *   | tallies | class     | cells     | pairs     | images of   | replay |
+ *   | by flow | counts    | (twice)   | (twice)   | rules (two) | (test) |
+ *   +---------+-----------+-----------+-----------+-------------+--------+
  *
  * Everything is addressed by offsets from the header, so the same bytes mean the same in the
  * kernel's arena, in its mapping by user space and in plain memory.
@@ -56,6 +60,10 @@ struct fp_packet {
 	u8 tcp_flags;	/* FP_TCP_* */
 	u8 flags;	/* FP_PACKET_* */
 	u16 vlan;	/* outermost tag's identifier */
+	u8 dscp;
+	u8 zero;
+	u16 zero2;
+	u32 ip_bytes; /* on the wire, headers of all segments included; 0: no IP header was read */
 };
 
 /* The pair that a sample is made of. */
@@ -78,6 +86,22 @@ struct fp_covered {
 	u32 zero;
 };
 
+/* What one end of a flow has to tell of the other (far: of the leg beyond this router). */
+struct fp_peer {
+	u64 bytes[2]; /* FP_UP, FP_DOWN */
+	u64 rtt_sum_ns;
+	u64 far_rtt_sum_ns;
+	u32 samples;
+	u32 far_samples;
+	u32 max_rtt_us;
+	u32 far_max_rtt_us;
+	u32 lost_packets;
+	u32 far_lost_packets;
+	u32 lost_on[2]; /* on the leg of each side */
+	u32 unmatched;	/* its subnet is worth finding */
+	u32 zero;
+};
+
 struct fp_work {
 	struct fp_frame frame;
 	struct fp_packet packet;
@@ -94,6 +118,18 @@ struct fp_work {
 	struct fp_covered oldest;
 	u32 behind; /* the interface behind which the sender lies, 0 unknown or here */
 	struct fp_flow_event event;
+	u32 slot[2];   /* class of each side, if classes are counted */
+	u32 facts[2];  /* hash of what leads to it besides the address */
+	u8 natural[2]; /* this hook is the one at which the side is counted */
+	u8 measured;   /* the packet's flow gave samples */
+	u8 known;      /* slot[] is valid */
+	u32 family;    /* fp_match_prefix(): which levels */
+	u64 look[2];   /* the address looked up; a pair's address */
+	u32 low;       /* its binary search */
+	u32 high;
+	u32 best;
+	u32 image; /* which image of the rules this packet goes by */
+	struct fp_peer peer;
 	struct fp_stats stats;
 	u8 head[FP_HEAD_BYTES];
 } __attribute__((aligned(64)));
@@ -128,9 +164,21 @@ struct fp_rtt {
 	u64 expire_now;
 	u32 expire_sets; /* how many sets one call looks at */
 	u32 replay_frames;
-	u32 watched[FP_MAX_WATCHED]; /* ifindex; open addressing, 0 empty, ~0 deleted */
-	u32 chunks_begun;	     /* chunks up to here were taken once */
-	u32 pad[7];
+	u32 watched[FP_MAX_WATCHED];	  /* ifindex; open addressing, 0 empty, ~0 deleted */
+	u32 watched_slot[FP_MAX_WATCHED]; /* where the interface is counted, 0 nowhere */
+	u32 chunks_begun;		  /* chunks up to here were taken once */
+	u32 watched_count;
+	u64 tallies; /* offsets: of half-open flows first */
+	u64 classes;
+	u64 cells[2];
+	u64 pair_sets[2];
+	u64 pairs[2];
+	u64 images[2];
+	u32 image;   /* the one in force; written by user space */
+	u32 reading; /* cells and pairs that are being filled; written by user space */
+	u32 filters;
+	u32 filters_only; /* some filter says what is wanted */
+	struct fp_filter filter[FP_MAX_FILTERS];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
 } __attribute__((aligned(64)));
 
@@ -139,20 +187,27 @@ FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)
 	return FP_AT(struct fp_work, r, r->work + (u64)cpu * sizeof(struct fp_work));
 }
 
-/* Is the ingress of `ifindex` watched? Written by user space only. */
-FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
+/* Where `ifindex` stands among those whose ingress is watched; FP_MAX_WATCHED if it is not. */
+FP_INLINE u32 fp_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
 	u32 i, slot = ifindex * 2654435761u;
 
+	if (!ifindex)
+		return FP_MAX_WATCHED;
 	fp_loop(i, FP_WATCH_PROBES) {
-		u32 there = r->watched[(slot + i) % FP_MAX_WATCHED];
+		u32 at = (slot + i) % FP_MAX_WATCHED;
 
-		if (there == ifindex)
-			return 1;
-		if (there == 0)
-			return 0;
+		if (r->watched[at] == ifindex)
+			return at;
+		if (r->watched[at] == 0)
+			break;
 	}
-	return 0;
+	return FP_MAX_WATCHED;
+}
+
+FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
+{
+	return fp_watched(r, ifindex) != FP_MAX_WATCHED;
 }
 
 #endif /* FP_WORK_H */

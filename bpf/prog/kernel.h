@@ -24,6 +24,7 @@ typedef u32 __wsum;
 
 struct __sk_buff {
 	u32 len;
+	u32 mark;
 	u32 vlan_present;
 	u32 vlan_tci;
 	u32 ingress_ifindex;

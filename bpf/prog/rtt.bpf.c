@@ -182,6 +182,7 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	w->frame.rx_ifindex = way == FP_WAY_OUT ? skb->ingress_ifindex : 0;
 	w->frame.link = link;
 	w->frame.vlan = skb->vlan_present ? skb->vlan_tci : 0;
+	w->frame.mark = skb->mark;
 	w->frame.way = way;
 	w->frame.flags = 0;
 	if (way == FP_WAY_OUT && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
@@ -240,6 +241,7 @@ int rtt_xdp(struct xdp_md *ctx)
 	w->frame.rx_ifindex = 0;
 	w->frame.link = FP_LINK_ETHERNET;
 	w->frame.vlan = 0;
+	w->frame.mark = 0;
 	w->frame.way = FP_WAY_IN;
 	w->frame.flags = 0;
 

@@ -8,7 +8,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairpath_core::{Config, Event, Frame, HEAD_BYTES, Memory, Stats, Usage};
+use fairpath_core::{
+    ClassReading, Config, Event, Filter, FlowView, Frame, HEAD_BYTES, Memory, Rules, Stats,
+    TooManyRules, Usage,
+};
 use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{AsRawLibbpf, MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
@@ -131,7 +134,7 @@ impl RttMonitor {
         // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which
         // lives as long as `memory`; the programs are not attached yet.
         let memory = unsafe { Memory::format(at, &config) };
-        touch(start, pages);
+        touch(start, used_pages(&config, pages));
         let batch = Rc::new(RefCell::new(Batch::default()));
         let ring = read_ring(&skel, &batch).map_err(LoadError::Refused)?;
         Ok(RttMonitor {
@@ -171,6 +174,12 @@ impl RttMonitor {
             self.memory.watch(ifindex.0, true);
         }
         Ok(attached)
+    }
+
+    /// Notes that an interface's ingress is watched, as [`RttMonitor::attach`] does: for unattached
+    /// runs. False where there are too many.
+    pub fn watch(&mut self, ifindex: IfIndex) -> bool {
+        self.memory.watch(ifindex.0, true)
     }
 
     /// Forgets that an interface's ingress is watched.
@@ -249,6 +258,47 @@ impl RttMonitor {
         };
         program.test_run(input).map_err(RunError::TestRun)?;
         self.ring.consume().map_err(RunError::Read)
+    }
+
+    /// Puts rules into force under traffic: every packet goes by the old ones or by these.
+    ///
+    /// `begun` are slots that belong to somebody new from now on: their counts begin at zero.
+    /// Waits until no packet goes by the old rules any more (some 20 ms).
+    ///
+    /// # Errors
+    /// [`TooManyRules`]; then the old rules stay in force.
+    ///
+    /// # Panics
+    /// Where the monitor was loaded without classes ([`Config::with_classes`]).
+    pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
+        self.memory.set_rules(rules, begun)?;
+        wait_for_programs();
+        Ok(())
+    }
+
+    /// Reads all classes' counts, and takes out the cells and pairs since the last reading.
+    ///
+    /// Nothing is lost or counted twice: the programs fill another half meanwhile, and those that
+    /// still fill this one are waited for (some 20 ms).
+    pub fn read_classes(&mut self, into: &mut ClassReading) {
+        let half = self.memory.turn_reading();
+        wait_for_programs();
+        self.memory.read_classes(half, into);
+    }
+
+    /// Says which packets are looked at; false if there are more than [`fairpath_core::MAX_FILTERS`].
+    pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
+        self.memory.set_filters(filters)
+    }
+
+    /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
+    pub fn count_interface(&mut self, ifindex: IfIndex, slot: u32) -> bool {
+        self.memory.count_interface(ifindex.0, slot)
+    }
+
+    /// Live flows of a slot's class, see [`Memory::flows`].
+    pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
+        self.memory.flows(slot, limit)
     }
 
     /// Tells every flow that is still open; everything must be detached.
@@ -341,12 +391,34 @@ fn open(
     Ok(open)
 }
 
+/// Waits until no program runs any more that is running now.
+///
+/// Programs at tcx and XDP run in RCU's read-side sections, and `MEMBARRIER_CMD_GLOBAL` waits for
+/// those (`synchronize_rcu()`, Linux 4.3). Kernels with `nohz_full` refuse it: there, a second's
+/// sleep is more than any packet takes.
+fn wait_for_programs() {
+    const MEMBARRIER_CMD_GLOBAL: i32 = 1;
+    // SAFETY: takes numbers only and touches no memory of ours.
+    let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;
+    if failed {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// Where libbpf mapped the arena: at the address that was asked for.
 fn arena_address(skel: &RttSkel<'_>) -> Option<NonNull<u8>> {
     let map = skel.maps.arena.as_libbpf_object().as_ptr();
     // SAFETY: a loaded map.
     let address = unsafe { libbpf_sys::bpf_map__map_extra(map) };
     NonNull::new(address as *mut u8)
+}
+
+/// Pages that the programs may write to: the rules' images behind them are written by user space,
+/// as far as they need, and so is what unattached runs read.
+fn used_pages(config: &Config, pages: u64) -> u64 {
+    let images = 2 * config.image_bytes * u64::from(config.slots > 0);
+    let written = ARENA_START + Memory::bytes(config) - images;
+    written.div_ceil(PAGE).min(pages)
 }
 
 /// Writes to every page once: the kernel's side cannot fault one in.

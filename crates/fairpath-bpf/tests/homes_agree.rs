@@ -7,10 +7,13 @@
 #[path = "../../fairpath-core/tests/traffic/mod.rs"]
 mod traffic;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_bpf::{Options, RttMonitor};
-use fairpath_core::{Config, Event, Frame, Link, Mode, Monitor, Stats, Way};
+use fairpath_core::{
+    CELL_WAYS, ClassReading, Config, Event, Frame, Link, Mode, Monitor, PAIR_WAYS, Prefix, Rules,
+    Stats, Way,
+};
 use fairpath_testbed::{Need, requires};
 use fairpath_units::IfIndex;
 use fairpath_wire::ipv6::Extension;
@@ -32,18 +35,73 @@ struct Homes {
     last: u64,
     fed: usize,
     events: usize,
+    random: Random,
+    settled: usize,
+    /// Cells and pairs that classes had, all readings together.
+    counted: [usize; 2],
+}
+
+/// Slots that rules lead to; the interfaces 2 and 3 have the two behind them.
+const SLOTS: u32 = 60;
+
+/// Classes by everything that a rule can say, of addresses that the traffic has.
+fn random_rules(random: &mut Random) -> Rules {
+    let mut rules = Rules::default();
+    let slot = |random: &mut Random| random.within(1, u64::from(SLOTS)) as u32;
+    for _ in 0..random.within(0, 40) {
+        let address = IpAddr::V4(match random.within(0, 4) {
+            0 => Ipv4Addr::new(192, 0, 2, 1),
+            1 => v4(random),
+            _ => Ipv4Addr::new(10, 0, 0, random.within(0, 48) as u8),
+        });
+        let prefix = Prefix::new(address, random.within(0, 33) as u8);
+        rules.prefixes.push((prefix, slot(random)));
+        let host = random.within(0, 48) as u16;
+        let net = random.within(1, 3) as u16;
+        let address = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, host));
+        let prefix = Prefix::new(address, random.within(0, 129) as u8);
+        rules.prefixes.push((prefix, slot(random)));
+        rules.labels.push((prefix, random.within(0, 9) as u32));
+    }
+    rules.prefixes.sort_unstable();
+    rules.prefixes.dedup_by_key(|(prefix, _)| *prefix);
+    rules.labels.sort_unstable();
+    rules.labels.dedup_by_key(|(prefix, _)| *prefix);
+    let some = |random: &mut Random| random.chance(400).then(|| slot(random));
+    rules.marks.extend(some(random).map(|slot| (7, slot)));
+    rules.vlans.extend(some(random).map(|slot| (7, slot)));
+    rules.vlans.extend(some(random).map(|slot| (5, slot)));
+    rules.dscps.extend(some(random).map(|slot| (0, slot)));
+    rules.interfaces.extend(some(random).map(|slot| (2, slot)));
+    let mac = MacAddr::local(1).0;
+    rules.macs.extend(some(random).map(|slot| (mac, slot)));
+    rules.uplinks.extend(some(random).map(|_| 3));
+    rules
 }
 
 impl Homes {
     fn new(what: &str, config: Config) -> Homes {
         let config = Config {
             seed: 0x0123_4567_89ab_cdef,
-            ..config
+            ..config.with_classes(SLOTS + 2)
         };
-        let kernel = RttMonitor::load(&Options::replay(config)).unwrap();
+        let mut config = config;
+        if config.flow_sets == 1 {
+            (config.cell_sets, config.pair_sets) = (1, 1);
+        }
+        let mut kernel = RttMonitor::load(&Options::replay(config)).unwrap();
         let mut native = Monitor::new(&config);
         native.expire_by_hand();
+        for (ifindex, slot) in [(2, SLOTS), (3, SLOTS + 1)] {
+            assert!(native.watch(ifindex, true, slot));
+            assert!(
+                kernel.watch(IfIndex(ifindex)) && kernel.count_interface(IfIndex(ifindex), slot)
+            );
+        }
         Homes {
+            random: Random::new(what.len() as u64),
+            settled: 0,
+            counted: [0; 2],
             what: what.to_owned(),
             native,
             kernel,
@@ -72,6 +130,28 @@ impl Homes {
         self.kernel.replay(&frames).unwrap();
         self.waiting.clear();
         self.compare();
+        self.settled += 1;
+        if self.settled.is_multiple_of(4) {
+            self.compare_classes();
+            let rules = random_rules(&mut self.random);
+            let begun = [self.random.within(1, u64::from(SLOTS)) as u32];
+            self.native.set_rules(&rules, &begun).unwrap();
+            self.kernel.set_rules(&rules, &begun).unwrap();
+        }
+    }
+
+    fn compare_classes(&mut self) {
+        let (mut native, mut kernel) = (ClassReading::default(), ClassReading::default());
+        self.native.read_classes(&mut native);
+        self.kernel.read_classes(&mut kernel);
+        assert_eq!(native.counts, kernel.counts, "{}", self.what);
+        assert_eq!(native.cells, kernel.cells, "{}", self.what);
+        assert_eq!(native.pairs, kernel.pairs, "{}", self.what);
+        let config = self.kernel.config();
+        assert!(native.cells.len() <= (config.cell_sets * CELL_WAYS) as usize);
+        assert!(native.pairs.len() <= (config.pair_sets * PAIR_WAYS) as usize);
+        self.counted[0] += native.cells.len();
+        self.counted[1] += native.pairs.len();
     }
 
     fn compare(&mut self) {
@@ -108,6 +188,7 @@ impl Homes {
     /// Compares what is told at the end, the counters and the places used.
     fn finish(mut self) -> Stats {
         self.settle();
+        self.compare_classes();
         let [native, kernel] = [self.native.usage(), self.kernel.usage()];
         assert_eq!(native, kernel, "{}", self.what);
         self.native.finish(|event| self.told.push(event));
@@ -125,9 +206,11 @@ impl Homes {
             self.what
         );
         println!(
-            "{}: {} frames, {} events, {} samples",
+            "{}: {} frames, {} cells, {} pairs, {} events, {} samples",
             self.what,
             self.fed,
+            self.counted[0],
+            self.counted[1],
             self.events + self.told.len(),
             native.samples_seq + native.samples_ts + native.samples_handshake + native.samples_icmp
         );
@@ -508,6 +591,8 @@ fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, V
         way: random.pick(&[0, 1, 2]),
         flags: random.pick(&[0, 0, 1, 2, 3]),
         zero: 0,
+        mark: random.pick(&[0, 0, 7]),
+        zero2: 0,
     };
     (frame, data)
 }

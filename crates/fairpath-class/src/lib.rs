@@ -1,1 +1,45 @@
 //! Classes: tree, match, TOML and CSV in, rules for the core out.
+//!
+//! ```text
+//!   [[class]] TOML --.
+//!   CSV -------------+--> Drafts --> ClassSet::build --> Report: every problem, with its place
+//!   ShapedDevices ---|                     |
+//!   network.json ----'                     '--> ClassSet, Labels --> rules --> core
+//!   labels ----------'                                        Slots --'
+//! ```
+//!
+//! Reading and checking never stop at the first problem: an operator with thirty thousand
+//! subscribers wants to see them all. Pure: texts come in, values go out.
+
+mod class;
+mod criteria;
+mod draft;
+mod entry;
+mod key;
+mod labels;
+mod network;
+mod plan;
+mod problem;
+mod read;
+mod rows;
+mod rules;
+mod shaped;
+mod slots;
+mod source;
+mod table;
+mod tree;
+mod value;
+
+pub use class::{
+    Changes, Class, ClassSet, Criterion, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, Rates, Sla,
+};
+pub use draft::Drafts;
+pub use entry::{ClassEntry, References};
+pub use labels::{Labels, MAX_LABELS};
+pub use problem::{MAX_PROBLEMS, Problem, ProblemKind, Severity};
+pub use read::MAX_FILE_BYTES;
+pub use rules::Endpoint;
+pub use slots::{Assigned, SlotKey, Slots, Space};
+pub use source::{At, Location, Place};
+pub use tree::{Outcome, Report, Uplinks};
+pub use value::MAX_NAME_BYTES;

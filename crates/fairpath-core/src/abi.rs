@@ -72,6 +72,10 @@ pub struct Frame {
     pub flags: u8,
     /// Always 0.
     pub zero: u16,
+    /// The packet's mark; 0 none or unknown.
+    pub mark: u32,
+    /// Always 0.
+    pub zero2: u32,
 }
 
 impl Frame {
@@ -148,7 +152,28 @@ pub struct Config {
     pub max_segments: u32,
     /// Work areas and counters, one for each possible CPU.
     pub cpus: u32,
+    /// Space for one image of the rules; there are two. Address space, used as far as rules need.
+    pub image_bytes: u64,
+    /// Slots for classes, [`crate::OTHER`] included; 0: nothing is classified.
+    pub slots: u32,
+    /// Sets of [`CELL_WAYS`] cells, twice; a power of two.
+    pub cell_sets: u32,
+    /// Sets of [`PAIR_WAYS`] pairs, twice; a power of two.
+    pub pair_sets: u32,
+    /// Prefix length by which IPv4 remotes are told apart.
+    pub remote_v4: u32,
+    /// Likewise IPv6.
+    pub remote_v6: u32,
+    /// 1: no events, counts only.
+    pub quiet: u32,
 }
+
+/// Cells in a set (`FP_CELL_WAYS`).
+pub const CELL_WAYS: u32 = 8;
+/// Pairs in a set (`FP_PAIR_WAYS`).
+pub const PAIR_WAYS: u32 = 4;
+/// Space for an image: two million rules' places, markers included.
+const IMAGE_BYTES: u64 = 65 << 20;
 
 /// Flows in a set (`FP_WAYS`).
 pub const WAYS: u32 = 8;
@@ -180,6 +205,13 @@ impl Default for Config {
             chunks: 262_144,
             max_segments: 16_384,
             cpus: 1,
+            image_bytes: 0,
+            slots: 0,
+            cell_sets: 0,
+            pair_sets: 0,
+            remote_v4: 24,
+            remote_v6: 48,
+            quiet: 0,
         }
     }
 }
@@ -194,6 +226,29 @@ impl Config {
         self.half_sets = (flows / 4).max(1024) / WAYS;
         self.chunks = (flows * 4).max(65_536);
         self
+    }
+
+    /// Makes room for `classes` classes, interfaces and subnets, and what one reading finds of
+    /// them: sixteen cells a class and one pair for two.
+    #[must_use]
+    pub fn with_classes(mut self, classes: u32) -> Config {
+        self.slots = classes.saturating_add(1).min(crate::MAX_SLOTS);
+        let slots = self.slots.next_power_of_two().max(1024);
+        self.cell_sets = slots * 16 / CELL_WAYS;
+        self.pair_sets = slots / 2 / PAIR_WAYS;
+        self.image_bytes = IMAGE_BYTES;
+        self
+    }
+
+    /// Bytes of kernel memory in which classes are counted, whatever the number of CPUs: counts,
+    /// cells and pairs. Rules come besides.
+    pub fn class_bytes(&self) -> u64 {
+        if self.slots == 0 {
+            return 0;
+        }
+        u64::from(self.slots) * 160
+            + u64::from(self.cell_sets) * u64::from(CELL_WAYS) * 8 * 2
+            + u64::from(self.pair_sets) * (u64::from(PAIR_WAYS) * 64 + 8) * 2
     }
 }
 
@@ -407,6 +462,12 @@ stats! {
     keepalives,
     /// TCP payload acknowledged by an ACK that gave a sample.
     tcp_bytes_sampled,
+    /// Frames that the filters leave out.
+    filtered,
+    /// For which no cell was free: in their class's sum only.
+    samples_unbinned,
+    /// Peers of classes given up for others within one reading.
+    pairs_evicted,
 }
 
 /// A round-trip time of one leg, taken from passing packets.

@@ -1,6 +1,7 @@
 //! Declarations of `native.c`, and the opaque memory of a monitor.
 
-use crate::abi::{Config, Frame, RawFlowEvent, Stats};
+use crate::abi::{Config, Counts, Frame, Key, RawFlowEvent, Stats};
+use crate::aggregate::ClassCounts;
 
 /// `struct fp_rtt`: the beginning of a monitor's memory, wherever it lies.
 #[repr(C, align(64))]
@@ -14,6 +15,46 @@ pub(crate) struct Sink {
     pub events: *mut RawFlowEvent,
     pub capacity: u32,
     pub used: u32,
+}
+
+/// `struct fp_pair`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RawPair {
+    pub addr: [u64; 2],
+    pub bytes: [u64; 2],
+    pub rtt_sum_ns: u64,
+    pub slot: u32,
+    pub kind_length: u32,
+    pub samples: u32,
+    pub max_rtt_us: u32,
+    pub lost_packets: u32,
+    pub zero: u32,
+}
+
+/// `struct fp_flow_view`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RawFlow {
+    pub key: Key,
+    pub opened: u64,
+    pub last: u64,
+    pub least: [u64; 2],
+    pub counts: [Counts; 2],
+    pub slot: [u32; 2],
+    pub closed: u32,
+    pub zero: u32,
+}
+
+/// `struct fp_filter`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RawFilter {
+    pub addr: [u64; 2],
+    pub mask: [u64; 2],
+    pub port: u16,
+    pub flags: u16,
+    pub zero: u32,
 }
 
 unsafe extern "C" {
@@ -32,8 +73,36 @@ unsafe extern "C" {
     pub(crate) fn fp_native_held(rtt: *mut Rtt) -> u64;
     pub(crate) fn fp_native_stats(rtt: *mut Rtt, sum: *mut Stats);
     pub(crate) fn fp_native_watch(rtt: *mut Rtt, ifindex: u32, watch: u32) -> i32;
+    pub(crate) fn fp_native_count_interface(rtt: *mut Rtt, ifindex: u32, slot: u32) -> i32;
+    pub(crate) fn fp_native_filters(rtt: *mut Rtt, filters: *const RawFilter, count: u32);
+    pub(crate) fn fp_native_free_image(rtt: *mut Rtt) -> *mut u8;
+    pub(crate) fn fp_native_turn_image(rtt: *mut Rtt);
+    pub(crate) fn fp_native_begin_slot(rtt: *mut Rtt, slot: u32, generation: u32);
+    pub(crate) fn fp_native_counts(rtt: *mut Rtt, counts: *mut ClassCounts);
+    pub(crate) fn fp_native_turn_reading(rtt: *mut Rtt) -> u32;
+    pub(crate) fn fp_native_cells(
+        rtt: *mut Rtt,
+        half: u32,
+        at: *mut u32,
+        out: *mut u64,
+        space: u32,
+    ) -> u32;
+    pub(crate) fn fp_native_pairs(
+        rtt: *mut Rtt,
+        half: u32,
+        at: *mut u32,
+        out: *mut RawPair,
+        space: u32,
+    ) -> u32;
+    pub(crate) fn fp_native_flows(
+        rtt: *mut Rtt,
+        slot: u32,
+        at: *mut u32,
+        out: *mut RawFlow,
+        space: u32,
+    ) -> u32;
     #[cfg(test)]
-    pub(crate) static fp_native_layout: [u32; 26];
+    pub(crate) static fp_native_layout: [u32; 39];
     #[cfg(test)]
     pub(crate) static fp_native_layout_len: u32;
 }

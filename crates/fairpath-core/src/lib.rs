@@ -6,11 +6,15 @@
 
 mod abi;
 mod aggregate;
+mod classes;
 mod ffi;
+mod image;
 mod memory;
 mod monitor;
 
 pub use abi::*;
 pub use aggregate::*;
+pub use classes::{ClassReading, Filter, FlowView, MAX_FILTERS};
+pub use image::TooManyRules;
 pub use memory::{Memory, Replay, Usage};
 pub use monitor::Monitor;

@@ -7,6 +7,7 @@
 use std::ptr::NonNull;
 
 use crate::abi::{Config, Event, Frame, HEAD_BYTES, RawFlowEvent, Stats};
+use crate::aggregate::Rules;
 use crate::ffi::{self, Rtt, Sink};
 
 /// Events that one call hands over at most.
@@ -26,8 +27,10 @@ pub struct Usage {
 /// A formatted monitor's memory; does not own it.
 #[derive(Debug)]
 pub struct Memory {
-    rtt: NonNull<Rtt>,
-    config: Config,
+    pub(crate) rtt: NonNull<Rtt>,
+    pub(crate) config: Config,
+    /// Of the rules in force; 0 before the first.
+    pub(crate) generation: u32,
 }
 
 // SAFETY: the memory is plain bytes; every access goes through the core, which locks what it shares.
@@ -35,8 +38,8 @@ unsafe impl Send for Memory {}
 
 /// Offsets of `struct fp_rtt` fields that only unattached runs use; checked by the layout test.
 #[cfg(test)]
-pub(crate) const REPLAY_OFFSET: usize = 160;
-pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 172;
+pub(crate) const REPLAY_OFFSET: usize = 192;
+pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 204;
 
 /// One frame of an unattached run, as it lies in memory (`struct fp_replay`).
 #[repr(C)]
@@ -69,10 +72,17 @@ impl Memory {
         let rtt = at.cast::<Rtt>();
         // SAFETY: the caller promises size, zeroes and alignment.
         unsafe { ffi::fp_native_format(rtt.as_ptr(), config) };
-        Memory {
+        let mut memory = Memory {
             rtt,
             config: *config,
+            generation: 0,
+        };
+        if config.slots > 0 {
+            memory
+                .set_rules(&Rules::default(), &[])
+                .expect("no rules fit everywhere");
         }
+        memory
     }
 
     /// The configuration it was formatted with.
@@ -250,6 +260,8 @@ mod tests {
 
     use super::*;
     use crate::abi::{Counts, Key, RawEvent};
+    use crate::aggregate::{ClassCounts, DirCounts};
+    use crate::image;
 
     #[test]
     fn layout_matches_the_c_compiler() {
@@ -284,6 +296,19 @@ mod tests {
             REPLAY_OFFSET,
             EXPIRE_CURSOR_OFFSET,
             EXPIRE_CURSOR_OFFSET + 16,
+            size_of::<ClassCounts>(),
+            size_of::<DirCounts>(),
+            160, // Config::class_bytes() says so
+            size_of::<ffi::RawPair>(),
+            c[30] as usize,
+            size_of::<ffi::RawFlow>(),
+            size_of::<ffi::RawFilter>(),
+            image::HEADER_BYTES,
+            image::RULE_BYTES,
+            offset_of!(ClassCounts, leg),
+            offset_of!(ClassCounts, flows_opened),
+            offset_of!(ffi::RawFlow, counts),
+            offset_of!(ffi::RawPair, samples),
         ];
         assert_eq!(c.map(|n| n as usize), rust);
     }

@@ -4,6 +4,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::abi::{Config, Event, Frame, Stats, WAYS};
+use crate::aggregate::Rules;
+use crate::classes::{ClassReading, Filter, FlowView};
+use crate::image::TooManyRules;
 use crate::memory::{Memory, Usage};
 
 /// How much of the tables one second of capture time looks at for silent flows: 1 part in this.
@@ -95,6 +98,39 @@ impl Monitor {
             self.memory.expire(now, sets.max(WAYS), tell);
         }
         self.next_expiry = now.saturating_add(EXPIRE_EVERY);
+    }
+
+    /// Puts rules into force, see [`Memory::set_rules`].
+    ///
+    /// # Errors
+    /// [`TooManyRules`].
+    ///
+    /// # Panics
+    /// Where the configuration has no slots.
+    pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
+        self.memory.set_rules(rules, begun)
+    }
+
+    /// Reads all classes' counts, and takes out the cells and pairs since the last reading.
+    pub fn read_classes(&mut self, into: &mut ClassReading) {
+        let half = self.memory.turn_reading();
+        self.memory.read_classes(half, into);
+    }
+
+    /// Says which packets are looked at, see [`Memory::set_filters`].
+    pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
+        self.memory.set_filters(filters)
+    }
+
+    /// Marks an interface as watched, or no longer, and where what passes it is counted.
+    pub fn watch(&mut self, ifindex: u32, watched: bool, slot: u32) -> bool {
+        self.memory.watch(ifindex, watched)
+            && (!watched || self.memory.count_interface(ifindex, slot))
+    }
+
+    /// Live flows of a slot's class, see [`Memory::flows`].
+    pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
+        self.memory.flows(slot, limit)
     }
 
     /// Tells every flow that is still open at the time of the last frame.

@@ -86,6 +86,7 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 	w->sink = (u64)(size_t)sink;
 	w->frame.number = 0;
 	w->frame.ifindex = 0;
+	w->image = r->image;
 	for (; *set < r->config.flow_sets; (*set)++) {
 		if (sink->used + FP_WAYS > sink->capacity)
 			return 0;
@@ -174,6 +175,17 @@ void fp_native_stats(struct fp_rtt *r, struct fp_stats *sum)
 	}
 }
 
+/* Where an interface is counted; -1 if it is not watched. */
+int fp_native_count_interface(struct fp_rtt *r, u32 ifindex, u32 slot)
+{
+	u32 at = fp_watched(r, ifindex);
+
+	if (at >= FP_MAX_WATCHED)
+		return -1;
+	r->watched_slot[at] = slot;
+	return 0;
+}
+
 /* 0, or -1 where no place near its slot is free. */
 int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 {
@@ -183,8 +195,11 @@ int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 		u32 at = (slot + i) % FP_MAX_WATCHED, there = r->watched[at];
 
 		if (there == ifindex) {
-			if (!watch)
+			if (!watch) {
 				r->watched[at] = ~0u;
+				r->watched_slot[at] = FP_OTHER;
+				r->watched_count--;
+			}
 			return 0;
 		}
 		if ((there == 0 || there == ~0u) && free == FP_MAX_WATCHED)
@@ -197,7 +212,130 @@ int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 	if (free == FP_MAX_WATCHED)
 		return -1;
 	r->watched[free] = ifindex;
+	r->watched_count++;
 	return 0;
+}
+
+void fp_native_filters(struct fp_rtt *r, const struct fp_filter *filters, u32 count)
+{
+	u32 i, only = 0;
+
+	r->filters = 0;
+	for (i = 0; i < count && i < FP_MAX_FILTERS; i++) {
+		r->filter[i] = filters[i];
+		only |= !(filters[i].flags & FP_FILTER_EXCEPT);
+	}
+	r->filters_only = only;
+	__atomic_store_n(&r->filters, i, __ATOMIC_RELEASE);
+}
+
+/* The space of the image that no packet goes by. */
+u8 *fp_native_free_image(struct fp_rtt *r)
+{
+	return (u8 *)r + r->images[!(r->image & 1)];
+}
+
+/* From now on packets go by the other image. */
+void fp_native_turn_image(struct fp_rtt *r)
+{
+	__atomic_store_n(&r->image, !(r->image & 1), __ATOMIC_SEQ_CST);
+}
+
+/* A slot gets another owner: whatever was found by older rules is not its own. */
+void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
+{
+	struct fp_class *c = fp_class_at(r, slot);
+
+	memset(&c->counts, 0, sizeof(c->counts));
+	c->born = generation;
+}
+
+void fp_native_counts(struct fp_rtt *r, struct fp_class_counts *counts)
+{
+	u32 slot;
+
+	for (slot = 0; slot < r->config.slots; slot++)
+		counts[slot] = fp_class_at(r, slot)->counts;
+}
+
+/* From now on cells and pairs of the other half are filled; returns the one that is to be read. */
+u32 fp_native_turn_reading(struct fp_rtt *r)
+{
+	u32 half = r->reading & 1;
+
+	__atomic_store_n(&r->reading, !half, __ATOMIC_SEQ_CST);
+	return half;
+}
+
+/* Takes up to `space` cells out of a half, from `*at` on; the last call returns 0. */
+u32 fp_native_cells(struct fp_rtt *r, u32 half, u32 *at, u64 *out, u32 space)
+{
+	struct fp_cell *cells = (struct fp_cell *)((u8 *)r + r->cells[half & 1]);
+	u32 all = r->config.cell_sets * FP_CELL_WAYS, used = 0;
+
+	for (; *at < all && used < space; (*at)++) {
+		if (!cells[*at].key_count)
+			continue;
+		out[used++] = cells[*at].key_count;
+		cells[*at].key_count = 0;
+	}
+	return used;
+}
+
+u32 fp_native_pairs(struct fp_rtt *r, u32 half, u32 *at, struct fp_pair *out, u32 space)
+{
+	struct fp_pair *pairs = (struct fp_pair *)((u8 *)r + r->pairs[half & 1]);
+	u32 all = r->config.pair_sets * FP_PAIR_WAYS, used = 0;
+
+	for (; *at < all && used < space; (*at)++) {
+		if (!pairs[*at].kind_length)
+			continue;
+		out[used++] = pairs[*at];
+		memset(&pairs[*at], 0, sizeof(pairs[*at]));
+	}
+	return used;
+}
+
+/* A live flow as user space sees it. */
+struct fp_flow_view {
+	struct fp_key key;
+	u64 opened;
+	u64 last;
+	u64 least[2]; /* towards side N */
+	struct fp_counts counts[2];
+	u32 slot[2];
+	u32 closed; /* its end was seen; it stays for stragglers */
+	u32 zero;
+};
+
+/* Flows of a class (all for ~0) from set `*at` of the table on, up to `space`. */
+u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *out, u32 space)
+{
+	struct fp_table t = fp_flow_table(r);
+	u32 way, side, used = 0;
+
+	for (; *at < r->config.flow_sets && used + FP_WAYS <= space; (*at)++) {
+		for (way = 0; way < FP_WAYS; way++) {
+			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
+			struct fp_tally *tally = fp_tally_of(r, f);
+
+			if (!fp_set_at(r, &t, *at)->tag[way])
+				continue;
+			if (slot != ~0u && tally->slot[0] != slot && tally->slot[1] != slot)
+				continue;
+			out[used].key = f->key;
+			out[used].opened = f->opened;
+			out[used].last = fp_flow_last(f);
+			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
+			for (side = 0; side < 2; side++) {
+				out[used].least[side] = f->dir[!side].least;
+				out[used].counts[side] = f->dir[side].counts;
+				out[used].slot[side] = tally->slot[side];
+			}
+			used++;
+		}
+	}
+	return used;
 }
 
 /* The layout test: sizes and offsets as this compiler sees them, in the order of ffi.rs. */
@@ -229,5 +367,18 @@ const u32 fp_native_layout[] = {
 	AT(fp_rtt, replay),
 	AT(fp_rtt, expire_cursor),
 	AT(fp_rtt, replay_frames),
+	sizeof(struct fp_class_counts),
+	sizeof(struct fp_dir_counts),
+	sizeof(struct fp_class),
+	sizeof(struct fp_pair),
+	sizeof(struct fp_tally),
+	sizeof(struct fp_flow_view),
+	sizeof(struct fp_filter),
+	sizeof(struct fp_image),
+	sizeof(struct fp_rule),
+	AT(fp_class_counts, leg),
+	AT(fp_class_counts, flows_opened),
+	AT(fp_flow_view, counts),
+	AT(fp_pair, samples),
 };
 const u32 fp_native_layout_len = sizeof(fp_native_layout) / sizeof(fp_native_layout[0]);

@@ -3,6 +3,7 @@
 //! Pure: times are the driver's, names of interfaces are given, nothing is printed here.
 
 pub mod histogram;
+pub mod ledger;
 mod record;
 pub mod rows;
 pub mod snapshot;

@@ -3,12 +3,16 @@
 //! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
 //! git does: the lab and the demo are binaries of their own.
 
+mod check;
+mod class;
 mod duration;
 mod external;
 mod features;
 mod generate;
 mod rtt;
 mod run;
+mod status;
+mod top;
 mod watch;
 
 use std::ffi::OsString;
@@ -32,10 +36,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check what a configuration says of classes: subscribers, sites, uplinks
+    Class(class::Args),
     /// Find out what this kernel, this user and these interfaces can do, by trying
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
     Rtt(Box<rtt::Args>),
+    /// Run the daemon: watch interfaces, count by class, answer the others
+    Run(run::Args),
+    /// Tell how the daemon is
+    Status(status::StatusArgs),
+    /// Let the daemon take in its configuration again
+    Reload(status::ReloadArgs),
+    /// Hold a class against limits, for Nagios and cron
+    Check(check::Args),
+    /// Show the classes: rates, delay on both sides, delay under load, loss, flows; live or once
+    Top(top::Args),
     /// Write the manual pages or the shells' completions, as packages install them
     #[command(hide = true)]
     Generate(generate::Args),
@@ -46,9 +62,16 @@ enum Command {
 
 fn main() -> ExitCode {
     fairpath_bpf::quiet_libbpf();
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| check::leave(&error));
+    let result = match cli.command {
+        Command::Class(args) => class::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Reload(args) => status::reload(&args),
+        Command::Check(args) => return check::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Generate(args) => generate::run(Cli::command(), &args),
         Command::External(words) => external::run(&words),
     };

@@ -1,5 +1,8 @@
 //! What other programs make of what is exported: promtool, Prometheus, a browser, a Parquet reader.
 
+mod browser;
 mod made;
 mod metrics;
 mod needs;
+mod page;
+mod web;

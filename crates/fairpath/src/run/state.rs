@@ -1,12 +1,8 @@
 //! The state file: what survives a restart, written so that no crash leaves half of it.
 //!
-//! ```text
-//! fairpath-state FORMAT LENGTH CRC32\n      FORMAT: of this envelope
-//! LENGTH bytes                              the ledger's state, which has a version of its own
-//! ```
-//!
-//! Written to a file beside it, synchronised, renamed, the directory synchronised: a reader sees the
-//! old one or the new one. A thread of its own writes; a slow disk delays the file, not the loop.
+//! Its content is the ledger's, which knows version and checksum. It is written to a file beside it,
+//! synchronised, renamed, and the directory synchronised: a reader sees the old one or the new one.
+//! A thread of its own writes; a slow disk delays the file, not the loop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,49 +17,16 @@ use anyhow::Context;
 
 use super::privileges;
 
-const MAGIC: &str = "fairpath-state";
-const FORMAT: u32 = 1;
 /// A state file is never larger: a hundred thousand classes take a fraction of it.
 const MAX_BYTES: u64 = 1 << 30;
 /// Files set aside that are kept; the oldest goes for a new one.
 const MAX_ASIDE: usize = 4;
 
-/// A state file that cannot be used, and why.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// It could not be read.
-    #[error("read the state file {path}: {source}; counting begins anew")]
-    Read {
-        /// Where.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// It is damaged.
-    #[error("read the state file {path}: {what}; counting begins anew")]
-    Damaged {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A newer program wrote it.
-    #[error(
-        "read the state file {path}: it has format {format} and this program knows {FORMAT}; a newer one wrote it; counting begins anew"
-    )]
-    Newer {
-        /// Where.
-        path: PathBuf,
-        /// Its format.
-        format: u32,
-    },
-}
-
 /// Reads the state, if there is any.
 ///
 /// # Errors
-/// [`StateError`]; see [`set_aside`].
-pub fn load(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+/// What the kernel says; see [`set_aside`].
+pub fn load(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let read = || -> io::Result<Vec<u8>> {
         if fs::metadata(path)?.len() > MAX_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
@@ -71,51 +34,10 @@ pub fn load(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
         fs::read(path)
     };
     match read() {
-        Ok(bytes) => open(path, &bytes).map(Some),
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StateError::Read {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(error) => Err(error),
     }
-}
-
-fn open(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, StateError> {
-    let damaged = |what| StateError::Damaged {
-        path: path.to_owned(),
-        what,
-    };
-    let end = bytes.iter().position(|b| *b == b'\n');
-    let end = end.ok_or_else(|| damaged("it has no first line"))?;
-    let line =
-        std::str::from_utf8(&bytes[..end]).map_err(|_| damaged("its first line is no text"))?;
-    let mut words = line.split(' ');
-    if words.next() != Some(MAGIC) {
-        return Err(damaged("it is no state file"));
-    }
-    let mut number = |what| {
-        words
-            .next()
-            .and_then(|w| w.parse::<u64>().ok())
-            .ok_or_else(|| damaged(what))
-    };
-    let format = number("its first line has no format")? as u32;
-    if format != FORMAT {
-        return Err(StateError::Newer {
-            path: path.to_owned(),
-            format,
-        });
-    }
-    let length = number("its first line has no length")?;
-    let sum = number("its first line has no checksum")?;
-    let content = &bytes[end + 1..];
-    if content.len() as u64 != length {
-        return Err(damaged("it is shorter or longer than it says"));
-    }
-    if u64::from(crc32fast::hash(content)) != sum {
-        return Err(damaged("its checksum does not fit"));
-    }
-    Ok(content.to_vec())
 }
 
 /// Writes the state in place of what was there.
@@ -138,8 +60,6 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o640);
     let mut file = options.open(path)?;
-    let sum = crc32fast::hash(content);
-    writeln!(file, "{MAGIC} {FORMAT} {} {sum}", content.len())?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -303,26 +223,6 @@ mod tests {
             assert_eq!(load(&path).unwrap().unwrap(), content);
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn every_damaged_byte_and_every_cut_is_noticed() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("state");
-        write(&path, b"the state of things").unwrap();
-        let good = fs::read(&path).unwrap();
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            assert!(open(&path, &bad).is_err(), "byte {at}");
-            assert!(open(&path, &good[..at]).is_err(), "cut at {at}");
-        }
-    }
-
-    #[test]
-    fn a_newer_format_is_told_from_damage() {
-        let error = open(Path::new("s"), b"fairpath-state 2 0 0\n").unwrap_err();
-        assert!(matches!(error, StateError::Newer { format: 2, .. }));
     }
 
     #[test]

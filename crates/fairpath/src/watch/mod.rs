@@ -4,7 +4,7 @@ mod clock;
 mod interfaces;
 
 pub use clock::{monotonic_ns, unix_ns};
-pub use interfaces::{Change, Interfaces, MAX_INTERFACES};
+pub use interfaces::{Change, Interfaces};
 
 use clap::ValueEnum;
 

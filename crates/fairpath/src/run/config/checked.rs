@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use fairpath_core::{MAX_FLOWS, MAX_SLOTS};
+use fairpath_core::{Filter, MAX_FILTERS, MAX_FLOWS, MAX_SLOTS, Prefix};
+use fairpath_export::RowsWanted;
 use globset::Glob;
 use toml::Spanned;
 
+use super::classes::{self, Classes, Named, Sources};
 use super::file::{self, Given};
 use super::problem::Problems;
 use crate::duration::parse_duration;
@@ -38,10 +40,8 @@ pub struct Config {
     pub alerts: Alerts,
     /// What survives a restart.
     pub state: State,
-    /// Labels of remote prefixes.
-    pub labels: Option<PathBuf>,
-    /// Files of classes.
-    pub class_files: Vec<PathBuf>,
+    /// Classes and labels, of this file and those that it names.
+    pub classes: Classes,
 }
 
 /// `[monitor]`
@@ -65,8 +65,10 @@ pub struct Monitor {
     pub interval: Duration,
     /// Intervals that rates and quantiles look back over.
     pub window: usize,
-    /// Classes, interfaces and subnets together; memory is taken for them.
-    pub max_classes: u32,
+    /// Classes, interfaces and subnets together, if not as many as there are now and some more.
+    pub max_classes: Option<u32>,
+    /// Which packets are looked at.
+    pub filters: Vec<Filter>,
 }
 
 /// `[subnets]`
@@ -109,16 +111,6 @@ pub struct Web {
     pub hosts: Vec<String>,
 }
 
-/// Which rows are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Which {
-    /// Of classes that had a packet.
-    #[default]
-    Active,
-    /// Of all classes.
-    All,
-}
-
 /// `[rows]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
@@ -127,7 +119,7 @@ pub struct Rows {
     /// The directory of Parquet files.
     pub parquet: Option<PathBuf>,
     /// Which.
-    pub which: Which,
+    pub which: RowsWanted,
 }
 
 /// `[alerts]`
@@ -154,70 +146,76 @@ pub struct State {
     pub save_every: Duration,
 }
 
-/// Checks all that was given. Where there are problems, the result is of no use.
-///
-/// Relative paths begin at `directory`.
-pub fn check(given: file::File, directory: &Path, problems: &mut Problems<'_>) -> Config {
-    let directory = directory.to_owned();
+/// The file as it was read.
+pub struct Source<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its content.
+    pub text: &'a str,
+    /// What relative paths begin at.
+    pub directory: &'a Path,
+}
+
+/// Checks all that was given. Where there are problems, the result is of no use; those of classes
+/// are returned as text.
+pub fn check(
+    given: file::File,
+    source: &Source<'_>,
+    problems: &mut Problems<'_>,
+) -> (Config, Vec<String>) {
+    let uplinks = !given.monitor.uplinks.is_empty();
     let mut check = Check {
         problems,
-        directory,
+        directory: source.directory.to_owned(),
     };
-    Config {
-        monitor: check.monitor(given.monitor),
-        subnets: check.subnets(given.subnets),
-        control: Control {
-            socket: check
-                .path("[control] socket", given.control.socket)
-                .unwrap_or_else(|| DEFAULT_SOCKET.into()),
-            group: check.word("[control] group", given.control.group, "fairpath"),
-        },
-        metrics: Metrics {
-            listen: check.listen("[metrics] listen", given.metrics.listen, Some(METRICS)),
-            max_series: check.number(
-                "[metrics] max_series",
-                given.metrics.max_series,
-                20_000,
-                100..=1_000_000,
-            ) as usize,
-        },
-        web: Web {
-            listen: check.listen("[web] listen", given.web.listen, None),
-            hosts: given
-                .web
-                .hosts
-                .into_iter()
-                .map(Spanned::into_inner)
-                .collect(),
-        },
-        rows: Rows {
-            json: check.path("[rows] json", given.rows.json),
-            parquet: check.path("[rows] parquet", given.rows.parquet),
-            which: check.which(given.rows.which),
-        },
-        alerts: check.alerts(given.alerts),
-        state: State {
-            file: check.state_file(given.state.file),
-            save_every: check.time(
-                "[state] save_every",
-                given.state.save_every,
-                60.0,
-                1.0..=86_400.0,
-            ),
-        },
-        labels: check.path("[labels] file", given.labels.file),
-        class_files: given
-            .class_files
-            .into_iter()
-            .filter_map(|file| check.path("class_files", Some(file)))
-            .collect(),
+    let files = check.files("class_files", given.class_files);
+    let labels = given.labels.file.into_iter().collect();
+    let labels = check.files("[labels] file", labels).pop();
+    let mut config = check.config(Rest {
+        monitor: given.monitor,
+        subnets: given.subnets,
+        control: given.control,
+        metrics: given.metrics,
+        web: given.web,
+        rows: given.rows,
+        alerts: given.alerts,
+        state: given.state,
+    });
+    let named = |(path, span): &(PathBuf, Range<usize>)| Named {
+        path: path.clone(),
+        span: span.clone(),
+    };
+    let sources = Sources {
+        configuration: (source.name, source.text),
+        entries: given.class,
+        files: files.iter().map(named).collect(),
+        labels: labels.as_ref().map(named),
+        uplinks,
+    };
+    match classes::read(sources, problems) {
+        Ok(classes) => {
+            config.classes = classes;
+            (config, Vec::new())
+        }
+        Err(told) => (config, told),
     }
+}
+
+/// Everything but classes and what they come from.
+struct Rest {
+    monitor: file::Monitor,
+    subnets: file::Subnets,
+    control: file::Control,
+    metrics: file::Metrics,
+    web: file::Web,
+    rows: file::Rows,
+    alerts: file::Alerts,
+    state: file::State,
 }
 
 /// Where metrics are served unless told otherwise.
 const METRICS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9909);
-const DEFAULT_SOCKET: &str = "/run/fairpath/control.sock";
 const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
 /// The kernel's limit of a name, without the closing zero.
 const MAX_INTERFACE_NAME: usize = 15;
@@ -356,6 +354,63 @@ impl Check<'_, '_> {
         })
     }
 
+    fn config(&mut self, given: Rest) -> Config {
+        Config {
+            monitor: self.monitor(given.monitor),
+            subnets: self.subnets(given.subnets),
+            control: Control {
+                socket: self
+                    .path("[control] socket", given.control.socket)
+                    .unwrap_or_else(|| fairpath_top::DEFAULT_SOCKET.into()),
+                group: self.word("[control] group", given.control.group, "fairpath"),
+            },
+            metrics: Metrics {
+                listen: self.listen("[metrics] listen", given.metrics.listen, Some(METRICS)),
+                max_series: self.number(
+                    "[metrics] max_series",
+                    given.metrics.max_series,
+                    20_000,
+                    100..=1_000_000,
+                ) as usize,
+            },
+            web: Web {
+                listen: self.listen("[web] listen", given.web.listen, None),
+                hosts: given
+                    .web
+                    .hosts
+                    .into_iter()
+                    .map(Spanned::into_inner)
+                    .collect(),
+            },
+            rows: Rows {
+                json: self.path("[rows] json", given.rows.json),
+                parquet: self.path("[rows] parquet", given.rows.parquet),
+                which: self.which(given.rows.which),
+            },
+            alerts: self.alerts(given.alerts),
+            state: State {
+                file: self.state_file(given.state.file),
+                save_every: self.time(
+                    "[state] save_every",
+                    given.state.save_every,
+                    60.0,
+                    1.0..=86_400.0,
+                ),
+            },
+            classes: Classes::default(),
+        }
+    }
+
+    /// Paths of files that are read, and where they are named.
+    fn files(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<(PathBuf, Range<usize>)> {
+        let mut files = Vec::new();
+        for file in given {
+            let span = file.span();
+            files.extend(self.path(key, Some(file)).map(|path| (path, span)));
+        }
+        files
+    }
+
     fn monitor(&mut self, given: file::Monitor) -> Monitor {
         let interfaces = match given.interfaces {
             Some(list) if !list.get_ref().is_empty() => {
@@ -397,12 +452,10 @@ impl Check<'_, '_> {
             ),
             interval: self.time("[monitor] interval", given.interval, 1.0, 0.1..=60.0),
             window: self.number("[monitor] window", given.window, 10, 1..=60) as usize,
-            max_classes: self.number(
-                "[monitor] max_classes",
-                given.max_classes,
-                16_000,
-                16..=slots,
-            ) as u32,
+            max_classes: given.max_classes.map(|given| {
+                self.number("[monitor] max_classes", Some(given), 16, 16..=slots) as u32
+            }),
+            filters: self.filters(given.only, given.except),
         }
     }
 
@@ -436,6 +489,31 @@ impl Check<'_, '_> {
         names
     }
 
+    fn filters(&mut self, only: Vec<Spanned<String>>, except: Vec<Spanned<String>>) -> Vec<Filter> {
+        let most = only.len() + except.len();
+        let mut filters = Vec::new();
+        for (key, given, except) in [
+            ("[monitor] only", only, false),
+            ("[monitor] except", except, true),
+        ] {
+            for text in given {
+                match read_filter(text.get_ref(), except) {
+                    Ok(filter) => filters.push(filter),
+                    Err(why) => self.wrong(key, text.span(), why),
+                }
+                if most > MAX_FILTERS {
+                    self.wrong(
+                        key,
+                        text.span(),
+                        format!("{most} filters; at most {MAX_FILTERS}"),
+                    );
+                    return Vec::new();
+                }
+            }
+        }
+        filters
+    }
+
     fn subnets(&mut self, given: file::Subnets) -> Subnets {
         Subnets {
             v4: self.number("[subnets] v4", given.v4, 24, 8..=32) as u8,
@@ -445,14 +523,17 @@ impl Check<'_, '_> {
         }
     }
 
-    fn which(&mut self, given: Given<String>) -> Which {
-        self.read("[rows] which", given, Which::Active, |word| {
-            match word.as_str() {
-                "active" => Ok(Which::Active),
-                "all" => Ok(Which::All),
+    fn which(&mut self, given: Given<String>) -> RowsWanted {
+        self.read(
+            "[rows] which",
+            given,
+            RowsWanted::Active,
+            |word| match word.as_str() {
+                "active" => Ok(RowsWanted::Active),
+                "all" => Ok(RowsWanted::All),
                 _ => Err(format!("{word:?} is none of \"active\", \"all\"")),
-            }
-        })
+            },
+        )
     }
 
     fn alerts(&mut self, given: file::Alerts) -> Alerts {
@@ -489,4 +570,40 @@ impl Check<'_, '_> {
             given => self.path("[state] file", given),
         }
     }
+}
+
+/// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`.
+fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
+        )
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (prefix, port) = match words[..] {
+        ["port", port] => (None, Some(port)),
+        [prefix] => (Some(prefix), None),
+        [prefix, "port", port] => (Some(prefix), Some(port)),
+        _ => return Err(wrong()),
+    };
+    let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
+    let prefix = prefix
+        .map(|text| read_prefix(text).ok_or_else(wrong))
+        .transpose()?;
+    Ok(Filter {
+        except,
+        prefix,
+        port,
+    })
+}
+
+fn read_prefix(text: &str) -> Option<Prefix> {
+    let (address, len) = match text.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let len = len.map_or(Ok(longest), str::parse).ok()?;
+    (len <= longest).then(|| Prefix::new(address, len))
 }

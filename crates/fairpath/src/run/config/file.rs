@@ -1,5 +1,6 @@
 //! The configuration file as it is written: every key, nothing checked but its type.
 
+use fairpath_class::ClassEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -20,6 +21,7 @@ pub struct File {
     pub state: State,
     pub labels: Labels,
     pub class_files: Vec<Spanned<String>>,
+    pub class: Vec<Spanned<ClassEntry>>,
 }
 
 /// `[monitor]`
@@ -36,6 +38,8 @@ pub struct Monitor {
     pub interval: Given<String>,
     pub window: Given<i64>,
     pub max_classes: Given<i64>,
+    pub only: Vec<Spanned<String>>,
+    pub except: Vec<Spanned<String>>,
 }
 
 /// `[subnets]`

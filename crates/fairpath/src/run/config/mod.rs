@@ -6,11 +6,12 @@
 //! ```
 
 mod checked;
+mod classes;
 mod file;
 mod problem;
 
-pub use checked::{Alerts, Config, Control, Metrics, Monitor, Rows, State, Subnets, Web, Which};
-pub use problem::{Problem, Refused};
+pub use checked::{Alerts, Config, Monitor, Rows};
+pub use problem::Refused;
 
 use std::path::Path;
 
@@ -27,11 +28,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// [`Refused`] with all that is wrong with it, or where it cannot be read.
 pub fn load(path: &Path) -> anyhow::Result<Config> {
     let text = read(path)?;
-    let config = parse(&path.display().to_string(), &text);
-    config.map_err(|problems| {
-        let shown = problems.iter().map(ToString::to_string).collect();
-        Refused(shown).into()
-    })
+    Ok(parse(&path.display().to_string(), &text)?)
 }
 
 /// Reads a file that is to be a reasonable text.
@@ -46,27 +43,32 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read the configuration {shown}"))
 }
 
-/// Checks `text`, the content of `file`.
+/// Checks `text`, the content of `file`, and what it names.
 ///
 /// # Errors
 /// All problems.
-pub fn parse(file: &str, text: &str) -> Result<Config, Vec<Problem>> {
+pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     let mut problems = problem::Problems::of(file, text);
-    match toml::from_str::<file::File>(text) {
-        Ok(given) => {
-            let directory = Path::new(file).parent().unwrap_or(Path::new(""));
-            let config = checked::check(given, directory, &mut problems);
-            let found = problems.found();
-            if found.is_empty() {
-                Ok(config)
-            } else {
-                Err(found)
-            }
-        }
+    let source = checked::Source {
+        name: file,
+        text,
+        directory: Path::new(file).parent().unwrap_or(Path::new("")),
+    };
+    let read = toml::from_str::<file::File>(text)
+        .map(|given| checked::check(given, &source, &mut problems));
+    let (config, mut told) = match read {
+        Ok((config, told)) => (Some(config), told),
         Err(error) => {
             problems.note_syntax(&error);
-            Err(problems.found())
+            (None, Vec::new())
         }
+    };
+    let own = problems.found();
+    let mut all: Vec<String> = own.iter().map(ToString::to_string).collect();
+    all.append(&mut told);
+    match config {
+        Some(config) if all.is_empty() => Ok(config),
+        _ => Err(Refused(all)),
     }
 }
 

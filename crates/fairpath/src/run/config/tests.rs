@@ -5,8 +5,7 @@ use super::*;
 const LEAST: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
 
 fn shown(text: &str) -> Vec<String> {
-    let problems = parse("dir/f.toml", text).unwrap_err();
-    problems.iter().map(ToString::to_string).collect()
+    parse("dir/f.toml", text).unwrap_err().0
 }
 
 #[test]
@@ -75,13 +74,68 @@ fn what_is_watched_must_be_named() {
 
 #[test]
 fn relative_paths_begin_beside_the_file() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("f.toml");
+    std::fs::write(place.path().join("a.csv"), "name,prefix\nanna,192.0.2.1\n").unwrap();
     let text = format!(
-        "class_files = [\"a.csv\"]\n{LEAST}[rows]\njson = \"/r.json\"\nparquet = \"rows\"\n"
+        "class_files = [\"a.csv\"]\n{LEAST}[rows]\njson = \"/r.json\"\nparquet = \"rows\"\n\
+         [[class]]\nname = \"bert\"\nprefix = \"192.0.2.2\"\n"
     );
-    let config = parse("dir/f.toml", &text).unwrap();
-    assert_eq!(config.class_files, [Path::new("dir/a.csv")]);
+    let config = parse(file.to_str().unwrap(), &text).unwrap();
+    let names = config
+        .classes
+        .set
+        .classes()
+        .iter()
+        .map(|class| class.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["bert", "anna"]);
     assert_eq!(config.rows.json.as_deref(), Some(Path::new("/r.json")));
-    assert_eq!(config.rows.parquet.as_deref(), Some(Path::new("dir/rows")));
+    assert_eq!(config.rows.parquet, Some(place.path().join("rows")));
+}
+
+#[test]
+fn problems_of_classes_and_of_the_rest_are_told_together() {
+    let text = "class_files = [\"missing.csv\"]\n[monitor]\ninterfaces = [\"eth0\"]\nflows = 1\n\
+                [[class]]\nname = \"anna\"\nprefx = \"192.0.2.1\"\n";
+    let problems = shown(text);
+    for part in [
+        "f.toml:1:16: read dir/missing.csv",
+        "f.toml:4:9: ",
+        "f.toml:7:1: ",
+        "did you mean \"prefix\"?",
+    ] {
+        assert!(
+            problems.iter().any(|p| p.contains(part)),
+            "{part} is not in {problems:#?}"
+        );
+    }
+}
+
+#[test]
+fn filters_are_a_prefix_a_port_or_both() {
+    let text = format!(
+        "{LEAST}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n"
+    );
+    let filters = parse("f.toml", &text).unwrap().monitor.filters;
+    let shown: Vec<_> = filters
+        .iter()
+        .map(|f| (f.except, f.prefix.map(|p| p.to_string()), f.port))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (false, Some("192.0.2.0/24".into()), Some(443)),
+            (true, None, Some(22)),
+            (true, Some("2001:db8::1/128".into()), None),
+        ]
+    );
+    for bad in ["", "port", "port x", "192.0.2.0/33", "443"] {
+        assert!(shown_of(bad).contains("is no filter"), "{bad:?}");
+    }
+}
+
+fn shown_of(filter: &str) -> String {
+    shown(&format!("{LEAST}only = [{filter:?}]\n")).join("")
 }
 
 /// The example file, and the same with one key uncommented at a time, and with all.
@@ -99,12 +153,16 @@ fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
         if is_of_a_class(&lines, at) {
             continue; // one key of a class is none: they are tried together below
         }
+        if line.contains(".csv") {
+            continue; // a file that is not there
+        }
         let mut changed = lines.clone();
         changed[at] = &line[1..];
         let text = changed.join("\n");
-        parse("fairpath.toml", &text).unwrap_or_else(|p| panic!("{line}: {p:?}"));
+        parse("fairpath.toml", &text).unwrap_or_else(|p| panic!("{line}: {p}"));
     }
     let uncomment = |line: &&str| match line.strip_prefix('#') {
+        Some(key) if line.contains(".csv") => format!("# {key}"),
         Some(key) if is_key(line) || key.starts_with('[') => key.to_owned(),
         _ => (*line).to_owned(),
     };

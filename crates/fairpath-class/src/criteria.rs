@@ -1,0 +1,195 @@
+//! What leads to classes, held against each other: duplicates, overlaps, what cannot be together.
+
+use std::collections::HashMap;
+
+use fairpath_core::Prefix;
+
+use crate::class::Criterion;
+use crate::problem::{ProblemKind, Problems};
+use crate::source::{At, Place, Sources};
+use crate::tree::{Tree, Uplinks};
+
+/// Tells everything, and takes away what a class says twice.
+pub(crate) fn check(tree: &mut Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Problems) {
+    duplicates(tree, sources, problems);
+    conflicts(tree, sources, uplinks, problems);
+    empty(tree, problems);
+    prefixes(tree, sources, problems);
+}
+
+/// How many prefixes lead to classes.
+pub(crate) fn count_prefixes(tree: &Tree) -> usize {
+    all(tree)
+        .filter(|(_, found)| matches!(found.value, Criterion::Prefix(_)))
+        .count()
+}
+
+fn all(tree: &Tree) -> impl Iterator<Item = (usize, &At<Criterion>)> {
+    let nodes = tree.nodes.iter().enumerate();
+    nodes.flat_map(|(at, node)| node.draft.criteria.iter().map(move |found| (at, found)))
+}
+
+fn duplicates(tree: &mut Tree, sources: &Sources, problems: &mut Problems) {
+    let mut first: HashMap<Criterion, (usize, Place)> = HashMap::new();
+    for at in 0..tree.nodes.len() {
+        let criteria = std::mem::take(&mut tree.nodes[at].draft.criteria);
+        let mut kept = Vec::with_capacity(criteria.len());
+        for found in criteria {
+            let (owner, place) = *first
+                .entry(found.value.clone())
+                .or_insert((at, found.place));
+            if (owner, place) == (at, found.place) {
+                kept.push(found);
+                continue;
+            }
+            let (name, other) = (&tree.nodes[at].draft.name, &tree.nodes[owner].draft.name);
+            if owner == at {
+                let text = format!("class \"{name}\": {} is there twice", found.value);
+                problems.warning(ProblemKind::Duplicate, found.place, name, text);
+            } else {
+                let there = sources.locate(place);
+                let text = format!(
+                    "class \"{name}\": {} also leads to class \"{other}\", at {there}",
+                    found.value
+                );
+                problems.error(ProblemKind::Duplicate, found.place, name, text);
+            }
+        }
+        tree.nodes[at].draft.criteria = kept;
+    }
+}
+
+fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Problems) {
+    let find = |wanted: fn(&Criterion) -> bool| all(tree).find(|(_, found)| wanted(&found.value));
+    let mark = find(|criterion| matches!(criterion, Criterion::Mark(_)));
+    let dscp = find(|criterion| matches!(criterion, Criterion::Dscp(_)));
+    let link = find(|criterion| matches!(criterion, Criterion::Mac(_) | Criterion::Vlan(_)));
+    let name = |at: usize| tree.nodes[at].draft.name.as_str();
+    if let (Some((at, marked)), Some((other, linked))) = (mark, link) {
+        let text = format!(
+            "class \"{}\": {} cannot be used beside {} of class \"{}\" ({}): what a host sends has its mark only \
+             on the way out, its MAC address and VLAN only on the way in; take away the one or the other",
+            name(at),
+            marked.value,
+            linked.value,
+            name(other),
+            sources.locate(linked.place)
+        );
+        problems.error(ProblemKind::Conflict, marked.place, name(at), text);
+    }
+    if uplinks == Uplinks::Missing {
+        for (at, found) in [mark, dscp].into_iter().flatten() {
+            let text = format!(
+                "class \"{}\": {} speaks of the host inside, so the monitor must know what is outside; \
+                 set uplinks in [monitor]",
+                name(at),
+                found.value
+            );
+            problems.error(ProblemKind::Conflict, found.place, name(at), text);
+        }
+    }
+}
+
+fn empty(tree: &Tree, problems: &mut Problems) {
+    for (at, node) in tree.nodes.iter().enumerate() {
+        if node.draft.criteria.is_empty() && node.end == at + 1 {
+            let name = &node.draft.name;
+            let text = format!("class \"{name}\": nothing leads to it, and no class is in it");
+            problems.warning(ProblemKind::Empty, node.draft.place, name, text);
+        }
+    }
+}
+
+/// A prefix, whose it is, and where that stands.
+struct Owned {
+    prefix: Prefix,
+    class: usize,
+    place: Place,
+}
+
+/// Walks over all prefixes in order, with those in which the present one lies on a stack (at most
+/// one of each length).
+fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
+    let owned = |(class, found): (usize, &At<Criterion>)| match found.value {
+        Criterion::Prefix(prefix) => Some(Owned {
+            prefix,
+            class,
+            place: found.place,
+        }),
+        _ => None,
+    };
+    let mut sorted: Vec<Owned> = all(tree).filter_map(owned).collect();
+    sorted.sort_by_key(|owned| owned.prefix);
+    let bounds = bounds(tree);
+    let mut around: Vec<&Owned> = Vec::new();
+    for one in &sorted {
+        let lies_in = |outer: &Owned| {
+            outer.prefix.len <= one.prefix.len && outer.prefix.contains(one.prefix.address)
+        };
+        while around.last().is_some_and(|outer| !lies_in(outer)) {
+            around.pop();
+        }
+        overlap(tree, one, &around, sources, problems);
+        if let Some(bound) = bounds[one.class]
+            && !around.iter().any(|outer| outer.class == bound)
+        {
+            let (name, above) = (
+                &tree.nodes[one.class].draft.name,
+                &tree.nodes[bound].draft.name,
+            );
+            let text = format!(
+                "class \"{name}\": prefix {} is outside of every prefix of \"{above}\", in which it is",
+                one.prefix
+            );
+            problems.warning(ProblemKind::Outside, one.place, name, text);
+        }
+        around.push(one);
+    }
+}
+
+/// The nearest prefix of another class around this one should be an ancestor's; whatever lies
+/// further out is told for that one. A prefix of length 0 is everything, and meant to be.
+fn overlap(
+    tree: &Tree,
+    one: &Owned,
+    around: &[&Owned],
+    sources: &Sources,
+    problems: &mut Problems,
+) {
+    let Some(outer) = around.iter().rev().find(|outer| outer.class != one.class) else {
+        return;
+    };
+    if outer.prefix.len == 0 || tree.is_above(outer.class, one.class) {
+        return;
+    }
+    let (name, other) = (
+        &tree.nodes[one.class].draft.name,
+        &tree.nodes[outer.class].draft.name,
+    );
+    let text = format!(
+        "class \"{name}\": prefix {} lies in {} of class \"{other}\" ({}), in which \"{name}\" is not; the longer one wins",
+        one.prefix,
+        outer.prefix,
+        sources.locate(outer.place)
+    );
+    problems.warning(ProblemKind::Overlap, one.place, name, text);
+}
+
+/// For each class, the nearest ancestor to which anything leads, if that is prefixes only.
+fn bounds(tree: &Tree) -> Vec<Option<usize>> {
+    let mut bounds: Vec<Option<usize>> = Vec::with_capacity(tree.nodes.len());
+    for node in &tree.nodes {
+        // Parents come first, so theirs is known.
+        let bound = node.parent.and_then(|parent| {
+            let criteria = &tree.nodes[parent].draft.criteria;
+            if criteria.is_empty() {
+                bounds[parent]
+            } else {
+                let is_prefix = |found: &At<Criterion>| matches!(found.value, Criterion::Prefix(_));
+                criteria.iter().all(is_prefix).then_some(parent)
+            }
+        });
+        bounds.push(bound);
+    }
+    bounds
+}

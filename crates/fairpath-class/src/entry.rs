@@ -1,0 +1,297 @@
+//! Classes in TOML: `[[class]]` tables, of a file of their own or of the daemon's configuration.
+//!
+//! An entry is taken from serde as it is, whatever its keys and values, with the span of each. So
+//! one wrong key does not hide the next, and everything is told with line and column.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::draft::{Draft, Drafts};
+use crate::key::{self, Key};
+use crate::problem::{ProblemKind, Problems};
+use crate::source::{At, Place};
+
+/// Any value of TOML.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    /// An integer or a float, as written in decimal.
+    Number(String),
+    List(Vec<Spanned<Value>>),
+    Table(Table),
+    /// A boolean or a date.
+    Other,
+}
+
+/// Keys and values in the order of the file.
+pub(crate) type Table = Vec<(Spanned<String>, Spanned<Value>)>;
+
+/// One `[[class]]` table, not yet looked into: unknown keys and bad values are found by
+/// [`Drafts::read_entries`], all at once. Only something that is no table is refused by serde.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassEntry(pub(crate) Table);
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClassEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ClassEntry, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Table(table) => Ok(ClassEntry(table)),
+            _ => Err(D::Error::custom(
+                "a class is a table; begin it with [[class]]",
+            )),
+        }
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number.to_string()))
+    }
+
+    fn visit_i128<E: Error>(self, number: i128) -> Result<Value, E> {
+        Ok(Value::Number(number.to_string()))
+    }
+
+    fn visit_u128<E: Error>(self, number: u128) -> Result<Value, E> {
+        Ok(Value::Number(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Number(number.to_string()))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut table = Table::new();
+        while let Some(entry) = entries.next_entry()? {
+            table.push(entry);
+        }
+        Ok(Value::Table(table))
+    }
+}
+
+impl From<DeValue<'_>> for Value {
+    fn from(value: DeValue<'_>) -> Value {
+        match value {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            // In decimal, whatever it was written in.
+            DeValue::Integer(number) => {
+                let decimal = i128::from_str_radix(number.as_str(), number.radix());
+                Value::Number(decimal.map_or_else(|_| number.to_string(), |n| n.to_string()))
+            }
+            DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
+            DeValue::Array(items) => Value::List(items.into_iter().map(respanned).collect()),
+            DeValue::Table(entries) => Value::Table(table(entries)),
+            DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
+        }
+    }
+}
+
+/// What the parser read, as serde would have given it.
+pub(crate) fn table(entries: DeTable<'_>) -> Table {
+    let entries = entries.into_iter().map(|(key, value)| {
+        let key = Spanned::new(key.span(), key.into_inner().into_owned());
+        (key, respanned(value))
+    });
+    entries.collect()
+}
+
+fn respanned(value: Spanned<DeValue<'_>>) -> Spanned<Value> {
+    Spanned::new(value.span(), value.into_inner().into())
+}
+
+impl Drafts {
+    /// Takes the `[[class]]` tables that serde read from `text`, the content of `file`. O(classes).
+    pub fn read_entries(&mut self, file: &str, text: &str, entries: Vec<Spanned<ClassEntry>>) {
+        let start = self.sources.add(file, text);
+        for entry in entries {
+            let place = start.at(entry.span().start);
+            let draft = draft(entry.into_inner().0, place, &mut self.problems);
+            self.push(draft);
+        }
+    }
+}
+
+/// What a table says of a class.
+pub(crate) fn draft(mut table: Table, place: Place, problems: &mut Problems) -> Draft {
+    let mut draft = Draft {
+        place,
+        ..Draft::default()
+    };
+    // The name first: it stands in every message, wherever it was written.
+    table.sort_by_key(|(key, _)| (key.get_ref() != Key::Name.word(), key.span().start));
+    let before = problems.errors();
+    let mut named = false;
+    for (key, value) in table {
+        let at = place.at(value.span().start);
+        let key_place = place.at(key.span().start);
+        match Key::find(key.get_ref()) {
+            Some(known) => {
+                named |= known == Key::Name;
+                take(&mut draft, known, value.into_inner(), at, problems);
+            }
+            None if key.get_ref() == "attributes" => {
+                attributes(&mut draft, value.into_inner(), at, problems);
+            }
+            None => {
+                let suggestion = key::suggestion(key.get_ref());
+                let text = format!(
+                    "{}: unknown key \"{}\"; {suggestion}",
+                    draft.subject(),
+                    key.get_ref()
+                );
+                problems.error(ProblemKind::Key, key_place, &draft.name, text);
+            }
+        }
+    }
+    draft.require_name(problems, named && problems.errors() > before);
+    draft
+}
+
+fn take(draft: &mut Draft, key: Key, value: Value, place: Place, problems: &mut Problems) {
+    match value {
+        Value::Text(text) => draft.set(key, &text, place, problems),
+        Value::Number(text) if key.may_be_number() => draft.set(key, &text, place, problems),
+        Value::List(items) if key.is_list() => {
+            for item in items {
+                let at = place.at(item.span().start);
+                match item.into_inner() {
+                    Value::List(_) => refuse(draft, key, at, problems),
+                    other => take(draft, key, other, at, problems),
+                }
+            }
+        }
+        _ => refuse(draft, key, place, problems),
+    }
+}
+
+fn refuse(draft: &Draft, key: Key, place: Place, problems: &mut Problems) {
+    let wants = match (key.is_list(), key.may_be_number()) {
+        (true, true) => "a number, a string or a list of them",
+        (true, false) => "a string or a list of strings",
+        (false, true) => "a string or a number",
+        (false, false) => "a string",
+    };
+    let text = format!("{}: {} wants {wants}", draft.subject(), key.word());
+    problems.error(ProblemKind::Value, place, &draft.name, text);
+}
+
+fn attributes(draft: &mut Draft, value: Value, place: Place, problems: &mut Problems) {
+    let Value::Table(table) = value else {
+        let text = format!(
+            "{}: attributes wants a table such as {{ plan = \"gold\" }}",
+            draft.subject()
+        );
+        problems.error(ProblemKind::Value, place, &draft.name, text);
+        return;
+    };
+    for (name, value) in table {
+        let at = place.at(value.span().start);
+        match value.into_inner() {
+            Value::Text(text) | Value::Number(text) => draft.attribute(name.get_ref(), &text),
+            _ => {
+                let text = format!(
+                    "{}: attribute \"{}\" wants a string",
+                    draft.subject(),
+                    name.get_ref()
+                );
+                problems.error(ProblemKind::Value, at, &draft.name, text);
+            }
+        }
+    }
+}
+
+/// What a configuration file says beside its classes.
+#[derive(Clone, Debug, Default)]
+pub struct References {
+    /// `class_files`: more files with classes, as written there.
+    pub class_files: Vec<At<String>>,
+    /// `file` of `[labels]`.
+    pub labels: Option<At<String>>,
+    /// Whether `[monitor]` names `uplinks`.
+    pub uplinks: bool,
+}
+
+/// Picks the classes and what they hang on out of a whole configuration file; other sections are
+/// the daemon's to check.
+pub(crate) fn split(
+    table: Table,
+    place: Place,
+    problems: &mut Problems,
+) -> (Vec<Spanned<Value>>, References) {
+    let mut classes = Vec::new();
+    let mut references = References::default();
+    for (key, value) in table {
+        let at = place.at(value.span().start);
+        match (key.get_ref().as_str(), value.into_inner()) {
+            ("class", Value::List(entries)) => classes = entries,
+            ("class", _) => {
+                let text = "class is no list of tables; begin each class with [[class]]".to_owned();
+                problems.error(ProblemKind::Key, at, "", text);
+            }
+            ("class_files", Value::List(files)) => {
+                references.class_files = files
+                    .into_iter()
+                    .filter_map(|file| as_text(file, place))
+                    .collect();
+            }
+            ("labels", Value::Table(labels)) => {
+                references.labels = find(labels, "file").and_then(|file| as_text(file, place));
+            }
+            ("monitor", Value::Table(monitor)) => {
+                let uplinks = find(monitor, "uplinks").map(Spanned::into_inner);
+                references.uplinks = matches!(uplinks, Some(Value::List(list)) if !list.is_empty());
+            }
+            _ => {}
+        }
+    }
+    (classes, references)
+}
+
+fn find(table: Table, wanted: &str) -> Option<Spanned<Value>> {
+    let found = table.into_iter().find(|(key, _)| key.get_ref() == wanted);
+    found.map(|(_, value)| value)
+}
+
+fn as_text(value: Spanned<Value>, place: Place) -> Option<At<String>> {
+    let at = place.at(value.span().start);
+    match value.into_inner() {
+        Value::Text(text) => Some(At::new(text, at)),
+        _ => None,
+    }
+}

@@ -1,0 +1,92 @@
+//! Files of any of the formats, told apart by name and header.
+
+use std::path::Path;
+
+use toml::de::DeTable;
+
+use crate::draft::Drafts;
+use crate::entry::{References, Value, draft, split, table};
+use crate::problem::{ProblemKind, Problems};
+use crate::source::Place;
+use crate::table::Rows;
+use crate::{labels, shaped};
+
+/// Most bytes of a file; what is longer is refused.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+impl Drafts {
+    /// Takes a file of any format, called `name` in messages: TOML and JSON (`network.json`) by
+    /// their extension, CSV by its header (ShapedDevices.csv, labels, or Fairpath's own).
+    ///
+    /// Gives what a TOML file refers to; nobody has read that yet.
+    pub fn read_file(&mut self, name: &str, content: &[u8]) -> References {
+        let text = match std::str::from_utf8(content) {
+            Ok(text) if content.len() as u64 <= MAX_FILE_BYTES => text,
+            Ok(_) => {
+                let text = format!("file is longer than {MAX_FILE_BYTES} bytes");
+                self.refuse_file(name, text);
+                return References::default();
+            }
+            Err(error) => {
+                let valid = String::from_utf8_lossy(&content[..error.valid_up_to()]);
+                let place = self.sources.add(name, &valid).at(error.valid_up_to());
+                let text = "no UTF-8; save the file as UTF-8".to_owned();
+                self.problems.error(ProblemKind::Syntax, place, "", text);
+                return References::default();
+            }
+        };
+        let extension = Path::new(name).extension().unwrap_or_default();
+        match extension.to_ascii_lowercase().to_str() {
+            Some("toml") => return self.read_toml(name, text),
+            Some("json") => self.read_network(name, text),
+            _ => match header(text) {
+                cells if shaped::is_header(&cells) => self.read_shaped_devices((name, text), None),
+                cells if labels::is_header(&cells) => self.read_labels(name, text),
+                _ => self.read_csv(name, text),
+            },
+        }
+        References::default()
+    }
+
+    /// Takes the `[[class]]` tables of a configuration file, and gives what else it says of
+    /// classes. Other sections are not looked into. O(bytes).
+    pub fn read_toml(&mut self, file: &str, text: &str) -> References {
+        let start = self.sources.add(file, text);
+        let (parsed, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            note(error, start, &mut self.problems);
+        }
+        let (classes, references) = split(table(parsed.into_inner()), start, &mut self.problems);
+        for entry in classes {
+            let place = start.at(entry.span().start);
+            match entry.into_inner() {
+                Value::Table(table) => {
+                    let draft = draft(table, place, &mut self.problems);
+                    self.push(draft);
+                }
+                _ => {
+                    let text = "a class is a table; begin it with [[class]]".to_owned();
+                    self.problems.error(ProblemKind::Value, place, "", text);
+                }
+            }
+        }
+        references
+    }
+}
+
+fn note(error: &toml::de::Error, start: Place, problems: &mut Problems) {
+    let at = error.span().map_or(0, |span| span.start);
+    let text = format!("no TOML: {}", error.message());
+    problems.error(ProblemKind::Syntax, start.at(at), "", text);
+}
+
+/// The cells of the first row, in lower case.
+fn header(text: &str) -> Vec<String> {
+    let mut rows = Rows::new(text, Place::default());
+    if !rows.advance(&mut Problems::default()) {
+        return Vec::new();
+    }
+    rows.cells()
+        .map(|cell| cell.text.to_ascii_lowercase())
+        .collect()
+}

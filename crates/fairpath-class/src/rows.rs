@@ -1,0 +1,130 @@
+//! Fairpath's own CSV of classes: the keys of `[[class]]` as columns, one class a row.
+//!
+//! ```text
+//! name,parent,prefix,up,down,attributes.plan
+//! site-a,,,,1gbit,
+//! alice,site-a,192.0.2.0/24;2001:db8:1::/48,20M,100mbit,gold
+//! ```
+
+use crate::draft::{Draft, Drafts};
+use crate::key::{self, ATTRIBUTE, Key};
+use crate::problem::{ProblemKind, Problems};
+use crate::table::{Cell, Rows};
+
+enum Column {
+    Key(Key),
+    Attribute(String),
+    /// Told when the header was read.
+    Refused,
+}
+
+impl Drafts {
+    /// Takes classes from Fairpath's own CSV, the content of `file`. O(bytes).
+    pub fn read_csv(&mut self, file: &str, text: &str) {
+        let start = self.sources.add(file, text);
+        let mut rows = Rows::new(text, start);
+        if !rows.advance(&mut self.problems) {
+            let text = "no header; the first line names the columns, such as name,parent,prefix";
+            self.problems
+                .error(ProblemKind::Key, start, "", text.to_owned());
+            return;
+        }
+        let columns = header(&rows, &mut self.problems);
+        while rows.advance(&mut self.problems) {
+            let draft = draft(&rows, &columns, &mut self.problems);
+            self.push(draft);
+        }
+    }
+}
+
+fn header(rows: &Rows<'_>, problems: &mut Problems) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for cell in rows.cells() {
+        let word = cell.text.to_ascii_lowercase();
+        let column = match (Key::find(&word), word.strip_prefix(ATTRIBUTE)) {
+            (Some(key), _) => Column::Key(key),
+            (None, Some(name)) if !name.is_empty() => {
+                Column::Attribute(cell.text[ATTRIBUTE.len()..].to_owned())
+            }
+            _ => {
+                let text = format!(
+                    "unknown column \"{}\"; {}",
+                    cell.text,
+                    key::suggestion(&word)
+                );
+                problems.error(ProblemKind::Key, cell.place, "", text);
+                Column::Refused
+            }
+        };
+        let again =
+            |other: &Column| matches!((other, &column), (Column::Key(a), Column::Key(b)) if a == b);
+        if columns.iter().any(again) {
+            let text = format!("column \"{}\" is there twice; take one away", cell.text);
+            problems.error(ProblemKind::Key, cell.place, "", text);
+        }
+        columns.push(column);
+    }
+    if !columns
+        .iter()
+        .any(|column| matches!(column, Column::Key(Key::Name)))
+    {
+        let text = "no column \"name\"; every class needs one".to_owned();
+        problems.error(ProblemKind::Key, rows.place(), "", text);
+    }
+    columns
+}
+
+fn draft(rows: &Rows<'_>, columns: &[Column], problems: &mut Problems) -> Draft {
+    let mut draft = Draft {
+        place: rows.place(),
+        ..Draft::default()
+    };
+    let before = problems.errors();
+    let cells = || {
+        columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| (column, rows.cell(at)))
+    };
+    // The name first: it stands in every message.
+    let is_name = |column: &Column| matches!(column, Column::Key(Key::Name));
+    for (column, cell) in cells().filter(|(column, _)| is_name(column)) {
+        set(&mut draft, column, cell, problems);
+    }
+    for (column, cell) in cells().filter(|(column, _)| !is_name(column)) {
+        set(&mut draft, column, cell, problems);
+    }
+    if rows.len() > columns.len() {
+        let text = format!(
+            "class \"{}\": {} cells, but the header has {}; put quotes around a cell that holds commas",
+            draft.name,
+            rows.len(),
+            columns.len()
+        );
+        problems.error(
+            ProblemKind::Syntax,
+            rows.cell(columns.len()).place,
+            &draft.name,
+            text,
+        );
+    }
+    draft.require_name(
+        problems,
+        problems.errors() > before || !columns.iter().any(is_name),
+    );
+    draft
+}
+
+fn set(draft: &mut Draft, column: &Column, cell: Cell<'_>, problems: &mut Problems) {
+    match column {
+        _ if cell.text.is_empty() => {}
+        Column::Key(key) if key.is_list() => {
+            for value in cell.values() {
+                draft.set(*key, value.text, value.place, problems);
+            }
+        }
+        Column::Key(key) => draft.set(*key, cell.text, cell.place, problems),
+        Column::Attribute(name) => draft.attribute(name, cell.text),
+        Column::Refused => {}
+    }
+}

@@ -1,0 +1,320 @@
+//! From drafts to the checked tree: names, parents, cycles, depth and order.
+//!
+//! Every step is linear in the classes (sorting prefixes apart), so that a hundred thousand are
+//! checked in well under a second.
+
+use std::collections::HashMap;
+
+use crate::class::{Class, ClassSet, MAX_DEPTH, Rates, Sla};
+use crate::criteria;
+use crate::draft::{Draft, DraftRates, Drafts};
+use crate::labels::Labels;
+use crate::plan;
+use crate::problem::{Problem, ProblemKind, Problems, nearest};
+use crate::source::{At, Sources};
+
+/// How many missing names get a suggestion: each costs a look at all names.
+const SUGGESTIONS: usize = 8;
+/// How many classes of a ring are named.
+const RING_NAMES: usize = 32;
+
+/// Whether the monitor is told which interfaces lead away from the classes' hosts. Marks and DSCPs
+/// speak of the host inside, which only uplinks tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uplinks {
+    /// Configured.
+    Given,
+    /// Not configured: marks and DSCPs are refused.
+    Missing,
+    /// Not to be known from these files: marks and DSCPs are taken.
+    Unknown,
+}
+
+/// What came of a configuration.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The classes; `None` if there is any error.
+    pub set: Option<ClassSet>,
+    /// Labels of remote prefixes.
+    pub labels: Labels,
+    /// What was found on the way.
+    pub report: Report,
+}
+
+/// Problems and totals of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By file and line; [`crate::MAX_PROBLEMS`] errors and as many warnings at most.
+    pub problems: Vec<Problem>,
+    /// All errors.
+    pub errors: usize,
+    /// All warnings.
+    pub warnings: usize,
+    /// Classes that were read.
+    pub classes: usize,
+    /// Prefixes that lead to them.
+    pub prefixes: usize,
+    /// Levels of the tree, less what has no sound parent.
+    pub levels: u32,
+    /// Labelled remote prefixes.
+    pub labels: usize,
+}
+
+/// Classes in the order of the tree, with where everything stands. A class is before those below
+/// it, and they are the ones up to its end.
+pub(crate) struct Tree {
+    pub nodes: Vec<Node>,
+}
+
+pub(crate) struct Node {
+    pub draft: Draft,
+    pub parent: Option<usize>,
+    pub depth: u32,
+    /// Behind the last node below this one.
+    pub end: usize,
+}
+
+impl Tree {
+    /// Whether `above` is the parent of `below`, or its parent's parent and so on.
+    pub fn is_above(&self, above: usize, below: usize) -> bool {
+        above < below && below < self.nodes[above].end
+    }
+
+    /// Ancestors, the nearest first.
+    pub fn ancestors(&self, of: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(self.nodes[of].parent, |at| self.nodes[*at].parent)
+    }
+}
+
+impl ClassSet {
+    /// Checks everything that was read and makes the tree of it. O(n log n) in prefixes, O(n) in
+    /// all else.
+    pub fn build(mut drafts: Drafts, uplinks: Uplinks) -> Outcome {
+        drafts.imply_nodes();
+        drafts.tell_beyond();
+        let Drafts {
+            sources,
+            mut problems,
+            mut drafts,
+            labels,
+            ..
+        } = drafts;
+        // Those without name were told; nothing else can be said of them.
+        drafts.retain(|draft| !draft.name.is_empty());
+        let mut tree = grow(drafts, &sources, &mut problems);
+        criteria::check(&mut tree, &sources, uplinks, &mut problems);
+        plan::check(&tree, &mut problems);
+        let report = Report {
+            errors: problems.errors(),
+            warnings: problems.warnings(),
+            classes: tree.nodes.len(),
+            prefixes: criteria::count_prefixes(&tree),
+            levels: tree
+                .nodes
+                .iter()
+                .map(|node| node.depth + 1)
+                .max()
+                .unwrap_or(0),
+            labels: labels.prefixes().len(),
+            problems: problems.into_list(&sources),
+        };
+        Outcome {
+            set: (report.errors == 0).then(|| finish(tree)),
+            labels,
+            report,
+        }
+    }
+}
+
+impl Drafts {
+    /// Without a network.json, parent nodes that nobody defines are classes all the same.
+    fn imply_nodes(&mut self) {
+        if self.network {
+            return;
+        }
+        let names: std::collections::HashSet<_> =
+            self.drafts.iter().map(|draft| draft.name.clone()).collect();
+        for node in std::mem::take(&mut self.nodes) {
+            if !names.contains(&node.value) {
+                let draft = Draft {
+                    place: node.place,
+                    name: node.value,
+                    ..Draft::default()
+                };
+                self.push(draft);
+            }
+        }
+    }
+}
+
+fn grow(drafts: Vec<Draft>, sources: &Sources, problems: &mut Problems) -> Tree {
+    let mut by_name: HashMap<&str, usize> = HashMap::with_capacity(drafts.len());
+    for (at, draft) in drafts.iter().enumerate() {
+        let first = *by_name.entry(&draft.name).or_insert(at);
+        if first != at {
+            let there = sources.locate(drafts[first].place);
+            let text = format!("class \"{}\": the name is taken, at {there}", draft.name);
+            problems.error(ProblemKind::Duplicate, draft.place, &draft.name, text);
+        }
+    }
+    let mut parents = parents(&drafts, &by_name, problems);
+    cut_rings(&drafts, &mut parents, problems);
+    plant(drafts, &parents, problems)
+}
+
+/// The position of each draft's parent.
+fn parents(
+    drafts: &[Draft],
+    by_name: &HashMap<&str, usize>,
+    problems: &mut Problems,
+) -> Vec<Option<usize>> {
+    let mut suggestions: HashMap<String, String> = HashMap::new();
+    let mut parent_of = |draft: &'_ Draft| -> Option<usize> {
+        // A parent without name was told where it was read.
+        let At { value, place } = draft
+            .parent
+            .as_ref()
+            .filter(|parent| !parent.value.is_empty())?;
+        if let Some(found) = by_name.get(value.as_str()) {
+            return Some(*found);
+        }
+        if !suggestions.contains_key(value.as_str()) && suggestions.len() < SUGGESTIONS {
+            let names = drafts.iter().map(|draft| draft.name.as_str());
+            let near = nearest(value, names.filter(|name| *name != draft.name));
+            let near = near.map(|near| format!("; did you mean \"{near}\"?"));
+            suggestions.insert(value.clone(), near.unwrap_or_default());
+        }
+        let suggestion = suggestions.get(value.as_str()).map_or("", String::as_str);
+        let text = format!(
+            "class \"{}\": there is no parent \"{value}\"{suggestion}",
+            draft.name
+        );
+        problems.error(ProblemKind::Orphan, *place, &draft.name, text);
+        None
+    };
+    drafts.iter().map(&mut parent_of).collect()
+}
+
+/// Takes every ring apart, and names it.
+fn cut_rings(drafts: &[Draft], parents: &mut [Option<usize>], problems: &mut Problems) {
+    // By which walk each class was met first; 0 is none.
+    let mut met: Vec<usize> = vec![0; drafts.len()];
+    for start in 0..drafts.len() {
+        let walk = start + 1;
+        let mut at = Some(start);
+        while let Some(class) = at.filter(|class| met[*class] == 0) {
+            met[class] = walk;
+            at = parents[class];
+        }
+        // A walk that comes upon its own steps went round.
+        if let Some(class) = at.filter(|class| met[*class] == walk) {
+            cut_ring(drafts, parents, class, problems);
+        }
+    }
+}
+
+/// Takes the ring apart that `member` is in: each of its classes loses its parent.
+fn cut_ring(
+    drafts: &[Draft],
+    parents: &mut [Option<usize>],
+    member: usize,
+    problems: &mut Problems,
+) {
+    let mut ring = Vec::new();
+    let mut at = member;
+    while let Some(parent) = parents[at].take() {
+        ring.push(at);
+        at = parent;
+    }
+    let first = (0..ring.len()).min_by_key(|at| ring[*at]).unwrap_or(0);
+    ring.rotate_left(first);
+    let name = |at: &usize| format!("\"{}\"", drafts[*at].name);
+    let mut names: Vec<String> = ring.iter().take(RING_NAMES).map(name).collect();
+    if ring.len() > RING_NAMES {
+        names.push(format!("{} more", ring.len() - RING_NAMES));
+    }
+    names.push(name(&ring[0]));
+    let draft = &drafts[ring[0]];
+    let place = draft
+        .parent
+        .as_ref()
+        .map_or(draft.place, |parent| parent.place);
+    let text = format!("cycle of parents: {}", names.join(" in "));
+    problems.error(ProblemKind::Cycle, place, &draft.name, text);
+}
+
+fn plant(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems) -> Tree {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
+    for (at, parent) in parents.iter().enumerate() {
+        if let Some(parent) = parent {
+            children[*parent].push(at);
+        }
+    }
+    let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
+    let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
+    let roots = (0..drafts.len()).filter(|at| parents[*at].is_none());
+    // Siblings are pushed in reverse, so that they come off in their order.
+    let mut waiting: Vec<(usize, Option<usize>)> = roots.map(|at| (at, None)).collect();
+    waiting.reverse();
+    while let Some((at, parent)) = waiting.pop() {
+        let Some(draft) = drafts[at].take() else {
+            continue;
+        };
+        let depth = parent.map_or(0, |parent: usize| nodes[parent].depth + 1);
+        if depth == MAX_DEPTH {
+            let text = format!(
+                "class \"{}\": too deep: on level {}; {MAX_DEPTH} at most",
+                draft.name,
+                depth + 1
+            );
+            problems.error(ProblemKind::TooDeep, draft.place, &draft.name, text);
+        }
+        let position = nodes.len();
+        nodes.push(Node {
+            draft,
+            parent,
+            depth,
+            end: position + 1,
+        });
+        waiting.extend(
+            children[at]
+                .iter()
+                .rev()
+                .map(|child| (*child, Some(position))),
+        );
+    }
+    // From the back: each class ends where the last below it ends.
+    for at in (0..nodes.len()).rev() {
+        if let Some(parent) = nodes[at].parent {
+            nodes[parent].end = nodes[parent].end.max(nodes[at].end);
+        }
+    }
+    Tree { nodes }
+}
+
+fn finish(tree: Tree) -> ClassSet {
+    let rates = |rates: DraftRates| Rates {
+        floor_bps: rates.floor_bps.map(|rate| rate.value),
+        ceil_bps: rates.ceil_bps.map(|rate| rate.value),
+    };
+    let ends = tree.nodes.iter().map(|node| node.end).collect();
+    let class = |node: Node| Class {
+        name: node.draft.name,
+        parent: node.parent,
+        depth: node.depth,
+        criteria: node
+            .draft
+            .criteria
+            .into_iter()
+            .map(|criterion| criterion.value)
+            .collect(),
+        up: rates(node.draft.up),
+        down: rates(node.draft.down),
+        sla: Sla {
+            rtt_p95_ns: node.draft.rtt_p95_ns,
+            loss: node.draft.loss,
+        },
+        attributes: node.draft.attributes,
+    };
+    ClassSet::new(tree.nodes.into_iter().map(class).collect(), ends)
+}

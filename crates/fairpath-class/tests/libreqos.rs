@@ -1,0 +1,235 @@
+//! LibreQoS's files, in the forms of its versions: 13 columns, more, and those of its harness.
+
+use fairpath_class::{ClassSet, Drafts, MAX_DEPTH, Outcome, ProblemKind, Uplinks};
+
+const HEADER: &str = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,\
+    Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment";
+
+const NETWORK: &str = r#"{
+  "North": {
+    "downloadBandwidthMbps": 1000, "uploadBandwidthMbps": 500.5, "type": "Site",
+    "children": {
+      "Mast 1": { "downloadBandwidthMbps": 200, "uploadBandwidthMbps": 100, "type": "AP" },
+      "Area": { "virtual": true, "children": { "Mast 2": {} } }
+    }
+  }
+}"#;
+
+fn read(rows: &str, network: Option<&str>) -> Outcome {
+    let mut drafts = Drafts::new();
+    drafts.read_shaped_devices(
+        ("s.csv", &format!("{HEADER}\n{rows}")),
+        network.map(|text| ("n.json", text)),
+    );
+    ClassSet::build(drafts, Uplinks::Unknown)
+}
+
+fn told(outcome: &Outcome) -> Vec<String> {
+    outcome
+        .report
+        .problems
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn circuits_become_classes_below_the_nodes_of_the_network() {
+    let outcome = read(
+        "7,\"1 High St., Ely\",1,Router,Mast 1,02:00:00:00:00:01,\"100.64.0.1, 100.64.0.14\",fd00:1::/56,1,0.5,155.5,20,note\n\
+         8,2 High St.,2,Router,Mast 2,,100.64.0.2/31,,,,25,5,\n",
+        Some(NETWORK),
+    );
+    assert_eq!(told(&outcome), [""; 0]);
+    let set = outcome.set.unwrap();
+    let tree: Vec<_> = set
+        .classes()
+        .iter()
+        .map(|c| format!("{} {}", c.depth, c.name))
+        .collect();
+    assert_eq!(
+        tree,
+        [
+            "0 North",
+            "1 Mast 1",
+            "2 1 High St., Ely",
+            "1 Area",
+            "2 Mast 2",
+            "3 2 High St."
+        ]
+    );
+    let north = set.get("North").unwrap();
+    assert_eq!(
+        (north.down.ceil_bps, north.up.ceil_bps),
+        (Some(1_000_000_000), Some(500_500_000))
+    );
+    assert_eq!(north.attribute("type"), Some("Site"));
+    assert_eq!(set.get("Area").unwrap().attribute("virtual"), Some("true"));
+    let circuit = set.get("1 High St., Ely").unwrap();
+    let criteria: Vec<_> = circuit.criteria.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        criteria,
+        [
+            "prefix 100.64.0.1/32",
+            "prefix 100.64.0.14/32",
+            "prefix fd00:1::/56"
+        ]
+    );
+    assert_eq!(
+        (circuit.up.floor_bps, circuit.up.ceil_bps),
+        (Some(500_000), Some(20_000_000))
+    );
+    assert_eq!(
+        (circuit.down.floor_bps, circuit.down.ceil_bps),
+        (Some(1_000_000), Some(155_500_000))
+    );
+    assert_eq!(circuit.attribute("circuit_id"), Some("7"));
+    assert_eq!(circuit.attribute("mac"), Some("02:00:00:00:00:01"));
+    assert_eq!(circuit.attribute("comment"), Some("note"));
+}
+
+#[test]
+fn devices_of_one_circuit_are_one_class_unless_their_rates_differ() {
+    let set = read(
+        "7,Ely,1,Roof,,,100.64.0.1,,1,1,100,20,\n\
+         8,Cam,3,Only,,,100.64.0.3,,1,1,50,20,\n\
+         7,Ely,2,Shed,,,100.64.0.2,,1,1,100,20,\n\
+         9,Bar,4,Roof,,,100.64.0.4,,1,1,50,20,\n\
+         9,Bar,5,Shed,,,100.64.0.5,,1,1,80,20,\n",
+        None,
+    )
+    .set
+    .unwrap();
+    let names: Vec<_> = set
+        .classes()
+        .iter()
+        .map(|c| (c.name.as_str(), c.criteria.len()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("Ely", 2),
+            ("Cam", 1),
+            ("Bar", 0),
+            ("Bar / Roof", 1),
+            ("Bar / Shed", 1)
+        ]
+    );
+    let rate = |name| set.get(name).unwrap().down.ceil_bps;
+    assert_eq!(
+        (rate("Bar"), rate("Bar / Roof"), rate("Bar / Shed")),
+        (Some(80_000_000), Some(50_000_000), Some(80_000_000))
+    );
+    assert_eq!(
+        set.parent(set.get("Bar / Roof").unwrap()).unwrap().name,
+        "Bar"
+    );
+}
+
+#[test]
+fn circuits_that_share_a_name_are_told_apart_by_their_ids() {
+    let set = read(
+        "1,Smith,1,R,Mast,,100.64.0.1,,,,,,\n2,Smith,2,R,Mast,,100.64.0.2,,,,,,\n3,Mast,3,R,Mast,,100.64.0.3,,,,,,\n4,,4,R,,,100.64.0.4,,,,,,\n",
+        None,
+    )
+    .set
+    .unwrap();
+    let mut names: Vec<_> = set.classes().iter().map(|c| c.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["4", "Mast", "Mast (3)", "Smith (1)", "Smith (2)"]);
+}
+
+#[test]
+fn without_a_network_parent_nodes_are_classes_and_with_one_they_must_exist() {
+    let rows = "1,Ely,1,R,Mast 1,,100.64.0.1,,,,,,\n2,Cam,2,R,none,,100.64.0.2,,,,,,\n3,Bar,3,R,Mast l,,100.64.0.3,,,,,,\n";
+    let alone = read(rows, None);
+    assert_eq!(told(&alone), [""; 0]);
+    assert_eq!(alone.set.unwrap().get("Mast 1").unwrap().depth, 0);
+    let outcome = read(rows, Some(NETWORK));
+    let errors: Vec<_> = outcome
+        .report
+        .problems
+        .iter()
+        .filter(|p| p.kind == ProblemKind::Orphan)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        errors,
+        [
+            "s.csv:4:11: error: class \"Bar\": there is no parent \"Mast l\"; did you mean \"Mast 1\"?"
+        ]
+    );
+}
+
+#[test]
+fn columns_are_found_by_name_in_files_of_other_versions() {
+    let mut drafts = Drafts::new();
+    drafts.read_file(
+        "ShapedDevices.csv",
+        b"# made by a tool\ncircuit_id,circuit_name,parent_node,Parent Node ID,Anchor Node ID,ipv6,ipv4,download_max,sqm\n\
+          1,Ely,Mast,m1,a1,fd00::/56,100.64.0.1,25,cake/fq_codel\n",
+    );
+    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
+    assert_eq!(told(&outcome), [""; 0]);
+    let set = outcome.set.unwrap();
+    let ely = set.get("Ely").unwrap();
+    assert_eq!(
+        (ely.criteria.len(), ely.down.ceil_bps),
+        (2, Some(25_000_000))
+    );
+    assert_eq!(set.parent(ely).unwrap().name, "Mast");
+}
+
+#[test]
+fn problems_of_both_files_are_told_with_their_places() {
+    let outcome = read(
+        "1,Ely,1,R,North,,100.64.0.300,,1,1,fast,20,Down=cake, Up=cake\n,Cam,2,R,,,100.64.0.2,,,,,,\n",
+        Some("{\n \"North\": { \"downloadBandwidthMbps\": \"x\",\n  \"children\": 5 }\n}"),
+    );
+    assert_eq!(
+        told(&outcome),
+        [
+            "n.json:2:38: error: node \"North\": bandwidth: \"x\" is no number of Mbit/s",
+            "n.json:3:15: error: node \"North\": \"children\" is an object",
+            "s.csv:2:1: warning: 14 cells, but the header has 13; is a comma without quotes in one of them?",
+            "s.csv:2:3: warning: class \"Ely\": nothing leads to it, and no class is in it",
+            "s.csv:2:18: error: class \"Ely\": prefix: \"100.64.0.300\" is no prefix; write 192.0.2.0/24, 2001:db8::/32 or an address",
+            "s.csv:2:36: error: circuit \"1\": rate: \"fast\" is no number of Mbit/s",
+            "s.csv:3:1: error: row without Circuit ID; it belongs to no circuit",
+        ]
+    );
+}
+
+#[test]
+fn json_that_is_none_is_told_with_its_place() {
+    let mut drafts = Drafts::new();
+    drafts.read_network("n.json", "{\n \"A\": {,}\n}");
+    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
+    let problem = &outcome.report.problems[0];
+    assert_eq!(
+        (problem.kind, problem.location.line),
+        (ProblemKind::Syntax, 2)
+    );
+}
+
+#[test]
+fn a_network_of_any_depth_is_told_once_and_quickly() {
+    let levels = 50_000;
+    let text = format!(
+        "{}{}{}",
+        "{\"a\":{\"children\":".repeat(levels),
+        "{}",
+        "}}".repeat(levels)
+    );
+    let mut drafts = Drafts::new();
+    drafts.read_network("n.json", &text);
+    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
+    let deep: Vec<_> = outcome
+        .report
+        .problems
+        .iter()
+        .filter(|p| p.kind == ProblemKind::TooDeep)
+        .collect();
+    assert_eq!(deep.len(), 1, "{:?}", told(&outcome));
+    assert_eq!(outcome.report.classes, MAX_DEPTH as usize);
+}

@@ -1,0 +1,281 @@
+//! User space's hand on what classes are looked up by and counted in.
+//!
+//! The kernel may count at the same time. Rules are written where no packet looks and turned over
+//! with one store; cells and pairs are turned over likewise before they are read. In a live kernel
+//! the caller waits between the turn and the next use of the other half until no program runs any
+//! more that saw it ([`Memory::set_rules`] and [`Memory::read_classes`] say where).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::abi::{Counts, Key};
+use crate::aggregate::{Cell, ClassCounts, Pair, PairKind, Prefix, Rules};
+use crate::ffi::{self, RawFilter, RawFlow, RawPair};
+use crate::image::{self, TooManyRules};
+use crate::memory::Memory;
+
+/// Filters that one monitor can have (`FP_MAX_FILTERS`).
+pub const MAX_FILTERS: usize = 32;
+/// Cells, pairs or flows taken over in one call.
+const BATCH: usize = 256;
+
+/// What was counted: all classes' counts, and the cells and pairs since the last reading.
+#[derive(Clone, Debug, Default)]
+pub struct ClassReading {
+    /// By slot; they only grow, and wrap.
+    pub counts: Vec<ClassCounts>,
+    /// In no order.
+    pub cells: Vec<Cell>,
+    /// In no order.
+    pub pairs: Vec<Pair>,
+}
+
+/// A flow of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowView {
+    /// Its identity.
+    pub key: Key,
+    /// Slots of the classes of side 0 and 1.
+    pub slots: [u32; 2],
+    /// When it was first seen, in the monitor's time.
+    pub opened: u64,
+    /// When it was last seen.
+    pub last: u64,
+    /// Least round-trip time towards side 0 and 1, nanoseconds; 0 none.
+    pub least: [u64; 2],
+    /// What side 0 and 1 sent.
+    pub counts: [Counts; 2],
+    /// Its end was seen; it keeps its place for stragglers.
+    pub closed: bool,
+}
+
+/// Which packets are looked at: of those with an end in the prefix and a port, all but them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Leaves out what matches; otherwise what matches no filter of this kind is left out.
+    pub except: bool,
+    /// One end lies in it; everything does in `None`.
+    pub prefix: Option<Prefix>,
+    /// One TCP or UDP port is this.
+    pub port: Option<u16>,
+}
+
+impl Filter {
+    fn raw(&self) -> RawFilter {
+        const EXCEPT: u16 = 1;
+        const PREFIX: u16 = 2;
+        const PORT: u16 = 4;
+        let mut raw = RawFilter::default();
+        if self.except {
+            raw.flags |= EXCEPT;
+        }
+        if let Some(prefix) = &self.prefix {
+            (raw.addr, raw.mask) = image::masked(prefix);
+            raw.flags |= PREFIX;
+        }
+        if let Some(port) = self.port {
+            raw.port = port.to_be();
+            raw.flags |= PORT;
+        }
+        raw
+    }
+}
+
+fn pair_of(raw: &RawPair) -> Option<Pair> {
+    let kind = match raw.kind_length & 0xff {
+        1 => PairKind::Remote,
+        2 => PairKind::Label,
+        3 => PairKind::Talker,
+        4 => PairKind::Unmatched,
+        _ => return None,
+    };
+    let label = if kind == PairKind::Label {
+        raw.addr[0] as u32
+    } else {
+        0
+    };
+    let (address, prefix_len) = if kind == PairKind::Label {
+        (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)
+    } else {
+        image::address_of(raw.addr, (raw.kind_length >> 8) as u8)
+    };
+    Some(Pair {
+        slot: raw.slot,
+        kind,
+        address,
+        prefix_len,
+        label,
+        bytes_up: raw.bytes[0],
+        bytes_down: raw.bytes[1],
+        samples: raw.samples,
+        max_rtt_us: raw.max_rtt_us,
+        rtt_sum_ns: raw.rtt_sum_ns,
+        lost_packets: raw.lost_packets,
+    })
+}
+
+fn cell_of(key_count: u64) -> Cell {
+    let key = (key_count >> 32) as u32 - 1;
+    Cell {
+        slot: key >> 11,
+        leg: (key >> 10 & 1) as u8,
+        bucket: (key & 0x3ff) as u16,
+        count: key_count as u32,
+    }
+}
+
+impl Memory {
+    /// Puts rules into force, with one store: every packet goes by the old ones or by these.
+    ///
+    /// `begun` are slots that belong to somebody new from now on; their counts begin at zero. They
+    /// must have had no rule leading to them before this call. Live, wait until no program runs
+    /// any more that began before, and only then call this again.
+    ///
+    /// # Errors
+    /// [`TooManyRules`]; then the old rules stay in force and nothing is begun.
+    ///
+    /// # Panics
+    /// Where the monitor has no slots ([`crate::Config::with_classes`]).
+    pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
+        assert!(
+            self.config.slots > 0,
+            "a monitor without slots has no rules"
+        );
+        let generation = self.generation.wrapping_add(1).max(1);
+        let image = image::build(rules, generation, self.config.image_bytes as usize)?;
+        self.generation = generation;
+        for slot in begun {
+            // SAFETY: `rtt` is formatted; the core takes a slot that does not exist as OTHER.
+            unsafe { ffi::fp_native_begin_slot(self.rtt.as_ptr(), *slot, generation) };
+        }
+        // SAFETY: `rtt` is formatted with slots, so there is space for two images.
+        let free = unsafe { ffi::fp_native_free_image(self.rtt.as_ptr()) };
+        // SAFETY: build() stays within image_bytes; no packet goes by this image.
+        unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), free, image.len()) };
+        // SAFETY: `rtt` is formatted.
+        unsafe { ffi::fp_native_turn_image(self.rtt.as_ptr()) };
+        Ok(())
+    }
+
+    /// Says which packets are looked at; at most [`MAX_FILTERS`], the rest is not taken: false.
+    pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
+        let raw: Vec<RawFilter> = filters.iter().map(Filter::raw).collect();
+        // SAFETY: `rtt` is formatted, `raw` has that many filters.
+        unsafe { ffi::fp_native_filters(self.rtt.as_ptr(), raw.as_ptr(), raw.len() as u32) };
+        raw.len() <= MAX_FILTERS
+    }
+
+    /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
+    pub fn count_interface(&mut self, ifindex: u32, slot: u32) -> bool {
+        // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.
+        unsafe { ffi::fp_native_count_interface(self.rtt.as_ptr(), ifindex, slot) == 0 }
+    }
+
+    /// From now on cells and pairs of the other half are filled. Live, wait until no program runs
+    /// any more that began before; then [`Memory::read_classes`] with what this returns.
+    pub fn turn_reading(&mut self) -> u32 {
+        // SAFETY: `rtt` is formatted.
+        unsafe { ffi::fp_native_turn_reading(self.rtt.as_ptr()) }
+    }
+
+    /// Reads the counts, and empties a half that is not being filled.
+    pub fn read_classes(&mut self, half: u32, into: &mut ClassReading) {
+        into.counts
+            .resize(self.config.slots as usize, ClassCounts::default());
+        // SAFETY: `counts` has `slots` elements.
+        unsafe { ffi::fp_native_counts(self.rtt.as_ptr(), into.counts.as_mut_ptr()) };
+        into.cells.clear();
+        into.pairs.clear();
+        if self.config.slots > 0 {
+            self.read_cells(half, into);
+            self.read_pairs(half, into);
+        }
+    }
+
+    fn read_cells(&mut self, half: u32, into: &mut ClassReading) {
+        let mut batch = [0; BATCH];
+        let mut at = 0;
+        loop {
+            // SAFETY: `batch` has that much space; the half is not being filled.
+            let used = unsafe {
+                ffi::fp_native_cells(
+                    self.rtt.as_ptr(),
+                    half,
+                    &raw mut at,
+                    batch.as_mut_ptr(),
+                    BATCH as u32,
+                )
+            };
+            if used == 0 {
+                break;
+            }
+            into.cells
+                .extend(batch[..used as usize].iter().copied().map(cell_of));
+        }
+    }
+
+    fn read_pairs(&mut self, half: u32, into: &mut ClassReading) {
+        let mut batch = [RawPair::default(); BATCH];
+        let mut at = 0;
+        loop {
+            // SAFETY: `batch` has that much space; the half is not being filled.
+            let used = unsafe {
+                ffi::fp_native_pairs(
+                    self.rtt.as_ptr(),
+                    half,
+                    &raw mut at,
+                    batch.as_mut_ptr(),
+                    BATCH as u32,
+                )
+            };
+            if used == 0 {
+                break;
+            }
+            into.pairs
+                .extend(batch[..used as usize].iter().filter_map(pair_of));
+        }
+    }
+
+    /// Slot for [`Memory::flows`] of all classes.
+    pub const ALL_SLOTS: u32 = u32::MAX;
+
+    /// Flows of which one end belongs to a slot's class, at most `limit`, those with the most
+    /// bytes first. Walks the whole flow table: for people's questions, not for loops.
+    pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
+        let mut flows = Vec::new();
+        let mut batch = [RawFlow::default(); BATCH];
+        let mut at = 0;
+        while self.config.slots > 0 && at < self.config.flow_sets {
+            // SAFETY: `batch` has that much space; what the kernel writes meanwhile are counters.
+            let used = unsafe {
+                ffi::fp_native_flows(
+                    self.rtt.as_ptr(),
+                    slot,
+                    &raw mut at,
+                    batch.as_mut_ptr(),
+                    BATCH as u32,
+                )
+            };
+            flows.extend(batch[..used as usize].iter().map(view_of));
+            keep_busiest(&mut flows, limit.saturating_mul(2));
+        }
+        keep_busiest(&mut flows, limit);
+        flows
+    }
+}
+
+fn view_of(raw: &RawFlow) -> FlowView {
+    FlowView {
+        key: raw.key,
+        slots: raw.slot,
+        opened: raw.opened,
+        last: raw.last,
+        least: raw.least,
+        counts: raw.counts,
+        closed: raw.closed != 0,
+    }
+}
+
+fn keep_busiest(flows: &mut Vec<FlowView>, limit: usize) {
+    flows.sort_by_key(|f| std::cmp::Reverse(f.counts[0].bytes + f.counts[1].bytes));
+    flows.truncate(limit);
+}

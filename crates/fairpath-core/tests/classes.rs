@@ -1,0 +1,662 @@
+//! Classification and counting in the core against a slow, obviously correct oracle.
+//!
+//! The oracle knows each packet as a value (it parses nothing), looks rules up by walking all of
+//! them, and keeps every round-trip time that the core told as an event.
+
+mod traffic;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fairpath_core::{
+    ClassReading, Config, DOWN, Event, Filter, Frame, INSIDE, Link, Memory, Monitor, OTHER,
+    OUTSIDE, PairKind, Prefix, Rules, UP, Way, bucket_of,
+};
+use fairpath_wire::tcp::{Flags, Header};
+use fairpath_wire::{Frame as Packet, MacAddr, ipv4};
+use traffic::{MS, Random, SECOND, generate};
+
+/// A packet without a flow, as a value.
+#[derive(Clone, Copy, Debug)]
+struct Datagram {
+    ends: [IpAddr; 2],
+    macs: [u8; 2],
+    vlan: u16,
+    dscp: u8,
+    mark: u32,
+    way: Way,
+    ifindex: u32,
+    rx_ifindex: u32,
+    seen_before: bool,
+    payload: usize,
+}
+
+impl Datagram {
+    fn random(random: &mut Random) -> Datagram {
+        let v6 = random.chance(400);
+        let mut end = || {
+            if v6 {
+                let net = random.within(0, 3) as u16;
+                let host = random.within(0, 40) as u16;
+                IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, host))
+            } else {
+                let [a, b] = [random.within(0, 4) as u8, random.within(0, 40) as u8];
+                IpAddr::V4(Ipv4Addr::new(10, 0, a, b))
+            }
+        };
+        let ends = [end(), end()];
+        let (way, seen_before) = random.pick(&[
+            (Way::In, false),
+            (Way::Out, true),
+            (Way::Out, false),
+            (Way::Unknown, false),
+        ]);
+        Datagram {
+            ends,
+            macs: [random.within(1, 5) as u8, random.within(1, 5) as u8],
+            vlan: random.pick(&[0, 0, 7, 9]),
+            dscp: random.pick(&[0, 0, 10, 46]),
+            mark: random.pick(&[0, 0, 5, 6]),
+            way,
+            ifindex: random.pick(&[2, 3]),
+            rx_ifindex: if way == Way::Out {
+                random.pick(&[0, 2, 3])
+            } else {
+                0
+            },
+            seen_before,
+            payload: random.within(0, 200) as usize,
+        }
+    }
+
+    fn frame(&self, now: u64) -> (Frame, Vec<u8>) {
+        let mut packet =
+            Packet::ethernet(MacAddr::local(self.macs[0]), MacAddr::local(self.macs[1]));
+        if self.vlan != 0 {
+            packet = packet.vlan(self.vlan);
+        }
+        let packet = match self.ends {
+            [IpAddr::V4(src), IpAddr::V4(dst)] => packet.ipv4_header(ipv4::Header {
+                dscp: self.dscp,
+                ..ipv4::Header::new(src, dst)
+            }),
+            [IpAddr::V6(src), IpAddr::V6(dst)] => packet.ipv6_header(fairpath_wire::ipv6::Header {
+                dscp: self.dscp,
+                ..fairpath_wire::ipv6::Header::new(src, dst)
+            }),
+            _ => unreachable!("a packet has one family"),
+        };
+        let bytes = packet.udp(1000, 2000).zeros(self.payload).build();
+        let frame = Frame {
+            now,
+            wire_len: bytes.len() as u32,
+            link: Link::Ethernet as u16,
+            way: self.way as u8,
+            ifindex: self.ifindex,
+            rx_ifindex: self.rx_ifindex,
+            mark: self.mark,
+            flags: if self.seen_before {
+                Frame::SEEN_BEFORE
+            } else {
+                0
+            },
+            ..Frame::default()
+        };
+        (frame, bytes)
+    }
+
+    fn ip_bytes(&self) -> u64 {
+        let header = if self.ends[0].is_ipv4() { 20 } else { 40 };
+        (header + 8 + self.payload) as u64
+    }
+}
+
+fn longest(prefixes: &[(Prefix, u32)], address: IpAddr) -> Option<u32> {
+    let matching = prefixes.iter().filter(|(p, _)| p.contains(address));
+    matching.max_by_key(|(p, _)| p.len).map(|(_, value)| *value)
+}
+
+fn find<T: PartialEq>(rules: &[(T, u32)], what: &T) -> Option<u32> {
+    rules
+        .iter()
+        .find(|(known, _)| known == what)
+        .map(|(_, slot)| *slot)
+}
+
+/// What classify.h says in words, packet by packet.
+struct Oracle<'a> {
+    rules: &'a Rules,
+    watched: usize,
+}
+
+impl Oracle<'_> {
+    /// Whether the end is counted at this hook.
+    fn natural(&self, d: &Datagram, sender: bool) -> bool {
+        let late = !self.rules.marks.is_empty() && self.watched > 1;
+        match (d.way, sender) {
+            (Way::Unknown, _) => true,
+            (Way::In, true) => !late,
+            (Way::In, false) => self.watched <= 1,
+            (Way::Out, true) => late || !d.seen_before,
+            (Way::Out, false) => true,
+        }
+    }
+
+    /// The class of an end; `all` says whether more than its address may be used.
+    fn class(&self, d: &Datagram, sender: bool, all: bool) -> u32 {
+        let end = usize::from(!sender);
+        let uplink = self.rules.uplinks.contains(&d.ifindex);
+        let inside = all
+            && match d.way {
+                Way::Unknown => false,
+                Way::In => sender != uplink,
+                Way::Out => sender == uplink,
+            };
+        let linked = all
+            && match d.way {
+                Way::Unknown => true,
+                Way::In => sender,
+                Way::Out => !sender,
+            };
+        let reached_by = match (linked, all && sender) {
+            (true, _) => d.ifindex,
+            (false, true) => d.rx_ifindex,
+            _ => 0,
+        };
+        let mac = MacAddr::local(d.macs[end]).0;
+        let rules = self.rules;
+        None.or_else(|| find(&rules.marks, &d.mark).filter(|_| inside))
+            .or_else(|| find(&rules.macs, &mac).filter(|_| linked))
+            .or_else(|| longest(&rules.prefixes, d.ends[end]))
+            .or_else(|| find(&rules.vlans, &d.vlan).filter(|_| linked && d.vlan != 0))
+            .or_else(|| find(&rules.dscps, &d.dscp).filter(|_| inside))
+            .or_else(|| find(&rules.interfaces, &reached_by).filter(|_| all))
+            .unwrap_or(OTHER)
+    }
+
+    /// (slot, direction) of everything that the packet is counted in.
+    fn counted(&self, d: &Datagram) -> Vec<(u32, usize)> {
+        let mut places = Vec::new();
+        for (sender, way) in [(true, UP), (false, DOWN)] {
+            if !self.natural(d, sender) {
+                continue;
+            }
+            let class = self.class(d, sender, true);
+            let other = self.class(d, !sender, self.natural(d, !sender));
+            if class != OTHER || other == OTHER {
+                places.push((class, way));
+            }
+        }
+        places
+    }
+}
+
+fn random_rules(random: &mut Random, slots: u32) -> Rules {
+    let mut rules = Rules::default();
+    let slot = |random: &mut Random| random.within(1, u64::from(slots)) as u32;
+    for _ in 0..random.within(0, 60) {
+        let d = Datagram::random(random);
+        let bits = if d.ends[0].is_ipv4() { 33 } else { 129 };
+        let prefix = Prefix::new(d.ends[0], random.within(0, bits) as u8);
+        rules.prefixes.push((prefix, slot(random)));
+    }
+    rules.prefixes.sort_unstable();
+    rules.prefixes.dedup_by_key(|(prefix, _)| *prefix);
+    let some = |random: &mut Random| random.chance(300).then(|| slot(random));
+    rules.marks.extend(some(random).map(|slot| (5, slot)));
+    rules
+        .macs
+        .extend(some(random).map(|slot| (MacAddr::local(2).0, slot)));
+    rules.vlans.extend(some(random).map(|slot| (7, slot)));
+    rules.dscps.extend(some(random).map(|slot| (46, slot)));
+    rules.interfaces.extend(some(random).map(|slot| (2, slot)));
+    rules.uplinks.extend(some(random).map(|_| 3));
+    rules
+}
+
+fn monitor(classes: u32, watched: &[u32]) -> Monitor {
+    let config = Config::default().with_flows(256).with_classes(classes);
+    let mut monitor = Monitor::new(&config);
+    for ifindex in watched {
+        assert!(monitor.watch(*ifindex, true, OTHER));
+    }
+    monitor
+}
+
+#[test]
+fn every_packet_is_counted_in_the_classes_of_the_oracle() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let watched: &[u32] = random.pick(&[&[2], &[2, 3]]);
+        let mut monitor = monitor(40, watched);
+        let mut reading = ClassReading::default();
+        let mut expected: HashMap<(u32, usize), [u64; 2]> = HashMap::new();
+        for _ in 0..6 {
+            let rules = random_rules(&mut random, 40);
+            monitor.set_rules(&rules, &[]).unwrap();
+            let oracle = Oracle {
+                rules: &rules,
+                watched: watched.len(),
+            };
+            for now in 1..300 {
+                let d = Datagram::random(&mut random);
+                let (frame, bytes) = d.frame(now);
+                monitor.frame(&frame, &bytes, |_| {});
+                for place in oracle.counted(&d) {
+                    let counts = expected.entry(place).or_default();
+                    counts[0] += 1;
+                    counts[1] += d.ip_bytes();
+                }
+            }
+        }
+        monitor.read_classes(&mut reading);
+        for (slot, counts) in reading.counts.iter().enumerate() {
+            for way in [UP, DOWN] {
+                let told = [counts.dir[way].packets, counts.dir[way].bytes];
+                let truth = expected
+                    .get(&(slot as u32, way))
+                    .copied()
+                    .unwrap_or_default();
+                assert_eq!(told, truth, "seed {seed}, slot {slot}, way {way}");
+                assert_eq!(counts.dir[way].unmeasured_bytes, truth[1]);
+            }
+        }
+    }
+}
+
+fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
+    Datagram {
+        ends: [src, dst],
+        macs: [1, 2],
+        vlan: 0,
+        dscp: 0,
+        mark: 0,
+        way: Way::Unknown,
+        ifindex: 0,
+        rx_ifindex: 0,
+        seen_before: false,
+        payload: 0,
+    }
+    .frame(1)
+}
+
+/// Prefixes of every length, one class each, of both families.
+fn many_prefixes(count: u32, random: &mut Random) -> Vec<(Prefix, u32)> {
+    let mut known = HashMap::new();
+    while known.len() < count as usize {
+        let bits = random.next();
+        let prefix = if random.chance(500) {
+            let near = Ipv4Addr::from(0x0a00_0000 | (bits as u32 & 0x00ff_ffff));
+            Prefix::new(near.into(), random.within(9, 33) as u8)
+        } else {
+            let near = 0x2001_0db8_u128 << 96 | u128::from(bits) << 40;
+            Prefix::new(Ipv6Addr::from(near).into(), random.within(33, 90) as u8)
+        };
+        let slot = known.len() as u32 + 1;
+        known.entry(prefix).or_insert(slot);
+    }
+    known.into_iter().collect()
+}
+
+/// The longest prefix by hand: every length from the longest on.
+fn by_length(rules: &HashMap<Prefix, u32>, address: IpAddr) -> u32 {
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    (0..=bits)
+        .rev()
+        .find_map(|len| rules.get(&Prefix::new(address, len)).copied())
+        .unwrap_or(OTHER)
+}
+
+#[test]
+fn of_100_000_prefixes_the_longest_wins() {
+    let mut random = Random::new(7);
+    let prefixes = many_prefixes(100_000, &mut random);
+    let rules = Rules {
+        prefixes: prefixes.clone(),
+        ..Rules::default()
+    };
+    let known: HashMap<Prefix, u32> = prefixes.iter().copied().collect();
+    let mut monitor = monitor(100_000, &[]);
+    monitor.set_rules(&rules, &[]).unwrap();
+    let mut expected: HashMap<u32, u64> = HashMap::new();
+    let mut matched = 0;
+    for i in 0..20_000 {
+        let inside = prefixes[random.next() as usize % prefixes.len()].0.address;
+        let src = match inside {
+            IpAddr::V4(v4) => {
+                IpAddr::V4(Ipv4Addr::from(u32::from(v4) ^ random.pick(&[0, 1, 0x100])))
+            }
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(
+                u128::from(v6) ^ random.pick(&[0, 1, 1 << 64, 1 << 90]),
+            )),
+        };
+        let dst = if src.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::new(203, 0, 113, i as u8))
+        } else {
+            IpAddr::V6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, i))
+        };
+        let (frame, bytes) = datagram(src, dst);
+        monitor.frame(&frame, &bytes, |_| {});
+        let class = by_length(&known, src);
+        matched += u64::from(class != OTHER);
+        *expected.entry(class).or_default() += 1;
+    }
+    assert!(matched > 15_000, "{matched}");
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    for (slot, counts) in reading.counts.iter().enumerate() {
+        let truth = expected.get(&(slot as u32)).copied().unwrap_or(0);
+        assert_eq!(counts.dir[UP].packets, truth, "slot {slot}");
+    }
+}
+
+/// By address only: what the class counts of TCP must add up to.
+fn class_of(rules: &Rules, address: IpAddr) -> u32 {
+    longest(&rules.prefixes, address).unwrap_or(OTHER)
+}
+
+#[test]
+fn round_trips_losses_and_flows_add_up_to_what_events_tell() {
+    for seed in 0..8 {
+        let traffic = generate(seed, &traffic::Options::default());
+        let mut random = Random::new(seed);
+        let mut rules = Rules::default();
+        for (flow, slot) in traffic.flows.iter().zip(1..) {
+            for end in flow.address {
+                if random.chance(600) {
+                    let len = random.pick(&[24, 28, 32]) + if end.is_ipv6() { 96 } else { 0 };
+                    rules.prefixes.push((Prefix::new(end, len), slot));
+                }
+            }
+        }
+        rules.prefixes.sort_unstable();
+        rules.prefixes.dedup_by_key(|(prefix, _)| *prefix);
+        let mut monitor = monitor(20, &[]);
+        monitor.expire_by_hand();
+        monitor.set_rules(&rules, &[]).unwrap();
+        let mut told = Vec::new();
+        for (frame, bytes) in traffic.frames() {
+            monitor.frame(&frame, &bytes, |event| told.push(event));
+        }
+        let flows_seen = monitor.flows(Memory::ALL_SLOTS, 1000);
+        monitor.expire(u64::MAX / 2, 1024, |event| told.push(event));
+        let mut reading = ClassReading::default();
+        monitor.read_classes(&mut reading);
+        let mut samples: HashMap<(u32, usize, u16), u64> = HashMap::new();
+        let mut sums: HashMap<(u32, usize), u64> = HashMap::new();
+        let mut sent: HashMap<(u32, usize), [u64; 3]> = HashMap::new();
+        let mut flows: HashMap<u32, [u32; 2]> = HashMap::new();
+        for event in &told {
+            match event {
+                Event::Sample(s) => {
+                    let near = class_of(&rules, s.key.endpoint(s.measured).ip());
+                    let far = class_of(&rules, s.key.endpoint(1 - s.measured).ip());
+                    let mut places = vec![(near, INSIDE), (far, OUTSIDE)];
+                    places.retain(|(class, _)| *class != OTHER);
+                    if places.is_empty() {
+                        places.push((OTHER, INSIDE));
+                    }
+                    for (class, leg) in places {
+                        *samples.entry((class, leg, bucket_of(s.rtt))).or_default() += 1;
+                        *sums.entry((class, leg)).or_default() += s.rtt;
+                    }
+                }
+                Event::Opened(flow) | Event::Closed(flow) => {
+                    let classes = [0, 1].map(|side| class_of(&rules, flow.key.endpoint(side).ip()));
+                    let which = usize::from(matches!(event, Event::Closed(_)));
+                    let mut of: Vec<u32> = classes.into_iter().filter(|c| *c != OTHER).collect();
+                    of.dedup();
+                    if of.is_empty() {
+                        of.push(OTHER);
+                    }
+                    for class in &of {
+                        flows.entry(*class).or_default()[which] += 1;
+                    }
+                }
+                Event::Alive(_) => unreachable!("all flows expired"),
+            }
+        }
+        for flow in &flows_seen {
+            let classes = [0, 1].map(|side| class_of(&rules, flow.key.endpoint(side).ip()));
+            for (side, c) in flow.counts.iter().enumerate() {
+                let mut places = vec![(classes[side], UP), (classes[1 - side], DOWN)];
+                if classes != [OTHER, OTHER] {
+                    places.retain(|(class, _)| *class != OTHER);
+                }
+                for place in places {
+                    let add = [
+                        c.data_packets,
+                        c.retransmitted_packets,
+                        c.lost_before_packets,
+                    ];
+                    let entry = sent.entry(place).or_default();
+                    for (to, n) in entry.iter_mut().zip(add) {
+                        *to += u64::from(n);
+                    }
+                }
+            }
+        }
+        let cells: HashMap<(u32, usize, u16), u64> = reading
+            .cells
+            .iter()
+            .map(|c| ((c.slot, usize::from(c.leg), c.bucket), u64::from(c.count)))
+            .collect();
+        assert_eq!(cells, samples, "seed {seed}");
+        assert!(samples.len() > 20, "seed {seed}");
+        for (slot, counts) in reading.counts.iter().enumerate() {
+            let slot = slot as u32;
+            for leg in [INSIDE, OUTSIDE] {
+                let sum = sums.get(&(slot, leg)).copied().unwrap_or(0);
+                assert_eq!(counts.leg[leg].sum_ns, sum, "seed {seed}, slot {slot}");
+                assert_eq!(counts.leg[leg].unbinned, 0);
+            }
+            let [opened, closed] = flows.get(&slot).copied().unwrap_or_default();
+            assert_eq!((counts.flows_opened, counts.flows_closed), (opened, closed));
+            for way in [UP, DOWN] {
+                let d = &counts.dir[way];
+                let truth = sent.get(&(slot, way)).copied().unwrap_or_default();
+                let told = [
+                    d.data_packets,
+                    d.retransmitted_packets,
+                    d.lost_before_packets,
+                ];
+                assert_eq!(
+                    told.map(u64::from),
+                    truth,
+                    "seed {seed}, slot {slot}, way {way}"
+                );
+            }
+        }
+    }
+}
+
+fn tcp(src: [u8; 4], dst: [u8; 4], flags: Flags, seq: u32, ack: u32) -> Vec<u8> {
+    Packet::raw()
+        .ipv4(src.into(), dst.into())
+        .tcp(Header {
+            src_port: if src[0] == 10 { 4000 } else { 443 },
+            dst_port: if src[0] == 10 { 443 } else { 4000 },
+            seq,
+            ack,
+            flags,
+            window: 1000,
+            ..Header::default()
+        })
+        .build()
+}
+
+fn feed(monitor: &mut Monitor, now: u64, bytes: &[u8], segs: u32) {
+    let frame = Frame {
+        now,
+        wire_len: bytes.len() as u32,
+        link: Link::Raw as u16,
+        segs,
+        ..Frame::default()
+    };
+    monitor.frame(&frame, bytes, |_| {});
+}
+
+const HOST: [u8; 4] = [10, 0, 0, 1];
+const SERVER: [u8; 4] = [198, 51, 100, 7];
+
+fn handshake(monitor: &mut Monitor, at: u64) {
+    feed(monitor, at, &tcp(HOST, SERVER, Flags::SYN, 1, 0), 1);
+    let both = Flags::SYN | Flags::ACK;
+    feed(monitor, at + 30 * MS, &tcp(SERVER, HOST, both, 9, 2), 1);
+    feed(
+        monitor,
+        at + 31 * MS,
+        &tcp(HOST, SERVER, Flags::ACK, 2, 10),
+        1,
+    );
+}
+
+fn host_rules(slot: u32) -> Rules {
+    Rules {
+        prefixes: vec![(Prefix::new(Ipv4Addr::from(HOST).into(), 32), slot)],
+        labels: vec![(Prefix::new(Ipv4Addr::from(SERVER).into(), 24), 4)],
+        ..Rules::default()
+    }
+}
+
+#[test]
+fn peers_are_told_with_their_bytes_and_legs() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[]).unwrap();
+    handshake(&mut monitor, SECOND);
+    monitor.expire(SECOND << 20, 1024, |_| {});
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    reading.pairs.sort_by_key(|p| p.kind);
+    let [label, talker] = &reading.pairs[..] else {
+        panic!("{:?}", reading.pairs)
+    };
+    assert_eq!(
+        (label.kind, label.label, label.slot),
+        (PairKind::Label, 4, 3)
+    );
+    assert_eq!((label.bytes_up, label.bytes_down), (80, 40));
+    assert_eq!((label.samples, label.rtt_sum_ns), (1, 30 * MS));
+    assert_eq!(talker.kind, PairKind::Talker);
+    assert_eq!(talker.address, IpAddr::V4(HOST.into()));
+    assert_eq!((talker.prefix_len, talker.samples), (32, 1));
+    assert_eq!((talker.rtt_sum_ns, talker.max_rtt_us), (MS, 1000));
+    monitor.read_classes(&mut reading);
+    assert!(reading.pairs.is_empty() && reading.cells.is_empty());
+}
+
+#[test]
+fn a_slot_that_gets_another_owner_begins_at_zero_and_old_flows_leave_it() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[3]).unwrap();
+    handshake(&mut monitor, SECOND);
+    monitor.set_rules(&Rules::default(), &[]).unwrap();
+    let elsewhere = Rules {
+        prefixes: vec![(Prefix::new([192, 0, 2, 0].into(), 24), 3)],
+        ..Rules::default()
+    };
+    monitor.set_rules(&elsewhere, &[3]).unwrap();
+    monitor.expire(SECOND << 20, 1024, |_| {});
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    assert_eq!(reading.counts[3], Default::default());
+    assert_eq!(reading.counts[OTHER as usize].flows_closed, 1);
+}
+
+#[test]
+fn a_flow_that_moves_to_another_class_stays_counted_as_open_once() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[3]).unwrap();
+    handshake(&mut monitor, SECOND);
+    monitor.set_rules(&host_rules(5), &[5]).unwrap();
+    feed(
+        &mut monitor,
+        2 * SECOND,
+        &tcp(HOST, SERVER, Flags::ACK, 2, 10),
+        1,
+    );
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    let flows = |slot: usize| {
+        let c = &reading.counts[slot];
+        (c.flows_opened, c.flows_closed)
+    };
+    assert_eq!((flows(3), flows(5)), ((1, 1), (1, 0)));
+    assert_eq!(monitor.flows(5, 10).len(), 1);
+    assert_eq!(monitor.flows(3, 10).len(), 0);
+}
+
+#[test]
+fn failed_handshakes_and_one_sided_flows_are_counted() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[]).unwrap();
+    feed(
+        &mut monitor,
+        SECOND,
+        &tcp(HOST, SERVER, Flags::SYN, 1, 0),
+        1,
+    );
+    let reset = tcp(SERVER, HOST, Flags::RST | Flags::ACK, 0, 2);
+    feed(&mut monitor, 2 * SECOND, &reset, 1);
+    feed(
+        &mut monitor,
+        3 * SECOND,
+        &tcp(HOST, SERVER, Flags::SYN, 5, 0),
+        1,
+    );
+    let one_sided = tcp(HOST, [203, 0, 113, 1], Flags::ACK, 5, 5);
+    feed(&mut monitor, 3 * SECOND, &one_sided, 1);
+    monitor.expire(SECOND << 20, 1024, |_| {});
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    let counts = &reading.counts[3];
+    assert_eq!((counts.handshakes_failed, counts.one_sided), (2, 1));
+    assert_eq!((counts.flows_opened, counts.flows_closed), (0, 0));
+}
+
+#[test]
+fn a_super_packet_counts_all_its_segments_and_their_headers() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[]).unwrap();
+    let bytes = tcp(HOST, SERVER, Flags::ACK, 2, 10);
+    feed(&mut monitor, SECOND, &bytes, 3);
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    let up = &reading.counts[3].dir[UP];
+    assert_eq!((up.packets, up.bytes), (3, 40 + 2 * 40));
+}
+
+#[test]
+fn filters_choose_by_prefix_and_port_and_exceptions_win() {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[]).unwrap();
+    let filter = |except, prefix: Option<&str>, port| Filter {
+        except,
+        prefix: prefix.map(|p| Prefix::new(p.parse().unwrap(), 24)),
+        port,
+    };
+    let mut counted = |filters: &[Filter]| {
+        assert!(monitor.set_filters(filters));
+        let before = monitor.stats().filtered;
+        feed(
+            &mut monitor,
+            SECOND,
+            &tcp(HOST, SERVER, Flags::ACK, 2, 10),
+            1,
+        );
+        monitor.stats().filtered == before
+    };
+    assert!(counted(&[]));
+    assert!(counted(&[filter(false, Some("10.0.0.0"), None)]));
+    assert!(!counted(&[filter(false, Some("10.0.1.0"), None)]));
+    assert!(!counted(&[filter(false, Some("10.0.0.0"), Some(80))]));
+    assert!(counted(&[
+        filter(false, Some("10.0.1.0"), None),
+        filter(false, None, Some(443))
+    ]));
+    assert!(!counted(&[
+        filter(false, None, Some(443)),
+        filter(true, Some("198.51.100.0"), None)
+    ]));
+    assert!(counted(&[filter(true, None, Some(80))]));
+}

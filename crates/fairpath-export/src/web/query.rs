@@ -1,0 +1,132 @@
+//! The page's questions as URL parameters.
+//!
+//! Every parameter is known or refused: a misspelt filter must not look like an answer.
+
+use fairpath_rtt::snapshot::{Query, Sort};
+use serde::de::value::{Error as Unknown, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
+
+/// Rows of one answer at most.
+pub(super) const MAX_ROWS: usize = 1000;
+/// Peers and flows of one answer at most, each list.
+pub(super) const MAX_PEERS: usize = 100;
+const PEERS: usize = 10;
+/// Bytes of a filter or a class's name.
+const MAX_TEXT_BYTES: usize = 512;
+
+/// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history.
+pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
+    let mut query = Query::default();
+    for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+        match &*name {
+            "sort" => query.sort = word::<Sort>(&name, &value)?,
+            "kind" => query.kind = some(&name, &value, word)?,
+            "filter" => query.filter = some(&name, &value, text)?,
+            "under" => query.under = some(&name, &value, text)?,
+            "depth" => query.depth = some(&name, &value, number)?,
+            "limit" => query.limit = number(&name, &value)?,
+            "history" => query.history = number::<u8>(&name, &value)? != 0,
+            _ => return Err(format!("the parameter {name:?} is not known")),
+        }
+    }
+    if query.limit == 0 || query.limit > MAX_ROWS {
+        query.limit = MAX_ROWS;
+    }
+    Ok(query)
+}
+
+/// The parameters of `/api/detail`: class and limit.
+pub(super) fn detail(parameters: &str) -> Result<(String, usize), String> {
+    let (mut class, mut limit) = (None, PEERS);
+    for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+        match &*name {
+            "class" => class = Some(text(&name, &value)?),
+            "limit" => limit = number(&name, &value)?,
+            _ => return Err(format!("the parameter {name:?} is not known")),
+        }
+    }
+    let class = class.ok_or("the parameter \"class\" is missing")?;
+    Ok((class, limit.min(MAX_PEERS)))
+}
+
+/// An empty value is none.
+fn some<T>(
+    name: &str,
+    value: &str,
+    read: fn(&str, &str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    read(name, value).map(Some)
+}
+
+fn word<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, String> {
+    let word: StrDeserializer<'_, Unknown> = value.into_deserializer();
+    T::deserialize(word).map_err(|error| format!("the parameter {name:?}: {error}"))
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    let wrong = |_| format!("the parameter {name:?} is not a number in range: {value:?}");
+    value.parse().map_err(wrong)
+}
+
+fn text(name: &str, value: &str) -> Result<String, String> {
+    if value.len() > MAX_TEXT_BYTES {
+        return Err(format!(
+            "the parameter {name:?} is longer than {MAX_TEXT_BYTES} bytes"
+        ));
+    }
+    Ok(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairpath_rtt::snapshot::Kind;
+
+    #[test]
+    fn parameters_become_a_query() {
+        let query =
+            snapshot("sort=inside_p95&limit=20&filter=a%20b&under=&kind=subnet&depth=2&history=1");
+        let wanted = Query {
+            sort: Sort::InsideP95,
+            filter: Some("a b".to_owned()),
+            kind: Some(Kind::Subnet),
+            depth: Some(2),
+            limit: 20,
+            history: true,
+            ..Query::default()
+        };
+        assert_eq!(query, Ok(wanted));
+        assert_eq!(detail("class=S%C3%BCd&limit=5"), Ok(("Süd".to_owned(), 5)));
+    }
+
+    #[test]
+    fn no_parameter_lifts_the_limits() {
+        assert_eq!(snapshot("").unwrap().limit, MAX_ROWS);
+        assert_eq!(snapshot("limit=0").unwrap().limit, MAX_ROWS);
+        assert_eq!(snapshot("limit=99999").unwrap().limit, MAX_ROWS);
+        assert_eq!(detail("class=a&limit=99999").unwrap().1, MAX_PEERS);
+        assert!(snapshot(&format!("filter={}", "x".repeat(513))).is_err());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        for parameters in [
+            "sort=speed",
+            "limit=-1",
+            "limit=a",
+            "filtre=x",
+            "histograms=1",
+            "kind=x",
+        ] {
+            let name = parameters.split('=').next().unwrap();
+            assert!(
+                snapshot(parameters).unwrap_err().contains(name),
+                "{parameters}"
+            );
+        }
+        assert!(detail("limit=3").unwrap_err().contains("class"));
+    }
+}

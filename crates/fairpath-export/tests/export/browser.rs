@@ -1,0 +1,244 @@
+//! A headless Chromium, driven by the DevTools protocol over a WebSocket on loopback.
+//!
+//! Everything it does is told by events: requests, console messages, exceptions. It resolves no name
+//! and talks with nobody but addresses.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tungstenite::{Message, WebSocket};
+
+/// For one answer of the browser; generous, since machines that test are busy.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// For a condition on the page, milliseconds.
+const CONDITION_MS: u32 = 30_000;
+
+pub struct Browser {
+    child: Child,
+    socket: WebSocket<TcpStream>,
+    session: String,
+    asked: u64,
+    /// Everything that was told: method and parameters.
+    pub events: Vec<(String, Value)>,
+    /// Its profile; removed with it.
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts `chromium` with one empty tab of `width` by 900 pixels.
+    pub fn start(chromium: &Path, width: u32) -> Browser {
+        let profile = tempfile::tempdir().unwrap();
+        let mut child = Command::new(chromium)
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--remote-debugging-port=0",
+            ])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
+            .args([
+                "--no-first-run",
+                "--disable-default-apps",
+                "--disable-breakpad",
+                "--disable-dev-shm-usage",
+            ])
+            .args([
+                "--disable-extensions",
+                "--hide-scrollbars",
+                "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+            ])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--window-size={width},900"))
+            .arg("about:blank")
+            .env("TZ", "UTC")
+            .env("HOME", profile.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let address = devtools(&mut child);
+        let mut browser = Browser {
+            socket: connect(&address),
+            child,
+            session: String::new(),
+            asked: 0,
+            events: Vec::new(),
+            _profile: profile,
+        };
+        browser.open_tab(width);
+        browser
+    }
+
+    fn open_tab(&mut self, width: u32) {
+        let target = self.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = self.call("Target.attachToTarget", attach);
+        self.session = session["sessionId"].as_str().unwrap().to_owned();
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            self.call(&format!("{domain}.enable"), json!({}));
+        }
+        self.resize(width, 900);
+    }
+
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+    }
+
+    /// Makes the page believe that the user prefers a dark (or a light) screen.
+    pub fn prefer(&mut self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
+    pub fn open(&mut self, url: &str) {
+        self.call("Page.navigate", json!({"url": url}));
+    }
+
+    /// The value of an expression in the page.
+    pub fn value(&mut self, expression: &str) -> Value {
+        let how = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let said = self.call("Runtime.evaluate", how);
+        assert!(
+            said.get("exceptionDetails").is_none(),
+            "{expression}: {said}"
+        );
+        said["result"]["value"].clone()
+    }
+
+    /// Waits until an expression in the page is true.
+    pub fn until(&mut self, condition: &str) {
+        let wait = format!(
+            "new Promise((done) => {{ const since = Date.now(); const look = () => {{
+               if ({condition}) done(true); else if (Date.now() - since > {CONDITION_MS}) done(false);
+               else setTimeout(look, 20); }}; look(); }})"
+        );
+        if self.value(&wait) != json!(true) {
+            let text = self.value("document.body.innerText");
+            panic!(
+                "never true: {condition}\n{}",
+                text.as_str().unwrap_or_default()
+            );
+        }
+    }
+
+    /// Clicks the middle of the first element that `selector` finds.
+    pub fn click(&mut self, selector: &str) {
+        let place = self.value(&format!(
+            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center'}});
+               const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
+        ));
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Presses and releases a key, by its DOM name.
+    pub fn press(&mut self, key: &str) {
+        let text = match key {
+            "Enter" => "\r",
+            key if key.chars().count() == 1 => key,
+            _ => "",
+        };
+        let code = if key == "Enter" { 13 } else { 0 };
+        for kind in ["keyDown", "keyUp"] {
+            let event =
+                json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Keeps a picture of the whole page in the directory that FAIRPATH_SCREENSHOTS names, if any.
+    pub fn screenshot(&mut self, name: &str) {
+        let Some(dir) = std::env::var_os("FAIRPATH_SCREENSHOTS").map(PathBuf::from) else {
+            return;
+        };
+        let shot = self.call(
+            "Page.captureScreenshot",
+            json!({"captureBeyondViewport": true}),
+        );
+        let png = data_encoding::BASE64
+            .decode(shot["data"].as_str().unwrap().as_bytes())
+            .unwrap();
+        std::fs::write(dir.join(name).with_extension("png"), png).unwrap();
+    }
+
+    /// The parameters of all events of a method so far.
+    pub fn told(&self, method: &str) -> Vec<&Value> {
+        self.events
+            .iter()
+            .filter(|(name, _)| name == method)
+            .map(|(_, told)| told)
+            .collect()
+    }
+
+    fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.asked += 1;
+        let mut ask = json!({"id": self.asked, "method": method, "params": parameters});
+        if !self.session.is_empty() {
+            ask["sessionId"] = json!(self.session);
+        }
+        self.socket.send(Message::text(ask.to_string())).unwrap();
+        loop {
+            let Message::Text(text) = self.socket.read().unwrap() else {
+                continue;
+            };
+            let mut said: Value = serde_json::from_str(&text).unwrap();
+            if said["id"] == json!(self.asked) {
+                assert!(said.get("error").is_none(), "{method}: {said}");
+                return said["result"].take();
+            }
+            if let Some(method) = said["method"].as_str() {
+                let method = method.to_owned();
+                self.events.push((method, said["params"].take()));
+            }
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The browser leads a group of its own, its renderers included.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// The address that the browser prints once it listens.
+fn devtools(child: &mut Child) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.ok()?;
+        line.strip_prefix("DevTools listening on ")
+            .map(str::to_owned)
+    });
+    // What it says later must go somewhere, or it would wait.
+    std::thread::spawn(move || lines.for_each(drop));
+    address.expect("chromium prints the address of its DevTools")
+}
+
+fn connect(address: &str) -> WebSocket<TcpStream> {
+    let host = address
+        .trim_start_matches("ws://")
+        .split('/')
+        .next()
+        .unwrap();
+    let stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(ANSWER_WAIT)).unwrap();
+    tungstenite::client(address, stream).unwrap().0
+}

@@ -1,0 +1,241 @@
+//! The page in a real browser: what it shows, what it does by mouse and keys, and that it is quiet.
+
+use std::sync::Arc;
+
+use fairpath_export::ServerOptions;
+use serde_json::Value;
+
+use crate::browser::Browser;
+use crate::made::{ODD, Router};
+use crate::needs::command;
+use crate::web::start;
+
+/// A time of day in the middle of the day, so that axes look the same.
+const NOON: u64 = 1_762_171_200_000_000_000;
+
+/// No console message, exception, failed request, or request to anybody else.
+fn assert_quiet(browser: &Browser, origin: &str) {
+    for method in [
+        "Runtime.consoleAPICalled",
+        "Runtime.exceptionThrown",
+        "Log.entryAdded",
+    ] {
+        assert_eq!(browser.told(method), Vec::<&Value>::new(), "{method}");
+    }
+    let failed = |told: &&Value| told["canceled"] != Value::Bool(true);
+    assert_eq!(
+        browser
+            .told("Network.loadingFailed")
+            .into_iter()
+            .filter(failed)
+            .count(),
+        0
+    );
+    let asked = browser.told("Network.requestWillBeSent");
+    assert!(asked.len() >= 8, "{}", asked.len());
+    for request in asked {
+        let url = request["request"]["url"].as_str().unwrap();
+        assert!(url.starts_with(origin), "{url}");
+    }
+}
+
+/// Runs `steps` with a browser of this width on a page that shows the made-up router.
+fn with_page(test: &str, width: u32, steps: fn(&mut Browser)) {
+    let Some(chromium) = command(test, "chromium") else {
+        return;
+    };
+    let (_server, address) = start(Arc::new(Router::new(NOON)), ServerOptions::default());
+    let mut browser = Browser::start(&chromium, width);
+    let origin = format!("http://{address}/");
+    browser.open(&origin);
+    steps(&mut browser);
+    assert_quiet(&browser, &origin);
+}
+
+const ROWS: &str = "document.querySelectorAll('#rows tr').length";
+/// The column of rates towards the class, as numbers.
+const LIVE: &str = "document.getElementById('state').dataset.state === 'live'";
+
+#[test]
+fn rows_appear_and_live_numbers_change() {
+    with_page("rows_appear_and_live_numbers_change", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33 && {LIVE}"));
+        browser.screenshot("table-light");
+        let odd = format!(
+            "[...document.querySelectorAll('#rows a')].some((a) => a.textContent === {ODD:?})"
+        );
+        assert_eq!(
+            browser.value(&odd),
+            Value::Bool(true),
+            "names are text, never markup"
+        );
+        let cells = "document.querySelector('#rows tr').innerText";
+        let before = browser.value(cells);
+        browser.until(&format!("{cells} !== {before}"));
+        let idle = "[...document.querySelectorAll('#rows tr')].find((tr) => tr.innerText.includes('eth1')).cells[4].innerText";
+        assert_eq!(browser.value(idle), "–", "what was not measured is a dash");
+        browser.prefer("dark");
+        browser.screenshot("table-dark");
+        for width in [1150, 900] {
+            browser.resize(width, 900);
+            browser.screenshot(&format!("table-{width}"));
+            assert_eq!(browser.value("document.querySelector('.card').scrollWidth <= document.querySelector('.card').clientWidth"), Value::Bool(true));
+        }
+    });
+}
+
+#[test]
+fn a_click_on_a_heading_sorts_and_the_filter_filters() {
+    with_page(
+        "a_click_on_a_heading_sorts_and_the_filter_filters",
+        1400,
+        |browser| {
+            browser.until(&format!("{ROWS} === 33"));
+            browser.click("[data-sort=inside_p95]");
+            let column = "[...document.querySelectorAll('#rows tr')].map((tr) => parseFloat(tr.cells[4].innerText)).filter((n) => n > 0)";
+            browser.until(&format!("(() => {{ const c = {column}; return c.length > 20 && c.every((n, i) => i === 0 || c[i - 1] >= n); }})()"));
+            assert_eq!(
+                browser.value("document.querySelector('th[aria-sort]').innerText"),
+                "p95"
+            );
+            browser.press("/");
+            for key in ["s", "o", "u", "t", "h"] {
+                browser.press(key);
+            }
+            browser.until(&format!(
+                "{ROWS} === 1 && document.querySelector('#rows a').textContent === 'Site South'"
+            ));
+            browser.value("document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))");
+            browser.until("document.getElementById('empty').innerText.includes('nobody')");
+        },
+    );
+}
+
+#[test]
+fn a_click_on_a_class_shows_all_of_it_and_escape_goes_back() {
+    with_page(
+        "a_click_on_a_class_shows_all_of_it_and_escape_goes_back",
+        1400,
+        |browser| {
+            browser.until(&format!("{ROWS} === 33"));
+            browser.click("#rows tr:nth-child(5) td:nth-child(3)");
+            let bars = "document.querySelectorAll('#hist-inside rect, #hist-outside rect').length";
+            let lines = "document.querySelectorAll('#day-rate polyline, #day-inside polyline, #day-outside polyline').length";
+            browser.until(&format!("{bars} > 4 && {lines} >= 6 && document.querySelectorAll('#worst tbody tr').length === 4"));
+            assert_eq!(
+                browser.value("document.getElementById('class').textContent"),
+                ODD
+            );
+            let axes = browser
+                .value("document.getElementById('day-rate').innerText")
+                .to_string();
+            assert!(
+                axes.contains("Mbit/s") && axes.contains("12:00") | axes.contains("06:00"),
+                "{axes}"
+            );
+            let talkers = browser
+                .value("document.getElementById('talkers').innerText")
+                .to_string();
+            assert!(talkers.contains("192.0.2.17"), "{talkers}");
+            browser.screenshot("detail-light");
+            browser.prefer("dark");
+            browser.screenshot("detail-dark");
+            browser.press("Escape");
+            browser.until("!document.getElementById('overview').hidden && document.getElementById('detail').hidden");
+        },
+    );
+}
+
+#[test]
+fn keys_walk_fold_and_open_and_the_focus_stays() {
+    with_page(
+        "keys_walk_fold_and_open_and_the_focus_stays",
+        1400,
+        |browser| {
+            browser.until(&format!("{ROWS} === 33"));
+            browser.press("ArrowDown");
+            browser.press("ArrowLeft");
+            browser.until(&format!("{ROWS} === 19"));
+            let rates = "document.querySelector('#rows tr').innerText";
+            let before = browser.value(rates);
+            browser.until(&format!("{rates} !== {before}"));
+            assert_eq!(
+                browser.value("document.activeElement.textContent"),
+                "Site North",
+                "a new picture keeps the focus"
+            );
+            browser.press("ArrowRight");
+            browser.until(&format!("{ROWS} === 33"));
+            browser.press("ArrowDown");
+            browser.press("Enter");
+            browser.until("document.getElementById('class').textContent === 'sub-10000' && document.querySelectorAll('#flows tbody tr').length > 0");
+        },
+    );
+}
+
+#[test]
+fn nothing_is_wider_than_a_telephone() {
+    with_page("nothing_is_wider_than_a_telephone", 390, |browser| {
+        let fits = "document.documentElement.scrollWidth <= 390 && document.querySelector('.card').scrollWidth <= document.querySelector('.card').clientWidth";
+        browser.until(&format!("{ROWS} === 33"));
+        browser.screenshot("table-narrow");
+        let name = "document.querySelector('#rows tr:nth-child(2) a')";
+        assert_eq!(
+            browser.value(&format!("{name}.scrollWidth <= {name}.clientWidth")),
+            Value::Bool(true),
+            "names are whole"
+        );
+        assert_eq!(browser.value(fits), Value::Bool(true), "the table");
+        browser.click("#rows tr:nth-child(5) a");
+        browser.until("document.querySelectorAll('#worst tbody tr').length === 4");
+        assert_eq!(
+            browser.value("document.documentElement.scrollWidth"),
+            390,
+            "the detail"
+        );
+        browser.screenshot("detail-narrow");
+    });
+}
+
+#[test]
+fn a_hidden_page_asks_nothing() {
+    with_page("a_hidden_page_asks_nothing", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33"));
+        // Counts what is asked from now on; two seconds of the page's clock are two questions at least.
+        browser.value(
+            "(() => { const real = fetch; globalThis.asked = 0; globalThis.fetch = (...a) => { asked++; return real(...a); };
+               Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange')); })()",
+        );
+        let after = browser.value("new Promise((done) => setTimeout(() => { globalThis.asked = 0; setTimeout(() => done(asked), 2500); }, 1500))");
+        assert_eq!(after, 0);
+        browser
+            .value("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))");
+        browser.until("asked > 0");
+    });
+}
+
+#[test]
+fn a_monitor_that_went_away_is_told_and_its_return_too() {
+    let test = "a_monitor_that_went_away_is_told_and_its_return_too";
+    let Some(chromium) = command(test, "chromium") else {
+        return;
+    };
+    let (server, address) = start(Arc::new(Router::new(NOON)), ServerOptions::default());
+    let mut browser = Browser::start(&chromium, 1400);
+    browser.open(&format!("http://{address}/"));
+    browser.until(&format!("{ROWS} === 33 && {LIVE}"));
+    drop(server);
+    browser.until("!document.getElementById('problem').hidden && document.getElementById('problem').innerText.includes('does not answer')");
+    browser.screenshot("stale");
+    assert_eq!(browser.value(ROWS), 33, "the last picture stays");
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    let _server = fairpath_export::serve(
+        listener,
+        Arc::new(Router::new(NOON)),
+        ServerOptions::default(),
+    )
+    .unwrap();
+    browser.until(&format!(
+        "document.getElementById('problem').hidden && {LIVE}"
+    ));
+}

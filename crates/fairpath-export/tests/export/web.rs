@@ -1,0 +1,302 @@
+//! The server against clients that speak raw HTTP: limits, refusals, headers, stopping.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use fairpath_export::{MAX_CONNECTIONS, Pictures, Server, ServerOptions, serve};
+use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+
+use crate::made::{ODD, Router};
+
+/// Longer than anything here takes, so that a hanging test ends.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+impl Pictures for Router {
+    fn snapshot(&self, query: &Query) -> Snapshot {
+        self.answer(query)
+    }
+
+    fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
+        Router::detail(self, class, limit)
+    }
+}
+
+/// A server on a port of its own, showing `pictures`.
+pub fn start(pictures: Arc<dyn Pictures>, options: ServerOptions) -> (Server, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (serve(listener, pictures, options).unwrap(), address)
+}
+
+fn router() -> (Server, SocketAddr) {
+    let router = Arc::new(Router::new(1_700_000_000_000_000_000));
+    start(router, ServerOptions::default())
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
+}
+
+/// Sends `head` and reads until the server closes.
+pub fn exchange(address: SocketAddr, head: &str) -> String {
+    let mut stream = connect(address);
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Status and body of a GET.
+pub fn get(address: SocketAddr, target: &str) -> (u16, String) {
+    let head = format!("GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    let answer = exchange(address, &head);
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("{answer:?}"));
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn every_answer_forbids_outside_content_and_caching() {
+    let (_server, address) = router();
+    for target in ["/", "/metrics", "/api/snapshot", "/nowhere"] {
+        let answer = exchange(
+            address,
+            &format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n"),
+        );
+        let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
+        for header in [
+            "content-security-policy: default-src 'none';",
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "referrer-policy: no-referrer",
+            "cross-origin-resource-policy: same-origin",
+            "cache-control: no-store",
+        ] {
+            assert!(head.contains(header), "{target}: {header}\n{head}");
+        }
+        assert!(!head.contains("access-control"), "{target}");
+    }
+}
+
+#[test]
+fn the_page_names_nothing_outside() {
+    let (_server, address) = router();
+    for target in [
+        "/",
+        "/style.css",
+        "/page.js",
+        "/table.js",
+        "/detail.js",
+        "/charts.js",
+        "/numbers.js",
+        "/icon.svg",
+    ] {
+        let (status, body) = get(address, target);
+        assert_eq!(status, 200, "{target}");
+        let body = body.replace("http://www.w3.org/2000/svg", "");
+        assert!(!body.contains("://") && !body.contains("\"//"), "{target}");
+        assert!(
+            !body.contains("style=\"") && !body.contains(" onclick="),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn metrics_come_in_the_dialect_that_is_asked_for() {
+    let (_server, address) = router();
+    let ask = |accept: &str| {
+        exchange(
+            address,
+            &format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\n{accept}\r\n"),
+        )
+    };
+    let open =
+        ask("Accept: application/openmetrics-text;version=1.0.0;q=0.75,text/plain;q=0.5\r\n");
+    assert!(
+        open.contains("content-type: application/openmetrics-text; version=1.0.0")
+            && open.ends_with("# EOF\n")
+    );
+    let classic = ask("");
+    assert!(
+        classic.contains("content-type: text/plain; version=0.0.4") && !classic.contains("# EOF")
+    );
+    assert!(classic.contains("fairpath_monitor_web_requests_total 2\n"));
+}
+
+#[test]
+fn snapshots_and_details_are_json_that_reads_back() {
+    let (_server, address) = router();
+    let (status, body) = get(
+        address,
+        "/api/snapshot?sort=inside_p95&limit=3&filter=sub-1",
+    );
+    let snapshot: Snapshot = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, snapshot.rows.len()), (200, 3));
+    assert!(
+        snapshot
+            .rows
+            .is_sorted_by(|a, b| a.inside.p95_rtt_ns >= b.inside.p95_rtt_ns)
+    );
+    let class: String = form_urlencoded::byte_serialize(ODD.as_bytes()).collect();
+    let (status, body) = get(address, &format!("/api/detail?class={class}&limit=2"));
+    let detail: Detail = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        (status, detail.row.name.as_str(), detail.worst.len()),
+        (200, ODD, 2)
+    );
+    assert_eq!(get(address, "/api/detail?class=nobody").0, 404);
+    assert_eq!(get(address, "/api/snapshot?sort=speed").0, 400);
+}
+
+#[test]
+fn head_has_the_heads_length_and_no_body() {
+    let (_server, address) = router();
+    let answer = exchange(
+        address,
+        "HEAD /style.css HTTP/1.0\r\nHost: localhost\r\n\r\n",
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("HTTP/1.0 200") && !head.contains("content-length: 0"),
+        "{head}"
+    );
+    assert_eq!(body, "");
+}
+
+#[test]
+fn what_could_change_something_or_is_not_ours_is_refused() {
+    let (server, address) = router();
+    for (head, status) in [
+        (
+            "POST /api/snapshot HTTP/1.0\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
+            "405",
+        ),
+        ("GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n", "421"),
+        (
+            "GET http://evil.example/ HTTP/1.0\r\nHost: localhost\r\n\r\n",
+            "421",
+        ),
+        ("GET / HTTP/1.0\r\n\r\n", "400"),
+        (
+            "GET /../etc/passwd HTTP/1.0\r\nHost: localhost\r\n\r\n",
+            "404",
+        ),
+    ] {
+        let answer = exchange(address, head);
+        assert_eq!(&answer[9..12], status, "{head}");
+    }
+    assert_eq!(server.counters()["web_requests_refused"], 5);
+}
+
+#[test]
+fn a_request_without_end_is_cut_off() {
+    let (_server, address) = router();
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+        "x".repeat(20_000)
+    );
+    assert!(exchange(address, &head).starts_with("HTTP/1.1 431"));
+    let many: String = (0..100).map(|i| format!("X{i}: 1\r\n")).collect();
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
+    assert!(exchange(address, &head).starts_with("HTTP/1.1 431"));
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed_and_counted() {
+    let (server, address) = router();
+    let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
+    let mut refused = connect(address);
+    assert!(
+        matches!(refused.read(&mut [0]), Ok(0) | Err(_)),
+        "closed without an answer"
+    );
+    assert_eq!(server.counters()["web_connections"], MAX_CONNECTIONS as u64);
+    assert_eq!(server.counters()["web_connections_refused"], 1);
+    let stream = held.last_mut().unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.0 200"),
+        "those within it are still answered"
+    );
+}
+
+/// Gives no picture until it is let go.
+#[derive(Default)]
+struct Stuck {
+    free: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stuck {
+    fn let_go(&self) {
+        *self.free.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Pictures for Stuck {
+    fn snapshot(&self, _: &Query) -> Snapshot {
+        let free = self.free.lock().unwrap();
+        drop(self.changed.wait_while(free, |free| !*free).unwrap());
+        Snapshot::default()
+    }
+
+    fn detail(&self, _: &str, _: usize) -> Option<Detail> {
+        None
+    }
+}
+
+#[test]
+fn a_monitor_that_does_not_answer_holds_up_nothing_else() {
+    let stuck = Arc::new(Stuck::default());
+    let (server, address) = start(stuck.clone(), ServerOptions::default());
+    let waiting: Vec<_> = (0..5)
+        .map(|_| std::thread::spawn(move || get(address, "/metrics").0))
+        .collect();
+    assert_eq!(get(address, "/").0, 200);
+    for thread in waiting {
+        assert_eq!(thread.join().unwrap(), 503);
+    }
+    assert_eq!(server.counters()["web_requests_timed_out"], 5);
+    stuck.let_go();
+    assert_eq!(
+        get(address, "/metrics").0,
+        200,
+        "and it is asked again when it is back"
+    );
+}
+
+#[test]
+fn without_the_page_there_are_metrics_only() {
+    let router = Arc::new(Router::new(1_700_000_000_000_000_000));
+    let options = ServerOptions {
+        page: false,
+        ..ServerOptions::default()
+    };
+    let (_server, address) = start(router, options);
+    assert_eq!(get(address, "/metrics").0, 200);
+    assert_eq!(
+        (get(address, "/").0, get(address, "/api/snapshot").0),
+        (404, 404)
+    );
+}
+
+#[test]
+fn dropping_the_server_ends_connections_and_frees_the_port() {
+    let (server, address) = router();
+    let mut idle = connect(address);
+    assert_eq!(get(address, "/").0, 200);
+    drop(server);
+    assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
+    TcpListener::bind(address).unwrap();
+}

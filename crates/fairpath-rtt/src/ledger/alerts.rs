@@ -1,0 +1,371 @@
+//! When a class's round-trip times or losses are an alert, and when it is over.
+//!
+//! What is judged is the window. It is *above* only if that is sure in spite of how few samples
+//! there are ([`super::baseline`]). An alert begins when the window was above for its own length and
+//! `begin_intervals` more, one judgement after the other: trouble of fewer intervals than those
+//! cannot begin one, however heavy. It is over when the window was halfway back for
+//! `end_intervals`. Intervals without new samples are not judged.
+
+use fairpath_core::{INSIDE, OUTSIDE};
+use fairpath_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::Sla;
+use super::baseline::{Baseline, Judged, judge, share_at_least};
+use super::tally::{Loss, Tally};
+use crate::Histogram;
+use crate::snapshot::{AlertKind, Kind};
+
+/// Alerts that may hold at once; what would begin beyond is counted and waits.
+pub const MAX_ACTIVE_ALERTS: usize = 4096;
+/// Alerts that may begin or end in one interval; what is beyond is counted and waits.
+pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
+/// An alert of a class that gives nothing to judge for so long is over.
+pub const UNJUDGED_NS: u64 = 600_000_000_000;
+/// A shift that holds for so long is the new baseline.
+pub const ACCEPTED_NS: u64 = 24 * 3_600_000_000_000;
+/// Data packets that a way needs in the window for its loss to be judged.
+pub const LOSS_MIN_PACKETS: u64 = 100;
+
+/// What makes an alert.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlertRules {
+    /// Kinds of rows that are watched.
+    pub kinds: Vec<Kind>,
+    /// Intervals beyond the window's own that it must be above for.
+    pub begin_intervals: u32,
+    /// Intervals that it must be back for.
+    pub end_intervals: u32,
+    /// Round-trip times above the baseline by this factor are a shift ...
+    pub shift_factor: f64,
+    /// ... if they are above it by this much too, nanoseconds.
+    pub shift_floor_ns: u64,
+    /// Open flows that a class needs for its outside leg to be watched for shifts: with fewer,
+    /// another round-trip time means another remote and not another path.
+    pub outside_min_flows: u64,
+    /// Share lost on a leg, either way.
+    pub loss: f64,
+}
+
+impl Default for AlertRules {
+    fn default() -> AlertRules {
+        AlertRules {
+            kinds: vec![Kind::Class, Kind::Interface],
+            begin_intervals: 10,
+            end_intervals: 30,
+            shift_factor: 1.5,
+            shift_floor_ns: 5_000_000,
+            outside_min_flows: 32,
+            loss: 0.02,
+        }
+    }
+}
+
+/// What is watched of each class: kind and leg.
+pub(super) const WATCHED: [(AlertKind, usize); 5] = [
+    (AlertKind::RttShift, INSIDE),
+    (AlertKind::RttShift, OUTSIDE),
+    (AlertKind::Loss, INSIDE),
+    (AlertKind::Loss, OUTSIDE),
+    (AlertKind::SlaBreach, INSIDE),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Above,
+    Between,
+    Below,
+}
+
+/// A judgement of one watched thing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Finding {
+    verdict: Verdict,
+    value: f64,
+    limit: f64,
+    /// "median", "95th percentile" or "lost".
+    of: &'static str,
+}
+
+/// Whether an alert holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hold {
+    pub active: bool,
+    /// Judgements in a row for a change.
+    run: u32,
+    /// Unix time of the first of them that led to the alert.
+    since_unix_ns: u64,
+    since: u64,
+    judged: u64,
+}
+
+/// A change that should be told; [`Watch::settle`] makes it so.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Proposal {
+    pub watched: usize,
+    pub begins: bool,
+    pub value: f64,
+    pub limit: f64,
+    pub since_unix_ns: u64,
+    pub text: String,
+    accepted: bool,
+}
+
+/// What a class is judged by in one interval.
+pub(super) struct Evidence<'a> {
+    pub t: u64,
+    pub dt_ns: u64,
+    pub unix_ns: u64,
+    pub window_intervals: u32,
+    /// The window's distributions and sums, and whether the interval added to either leg's.
+    pub spread: &'a [Histogram; 2],
+    pub sum: &'a Tally,
+    pub news: [bool; 2],
+    pub open_flows: u64,
+    pub sla: &'a Sla,
+}
+
+/// Baselines and alerts of a class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Watch {
+    /// By leg: of the median and of the 95th percentile.
+    baselines: [[Baseline; 2]; 2],
+    pub holds: [Hold; 5],
+}
+
+impl Watch {
+    /// Judges a class; tells what would begin or end.
+    pub fn judge(&mut self, rules: &AlertRules, evidence: &Evidence) -> Vec<Proposal> {
+        let judged = [INSIDE, OUTSIDE].map(|leg| {
+            let news = evidence.news[leg];
+            news.then(|| judge(&evidence.spread[leg])).flatten()
+        });
+        let findings = [
+            judged[INSIDE].and_then(|j| self.shift(rules, INSIDE, &j)),
+            judged[OUTSIDE]
+                .filter(|_| evidence.open_flows >= rules.outside_min_flows)
+                .and_then(|j| self.shift(rules, OUTSIDE, &j)),
+            lossy(evidence, INSIDE, rules.loss),
+            lossy(evidence, OUTSIDE, rules.loss),
+            breach(evidence, judged[INSIDE].map(|[_, p95]| p95)),
+        ];
+        let mut proposals = Vec::new();
+        for (watched, finding) in findings.into_iter().enumerate() {
+            proposals.extend(self.step(watched, finding, rules, evidence));
+        }
+        for (leg, judged) in judged.iter().enumerate() {
+            self.learn(leg, judged.as_ref(), evidence.dt_ns);
+        }
+        proposals
+    }
+
+    /// Time passes: ends what was not judged for too long.
+    pub fn rest(&self, t: u64) -> Vec<Proposal> {
+        let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
+        self.end(unjudged, "over: too little traffic to tell")
+    }
+
+    /// Ends everything.
+    pub fn end_all(&self, text: &str) -> Vec<Proposal> {
+        self.end(|_| true, text)
+    }
+
+    fn end(&self, which: impl Fn(&Hold) -> bool, text: &str) -> Vec<Proposal> {
+        let holds = self.holds.iter().enumerate();
+        let ends = holds.filter(|(_, hold)| hold.active && which(hold));
+        ends.map(|(watched, hold)| Proposal {
+            watched,
+            begins: false,
+            value: 0.0,
+            limit: 0.0,
+            since_unix_ns: hold.since_unix_ns,
+            text: text.to_owned(),
+            accepted: false,
+        })
+        .collect()
+    }
+
+    /// The change is told: it holds from here on.
+    pub fn settle(&mut self, proposal: &Proposal, t: u64) {
+        let hold = &mut self.holds[proposal.watched];
+        *hold = Hold {
+            active: proposal.begins,
+            since_unix_ns: proposal.since_unix_ns,
+            since: t,
+            judged: t,
+            run: 0,
+        };
+        if proposal.accepted {
+            self.baselines[WATCHED[proposal.watched].1] = Default::default();
+        }
+    }
+
+    fn step(
+        &mut self,
+        watched: usize,
+        finding: Option<Finding>,
+        rules: &AlertRules,
+        evidence: &Evidence,
+    ) -> Option<Proposal> {
+        let hold = &mut self.holds[watched];
+        let finding = finding?;
+        hold.judged = evidence.t;
+        let counts = match finding.verdict {
+            Verdict::Above => !hold.active,
+            Verdict::Below => hold.active,
+            Verdict::Between => false,
+        };
+        hold.run = if counts {
+            hold.run.saturating_add(1)
+        } else {
+            0
+        };
+        if hold.run == 1 && !hold.active {
+            hold.since_unix_ns = evidence.unix_ns;
+        }
+        let needed = if hold.active {
+            rules.end_intervals.max(1)
+        } else {
+            evidence.window_intervals + rules.begin_intervals
+        };
+        let kind = WATCHED[watched].0;
+        let held = evidence.t.saturating_sub(hold.since);
+        let accepted = hold.active && kind == AlertKind::RttShift && held >= ACCEPTED_NS;
+        (hold.run >= needed || accepted).then(|| Proposal {
+            watched,
+            begins: !hold.active,
+            value: finding.value,
+            limit: finding.limit,
+            since_unix_ns: hold.since_unix_ns,
+            text: say(&finding, kind, !hold.active, accepted),
+            accepted,
+        })
+    }
+
+    /// Baselines stand still while an alert of their leg holds or is about to.
+    fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, dt_ns: u64) {
+        let hold = &self.holds[leg];
+        if hold.active || hold.run > 0 {
+            return;
+        }
+        for (baseline, judged) in self.baselines[leg]
+            .iter_mut()
+            .zip(judged.into_iter().flatten())
+        {
+            baseline.learn(judged.value, dt_ns);
+        }
+    }
+
+    /// The quantile that is farthest beyond what is normal speaks for the leg.
+    fn shift(&self, rules: &AlertRules, leg: usize, judged: &[Judged; 2]) -> Option<Finding> {
+        let findings = self.baselines[leg].iter().zip(judged);
+        let findings = findings.zip(["median", "95th percentile"]);
+        let findings = findings.filter_map(|((baseline, judged), of)| {
+            let bound = baseline.bound(rules.shift_factor, rules.shift_floor_ns)?;
+            let normal = baseline.value()?;
+            let value = judged.value as f64;
+            let verdict = if judged.at_least as f64 > bound {
+                Verdict::Above
+            } else if value < (normal + bound) / 2.0 {
+                Verdict::Below
+            } else {
+                Verdict::Between
+            };
+            Some(Finding {
+                verdict,
+                value,
+                limit: normal,
+                of,
+            })
+        });
+        worst(findings)
+    }
+}
+
+/// The most severe finding; of equal ones that farthest beyond its limit.
+fn worst(findings: impl Iterator<Item = Finding>) -> Option<Finding> {
+    let severity = |finding: &Finding| {
+        let rank = match finding.verdict {
+            Verdict::Above => 2.0,
+            Verdict::Between => 1.0,
+            Verdict::Below => 0.0,
+        };
+        (rank, finding.value / finding.limit.max(f64::MIN_POSITIVE))
+    };
+    findings.max_by(|a, b| {
+        severity(a)
+            .partial_cmp(&severity(b))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+/// Either way's loss on a leg against a threshold; below means half of it.
+fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
+    if !evidence.news.contains(&true) {
+        return None;
+    }
+    let Loss { to, from } = evidence.sum.loss(leg);
+    let ways = [to, from]
+        .into_iter()
+        .filter(|way| way.of >= LOSS_MIN_PACKETS);
+    worst(ways.map(|way| {
+        let value = way.value().unwrap_or_default();
+        let verdict = if share_at_least(way.lost, way.of) > threshold {
+            Verdict::Above
+        } else if value <= threshold / 2.0 {
+            Verdict::Below
+        } else {
+            Verdict::Between
+        };
+        Finding {
+            verdict,
+            value,
+            limit: threshold,
+            of: "lost",
+        }
+    }))
+}
+
+/// The class's own promises, on the inside leg; below means nine tenths of the round-trip time.
+fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
+    let rtt = evidence
+        .sla
+        .rtt_p95_ns
+        .zip(p95)
+        .map(|(limit, p95)| Finding {
+            verdict: if p95.at_least > limit {
+                Verdict::Above
+            } else if p95.value as f64 <= 0.9 * limit as f64 {
+                Verdict::Below
+            } else {
+                Verdict::Between
+            },
+            value: p95.value as f64,
+            limit: limit as f64,
+            of: "95th percentile",
+        });
+    let loss = evidence
+        .sla
+        .loss
+        .and_then(|limit| lossy(evidence, INSIDE, limit));
+    worst(rtt.into_iter().chain(loss))
+}
+
+/// For people, without the class's name and the leg.
+fn say(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) -> String {
+    let show = |value: f64| match finding.of {
+        "lost" => format!("{:.2} %", value * 100.0),
+        _ => Nanos(value as u64).to_string(),
+    };
+    let (value, limit, of) = (show(finding.value), show(finding.limit), finding.of);
+    let against = match kind {
+        AlertKind::RttShift => "baseline",
+        AlertKind::Loss => "threshold",
+        AlertKind::SlaBreach => "promised",
+    };
+    match (accepted, begins) {
+        (true, _) => format!("{of} {value} for a day is the new normal; it was {limit}"),
+        (false, true) => format!("{of} {value}, {against} {limit}"),
+        (false, false) => format!("over: {of} {value}, {against} {limit}"),
+    }
+}

@@ -1,0 +1,150 @@
+//! Taking a new set of rows in, without losing what belongs to those that stay.
+
+use std::collections::{HashMap, HashSet};
+
+use fairpath_core::ClassCounts;
+
+use super::account::Account;
+use super::take::alert;
+use super::tally::Meter;
+use super::tree::{self, ConfigureError, NO_SLOT, Place, RowSpec};
+use super::{Ledger, MAX_PARKED, NO_ROW, Node, Parked, Slot};
+use crate::snapshot::{Alert, Kind};
+
+/// What there was of the rows before.
+struct Before {
+    accounts: HashMap<(Kind, String), (Account, u32)>,
+    slots: Vec<Slot>,
+}
+
+impl Ledger {
+    /// Makes these the rows: a parent comes before its children, siblings in the order they are
+    /// to be shown in. Returns the alerts that end because their row vanished.
+    ///
+    /// A row with the kind and name of one that is there, or was within [`super::PARKED_NS`],
+    /// goes on with its numbers. `counts` are the core's counters by slot as they are now, *after*
+    /// slots with a new owner were cleared: counting of such slots begins from there. A row that
+    /// keeps its slot is counted without a break; what a row that changes slots counted in its old
+    /// slot since the last reading is lost. A parent keeps what vanished children counted.
+    ///
+    /// Refused as a whole, with nothing changed, if a row cannot stand. O(rows).
+    pub fn configure(
+        &mut self,
+        rows: Vec<RowSpec>,
+        counts: &[ClassCounts],
+    ) -> Result<Vec<Alert>, ConfigureError> {
+        let places = tree::plant(rows)?;
+        self.configuration += 1;
+        self.forget_subnets(&places);
+        let mut before = self.take_rows();
+        for place in places {
+            self.add_row(place, &mut before, counts);
+        }
+        let alerts = self.park(before.accounts);
+        self.list_rows();
+        Ok(alerts)
+    }
+
+    fn forget_subnets(&mut self, places: &[Place]) {
+        let subnets = places.iter().map(|place| &place.spec);
+        let subnets = subnets.filter(|spec| spec.kind == Kind::Subnet);
+        let names: HashSet<&str> = subnets.map(|spec| spec.name.as_str()).collect();
+        self.unmatched
+            .retain(|prefix| !names.contains(prefix.to_string().as_str()));
+    }
+
+    fn take_rows(&mut self) -> Before {
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        let accounts = nodes.map(|Node { place, account }| {
+            let spec = place.spec;
+            ((spec.kind, spec.name), (account, spec.slot))
+        });
+        Before {
+            accounts: accounts.collect(),
+            slots: std::mem::take(&mut self.slots),
+        }
+    }
+
+    fn add_row(&mut self, place: Place, before: &mut Before, counts: &[ClassCounts]) {
+        let key = (place.spec.kind, place.spec.name.clone());
+        let next = self.clock.interval + 1;
+        let (account, old_slot) = match before.accounts.remove(&key) {
+            Some(there) => there,
+            None => match self.parked.remove(&key) {
+                Some(parked) => {
+                    let mut account = parked.account;
+                    account.first_interval = next;
+                    (account, NO_SLOT)
+                }
+                None => (Account::new(self.clock.t, next), NO_SLOT),
+            },
+        };
+        let slot = place.spec.slot;
+        if slot != NO_SLOT {
+            let at = slot as usize;
+            let kept = before.slots.get(at).filter(|_| slot == old_slot);
+            let meter = match kept {
+                Some(slot) => slot.meter,
+                None => Meter::new(&counts.get(at).copied().unwrap_or_default()),
+            };
+            if self.slots.len() <= at {
+                let none = Slot {
+                    meter: Meter::default(),
+                    row: NO_ROW,
+                };
+                self.slots.resize(at + 1, none);
+            }
+            let row = self.nodes.len() as u32;
+            self.slots[at] = Slot { meter, row };
+        }
+        self.nodes.push(Node { place, account });
+    }
+
+    /// Rows that vanished keep what a restart keeps, for a while; their alerts end.
+    fn park(&mut self, gone: HashMap<(Kind, String), (Account, u32)>) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        let (t, unix_ns) = (self.clock.t, self.clock.last.unix_ns);
+        for ((kind, name), (mut account, _)) in gone {
+            if let Some(learnt) = &mut account.learnt {
+                for proposal in learnt.watch.end_all("the class is gone") {
+                    learnt.watch.settle(&proposal, t);
+                    alerts.push(alert(&name, &proposal, unix_ns));
+                }
+            }
+            self.places.used -= account.peers.as_ref().map_or(0, |peers| peers.places());
+            let account = account.saved();
+            self.parked
+                .insert((kind, name), Parked { account, since: t });
+        }
+        self.drop_parked();
+        alerts.sort_by(|a, b| a.class.cmp(&b.class));
+        alerts
+    }
+
+    fn drop_parked(&mut self) {
+        let Some(beyond) = self.parked.len().checked_sub(MAX_PARKED) else {
+            return;
+        };
+        let parked = self.parked.iter();
+        let mut oldest: Vec<_> = parked.map(|(key, row)| (row.since, key.clone())).collect();
+        oldest.sort_unstable();
+        for (_, key) in oldest.into_iter().take(beyond) {
+            self.parked.remove(&key);
+            self.counters.parked_dropped += 1;
+        }
+    }
+
+    /// The lists and sums over rows, anew.
+    pub(super) fn list_rows(&mut self) {
+        self.interval.reset(self.nodes.len());
+        let rows = 0..self.nodes.len();
+        let account = |row: &usize| &self.nodes[*row].account;
+        self.recent = rows.clone().filter(|row| account(row).recent).collect();
+        self.alerting = rows.filter(|row| account(row).alerts() > 0).collect();
+        let nodes = self.nodes.iter().map(|node| &node.account);
+        self.active_alerts = nodes.clone().map(Account::alerts).sum();
+        let parked = self.parked.values().map(|parked| &parked.account);
+        let all = nodes.chain(parked);
+        self.days = all.filter(|account| account.day.is_some()).count();
+    }
+}

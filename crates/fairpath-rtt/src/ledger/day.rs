@@ -1,0 +1,254 @@
+//! A class's last day, one point for each five minutes in which it had traffic.
+//!
+//! Steps are numbered by Unix time. The number never goes back while the clock is set back by up to
+//! [`MAX_STEPS_BACK`] steps: what comes then belongs to the newest step. Where the clock is set
+//! back farther, the times of the points behind were wrong, and the points are dropped.
+
+use std::collections::VecDeque;
+
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle, bucket_of};
+use serde::{Deserialize, Serialize};
+
+use super::tally::{Share, Tally};
+use crate::Histogram;
+use crate::snapshot::DayPoint;
+
+/// How long a step is.
+pub const DAY_STEP_NS: u64 = 300_000_000_000;
+/// Steps that are kept.
+pub const DAY_STEPS: usize = 288;
+/// Classes that have a day: 28 MB if all of them have traffic all day. The least recently active
+/// one makes room for a newcomer.
+pub const MAX_DAY_CLASSES: usize = 4096;
+/// An hour: clocks are set back that far by daylight saving that somebody got wrong.
+const MAX_STEPS_BACK: u32 = 12;
+
+/// Numbers of the steps of the last day, and how long each was watched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct DayClock {
+    /// (step, nanoseconds watched), ascending, at most [`DAY_STEPS`].
+    watched: VecDeque<(u32, u64)>,
+}
+
+impl DayClock {
+    /// Time passes; `dt_ns` by a clock that is never set.
+    pub fn advance(&mut self, unix_ns: u64, dt_ns: u64) {
+        let step = u32::try_from(unix_ns / DAY_STEP_NS).unwrap_or(u32::MAX - 1);
+        while let Some((newest, _)) = self.watched.back()
+            && *newest > step.saturating_add(MAX_STEPS_BACK)
+        {
+            self.watched.pop_back();
+        }
+        match self.watched.back_mut() {
+            Some((newest, watched)) if *newest >= step => *watched += dt_ns,
+            _ => self.watched.push_back((step, dt_ns)),
+        }
+        let oldest = (self.step() + 1).saturating_sub(DAY_STEPS as u32);
+        while self.watched.front().is_some_and(|(step, _)| *step < oldest) {
+            self.watched.pop_front();
+        }
+    }
+
+    /// The step that is now.
+    pub fn step(&self) -> u32 {
+        self.watched.back().map_or(0, |(step, _)| *step)
+    }
+
+    fn watched_ns(&self, step: u32) -> Option<u64> {
+        let at = self.watched.binary_search_by_key(&step, |(step, _)| *step);
+        at.ok().map(|at| self.watched[at].1)
+    }
+}
+
+/// A bucket that does not exist: nothing measured.
+const NONE: u16 = u16::MAX;
+/// Loss of 1, in units of a [`Step`].
+const ALL_LOST: f64 = 65_534.0;
+
+/// A closed step in 24 bytes: round-trip times as buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Step {
+    number: u32,
+    bytes: [f32; 2],
+    p50: [u16; 2],
+    p95: [u16; 2],
+    loss: u16,
+}
+
+/// The step that is filled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Open {
+    number: u32,
+    bytes: [u64; 2],
+    spread: [Histogram; 2],
+    lost: u64,
+    data: u64,
+}
+
+impl Open {
+    fn close(&self) -> Step {
+        let bucket = |leg: usize, q: f64| self.spread[leg].quantile(q).map_or(NONE, bucket_of);
+        let loss = Share {
+            lost: self.lost,
+            of: self.data,
+        };
+        Step {
+            number: self.number,
+            bytes: self.bytes.map(|bytes| bytes as f32),
+            p50: [INSIDE, OUTSIDE].map(|leg| bucket(leg, 0.5)),
+            p95: [INSIDE, OUTSIDE].map(|leg| bucket(leg, 0.95)),
+            loss: loss
+                .value()
+                .map_or(NONE, |share| (share * ALL_LOST).round() as u16),
+        }
+    }
+}
+
+/// The last day of a class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Day {
+    steps: VecDeque<Step>,
+    open: Open,
+}
+
+impl Day {
+    /// Takes in an interval's numbers. O(buckets); four quantiles when a step is over.
+    pub fn add(&mut self, step: u32, tally: &Tally, spread: &[Histogram; 2]) {
+        if self.open.number != step {
+            self.turn(step);
+        }
+        let open = &mut self.open;
+        for dir in [UP, DOWN] {
+            open.bytes[dir] += tally.dir[dir].bytes;
+        }
+        for (sum, part) in open.spread.iter_mut().zip(spread) {
+            sum.merge(part);
+        }
+        let loss = tally.loss(INSIDE).both();
+        open.lost += loss.lost;
+        open.data += loss.of;
+    }
+
+    /// The step in which it last had traffic.
+    pub fn step(&self) -> u32 {
+        self.open.number
+    }
+
+    fn turn(&mut self, step: u32) {
+        let open = std::mem::take(&mut self.open);
+        if open.number > 0 {
+            self.steps.push_back(open.close());
+        }
+        while self.steps.back().is_some_and(|last| last.number >= step) {
+            self.steps.pop_back();
+        }
+        let oldest = step.saturating_sub(DAY_STEPS as u32 - 1);
+        while self
+            .steps
+            .front()
+            .is_some_and(|first| first.number < oldest)
+        {
+            self.steps.pop_front();
+        }
+        self.open.number = step;
+    }
+
+    /// What the class was seen to do, oldest first; steps without traffic are left out.
+    pub fn points(&self, clock: &DayClock) -> Vec<DayPoint> {
+        let open = (self.open.number > 0).then(|| self.open.close());
+        let steps = self.steps.iter().copied().chain(open);
+        steps.filter_map(|step| step.point(clock)).collect()
+    }
+}
+
+impl Step {
+    /// `None` of a step that is older than a day, or whose time proved wrong.
+    fn point(self, clock: &DayClock) -> Option<DayPoint> {
+        let watched_ns = clock.watched_ns(self.number)?.max(1);
+        let rate = |bytes: f32| f64::from(bytes) * 8e9 / watched_ns as f64;
+        let rtt = |bucket: u16| (bucket != NONE).then(|| bucket_middle(bucket));
+        Some(DayPoint {
+            unix_ns: u64::from(self.number) * DAY_STEP_NS,
+            rate_up_bps: rate(self.bytes[UP]),
+            rate_down_bps: rate(self.bytes[DOWN]),
+            inside_p50_rtt_ns: rtt(self.p50[INSIDE]),
+            inside_p95_rtt_ns: rtt(self.p95[INSIDE]),
+            outside_p50_rtt_ns: rtt(self.p50[OUTSIDE]),
+            outside_p95_rtt_ns: rtt(self.p95[OUTSIDE]),
+            inside_loss: (self.loss != NONE).then(|| f64::from(self.loss) / ALL_LOST),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    /// A Unix time.
+    const THEN: u64 = 1_800_000_000 * SECOND;
+
+    fn run(day: &mut Day, clock: &mut DayClock, unix_ns: u64, seconds: u64) {
+        for second in 0..seconds {
+            clock.advance(unix_ns + second * SECOND, SECOND);
+            let mut tally = Tally::default();
+            tally.dir[DOWN].bytes = 125_000;
+            tally.dir[DOWN].data = 100;
+            tally.dir[DOWN].lost_beyond = 1;
+            let mut spread = <[Histogram; 2]>::default();
+            spread[INSIDE].record(20_000_000);
+            day.add(clock.step(), &tally, &spread);
+        }
+    }
+
+    #[test]
+    fn a_day_has_288_points_with_rate_rtt_and_loss() {
+        let (mut day, mut clock) = (Day::default(), DayClock::default());
+        run(&mut day, &mut clock, THEN, 25 * 3600);
+        let points = day.points(&clock);
+        assert_eq!(points.len(), DAY_STEPS);
+        assert!(points.is_sorted_by_key(|point| point.unix_ns));
+        assert_eq!(points[0].unix_ns, THEN + 3600 * SECOND);
+        for point in points {
+            assert!((point.rate_down_bps / 1e6 - 1.0).abs() < 1e-6, "{point:?}");
+            let p50 = point.inside_p50_rtt_ns.unwrap() as f64;
+            assert!((p50 / 20e6 - 1.0).abs() < 0.016);
+            assert!((point.inside_loss.unwrap() - 0.01).abs() < 1e-4);
+            assert_eq!(point.outside_p95_rtt_ns, None);
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_watched_in_part_has_the_rate_of_that_part() {
+        let (mut day, mut clock) = (Day::default(), DayClock::default());
+        run(&mut day, &mut clock, THEN + 290 * SECOND, 10);
+        let points = day.points(&clock);
+        assert!((points[0].rate_down_bps / 1e6 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn points_stay_in_order_however_the_clock_is_set() {
+        let (mut day, mut clock) = (Day::default(), DayClock::default());
+        let hour = 3600 * SECOND;
+        run(&mut day, &mut clock, THEN, 900);
+        // Half an hour back: the newest step takes it, at the right rate.
+        run(&mut day, &mut clock, THEN - hour / 2, 600);
+        assert_eq!(day.points(&clock).len(), 3);
+        // On by a year, then back by it.
+        run(&mut day, &mut clock, THEN + 8766 * hour, 600);
+        assert_eq!(
+            day.points(&clock).last().unwrap().unix_ns,
+            THEN + 8766 * hour + DAY_STEP_NS
+        );
+        run(&mut day, &mut clock, THEN + hour, 600);
+        let points = day.points(&clock);
+        assert!(
+            points.is_sorted_by(|a, b| a.unix_ns < b.unix_ns),
+            "{points:?}"
+        );
+        assert_eq!(points.last().unwrap().unix_ns, THEN + hour + DAY_STEP_NS);
+        for point in points {
+            assert!((point.rate_down_bps / 1e6 - 1.0).abs() < 1e-6, "{point:?}");
+        }
+    }
+}

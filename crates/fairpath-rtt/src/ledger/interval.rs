@@ -1,0 +1,190 @@
+//! The interval that was read last: what each active class and those above it counted in it.
+
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle};
+
+use super::tally::Tally;
+use crate::Histogram;
+use crate::rows::IntervalRow;
+use crate::snapshot::Kind;
+
+const NONE: u32 = u32::MAX;
+
+/// An active row's interval.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    pub row: usize,
+    pub tally: Tally,
+    pub spread: [Histogram; 2],
+}
+
+/// Entries of the active rows; by row once [`Interval::roll_up`] is done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Interval {
+    pub unix_ns: u64,
+    pub dt_ns: u64,
+    pub entries: Vec<Entry>,
+    /// Index of each row's entry.
+    at: Vec<u32>,
+}
+
+impl Interval {
+    /// Forgets everything, and has place for `rows`.
+    pub fn reset(&mut self, rows: usize) {
+        self.entries.clear();
+        self.at.clear();
+        self.at.resize(rows, NONE);
+    }
+
+    /// Begins the next one.
+    pub fn begin(&mut self, unix_ns: u64, dt_ns: u64) {
+        for entry in self.entries.drain(..) {
+            self.at[entry.row] = NONE;
+        }
+        self.unix_ns = unix_ns;
+        self.dt_ns = dt_ns;
+    }
+
+    /// A row's entry, made if it is not there.
+    pub fn entry(&mut self, row: usize) -> &mut Entry {
+        if self.at[row] == NONE {
+            self.at[row] = self.entries.len() as u32;
+            self.entries.push(Entry {
+                row,
+                ..Entry::default()
+            });
+        }
+        &mut self.entries[self.at[row] as usize]
+    }
+
+    /// A row's entry, if it was active.
+    pub fn get(&self, row: usize) -> Option<&Entry> {
+        let at = self.at.get(row).filter(|at| **at != NONE)?;
+        self.entries.get(*at as usize)
+    }
+
+    /// Adds what rows counted to all rows above them, each row once: O(active rows * buckets).
+    /// `parent` names the row above, which has a lower index.
+    pub fn roll_up(&mut self, parent: impl Fn(usize) -> Option<usize>) {
+        let mut at = 0;
+        while at < self.entries.len() {
+            if let Some(above) = parent(self.entries[at].row) {
+                self.entry(above);
+            }
+            at += 1;
+        }
+        self.entries.sort_unstable_by_key(|entry| entry.row);
+        for (at, entry) in self.entries.iter().enumerate() {
+            self.at[entry.row] = at as u32;
+        }
+        for at in (0..self.entries.len()).rev() {
+            let Some(above) = parent(self.entries[at].row) else {
+                continue;
+            };
+            let (before, from) = self.entries.split_at_mut(at);
+            let (sum, part) = (&mut before[self.at[above] as usize], &from[0]);
+            sum.tally.add(&part.tally);
+            for (sum, part) in sum.spread.iter_mut().zip(&part.spread) {
+                sum.merge(part);
+            }
+        }
+    }
+
+    /// Rates of an entry, bits a second; indexed by direction.
+    pub fn rates_bps(&self, entry: &Entry) -> [f64; 2] {
+        [UP, DOWN].map(|dir| rate_bps(entry.tally.dir[dir].bytes, self.dt_ns))
+    }
+
+    /// A row of the interval, for export; of no entry, it tells that nothing passed.
+    pub fn row(
+        &self,
+        entry: Option<&Entry>,
+        name: &str,
+        kind: Kind,
+        parent: Option<&str>,
+    ) -> IntervalRow {
+        let none = Entry::default();
+        let Entry { tally, spread, .. } = entry.unwrap_or(&none);
+        let (up, down) = (&tally.dir[UP], &tally.dir[DOWN]);
+        let (inside, outside) = (tally.loss(INSIDE), tally.loss(OUTSIDE));
+        let near = Times::of(tally, spread, INSIDE);
+        let far = Times::of(tally, spread, OUTSIDE);
+        IntervalRow {
+            unix_ns: self.unix_ns,
+            interval_ns: self.dt_ns,
+            name: name.to_owned(),
+            kind,
+            parent: parent.map(str::to_owned),
+            bytes_up: up.bytes,
+            bytes_down: down.bytes,
+            packets_up: up.packets,
+            packets_down: down.packets,
+            unmeasured_bytes_up: up.unmeasured_bytes,
+            unmeasured_bytes_down: down.unmeasured_bytes,
+            inside_samples: near.samples,
+            inside_min_rtt_ns: near.min,
+            inside_p50_rtt_ns: near.p50,
+            inside_p95_rtt_ns: near.p95,
+            inside_p99_rtt_ns: near.p99,
+            inside_max_rtt_ns: near.max,
+            inside_mean_rtt_ns: near.mean,
+            inside_lost_to_packets: inside.to.lost,
+            inside_data_to_packets: inside.to.of,
+            inside_lost_from_packets: inside.from.lost,
+            inside_data_from_packets: inside.from.of,
+            outside_samples: far.samples,
+            outside_min_rtt_ns: far.min,
+            outside_p50_rtt_ns: far.p50,
+            outside_p95_rtt_ns: far.p95,
+            outside_p99_rtt_ns: far.p99,
+            outside_max_rtt_ns: far.max,
+            outside_mean_rtt_ns: far.mean,
+            outside_lost_to_packets: outside.to.lost,
+            outside_data_to_packets: outside.to.of,
+            outside_lost_from_packets: outside.from.lost,
+            outside_data_from_packets: outside.from.of,
+            reordered_packets_up: up.reordered,
+            reordered_packets_down: down.reordered,
+            flows_opened: tally.flows_opened,
+            flows_closed: tally.flows_closed,
+            handshakes_failed: tally.handshakes_failed,
+            flows_one_sided: tally.one_sided,
+        }
+    }
+}
+
+/// Bits a second; 0 of no time.
+pub(super) fn rate_bps(bytes: u64, ns: u64) -> f64 {
+    if ns == 0 {
+        return 0.0;
+    }
+    bytes as f64 * 8e9 / ns as f64
+}
+
+/// A leg's round-trip times in an interval.
+struct Times {
+    samples: u64,
+    min: Option<u64>,
+    p50: Option<u64>,
+    p95: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+    mean: Option<u64>,
+}
+
+impl Times {
+    fn of(tally: &Tally, spread: &[Histogram; 2], leg: usize) -> Times {
+        let (rtts, spread) = (&tally.leg[leg], &spread[leg]);
+        Times {
+            samples: rtts.samples,
+            min: spread
+                .buckets()
+                .next()
+                .map(|(bucket, _)| bucket_middle(bucket)),
+            p50: spread.quantile(0.5),
+            p95: spread.quantile(0.95),
+            p99: spread.quantile(0.99),
+            max: spread.quantile(1.0),
+            mean: rtts.sum_ns.checked_div(rtts.samples),
+        }
+    }
+}

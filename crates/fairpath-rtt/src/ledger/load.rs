@@ -1,0 +1,256 @@
+//! How much a class's own load delays it: its round-trip times while idle against those while busy.
+//!
+//! Passive: nothing is loaded on purpose. An interval is *busy* if either direction's rate is at
+//! least [`BUSY_SHARE`] of its ceiling, *idle* if both are below [`IDLE_SHARE`] of theirs, and
+//! counts as neither in between. The ceiling is the plan's; without plan, the greatest rate seen,
+//! which halves every [`PEAK_HALF_LIFE_NS`] and is at least [`PEAK_FLOOR_BPS`].
+
+use fairpath_core::bucket_middle;
+use serde::{Deserialize, Serialize};
+
+use crate::Histogram;
+use crate::snapshot::Load;
+
+/// From this share of a direction's ceiling on, a class is busy.
+pub const BUSY_SHARE: f64 = 0.5;
+/// Below this share of both ceilings, it is idle.
+pub const IDLE_SHARE: f64 = 0.1;
+/// The least ceiling of a direction without plan, bits a second: less than that is no load that a
+/// queue would form behind on a line of today.
+pub const PEAK_FLOOR_BPS: f64 = 1e6;
+/// The greatest rate seen is forgotten by half in this time: it should outlast a weekday's night.
+pub const PEAK_HALF_LIFE_NS: u64 = 24 * 3_600_000_000_000;
+/// Round-trip times of idle and busy intervals weigh half after this time.
+pub const LOAD_HALF_LIFE_NS: u64 = 3_600_000_000_000;
+/// Round-trip times that idle and busy need each (decayed) before they are told.
+pub const LOAD_MIN_SAMPLES: f64 = 50.0;
+/// Growth up to which the score is 100.
+pub const GROWTH_UNFELT_NS: u64 = 5_000_000;
+/// Growth from which on the score is 0.
+pub const GROWTH_UNUSABLE_NS: u64 = 400_000_000;
+
+/// The score of a growth under load, nanoseconds: 100 up to 5 ms, 0 from 400 ms on, and in between
+///
+/// ```text
+/// score = 100 * (1 - ln(growth / 5 ms) / ln(400 ms / 5 ms))
+/// ```
+///
+/// rounded; it never rises with growth. The ends, and that equal ratios weigh equally, come from
+/// the grades that DSLReports published for the same quantity (<https://www.dslreports.com/faq/17930>):
+/// A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F from there. Their bounds lie
+/// at the scores 100, 59, 43, 16 and 0.
+pub fn score(growth_ns: u64) -> u8 {
+    let growth = growth_ns.clamp(GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS) as f64;
+    let (best, worst) = (GROWTH_UNFELT_NS as f64, GROWTH_UNUSABLE_NS as f64);
+    (100.0 * (1.0 - (growth / best).ln() / (worst / best).ln())).round() as u8
+}
+
+/// A distribution that forgets: each count halves in [`LOAD_HALF_LIFE_NS`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Fading {
+    /// (bucket, weight at `at`), by bucket.
+    cells: Vec<(u16, f32)>,
+    at: u64,
+}
+
+/// What weighs less is forgotten.
+const LEAST_WEIGHT: f32 = 0.01;
+
+fn faded(ns: u64, half_life_ns: u64) -> f64 {
+    (-(ns as f64) / half_life_ns as f64).exp2()
+}
+
+impl Fading {
+    /// O(buckets).
+    fn add(&mut self, t: u64, spread: &Histogram) {
+        if spread.is_empty() {
+            return;
+        }
+        let left = faded(t.saturating_sub(self.at), LOAD_HALF_LIFE_NS) as f32;
+        self.at = t.max(self.at);
+        for (_, weight) in &mut self.cells {
+            *weight *= left;
+        }
+        self.cells.retain(|(_, weight)| *weight >= LEAST_WEIGHT);
+        for (bucket, count) in spread.buckets() {
+            match self.cells.binary_search_by_key(&bucket, |(b, _)| *b) {
+                Ok(at) => self.cells[at].1 += count as f32,
+                Err(at) => self.cells.insert(at, (bucket, count as f32)),
+            }
+        }
+    }
+
+    fn weight(&self, t: u64) -> f64 {
+        let sum: f64 = self
+            .cells
+            .iter()
+            .map(|(_, weight)| f64::from(*weight))
+            .sum();
+        sum * faded(t.saturating_sub(self.at), LOAD_HALF_LIFE_NS)
+    }
+
+    /// `None` of fewer than [`LOAD_MIN_SAMPLES`].
+    fn quantile(&self, t: u64, q: f64) -> Option<u64> {
+        if self.weight(t) < LOAD_MIN_SAMPLES {
+            return None;
+        }
+        let all: f64 = self
+            .cells
+            .iter()
+            .map(|(_, weight)| f64::from(*weight))
+            .sum();
+        let mut seen = 0.0;
+        let at = self.cells.iter().find(|(_, weight)| {
+            seen += f64::from(*weight);
+            seen >= q * all
+        });
+        at.or(self.cells.last())
+            .map(|(bucket, _)| bucket_middle(*bucket))
+    }
+}
+
+/// A class's load. Indexed by direction, as the core's counts are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct LoadMeter {
+    idle: Fading,
+    busy: Fading,
+    /// The greatest rate seen, bits a second at `at`, and where it was when `busy` was begun.
+    peak: [f32; 2],
+    busy_since_peak: [f32; 2],
+    at: u64,
+}
+
+impl LoadMeter {
+    /// Takes in an interval that ends at `t`: its rates, the plan's ceilings, the inside leg.
+    pub fn note(
+        &mut self,
+        t: u64,
+        rates_bps: [f64; 2],
+        plan_bps: [Option<u64>; 2],
+        inside: &Histogram,
+    ) {
+        self.note_peaks(t, rates_bps, plan_bps);
+        let mut share = 0.0f64;
+        for dir in 0..2 {
+            let ceiling = match plan_bps[dir] {
+                Some(plan) if plan > 0 => plan as f64,
+                _ => f64::from(self.peak[dir]).max(PEAK_FLOOR_BPS),
+            };
+            share = share.max(rates_bps[dir] / ceiling);
+        }
+        if share >= BUSY_SHARE {
+            self.busy.add(t, inside);
+        } else if share < IDLE_SHARE {
+            self.idle.add(t, inside);
+        }
+    }
+
+    /// Where a ceiling is only learnt, what was taken for busy below half of it was not: it is
+    /// forgotten each time the peak has doubled.
+    fn note_peaks(&mut self, t: u64, rates_bps: [f64; 2], plan_bps: [Option<u64>; 2]) {
+        let left = faded(t.saturating_sub(self.at), PEAK_HALF_LIFE_NS) as f32;
+        self.at = t.max(self.at);
+        for dir in 0..2 {
+            self.peak[dir] = (self.peak[dir] * left).max(rates_bps[dir] as f32);
+            let began = self.busy_since_peak[dir].max(PEAK_FLOOR_BPS as f32);
+            if self.peak[dir] > 2.0 * began {
+                self.busy_since_peak[dir] = self.peak[dir];
+                if plan_bps[dir].is_none() {
+                    self.busy = Fading::default();
+                }
+            }
+        }
+    }
+
+    /// As it stands at `t`.
+    pub fn load(&self, t: u64) -> Load {
+        let idle = self.idle.quantile(t, 0.5);
+        let loaded = self.busy.quantile(t, 0.5);
+        let growth = idle
+            .zip(loaded)
+            .map(|(idle, loaded)| loaded.saturating_sub(idle));
+        Load {
+            idle_p50_ns: idle,
+            loaded_p50_ns: loaded,
+            loaded_p95_ns: self.busy.quantile(t, 0.95),
+            growth_ns: growth,
+            score: growth.map(score),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(rtt_ms: u64, count: u64) -> Histogram {
+        let mut histogram = Histogram::default();
+        histogram.add(fairpath_core::bucket_of(rtt_ms * 1_000_000), count);
+        histogram
+    }
+
+    #[test]
+    fn the_score_falls_from_100_to_0_as_the_published_grades_do() {
+        let at = |ms: u64| score(ms * 1_000_000);
+        assert_eq!(
+            [0, 5, 30, 60, 200, 400, 9_000].map(at),
+            [100, 100, 59, 43, 16, 0, 0]
+        );
+        assert!((0..500).map(at).is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn growth_is_the_busy_median_less_the_idle_one() {
+        let mut meter = LoadMeter::default();
+        let plan = [Some(10_000_000), Some(100_000_000)];
+        for second in 0..20 {
+            let (rates, rtt) = match second % 3 {
+                0 => ([0.0, 60e6], 80),
+                1 => ([0.1e6, 5e6], 20),
+                _ => ([0.0, 30e6], 50),
+            };
+            meter.note(second * SECOND, rates, plan, &at(rtt, 10));
+        }
+        let load = meter.load(20 * SECOND);
+        let growth = load.growth_ns.unwrap() as f64;
+        assert!((growth / 60e6 - 1.0).abs() < 0.03, "{load:?}");
+        assert_eq!(load.score, Some(score(load.growth_ns.unwrap())));
+    }
+
+    #[test]
+    fn an_upload_alone_makes_a_class_busy() {
+        let mut meter = LoadMeter::default();
+        let plan = [Some(10_000_000), Some(100_000_000)];
+        meter.note(0, [6e6, 0.0], plan, &at(90, 60));
+        let load = meter.load(0);
+        assert!(load.loaded_p50_ns.is_some() && load.idle_p50_ns.is_none());
+        assert_eq!((load.growth_ns, load.score), (None, None));
+    }
+
+    #[test]
+    fn without_plan_busy_is_held_against_the_greatest_rate_seen() {
+        let mut meter = LoadMeter::default();
+        let none = [None, None];
+        meter.note(0, [0.0, 2e6], none, &at(20, 100));
+        assert!(meter.load(0).loaded_p50_ns.is_some());
+        // A much greater rate: what was busy before was not.
+        meter.note(SECOND, [0.0, 50e6], none, &at(100, 100));
+        meter.note(2 * SECOND, [0.0, 4e6], none, &at(20, 100));
+        let load = meter.load(2 * SECOND);
+        assert!(load.loaded_p50_ns.unwrap() > 98_000_000, "{load:?}");
+        assert!(load.idle_p50_ns.unwrap() < 21_000_000, "{load:?}");
+    }
+
+    #[test]
+    fn what_is_old_weighs_less_and_is_told_no_more_when_little_is_left() {
+        let mut meter = LoadMeter::default();
+        let plan = [None, Some(1_000_000)];
+        meter.note(0, [0.0, 1e6], plan, &at(20, 400));
+        meter.note(3 * LOAD_HALF_LIFE_NS, [0.0, 1e6], plan, &at(60, 60));
+        let load = meter.load(3 * LOAD_HALF_LIFE_NS);
+        assert!(load.loaded_p50_ns.unwrap() > 58_000_000, "{load:?}");
+        assert!(meter.load(5 * LOAD_HALF_LIFE_NS).loaded_p50_ns.is_none());
+    }
+}

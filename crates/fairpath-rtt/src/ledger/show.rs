@@ -1,0 +1,310 @@
+//! The ledger as it is shown: snapshots and details.
+
+use std::collections::{BTreeMap, HashSet};
+
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle};
+
+use super::alerts::WATCHED;
+use super::interval::rate_bps;
+use super::peers;
+use super::tally::Tally;
+use super::{Ledger, Node};
+use crate::snapshot::{
+    AlertKind, Detail, Leg, Load, Query, Row, SNAPSHOT_SCHEMA, Snapshot, Sort, Totals, Volume,
+};
+
+/// What a snapshot says that the ledger does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Of this program.
+    pub version: String,
+    /// Of the router.
+    pub host: String,
+    /// Of the packet path and the daemon, by name; the ledger adds its own (`ledger_...`).
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// What is wanted of each row.
+#[derive(Clone, Copy)]
+struct Wanted {
+    histograms: bool,
+    history: bool,
+}
+
+impl Ledger {
+    /// The picture, with the rows that `query` asks for. Beside the order, O(rows) small steps;
+    /// quantiles are looked up for the rows shown, and for all that match where they decide the
+    /// order.
+    ///
+    /// `under` names the first class of that name in tree order. Rows without the value that they
+    /// are sorted by come last; equal ones keep the tree's order.
+    pub fn snapshot(&self, query: &Query, meta: Meta) -> Snapshot {
+        let wanted = Wanted {
+            histograms: query.histograms,
+            history: query.history,
+        };
+        let rows = self.select(query);
+        Snapshot {
+            rows: rows.into_iter().map(|row| self.row(row, wanted)).collect(),
+            ..self.status(meta)
+        }
+    }
+
+    /// The picture without rows.
+    pub fn status(&self, meta: Meta) -> Snapshot {
+        let clock = &self.clock;
+        let unix_ns = clock.last.unix_ns;
+        let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
+        let mut counters = meta.counters;
+        counters.extend(self.counters().map(|(name, n)| (name.to_owned(), n)));
+        Snapshot {
+            schema: SNAPSHOT_SCHEMA,
+            time: time.to_string(),
+            unix_ns,
+            version: meta.version,
+            host: meta.host,
+            up_ns: clock.t - clock.start_t,
+            counting_since_unix_ns: self.counting_since_unix_ns,
+            gap_ns: self.gap_ns,
+            interval_ns: self.interval.dt_ns,
+            window_ns: clock.window_ns(),
+            configuration: self.configuration,
+            rows_total: self.nodes.len() as u64,
+            counters,
+            ..Snapshot::default()
+        }
+    }
+
+    /// What was dropped, waits, or is held, by name.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let c = &self.counters;
+        [
+            ("ledger_cells_without_row", c.cells_without_row),
+            ("ledger_pairs_without_row", c.pairs_without_row),
+            ("ledger_counts_set_back", c.counts_set_back),
+            ("ledger_days_given_up", c.days_given_up),
+            ("ledger_days_refused", c.days_refused),
+            ("ledger_alerts_active", self.active_alerts as u64),
+            ("ledger_alerts_waiting", c.alerts_waiting),
+            ("ledger_parked", self.parked.len() as u64),
+            ("ledger_parked_dropped", c.parked_dropped),
+            ("ledger_peers", self.places.used as u64),
+            ("ledger_peers_refused", self.places.refused),
+            ("ledger_unmatched_dropped", self.unmatched.dropped),
+        ]
+        .into_iter()
+    }
+
+    /// Everything known of a class, but for its live flows, which the caller adds; each list of
+    /// peers has at most `limit`, and they are those of the classes below it too. Of rows of one
+    /// name, a class comes first, then a subnet, then an interface.
+    pub fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
+        let named = self.nodes.iter().enumerate();
+        let named = named.filter(|(_, node)| node.place.spec.name == class);
+        let (at, node) = named.min_by_key(|(_, node)| node.place.spec.kind)?;
+        let wanted = Wanted {
+            histograms: true,
+            history: true,
+        };
+        let below = self.nodes[at..node.place.end].iter();
+        let lists: Vec<&peers::Peers> = below
+            .filter_map(|node| node.account.peers.as_deref())
+            .collect();
+        let shown = peers::show(&lists, self.clock.t, limit, &self.labels);
+        let day = node.account.day.iter();
+        Some(Detail {
+            row: self.row(at, wanted),
+            worst: shown.worst,
+            busiest: shown.busiest,
+            talkers: shown.talkers,
+            flows: Vec::new(),
+            day: day.flat_map(|day| day.points(&self.day_clock)).collect(),
+        })
+    }
+
+    /// The rows that a query asks for, in its order.
+    fn select(&self, query: &Query) -> Vec<usize> {
+        let range = match &query.under {
+            None => 0..self.nodes.len(),
+            Some(name) => {
+                let at = self.nodes.iter().position(|n| n.place.spec.name == *name);
+                at.map_or(0..0, |at| at..self.nodes[at].place.end)
+            }
+        };
+        let filter = query.filter.as_ref().map(|filter| filter.to_lowercase());
+        let mut rows: Vec<usize> = range
+            .filter(|row| matches(&self.nodes[*row], query, filter.as_deref()))
+            .collect();
+        self.sort(&mut rows, query.sort);
+        if query.limit > 0 {
+            rows.truncate(query.limit);
+        }
+        rows
+    }
+
+    fn sort(&self, rows: &mut [usize], sort: Sort) {
+        match sort {
+            Sort::Tree => {}
+            Sort::Name => {
+                rows.sort_by(|a, b| {
+                    self.nodes[*a]
+                        .place
+                        .spec
+                        .name
+                        .cmp(&self.nodes[*b].place.spec.name)
+                });
+            }
+            _ => {
+                // Least first, so that what is not known comes last.
+                rows.sort_by_cached_key(|row| {
+                    let value = self.sort_value(*row, sort).unwrap_or(-1.0);
+                    std::cmp::Reverse(Ordered(value))
+                });
+            }
+        }
+    }
+
+    fn sort_value(&self, row: usize, sort: Sort) -> Option<f64> {
+        let node = &self.nodes[row];
+        let p95 = |leg: usize| {
+            let window = node.account.window.as_ref()?;
+            window.spread[leg].quantile(0.95).map(|ns| ns as f64)
+        };
+        match sort {
+            Sort::Tree | Sort::Name => None,
+            Sort::Rate => Some(self.window(node).bytes() as f64),
+            Sort::InsideP95 => p95(INSIDE),
+            Sort::OutsideP95 => p95(OUTSIDE),
+            Sort::Growth => self.load(node).growth_ns.map(|ns| ns as f64),
+            Sort::Loss => greatest_loss(&self.window(node)),
+            Sort::Flows => Some(node.account.totals.flows().open() as f64),
+        }
+    }
+
+    fn window(&self, node: &Node) -> Tally {
+        let window = node.account.window.as_ref();
+        window.map(|window| window.sum()).unwrap_or_default()
+    }
+
+    fn load(&self, node: &Node) -> Load {
+        let learnt = node.account.learnt.as_ref();
+        learnt
+            .map(|learnt| learnt.load.load(self.clock.t))
+            .unwrap_or_default()
+    }
+
+    fn row(&self, row: usize, wanted: Wanted) -> Row {
+        let node = &self.nodes[row];
+        let (spec, account) = (&node.place.spec, &node.account);
+        let window = self.window(node);
+        Row {
+            name: spec.name.clone(),
+            kind: spec.kind,
+            parent: self.parent_name(row).map(str::to_owned),
+            depth: node.place.depth,
+            children: node.place.children,
+            plan_up_bps: spec.plan_up_bps,
+            plan_down_bps: spec.plan_down_bps,
+            up: self.volume(node, &window, UP),
+            down: self.volume(node, &window, DOWN),
+            inside: leg(node, &window, INSIDE, wanted.histograms),
+            outside: leg(node, &window, OUTSIDE, wanted.histograms),
+            load: self.load(node),
+            flows: account.totals.flows(),
+            history: match &account.window {
+                Some(window) if wanted.history => {
+                    window.history(account.first_interval, self.clock.interval)
+                }
+                _ => Vec::new(),
+            },
+            alerts: alerts(node),
+        }
+    }
+
+    fn volume(&self, node: &Node, window: &Tally, dir: usize) -> Volume {
+        let (total, now) = (&node.account.totals.dir[dir], &window.dir[dir]);
+        let window_ns = self.clock.window_ns();
+        let unmeasured = now.unmeasured_bytes as f64 / now.bytes as f64;
+        Volume {
+            bytes: total.bytes,
+            packets: total.packets,
+            rate_bps: rate_bps(now.bytes, window_ns),
+            packet_rate: rate_bps(now.packets, window_ns) / 8.0,
+            unmeasured: (now.bytes > 0).then(|| unmeasured.min(1.0)),
+        }
+    }
+}
+
+fn matches(node: &Node, query: &Query, filter: Option<&str>) -> bool {
+    let spec = &node.place.spec;
+    query.kind.is_none_or(|kind| kind == spec.kind)
+        && query.depth.is_none_or(|depth| node.place.depth <= depth)
+        && filter.is_none_or(|filter| spec.name.to_lowercase().contains(filter))
+}
+
+fn greatest_loss(window: &Tally) -> Option<f64> {
+    let legs = [INSIDE, OUTSIDE].map(|leg| window.loss(leg));
+    let shares = legs.into_iter().flat_map(|loss| [loss.to, loss.from]);
+    shares
+        .filter_map(|share| share.value())
+        .max_by(f64::total_cmp)
+}
+
+fn leg(node: &Node, window: &Tally, leg: usize, histograms: bool) -> Leg {
+    let account = &node.account;
+    let spread = account.window.as_ref().map(|window| &window.spread[leg]);
+    let quantile = |q: f64| spread.and_then(|spread| spread.quantile(q));
+    let least = spread.and_then(|spread| spread.buckets().next());
+    let (now, total) = (window.loss(leg), account.totals.loss(leg).both());
+    let rtts = &account.totals.leg[leg];
+    Leg {
+        samples: window.leg[leg].samples,
+        min_rtt_ns: least.map(|(bucket, _)| bucket_middle(bucket)),
+        p50_rtt_ns: quantile(0.5),
+        p95_rtt_ns: quantile(0.95),
+        p99_rtt_ns: quantile(0.99),
+        loss_to: now.to.value(),
+        loss_from: now.from.value(),
+        lost_packets: total.lost,
+        data_packets: total.of,
+        reordered_packets: account.totals.reordered(leg),
+        total: Totals {
+            samples: rtts.samples,
+            sum_ns: rtts.sum_ns,
+            unbinned: rtts.unbinned,
+            histogram: match histograms {
+                true => account.spread[leg].clone(),
+                false => Default::default(),
+            },
+        },
+    }
+}
+
+/// Alerts that hold, each kind once.
+fn alerts(node: &Node) -> Vec<AlertKind> {
+    let holds = node.account.learnt.iter().flat_map(|l| &l.watch.holds);
+    let active = WATCHED.iter().zip(holds).filter(|(_, hold)| hold.active);
+    let mut seen = HashSet::new();
+    active
+        .map(|((kind, _), _)| *kind)
+        .filter(|kind| seen.insert(*kind))
+        .collect()
+}
+
+/// Total order of values.
+#[derive(PartialEq)]
+struct Ordered(f64);
+
+impl Eq for Ordered {}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Ordered) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Ordered) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}

@@ -1,0 +1,289 @@
+//! Taking a reading in.
+
+use fairpath_core::{Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
+
+use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
+use super::day::{Day, MAX_DAY_CLASSES};
+use super::{Ledger, Moment, NO_ROW, Node, PARKED_NS, Reading};
+use crate::snapshot::Alert;
+
+/// What is long silent is looked for in a sixty-fourth of the rows an interval.
+const FORGET_PARTS: usize = 64;
+
+impl Ledger {
+    /// Takes in an interval; returns the alerts that began or ended with it.
+    ///
+    /// O(slots) comparisons, and work for active rows and those above them. Counts of slots, cells
+    /// and pairs that belong to no row are left out, the latter two counted.
+    pub fn take(&mut self, reading: &Reading) -> Vec<Alert> {
+        self.tick(reading);
+        self.read_counts(reading.counts);
+        self.read_cells(reading.cells);
+        let nodes = &self.nodes;
+        self.interval.roll_up(|row| nodes[row].place.spec.parent);
+        self.post();
+        self.expire();
+        self.read_pairs(reading.pairs);
+        self.forget();
+        self.judge()
+    }
+
+    fn tick(&mut self, reading: &Reading) {
+        let clock = &mut self.clock;
+        let mono_ns = reading.mono_ns.max(clock.last.mono_ns);
+        let dt_ns = mono_ns - clock.last.mono_ns;
+        clock.t += dt_ns;
+        clock.interval += 1;
+        clock.last = Moment {
+            unix_ns: reading.unix_ns,
+            mono_ns,
+        };
+        clock.ends.push_back(clock.t);
+        while clock.ends.len() > self.settings.window_intervals as usize + 1 {
+            clock.ends.pop_front();
+        }
+        self.day_clock.advance(reading.unix_ns, dt_ns);
+        self.unmatched.fade(dt_ns);
+        self.interval
+            .begin(reading.unix_ns.saturating_sub(dt_ns), dt_ns);
+    }
+
+    fn read_counts(&mut self, counts: &[ClassCounts]) {
+        for (slot, counts) in self.slots.iter_mut().zip(counts) {
+            if slot.row == NO_ROW || slot.meter.is_at(counts) {
+                continue;
+            }
+            match slot.meter.advance(counts) {
+                Some(tally) => self.interval.entry(slot.row as usize).tally.add(&tally),
+                None => self.counters.counts_set_back += 1,
+            }
+        }
+    }
+
+    fn read_cells(&mut self, cells: &[Cell]) {
+        for cell in cells {
+            let slot = self.slots.get(cell.slot as usize);
+            let row = slot.map(|slot| slot.row).filter(|row| *row != NO_ROW);
+            let (Some(row), INSIDE | OUTSIDE) = (row, usize::from(cell.leg)) else {
+                self.counters.cells_without_row += u64::from(cell.count);
+                continue;
+            };
+            self.interval.entry(row as usize).spread[usize::from(cell.leg)]
+                .add(cell.bucket, u64::from(cell.count));
+        }
+    }
+
+    fn read_pairs(&mut self, pairs: &[Pair]) {
+        for pair in pairs {
+            if pair.kind == PairKind::Unmatched {
+                self.unmatched.add(pair);
+                continue;
+            }
+            let slot = self.slots.get(pair.slot as usize);
+            let node = slot.and_then(|slot| self.nodes.get_mut(slot.row as usize));
+            let Some(node) = node else {
+                self.counters.pairs_without_row += 1;
+                continue;
+            };
+            let peers = node.account.peers.get_or_insert_default();
+            peers.add(pair, self.clock.t, &mut self.places);
+        }
+        self.unmatched.bound();
+    }
+
+    /// Adds the interval to everything that is kept of its rows.
+    fn post(&mut self) {
+        let mut without_day = Vec::new();
+        for entry in &self.interval.entries {
+            let Node { place, account } = &mut self.nodes[entry.row];
+            let rates = self.interval.rates_bps(entry);
+            account.active_at = self.clock.t;
+            account.totals.add(&entry.tally);
+            for (sum, part) in account.spread.iter_mut().zip(&entry.spread) {
+                sum.merge(part);
+            }
+            account.window.get_or_insert_default().push(
+                self.clock.interval,
+                &entry.tally,
+                &entry.spread,
+                rates[UP] + rates[DOWN],
+            );
+            if !account.recent {
+                account.recent = true;
+                self.recent.push(entry.row);
+            }
+            let plan = [place.spec.plan_up_bps, place.spec.plan_down_bps];
+            let learnt = account.learnt.get_or_insert_default();
+            let inside = &entry.spread[INSIDE];
+            learnt.load.note(self.clock.t, rates, plan, inside);
+            match &mut account.day {
+                Some(day) => day.add(self.day_clock.step(), &entry.tally, &entry.spread),
+                None => without_day.push(entry.row),
+            }
+        }
+        self.give_days(&without_day);
+    }
+
+    /// Gives rows their day. If there are too many, those make room that were not active in the
+    /// current step, the least recently active first.
+    fn give_days(&mut self, rows: &[usize]) {
+        let missing = (self.days + rows.len()).saturating_sub(MAX_DAY_CLASSES);
+        if missing > 0 {
+            self.give_up_days(missing);
+        }
+        for row in rows {
+            if self.days >= MAX_DAY_CLASSES {
+                self.counters.days_refused += 1;
+                continue;
+            }
+            self.days += 1;
+            let mut day = Box::<Day>::default();
+            if let Some(entry) = self.interval.get(*row) {
+                day.add(self.day_clock.step(), &entry.tally, &entry.spread);
+            }
+            self.nodes[*row].account.day = Some(day);
+        }
+    }
+
+    fn give_up_days(&mut self, mut missing: usize) {
+        let parked = self.parked.values_mut();
+        let parked = parked.filter(|parked| parked.account.day.is_some());
+        for parked in parked.take(missing) {
+            parked.account.day = None;
+            self.days -= 1;
+            self.counters.days_given_up += 1;
+            missing -= 1;
+        }
+        if missing == 0 {
+            return;
+        }
+        let step = self.day_clock.step();
+        let resting = self.nodes.iter().enumerate().filter_map(|(row, node)| {
+            let day = node.account.day.as_ref()?;
+            (day.step() < step).then_some((node.account.active_at, row))
+        });
+        let mut resting: Vec<(u64, usize)> = resting.collect();
+        resting.sort_unstable();
+        for (_, row) in resting.into_iter().take(missing) {
+            self.nodes[row].account.day = None;
+            self.days -= 1;
+            self.counters.days_given_up += 1;
+        }
+    }
+
+    /// Windows let go what is older than they are.
+    fn expire(&mut self) {
+        let window = u64::from(self.settings.window_intervals);
+        let oldest = (self.clock.interval + 1).saturating_sub(window);
+        let nodes = &mut self.nodes;
+        self.recent.retain(|row| {
+            let account = &mut nodes[*row].account;
+            let window = account.window.as_mut();
+            account.recent = window.is_some_and(|window| window.expire(oldest));
+            account.recent
+        });
+    }
+
+    /// Drops peers that are long silent, and rows that were parked for too long.
+    fn forget(&mut self) {
+        let part = (self.clock.interval as usize) % FORGET_PARTS;
+        for node in self.nodes.iter_mut().skip(part).step_by(FORGET_PARTS) {
+            if let Some(peers) = &mut node.account.peers {
+                peers.forget(self.clock.t, &mut self.places);
+            }
+        }
+        if part == 0 {
+            let (t, days) = (self.clock.t, &mut self.days);
+            self.parked.retain(|_, parked| {
+                let stays = t.saturating_sub(parked.since) < PARKED_NS;
+                *days -= usize::from(!stays && parked.account.day.is_some());
+                stays
+            });
+        }
+    }
+
+    /// Judges active rows, and those whose alerts hold.
+    fn judge(&mut self) -> Vec<Alert> {
+        let mut proposals: Vec<(usize, Proposal)> = Vec::new();
+        for entry in &self.interval.entries {
+            let Node { place, account } = &mut self.nodes[entry.row];
+            let (Some(learnt), Some(window)) = (&mut account.learnt, &account.window) else {
+                continue;
+            };
+            if !self.settings.alerts.kinds.contains(&place.spec.kind) {
+                continue;
+            }
+            let evidence = Evidence {
+                t: self.clock.t,
+                dt_ns: self.interval.dt_ns,
+                unix_ns: self.clock.last.unix_ns,
+                window_intervals: self.settings.window_intervals,
+                spread: &window.spread,
+                sum: &window.sum(),
+                news: [INSIDE, OUTSIDE].map(|leg| !entry.spread[leg].is_empty()),
+                open_flows: account.totals.flows().open(),
+                sla: &place.spec.sla,
+            };
+            let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
+            proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));
+        }
+        for row in &self.alerting {
+            let learnt = self.nodes[*row].account.learnt.iter();
+            let over = learnt.flat_map(|learnt| learnt.watch.rest(self.clock.t));
+            proposals.extend(over.map(|proposal| (*row, proposal)));
+        }
+        self.settle(proposals)
+    }
+
+    /// Rows whose alerts hold, each once.
+    pub(super) fn list_alerting(&mut self) {
+        self.alerting.sort_unstable();
+        self.alerting.dedup();
+        let nodes = &self.nodes;
+        self.alerting.retain(|row| nodes[*row].account.alerts() > 0);
+    }
+
+    fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        for (row, proposal) in proposals {
+            let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
+            if full || alerts.len() >= MAX_ALERTS_PER_INTERVAL {
+                self.counters.alerts_waiting += 1;
+                continue;
+            }
+            let Node { place, account } = &mut self.nodes[row];
+            let Some(learnt) = &mut account.learnt else {
+                continue;
+            };
+            learnt.watch.settle(&proposal, self.clock.t);
+            if proposal.begins {
+                self.active_alerts += 1;
+                self.alerting.push(row);
+            } else {
+                self.active_alerts = self.active_alerts.saturating_sub(1);
+            }
+            alerts.push(alert(&place.spec.name, &proposal, self.clock.last.unix_ns));
+        }
+        if !alerts.is_empty() {
+            self.list_alerting();
+        }
+        alerts
+    }
+}
+
+/// What is told of a change.
+pub(super) fn alert(class: &str, proposal: &Proposal, unix_ns: u64) -> Alert {
+    let (kind, leg) = WATCHED[proposal.watched];
+    let leg = if leg == INSIDE { "inside" } else { "outside" };
+    Alert {
+        unix_ns,
+        active: proposal.begins,
+        class: class.to_owned(),
+        alert: kind,
+        leg: leg.to_owned(),
+        value: proposal.value,
+        limit: proposal.limit,
+        since_unix_ns: proposal.since_unix_ns,
+        text: format!("{class}: {leg}: {}", proposal.text),
+    }
+}

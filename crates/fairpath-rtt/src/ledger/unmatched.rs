@@ -1,0 +1,105 @@
+//! Subnets of endpoints that no class matched: candidates for rows of their own.
+
+use std::collections::HashMap;
+
+use fairpath_core::{Pair, Prefix};
+
+/// Subnets that are remembered; the least are dropped first, and counted.
+pub const MAX_UNMATCHED: usize = 4096;
+/// Bytes weigh half after this time.
+pub const UNMATCHED_HALF_LIFE_NS: u64 = 30_000_000_000;
+
+/// Bytes of subnets, decayed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unmatched {
+    bytes: HashMap<Prefix, f64>,
+    /// Subnets dropped.
+    pub dropped: u64,
+}
+
+impl Unmatched {
+    /// Time passes.
+    pub fn fade(&mut self, dt_ns: u64) {
+        let left = (-(dt_ns as f64) / UNMATCHED_HALF_LIFE_NS as f64).exp2();
+        self.bytes.retain(|_, bytes| {
+            *bytes *= left;
+            *bytes >= 1.0
+        });
+    }
+
+    /// Takes in what passed; [`Unmatched::bound`] follows.
+    pub fn add(&mut self, pair: &Pair) {
+        let prefix = Prefix {
+            address: pair.address,
+            len: pair.prefix_len,
+        };
+        *self.bytes.entry(prefix).or_default() += (pair.bytes_up + pair.bytes_down) as f64;
+    }
+
+    /// Keeps the greatest [`MAX_UNMATCHED`].
+    pub fn bound(&mut self) {
+        if self.bytes.len() <= MAX_UNMATCHED {
+            return;
+        }
+        let kept = self.busiest(MAX_UNMATCHED);
+        self.dropped += (self.bytes.len() - kept.len()) as u64;
+        self.bytes = kept.into_iter().collect();
+    }
+
+    /// The `n` with the most bytes, most first.
+    pub fn busiest(&self, n: usize) -> Vec<(Prefix, f64)> {
+        let mut all: Vec<(Prefix, f64)> = self.bytes.iter().map(|(p, b)| (*p, *b)).collect();
+        all.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        all.truncate(n);
+        all
+    }
+
+    /// Keeps those that `stays` says.
+    pub fn retain(&mut self, stays: impl Fn(&Prefix) -> bool) {
+        self.bytes.retain(|prefix, _| stays(prefix));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn pair(net: u32, bytes: u64) -> Pair {
+        Pair {
+            address: IpAddr::V4(Ipv4Addr::from(net << 8)),
+            prefix_len: 24,
+            bytes_up: bytes,
+            ..Pair::default()
+        }
+    }
+
+    #[test]
+    fn the_busiest_subnets_stay_when_there_are_too_many_and_the_rest_is_counted() {
+        let mut unmatched = Unmatched::default();
+        for net in 0..MAX_UNMATCHED as u32 + 100 {
+            unmatched.add(&pair(net, 1000 + u64::from(net)));
+        }
+        unmatched.bound();
+        assert_eq!(unmatched.dropped, 100);
+        let busiest = unmatched.busiest(MAX_UNMATCHED + 1);
+        assert_eq!(busiest.len(), MAX_UNMATCHED);
+        assert_eq!(busiest.last().map(|(_, bytes)| *bytes), Some(1100.0));
+    }
+
+    #[test]
+    fn what_was_long_ago_weighs_less_than_what_is_now() {
+        let mut unmatched = Unmatched::default();
+        unmatched.add(&pair(1, 1000));
+        unmatched.fade(2 * UNMATCHED_HALF_LIFE_NS);
+        unmatched.add(&pair(2, 300));
+        let busiest: Vec<f64> = unmatched
+            .busiest(9)
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .collect();
+        assert_eq!(busiest, [300.0, 250.0]);
+        unmatched.fade(60 * UNMATCHED_HALF_LIFE_NS);
+        assert!(unmatched.busiest(9).is_empty());
+    }
+}

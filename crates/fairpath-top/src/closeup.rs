@@ -1,0 +1,263 @@
+//! One class closely: figures, both histograms, its day, remotes, hosts and flows, as lines.
+
+mod lists;
+
+use fairpath_rtt::snapshot::{AlertKind, Detail, Leg, Point, Row};
+use ratatui::text::{Line, Span};
+
+use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};
+use crate::glyphs::Look;
+use crate::grid::{self, Field, Item};
+use crate::histogram;
+use crate::judge::{self, Level};
+use crate::table::{Trend, sparkline};
+use crate::text::{cut, left};
+
+const fn field(title: &'static str, width: usize, rank: u8) -> Field {
+    Field { title, width, rank }
+}
+
+/// Of a leg; times in milliseconds, losses in percent.
+const LEG: [Field; 8] = [
+    field("min", 5, 4),
+    field("p50", 5, 1),
+    field("p95", 5, 0),
+    field("p99", 5, 5),
+    field("samples", 7, 6),
+    field("lost% to", 8, 2),
+    field("from", 5, 3),
+    field("reordered", 9, 7),
+];
+
+/// Everything known of a class, in lines of at most `width` columns.
+pub fn lines(detail: &Detail, width: u16, look: Look) -> Vec<Line<'static>> {
+    let page = Page {
+        width: width.into(),
+        look,
+    };
+    let mut lines = page.identity(&detail.row);
+    lines.extend(page.figures(&detail.row));
+    lines.push(Line::default());
+    lines.extend(histogram::lines(&detail.row, page.width, look));
+    lines.push(Line::default());
+    lines.extend(page.day(detail));
+    lines.extend(page.peers(detail));
+    lines.extend(page.flows(&detail.flows));
+    lines
+}
+
+struct Page {
+    width: usize,
+    look: Look,
+}
+
+impl Page {
+    fn title(&self, title: &str) -> Line<'static> {
+        let rule = self.width.saturating_sub(title.len() + 1);
+        Line::from(vec![
+            Span::styled(title.to_owned(), self.look.title()),
+            Span::styled(
+                format!(" {}", self.look.rule().repeat(rule)),
+                self.look.quiet(),
+            ),
+        ])
+    }
+
+    fn quiet(&self, text: &str) -> Line<'static> {
+        Line::styled(left(text, self.width, self.look), self.look.quiet())
+    }
+
+    /// Where it stands, and what is wrong with it; nothing for a topmost class without alerts.
+    fn identity(&self, row: &Row) -> Vec<Line<'static>> {
+        let mut pieces = Vec::new();
+        if let Some(parent) = &row.parent {
+            pieces.push(Span::raw(format!("below {}", cut(parent, 40, self.look))));
+        }
+        if row.children > 0 {
+            pieces.push(Span::raw(format!(
+                "{} directly below it",
+                grouped(row.children.into())
+            )));
+        }
+        for alert in &row.alerts {
+            let what = match alert {
+                AlertKind::RttShift => "round-trip time left its baseline!",
+                AlertKind::Loss => "loss above its threshold!",
+                AlertKind::SlaBreach => "a promise of its plan is broken!",
+            };
+            pieces.push(Span::styled(what, self.look.level(Level::Bad)));
+        }
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        self.wrap("class    ", pieces)
+    }
+
+    fn figures(&self, row: &Row) -> Vec<Line<'static>> {
+        let mut lines = self.rates(row);
+        let legs = [
+            leg("inside", &row.inside, judge::inside_p95(&row.inside)),
+            leg("outside", &row.outside, judge::outside_p95(&row.outside)),
+        ];
+        lines.extend(grid::lines(("ms", 8), &LEG, &legs, self.width, self.look));
+        lines.extend(self.load(row));
+        lines.extend(self.counts(row));
+        lines
+    }
+
+    fn wrap(&self, name: &str, pieces: Vec<Span<'static>>) -> Vec<Line<'static>> {
+        grid::wrap(name, pieces, self.width, self.look)
+    }
+
+    fn rates(&self, row: &Row) -> Vec<Line<'static>> {
+        let plan = |plan: Option<u64>, rate: f64| {
+            plan.filter(|plan| *plan > 0).map_or(String::new(), |plan| {
+                let share = rate / plan as f64 * 100.0;
+                format!(" ({share:.0}% of {})", scaled(plan as f64))
+            })
+        };
+        let (up, down) = (&row.up, &row.down);
+        let rate = |way: &str, bps: f64, plan: String| {
+            Span::raw(format!("{way} {}bit/s{plan}", unit(bps)))
+        };
+        let packets = [up.packet_rate, down.packet_rate].map(scaled).join("/");
+        let pieces = vec![
+            rate("up", up.rate_bps, plan(row.plan_up_bps, up.rate_bps)),
+            rate(
+                "down",
+                down.rate_bps,
+                plan(row.plan_down_bps, down.rate_bps),
+            ),
+            Span::raw(format!("packets/s {packets}")),
+        ];
+        self.wrap("rate     ", pieces)
+    }
+
+    fn load(&self, row: &Row) -> Vec<Line<'static>> {
+        let load = &row.load;
+        let ms = |ns: Option<u64>| maybe(ns, |ns| format!("{} ms", millis(ns)));
+        let judged = |text: String, level: Level| {
+            Span::styled(
+                format!("{text}{}", level.mark().trim()),
+                self.look.level(level),
+            )
+        };
+        let score = maybe(load.score, |score| format!("{score} of 100"));
+        let pieces = vec![
+            Span::raw(format!("p50 idle {}", ms(load.idle_p50_ns))),
+            Span::raw(format!("busy {}", ms(load.loaded_p50_ns))),
+            Span::raw(format!("p95 busy {}", ms(load.loaded_p95_ns))),
+            judged(format!("growth {}", ms(load.growth_ns)), judge::growth(row)),
+            judged(format!("score {score}"), judge::score(row)),
+        ];
+        self.wrap("load     ", pieces)
+    }
+
+    fn counts(&self, row: &Row) -> Vec<Line<'static>> {
+        let flows = &row.flows;
+        let bytes = unit((row.up.bytes + row.down.bytes) as f64);
+        let pieces = [
+            format!("{} open", grouped(flows.open())),
+            format!("{} in all", grouped(flows.opened)),
+            format!("{} handshakes failed", grouped(flows.handshakes_failed)),
+            format!("{} one-sided", grouped(flows.one_sided)),
+            format!("{bytes}B in all"),
+        ];
+        self.wrap("flows    ", pieces.map(Span::raw).to_vec())
+    }
+
+    fn day(&self, detail: &Detail) -> Vec<Line<'static>> {
+        let mut lines = vec![self.title("LAST DAY, oldest first")];
+        let Some(first) = detail.day.first() else {
+            lines.push(self.quiet("nothing kept yet"));
+            lines.push(Line::default());
+            return lines;
+        };
+        let points: Vec<Point> = detail
+            .day
+            .iter()
+            .map(|point| Point {
+                rate_bps: point.rate_up_bps + point.rate_down_bps,
+                p95_rtt_ns: point.inside_p95_rtt_ns,
+            })
+            .collect();
+        let last = detail
+            .day
+            .last()
+            .map_or(first.unix_ns, |point| point.unix_ns);
+        let room = self.width.saturating_sub(26);
+        let points = thin(&points, room);
+        let rate = points.iter().map(|p| p.rate_bps).fold(0.0, f64::max);
+        let p95 = points.iter().filter_map(|p| p.p95_rtt_ns).max();
+        for (what, trend, most) in [
+            ("rate", Trend::Rate, format!("{}bit/s", unit(rate))),
+            (
+                "p95 in",
+                Trend::InsideP95,
+                maybe(p95, |ns| format!("{} ms", millis(ns))),
+            ),
+        ] {
+            let spark = sparkline(&points, points.len(), trend, self.look);
+            lines.push(Line::raw(format!("{what:<7} {spark}  most {most}")));
+        }
+        let covers = span(last.saturating_sub(first.unix_ns));
+        lines.push(self.quiet(&format!("        {covers} in {} steps", detail.day.len())));
+        lines.push(Line::default());
+        lines
+    }
+}
+
+fn leg(name: &str, leg: &Leg, p95: Level) -> Item {
+    let rtt = |ns: Option<u64>| maybe(ns, millis);
+    let plain = |text: String| (text, Level::Fine);
+    let lost = |share: Option<f64>| (maybe(share, percent), judge::loss(share));
+    Item {
+        name: format!("{name:<8}"),
+        figures: vec![
+            plain(rtt(leg.min_rtt_ns)),
+            plain(rtt(leg.p50_rtt_ns)),
+            (rtt(leg.p95_rtt_ns), p95),
+            plain(rtt(leg.p99_rtt_ns)),
+            plain(count(leg.samples)),
+            lost(leg.loss_to),
+            lost(leg.loss_from),
+            plain(count(leg.reordered_packets)),
+        ],
+    }
+}
+
+/// A number and its unit's prefix, with a space between as units are written: `12.3 M`.
+fn unit(value: f64) -> String {
+    let text = scaled(value);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    format!("{digits} {}", &text[digits.len()..])
+}
+
+/// At most `room` points: neighbours become one, with the greatest of their values.
+fn thin(points: &[Point], room: usize) -> Vec<Point> {
+    let together = points.len().div_ceil(room.max(1)).max(1);
+    let greatest = |some: &[Point]| Point {
+        rate_bps: some.iter().map(|p| p.rate_bps).fold(0.0, f64::max),
+        p95_rtt_ns: some.iter().filter_map(|p| p.p95_rtt_ns).max(),
+    };
+    points.chunks(together).map(greatest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_the_peaks() {
+        let point = |rate_bps: f64| Point {
+            rate_bps,
+            p95_rtt_ns: None,
+        };
+        let many: Vec<Point> = (0..10).map(|i| point(f64::from(i % 4))).collect();
+        let few = thin(&many, 4);
+        let rates: Vec<f64> = few.iter().map(|p| p.rate_bps).collect();
+        assert_eq!(rates, [2.0, 3.0, 3.0, 1.0]);
+        assert_eq!(thin(&many, 10).len(), 10);
+        assert!(thin(&[], 0).is_empty());
+    }
+}

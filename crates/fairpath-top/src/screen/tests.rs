@@ -1,0 +1,423 @@
+//! Screens as they are drawn, character for character.
+
+use fairpath_rtt::snapshot::{Query, Snapshot, Sort};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::{Color, Modifier};
+
+use super::draw;
+use crate::glyphs::Look;
+use crate::keys::{self, Step};
+use crate::sample;
+use crate::state::State;
+
+const LOOK: Look = Look {
+    ascii: false,
+    colour: true,
+};
+const PLAIN: Look = Look {
+    ascii: true,
+    colour: false,
+};
+
+fn state(snapshot: Snapshot, look: Look) -> State {
+    let mut state = State::new(Query::default(), look);
+    state.show(snapshot);
+    state
+}
+
+fn press(state: &mut State, code: KeyCode) -> Step {
+    keys::press(state, KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn type_in(state: &mut State, text: &str) {
+    for c in text.chars() {
+        press(state, KeyCode::Char(c));
+    }
+}
+
+fn drawn(state: &mut State, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, state)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// The screen's lines without trailing spaces.
+fn screen(state: &mut State, width: u16, height: u16) -> Vec<String> {
+    let buffer = drawn(state, width, height);
+    let line = |y| {
+        let (mut line, mut x) = (String::new(), 0);
+        while x < width {
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += crate::text::width(symbol).max(1) as u16;
+        }
+        line.trim_end().to_owned()
+    };
+    (0..height).map(line).collect()
+}
+
+/// As keys and an answer bring it there.
+fn look_at_carla(state: &mut State) {
+    for _ in 0..3 {
+        press(state, KeyCode::Down);
+    }
+    assert_eq!(press(state, KeyCode::Enter), Step::Ask);
+    state.show_detail("carla", sample::carla());
+}
+
+fn assert_screen(state: &mut State, width: u16, expected: &[&str]) {
+    let lines = screen(state, width, expected.len() as u16);
+    assert_eq!(lines, expected, "\n{}\n", lines.join("\n"));
+}
+
+/// The rows shown, by how they begin.
+#[track_caller]
+fn names(state: &mut State, expected: &[&str]) {
+    let lines = screen(state, 80, 24);
+    let rows: Vec<&String> = lines[4..23].iter().filter(|l| !l.is_empty()).collect();
+    assert_eq!(rows.len(), expected.len(), "{rows:#?}");
+    for (row, begin) in rows.iter().zip(expected) {
+        assert!(row.starts_with(begin), "{row:?} {begin:?}");
+    }
+}
+
+#[test]
+fn eighty_columns_and_sixteen_lines() {
+    let mut state = state(sample::town(), LOOK);
+    assert_screen(
+        &mut state,
+        80,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s                      sort: tree",
+            "8 classes  alerts! 2  events lost~ 12  up 14.4M  down 208M  368 flows",
+            "                          BIT/S      RTT IN ms   RTT OUT ms      LOSS %",
+            "CLASS                     UP  DOWN   p50   p95    p50   p95     in    out  FLOWS",
+            "▾ North mast           4.80M 69.2M  22.2  59.9   17.8  48.1   1.20~  0.05    123",
+            "    ann                1.20M 17.3M  4.20  6.30   17.8  26.7      0   0.05     30",
+            "    bob                3.60M 51.9M  16.2  37.3   17.8  40.9   0.80   0.05     92",
+            "    carla !RL          12.0M  173M  58.2   297!  17.8  90.8   3.60!  0.05    309",
+            "▾ West mast            2.40M 34.6M  10.2  19.4   17.8  33.8   0.40   0.05     61",
+            "    café-日本語            0     0     -     -      -     -      -      -      0",
+            "  Office of the very … 6.00M 86.5M  28.2  87.4   17.8  55.2   1.60~  0.05    154",
+            "  other                1.20M 17.3M  4.20  6.30   17.8  26.7      0   0.05     30",
+            "",
+            "",
+            "",
+            "? help  Enter closely  s sort  / filter  space fold  p pause  q quit         1/8",
+        ],
+    );
+}
+
+#[test]
+fn a_hundred_and_twenty_columns_in_ascii() {
+    let mut state = state(sample::town(), PLAIN);
+    assert_screen(
+        &mut state,
+        120,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s                                                              sort: tree",
+            "8 classes  alerts! 2  events lost~ 12  up 14.4M  down 208M  368 flows  gap at restart 1.3s",
+            "                                        BIT/S      RTT IN ms   RTT OUT ms       LOAD         LOSS %",
+            "CLASS                                   UP  DOWN   p50   p95    p50   p95    +ms  score     in    out  FLOWS RATE",
+            "- North mast                         4.80M 69.2M  22.2  59.9   17.8  48.1   46.0~    70   1.20~  0.05    123 :+_:+_-*_-*",
+            "    ann                              1.20M 17.3M  4.20  6.30   17.8  26.7   1.00     97      0   0.05     30 +*_.:=+#_.-",
+            "    bob                              3.60M 51.9M  16.2  37.3   17.8  40.9   31.0~    79   0.80   0.05     92 -+_:=#.-*_:",
+            "    carla !RL                        12.0M  173M  58.2   297!  17.8  90.8    136!    16!  3.60!  0.05    309 =:_+-_*=.#+",
+            "- West mast                          2.40M 34.6M  10.2  19.4   17.8  33.8   16.0     88   0.40   0.05     61 =*_.-+#.-+#",
+            "    caf?-???                             0     0     -     -      -     -      -      -      -      -      0",
+            "  Office of the very long name, sec> 6.00M 86.5M  28.2  87.4   17.8  55.2   61.0~    61~  1.60~  0.05    154 .=_-*.+_-#:",
+            "  other                              1.20M 17.3M  4.20  6.30   17.8  26.7      -      -      0   0.05     30 +*_.:=+#_.-",
+            "",
+            "? help  Enter closely  s sort  / filter  space fold  p pause  q quit                                                 1/8",
+        ],
+    );
+}
+
+#[test]
+fn forty_columns_and_ten_lines() {
+    let mut state = state(sample::town(), LOOK);
+    assert_screen(
+        &mut state,
+        40,
+        &[
+            "fairpath gw-7  08:28:17 UTC   sort: tree",
+            "8 classes  alerts! 2  events lost~ 12",
+            "                  BIT/S     IN ms OUT ms",
+            "CLASS             UP  DOWN   p95    p95",
+            "▾ North mast   4.80M 69.2M  59.9   48.1",
+            "    ann        1.20M 17.3M  6.30   26.7",
+            "    bob        3.60M 51.9M  37.3   40.9",
+            "    carla !RL  12.0M  173M   297!  90.8",
+            "▾ West mast    2.40M 34.6M  19.4   33.8",
+            "? help  Enter closely  s sort  / f…  1/8",
+        ],
+    );
+}
+
+#[test]
+fn a_class_closely_in_eighty_columns() {
+    let mut state = state(sample::town(), LOOK);
+    look_at_carla(&mut state);
+    assert_screen(
+        &mut state,
+        80,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s",
+            "8 classes  alerts! 2  events lost~ 12  up 14.4M  down 208M  368 flows",
+            "carla",
+            "class    below North mast  round-trip time left its baseline!",
+            "         loss above its threshold!",
+            "rate     up 12.0 Mbit/s  down 173 Mbit/s (86% of 200M)  packets/s 1.50k/21.6k",
+            "ms         min    p50    p95    p99  samples  lost% to   from  reordered",
+            "inside    46.6   58.2    297!   483      103      3.60!  0.90          9",
+            "outside   14.2   17.8   90.8    148      103      0.05   0.01          9",
+            "load     p50 idle 4.00 ms  busy 140 ms  p95 busy 279 ms  growth 136 ms!",
+            "         score 16 of 100!",
+            "flows    309 open  1,279 in all  0 handshakes failed  0 one-sided  185 GB in all",
+            "",
+            "RTT ms        INSIDE 199                       OUTSIDE 199",
+            "    5 - 10                                      15.6 █████████▊",
+            "   10 - 20                                      17.1 ██████████▊",
+            "   20 - 50     39.7 █████████████████████████   18.1 ███████████▍",
+            "   50 - 100    20.6 █████████████               15.1 █████████▌",
+            "  100 - 200    21.1 █████████████▎              18.6 ███████████▊",
+            "  200 - 500    18.6 ███████████▊                15.6 █████████▊",
+            "",
+            "LAST DAY, oldest first ─────────────────────────────────────────────────────────",
+            "rate    ▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁  most 39.0 Mbit/s",
+            "p95 in  ▁▂▃▄▅▅▂▃▄▅▅▂▃▄▅▅▂▃▃▄▅▂▂▃▄▅▁▂▃▄▅▁▂▃▄▅▁▂▃▄▅▅▂▃▄▅▅▂  most 150 ms",
+            "        23h55m in 288 steps",
+            "",
+            "WORST REMOTES ──────────────────────────────────────────────────────────────────",
+            "remote          mean ms  max ms   up B  down B   lost",
+            "198.51.100.0/24     117     279   630k   27.9M      9",
+            "Video, far away    52.0     124   280k   12.4M      4",
+            "",
+            "BUSIEST REMOTES ────────────────────────────────────────────────────────────────",
+            "remote             mean ms  max ms   up B  down B   lost",
+            "2001:db8:1234::/48     390     930  2.10M   93.0M     30",
+            "192.0.2.0/24             -       -  70.0k   3.10M      1",
+            "",
+            "ITS HOSTS ──────────────────────────────────────────────────────────────────────",
+            "host     mean ms  max ms   up B  down B   lost",
+            "10.0.7.3     156     372   840k   37.2M     12",
+            "",
+            "LIVE FLOWS ─────────────────────────────────────────────────────────────────────",
+            "host                  remote                in ms  out ms   up B  down B   retr",
+            "Esc back  up/down scroll  p pause  ? help  q quit",
+        ],
+    );
+}
+
+#[test]
+fn a_class_closely_in_forty_columns() {
+    let mut state = state(sample::town(), LOOK);
+    look_at_carla(&mut state);
+    assert_screen(
+        &mut state,
+        40,
+        &[
+            "fairpath gw-7  08:28:17 UTC",
+            "8 classes  alerts! 2  events lost~ 12",
+            "carla",
+            "class    below North mast",
+            "         round-trip time left its basel…",
+            "         loss above its threshold!",
+            "rate     up 12.0 Mbit/s",
+            "         down 173 Mbit/s (86% of 200M)",
+            "         packets/s 1.50k/21.6k",
+            "ms         p50    p95  lost% to   from",
+            "inside    58.2    297!     3.60!  0.90",
+            "outside   17.8   90.8      0.05   0.01",
+            "load     p50 idle 4.00 ms  busy 140 ms",
+            "         p95 busy 279 ms  growth 136 ms!",
+            "         score 16 of 100!",
+            "flows    309 open  1,279 in all",
+            "         0 handshakes failed",
+            "         0 one-sided  185 GB in all",
+            "",
+            "RTT ms        INSIDE 199   OUTSIDE 199",
+            "    5 - 10                  15.6 ██",
+            "   10 - 20                  17.1 ██▏",
+            "   20 - 50     39.7 █████   18.1 ██▎",
+            "   50 - 100    20.6 ██▋     15.1 █▉",
+            "  100 - 200    21.1 ██▋     18.6 ██▍",
+            "  200 - 500    18.6 ██▍     15.6 ██",
+            "",
+            "LAST DAY, oldest first ─────────────────",
+            "rate    ▃▅▃▅▃▅▄▅▄▅▄▅▄▅  most 39.0 Mbit/s",
+            "Esc back  up/down scroll  p pause  ? …",
+        ],
+    );
+}
+
+#[test]
+fn no_rows_say_why() {
+    let mut state = state(sample::picture(Vec::new()), LOOK);
+    assert_screen(
+        &mut state,
+        60,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s  sort: tree",
+            "0 classes  up 0  down 0  0 flows",
+            "CLASS           UP  DOWN   p50   p95    p95     in  FLOWS",
+            "",
+            "no class yet: none is configured, or no traffic passed",
+            "",
+            "",
+            "? help  Enter closely  s sort  / filter  space fold  p pa…",
+        ],
+    );
+    type_in(&mut state, "/x");
+    press(&mut state, KeyCode::Enter);
+    let lines = screen(&mut state, 60, 8);
+    assert_eq!(
+        lines[4],
+        "no class whose name contains \"x\"; Esc drops the filter"
+    );
+}
+
+#[test]
+fn ten_thousand_rows_scroll_to_the_last() {
+    let row = |i: u64| sample::busy(&format!("sub-{i:05}"), None, 0, i % 10);
+    let mut state = state(sample::picture((0..10_000).map(row).collect()), LOOK);
+    press(&mut state, KeyCode::End);
+    let lines = screen(&mut state, 80, 24);
+    assert!(lines[4].starts_with("sub-09981 "), "{}", lines[4]);
+    assert!(lines[22].starts_with("sub-09999 "), "{}", lines[22]);
+    assert!(lines[23].ends_with("10000/10000"), "{}", lines[23]);
+    assert!(lines[1].starts_with("10,000 classes"), "{}", lines[1]);
+    press(&mut state, KeyCode::PageUp);
+    let lines = screen(&mut state, 80, 24);
+    assert!(lines[4].starts_with("sub-09980 "), "{}", lines[4]);
+}
+
+#[test]
+fn a_picture_with_rows_left_out_says_so() {
+    let mut snapshot = sample::town();
+    snapshot.rows_total = 12_345;
+    let lines = screen(&mut state(snapshot, LOOK), 80, 12);
+    assert!(lines[1].starts_with("8 of 12,345 classes:"), "{}", lines[1]);
+}
+
+#[test]
+fn no_figure_is_cut_and_every_name_that_is_cut_says_so_at_any_width() {
+    for width in 12..170 {
+        let lines = screen(&mut state(sample::town(), LOOK), width, 24);
+        let office = &lines[10];
+        let whole = office.contains("floor, east wing");
+        assert!(whole || office.contains('…'), "{width}: {office}");
+        for line in &lines {
+            assert!(crate::text::width(line) <= width.into(), "{width}: {line}");
+        }
+        if width >= 19 {
+            assert!(lines[4].contains(" 69.2M"), "{width}: {}", lines[4]);
+        }
+    }
+}
+
+#[test]
+fn keys_fold_zoom_sort_and_filter() {
+    let mut state = state(sample::town(), LOOK);
+    let all = [
+        "▾ North mast",
+        "    ann",
+        "    bob",
+        "    carla !RL",
+        "▾ West mast",
+        "    café-日本語",
+        "  Office of the very",
+        "  other",
+    ];
+    names(&mut state, &all);
+    press(&mut state, KeyCode::Char(' '));
+    let folded = [
+        "▸ North mast",
+        "▾ West mast",
+        "    café-日本語",
+        "  Office of the very",
+        "  other",
+    ];
+    names(&mut state, &folded);
+    assert_eq!(press(&mut state, KeyCode::Char('1')), Step::Ask);
+    assert_eq!(state.query.depth, Some(0));
+    names(
+        &mut state,
+        &[
+            "▸ North mast",
+            "▸ West mast",
+            "  Office of the very",
+            "  other",
+        ],
+    );
+    press(&mut state, KeyCode::Char('0'));
+    names(&mut state, &all);
+    assert_eq!(press(&mut state, KeyCode::Char('u')), Step::Ask);
+    names(&mut state, &all[..4]);
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(press(&mut state, KeyCode::Char('s')), Step::Ask);
+    assert_eq!(state.query.sort, Sort::Rate);
+    let lines = screen(&mut state, 80, 24);
+    assert!(lines[4].starts_with("carla !RL  "), "{}", lines[4]);
+    assert!(lines[5].starts_with("Office"), "{}", lines[5]);
+    press(&mut state, KeyCode::Char('S'));
+    type_in(&mut state, "/CAR");
+    names(&mut state, &["carla !RL"]);
+    assert!(screen(&mut state, 80, 24)[23].starts_with("filter: CAR_"));
+    press(&mut state, KeyCode::Backspace);
+    press(&mut state, KeyCode::Enter);
+    assert_eq!(state.query.filter.as_deref(), Some("CA"));
+    press(&mut state, KeyCode::Esc);
+    names(&mut state, &all);
+}
+
+#[test]
+fn a_bad_value_is_red_and_marked_and_only_marked_without_colours() {
+    for look in [
+        LOOK,
+        Look {
+            colour: false,
+            ..LOOK
+        },
+    ] {
+        let mut state = state(sample::town(), look);
+        let buffer = drawn(&mut state, 80, 24);
+        let carla = 7;
+        let x = (0..80).find(|x| buffer[(*x, carla)].symbol() == "!" && *x > 20);
+        let mark = &buffer[(x.expect("a mark"), carla)];
+        let red = mark.fg == Color::Red;
+        assert_eq!(red, look.colour);
+        assert!(mark.modifier.contains(Modifier::BOLD));
+    }
+}
+
+#[test]
+fn the_selected_row_is_reversed_and_no_other() {
+    let mut state = state(sample::town(), PLAIN);
+    press(&mut state, KeyCode::Down);
+    let buffer = drawn(&mut state, 80, 24);
+    let reversed = |y: &u16| buffer[(79, *y)].modifier.contains(Modifier::REVERSED);
+    let lines: Vec<u16> = (0..24).filter(reversed).collect();
+    assert_eq!(lines, [5]);
+}
+
+#[test]
+fn a_failure_stands_below_the_last_picture() {
+    let mut state = state(sample::town(), LOOK);
+    state.failure = Some("connect to /run/x: no daemon".to_owned());
+    let lines = screen(&mut state, 80, 24);
+    assert!(lines[4].contains("North mast"));
+    assert!(lines[23].starts_with("! connect to /run/x: no daemon"));
+}
+
+#[test]
+fn the_same_picture_again_changes_no_cell() {
+    let mut state = state(sample::town(), LOOK);
+    let before = drawn(&mut state, 120, 30);
+    state.show(sample::town());
+    let after = drawn(&mut state, 120, 30);
+    assert!(before.diff(&after).is_empty());
+}

@@ -1,0 +1,113 @@
+//! What a check found: lines for people, or one JSON object per line.
+//!
+//! `schema` changes when a key changes its meaning or goes.
+
+use fairpath_class::{Problem, ProblemKind, Report, Severity};
+use serde::Serialize;
+
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct ProblemLine<'a> {
+    schema: u32,
+    r#type: &'static str,
+    severity: Severity,
+    problem: ProblemKind,
+    file: &'a str,
+    line: u32,
+    column: u32,
+    class: Option<&'a str>,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct SummaryLine {
+    schema: u32,
+    r#type: &'static str,
+    classes: usize,
+    prefixes: usize,
+    levels: u32,
+    labels: usize,
+    errors: usize,
+    warnings: usize,
+}
+
+/// A line a problem, and the closing line.
+pub fn text(report: &Report) -> String {
+    let mut text: String = report
+        .problems
+        .iter()
+        .map(|problem| format!("{problem}\n"))
+        .collect();
+    let untold = report.errors + report.warnings - report.problems.len();
+    if untold > 0 {
+        text += &format!("... and {untold} more problems\n");
+    }
+    let labels = match report.labels {
+        0 => String::new(),
+        labels => format!(
+            ", {}",
+            plural(labels, "labelled prefix", "labelled prefixes")
+        ),
+    };
+    text += &format!(
+        "{}, {}, {}{labels}: {}\n",
+        plural(report.classes, "class", "classes"),
+        plural(report.prefixes, "prefix", "prefixes"),
+        plural(report.levels as usize, "level", "levels"),
+        counts(report)
+    );
+    text
+}
+
+/// `no errors, 2 warnings`.
+pub fn counts(report: &Report) -> String {
+    format!(
+        "{}, {}",
+        plural(report.errors, "error", "errors"),
+        plural(report.warnings, "warning", "warnings")
+    )
+}
+
+fn plural(count: usize, one: &str, several: &str) -> String {
+    match count {
+        0 => format!("no {several}"),
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    }
+}
+
+/// The problems in the order of the files, then the summary.
+pub fn json(report: &Report) -> serde_json::Result<String> {
+    let mut lines = String::new();
+    for problem in &report.problems {
+        lines += &serde_json::to_string(&line(problem))?;
+        lines.push('\n');
+    }
+    lines += &serde_json::to_string(&SummaryLine {
+        schema: SCHEMA,
+        r#type: "summary",
+        classes: report.classes,
+        prefixes: report.prefixes,
+        levels: report.levels,
+        labels: report.labels,
+        errors: report.errors,
+        warnings: report.warnings,
+    })?;
+    lines.push('\n');
+    Ok(lines)
+}
+
+fn line(problem: &Problem) -> ProblemLine<'_> {
+    ProblemLine {
+        schema: SCHEMA,
+        r#type: "problem",
+        severity: problem.severity,
+        problem: problem.kind,
+        file: &problem.location.file,
+        line: problem.location.line,
+        column: problem.location.column,
+        class: problem.class.as_deref(),
+        text: &problem.text,
+    }
+}

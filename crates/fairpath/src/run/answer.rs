@@ -1,0 +1,205 @@
+//! Answers: pictures of the ledger, with what the daemon knows besides.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use fairpath_class::SlotKey;
+use fairpath_core::{FlowView, OTHER};
+use fairpath_rtt::ledger::Meta;
+use fairpath_rtt::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
+
+use super::ask::Question;
+use super::daemon::Daemon;
+use super::reading::parse_subnet;
+use crate::watch::monotonic_ns;
+
+/// Peers and flows of one answer, whatever was asked for.
+const MAX_LIST: usize = 1000;
+/// Rows below a class whose flows are shown with its own: each costs a walk of the flow table.
+const MAX_WALKS: usize = 16;
+
+impl Daemon {
+    /// Answers one question; never waits for who asked.
+    pub(super) fn answer(&mut self, question: Question) {
+        let answer = match &question.request {
+            Request::Snapshot { query } => {
+                let snapshot = self.ledger.snapshot(query, self.meta());
+                self.finish(snapshot)
+            }
+            Request::Status => {
+                let snapshot = self.ledger.status(self.meta());
+                self.finish(snapshot)
+            }
+            Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
+            Request::Reload => match self.reload() {
+                Ok(text) => Answer::Done { text },
+                Err(error) => Answer::Error {
+                    text: format!("reload refused, nothing changed: {error:#}"),
+                },
+            },
+        };
+        question.answer(answer);
+    }
+
+    fn finish(&self, snapshot: Snapshot) -> Answer {
+        let names = self.kernel.interfaces().watched();
+        let snapshot = Snapshot {
+            configuration: self.generation,
+            gauges: self.gauges(),
+            interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+            notes: self.notes.values().cloned().collect(),
+            interval_ns: crate::duration::nanos(self.config.monitor.interval),
+            ..snapshot
+        };
+        Answer::Snapshot {
+            snapshot: Box::new(snapshot),
+        }
+    }
+
+    fn meta(&self) -> Meta {
+        Meta {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: self.host.clone(),
+            counters: self.counters(),
+        }
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let own = &self.counters;
+        let control = self.control.counters();
+        let hooks = self.hooks.counters();
+        let [saves, saves_failed, _] = self.writer.counts();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let daemon = [
+            ("readings", own.readings),
+            ("readings_failed", own.readings_failed),
+            ("readings_skipped", own.readings_skipped),
+            ("alerts", own.alerts),
+            ("reloads", own.reloads),
+            ("reloads_refused", own.reloads_refused),
+            ("clock_steps", own.clock_steps),
+            ("subnets_found", own.subnets_found),
+            ("control_refused", count(&control.refused)),
+            ("control_cut_off", count(&control.cut_off)),
+            ("hooks_done", count(&hooks.done)),
+            ("hooks_failed", count(&hooks.failed)),
+            ("hooks_dropped", count(&hooks.dropped)),
+            ("state_saves", saves),
+            ("state_saves_failed", saves_failed),
+        ];
+        let mut all: BTreeMap<String, u64> = self.web.counters();
+        all.extend(self.sinks.counters().map(|(name, n)| (name.to_owned(), n)));
+        all.extend(daemon.map(|(name, n)| (name.to_owned(), n)));
+        let path = self.kernel.stats().by_name();
+        all.extend(path.map(|(name, n)| (name.to_owned(), n)));
+        all
+    }
+
+    fn gauges(&self) -> BTreeMap<String, u64> {
+        let [slots_used, slots] = self.roster.slots();
+        let [memory, flows] = self.kernel.size();
+        let [_, _, state_bytes] = self.writer.counts();
+        let stats = self.kernel.stats();
+        [
+            ("slots_used", slots_used),
+            ("slots", slots),
+            ("kernel_memory_bytes", memory),
+            ("flows_capacity", flows),
+            (
+                "flows_open",
+                stats.flows_opened.saturating_sub(stats.flows_closed),
+            ),
+            ("state_bytes", state_bytes),
+            ("classes", self.roster.classes().len() as u64),
+            ("subnets", self.roster.subnets().len() as u64),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn detail(&self, class: &str, limit: usize) -> Answer {
+        let Some(mut detail) = self.ledger.detail(class, limit) else {
+            return Answer::Error {
+                text: format!(
+                    "show {class:?}: there is no row of this name; `fairpath top --once` lists them"
+                ),
+            };
+        };
+        detail.flows = self.flows(&detail, limit);
+        Answer::Detail {
+            detail: Box::new(detail),
+        }
+    }
+
+    /// Live flows of the row and of those below it.
+    fn flows(&self, detail: &Detail, limit: usize) -> Vec<FlowLine> {
+        // The monotonic clock does not fail where it worked before; ages would be 0.
+        let now = monotonic_ns().unwrap_or(0);
+        let mut flows: Vec<FlowLine> = self
+            .slots_of(&detail.row)
+            .into_iter()
+            .flat_map(|slot| {
+                let views = self.kernel.flows(slot, limit);
+                views.into_iter().map(move |view| line(&view, slot, now))
+            })
+            .collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_up + flow.bytes_down));
+        flows.truncate(limit);
+        flows
+    }
+
+    fn slots_of(&self, row: &Row) -> Vec<u32> {
+        let slot = |key: &SlotKey| self.roster.slot(key);
+        match row.kind {
+            Kind::Other => vec![OTHER],
+            Kind::Subnet => parse_subnet(&row.name)
+                .and_then(|p| slot(&SlotKey::Subnet(p)))
+                .into_iter()
+                .collect(),
+            // Flows are kept by class: an interface has none of its own.
+            Kind::Interface => Vec::new(),
+            Kind::Class => {
+                let classes = self.roster.classes();
+                let Some(at) = classes.position(&row.name) else {
+                    return Vec::new();
+                };
+                let below = classes.classes()[classes.subtree(at)].iter();
+                let slots = below.filter_map(|class| slot(&SlotKey::Class(class.name.clone())));
+                slots.take(MAX_WALKS).collect()
+            }
+        }
+    }
+}
+
+/// A flow as the class of `slot` sees it.
+fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
+    let host = usize::from(view.slots[0] != slot);
+    let remote = 1 - host;
+    let ends = [host, remote].map(|side| view.key.endpoint(side));
+    let ports = ends.map(|end| if view.key.proto == 6 { end.port() } else { 0 });
+    let least = |side: usize| Some(view.least[side]).filter(|ns| *ns > 0);
+    let retransmitted = view
+        .counts
+        .iter()
+        .map(|c| u64::from(c.retransmitted_packets))
+        .sum();
+    FlowLine {
+        proto: match view.key.proto {
+            6 => "tcp",
+            58 => "icmpv6",
+            _ => "icmp",
+        }
+        .to_owned(),
+        host: ends[0].ip(),
+        host_port: ports[0],
+        remote: ends[1].ip(),
+        remote_port: ports[1],
+        age_ns: now.saturating_sub(view.opened),
+        idle_ns: now.saturating_sub(view.last),
+        bytes_up: view.counts[host].bytes,
+        bytes_down: view.counts[remote].bytes,
+        inside_min_rtt_ns: least(host),
+        outside_min_rtt_ns: least(remote),
+        retransmitted_packets: retransmitted,
+    }
+}

@@ -1,0 +1,205 @@
+//! The monitor in the kernel and the interfaces that it is attached to.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fairpath_bpf::{Options, RttMonitor};
+use fairpath_core::{ClassReading, Config as CoreConfig, Filter, FlowView, Stats};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::config::{Config, Monitor};
+use super::roster::{Layout, Watched};
+use crate::duration::nanos;
+use crate::rtt::Method;
+use crate::watch::{Change, Interfaces, monotonic_ns};
+
+/// How often silent flows are looked for, and which part of the tables at a time.
+const EXPIRE_EVERY: Duration = Duration::from_millis(500);
+const EXPIRE_PARTS: u32 = 64;
+/// The ring carries nothing in quiet mode; a page is the least there is.
+const RING_BYTES: u32 = 1 << 12;
+/// Slots beside those of classes and subnets that are there now: for interfaces, and to grow.
+const SPARE_SLOTS: usize = 768;
+
+/// Programs, tables and attachments.
+pub struct Kernel {
+    monitor: RttMonitor,
+    interfaces: Interfaces,
+    uplinks: GlobSet,
+    reading: ClassReading,
+    next_expiry: Instant,
+}
+
+/// How many slots a configuration needs at the start, unless it says so.
+pub fn slots(config: &Config) -> u32 {
+    let roomy = least_slots(config) + config.classes.set.len() / 4 + SPARE_SLOTS;
+    let wanted = config.monitor.max_classes.map_or(roomy, |n| n as usize + 1);
+    u32::try_from(wanted)
+        .unwrap_or(u32::MAX)
+        .min(fairpath_core::MAX_SLOTS)
+}
+
+/// Slots of the classes that something leads to, of subnets, and of the rest.
+pub fn least_slots(config: &Config) -> usize {
+    let classes = config.classes.set.classes().iter();
+    classes.filter(|class| !class.criteria.is_empty()).count() + config.subnets.max + 1
+}
+
+impl Kernel {
+    /// Loads the programs; attaches nothing. Takes most of a second.
+    ///
+    /// # Errors
+    /// Where the kernel refuses, naming what is missing.
+    pub fn load(config: &Config) -> anyhow::Result<Kernel> {
+        let monitor = &config.monitor;
+        let mut core = core_config(config)?;
+        // Secret, so that nobody can choose addresses that all fall into one set.
+        core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
+        let interfaces = Interfaces::new(&monitor.interfaces, monitor.hook)?;
+        let options = Options {
+            ring_bytes: RING_BYTES,
+            ..Options::live(core)
+        };
+        Ok(Kernel {
+            monitor: RttMonitor::load(&options)?,
+            interfaces,
+            uplinks: globs(&monitor.uplinks)?,
+            reading: ClassReading::default(),
+            next_expiry: Instant::now() + EXPIRE_EVERY,
+        })
+    }
+
+    /// Takes in what happened to links; attaches and detaches.
+    ///
+    /// # Errors
+    /// Where rtnetlink cannot be read.
+    pub fn follow(&mut self) -> anyhow::Result<Vec<Change>> {
+        self.interfaces.follow(&mut self.monitor)
+    }
+
+    /// Watches what another configuration names.
+    ///
+    /// # Errors
+    /// For patterns that are none; nothing has changed then.
+    pub fn want(&mut self, monitor: &Monitor) -> anyhow::Result<Vec<Change>> {
+        let uplinks = globs(&monitor.uplinks)?;
+        let changes = self
+            .interfaces
+            .want(&monitor.interfaces, &mut self.monitor)?;
+        self.uplinks = uplinks;
+        Ok(changes)
+    }
+
+    /// The watched interfaces and how links are found.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.interfaces
+    }
+
+    /// Calls `with` with what is watched now.
+    pub fn with_watched<T>(&self, with: impl FnOnce(&Watched<'_>) -> T) -> T {
+        let interfaces = self.interfaces.watched();
+        let is_uplink = |(_, name): &&(_, &str)| self.uplinks.is_match(name);
+        let uplinks = interfaces
+            .iter()
+            .filter(is_uplink)
+            .map(|(index, _)| index.0);
+        with(&Watched {
+            uplinks: uplinks.collect(),
+            index_of: &|name| self.interfaces.index_of(name).map(|index| index.0),
+            interfaces,
+        })
+    }
+
+    /// Puts a layout into force: from one packet to the next, under traffic.
+    ///
+    /// # Errors
+    /// Where the rules do not fit; the old ones stay in force.
+    pub fn set_layout(&mut self, layout: &Layout) -> anyhow::Result<()> {
+        self.monitor.set_rules(&layout.rules, &layout.begun)?;
+        for (ifindex, slot) in &layout.interfaces {
+            // One that has just vanished is not counted any more, and its row goes next.
+            self.monitor.count_interface(*ifindex, *slot);
+        }
+        Ok(())
+    }
+
+    /// Reads all counts, and empties what is counted from one reading to the next.
+    pub fn read(&mut self) -> &ClassReading {
+        self.monitor.read_classes(&mut self.reading);
+        &self.reading
+    }
+
+    /// Says which packets are looked at. A configuration has no more filters than fit.
+    pub fn set_filters(&mut self, filters: &[Filter]) {
+        self.monitor.set_filters(filters);
+    }
+
+    /// Closes what went silent, a part of the tables at a time, when it is due.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn expire(&mut self, now: Instant) -> anyhow::Result<()> {
+        if now < self.next_expiry {
+            return Ok(());
+        }
+        self.next_expiry = now + EXPIRE_EVERY;
+        let config = self.monitor.config();
+        let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
+        self.monitor.expire(monotonic_ns()?, sets)?;
+        Ok(())
+    }
+
+    /// When [`Kernel::expire`] has something to do.
+    pub fn next_expiry(&self) -> Instant {
+        self.next_expiry
+    }
+
+    /// Live flows of a slot's class, those with the most bytes first. Walks the flow table.
+    pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
+        self.monitor.flows(slot, limit)
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        self.monitor.stats()
+    }
+
+    /// Kernel memory in bytes, and flows that the table holds.
+    pub fn size(&self) -> [u64; 2] {
+        let config = self.monitor.config();
+        let flows = u64::from(config.flow_sets) * u64::from(fairpath_core::WAYS);
+        [self.monitor.bytes(), flows]
+    }
+
+    /// Readable when something happened to a link.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.interfaces.fd()
+    }
+}
+
+fn core_config(config: &Config) -> anyhow::Result<CoreConfig> {
+    let monitor = &config.monitor;
+    let base = CoreConfig::default().with_flows(monitor.flows);
+    let mut core = base.with_classes(slots(config) - 1);
+    core.mode = match monitor.method {
+        Method::Hybrid => fairpath_core::Mode::Hybrid,
+        Method::Seq => fairpath_core::Mode::Seq,
+        Method::Ts => fairpath_core::Mode::Ts,
+        Method::Handshake => fairpath_core::Mode::Handshake,
+    } as u32;
+    core.icmp = u32::from(monitor.icmp);
+    core.flow_timeout = nanos(monitor.flow_timeout);
+    core.remote_v4 = u32::from(config.subnets.v4);
+    core.remote_v6 = u32::from(config.subnets.v6);
+    core.quiet = 1;
+    Ok(core)
+}
+
+fn globs(names: &[String]) -> anyhow::Result<GlobSet> {
+    let mut set = GlobSetBuilder::new();
+    for name in names {
+        set.add(Glob::new(name).with_context(|| format!("uplinks: {name:?} is no pattern"))?);
+    }
+    set.build().context("uplinks")
+}

@@ -1,0 +1,200 @@
+//! What happens once an interval: the kernel is read, and everything that follows from it.
+
+use std::time::Instant;
+
+use fairpath_core::Prefix;
+use fairpath_export::RowsWanted;
+use fairpath_rtt::ledger::Reading;
+use fairpath_rtt::snapshot::{Alert, Kind};
+
+use super::daemon::Daemon;
+use crate::duration::nanos;
+use crate::watch::{monotonic_ns, unix_ns};
+
+/// A jump of the wall clock that is worth a line, nanoseconds.
+const CLOCK_STEP_NS: u128 = 500_000_000;
+/// Bytes of the last half minute that make a subnet worth a row: a scan sends less.
+const SUBNET_BYTES: u64 = 10_000;
+/// Subnets come and go only every so many readings.
+const SUBNETS_EVERY: u64 = 5;
+
+impl Daemon {
+    /// Reads the kernel and takes the interval in. A kernel that refuses is told and tried again.
+    pub(super) fn read_interval(&mut self, now: Instant) {
+        self.plan_next(now);
+        match self.take_reading() {
+            Ok(alerts) => {
+                self.healthy = true;
+                self.counters.readings += 1;
+                self.notes.remove("reading");
+                self.tell(&alerts);
+            }
+            Err(error) => {
+                self.healthy = false;
+                self.counters.readings_failed += 1;
+                self.complain("reading", format!("read the kernel's counters: {error:#}"));
+                return;
+            }
+        }
+        let rows_wait = self.roster.read() && self.notes.contains_key("slots");
+        if self.counters.readings % SUBNETS_EVERY == 0 {
+            self.renew_subnets();
+        }
+        if self.layout_due || rows_wait {
+            self.lay_out();
+        }
+        self.show_status();
+    }
+
+    fn plan_next(&mut self, now: Instant) {
+        let interval = self.config.monitor.interval;
+        self.next_reading += interval;
+        let late = now.saturating_duration_since(self.next_reading);
+        if !late.is_zero() {
+            let missed = late.as_nanos() / interval.as_nanos() + 1;
+            self.counters.readings_skipped += missed as u64;
+            self.next_reading = now + interval;
+        }
+    }
+
+    fn take_reading(&mut self) -> anyhow::Result<Vec<Alert>> {
+        let (unix_ns, mono_ns) = (unix_ns()?, monotonic_ns()?);
+        self.note_clock(unix_ns, mono_ns);
+        let read = self.kernel.read();
+        let reading = Reading {
+            unix_ns,
+            mono_ns,
+            counts: &read.counts,
+            cells: &read.cells,
+            pairs: &read.pairs,
+        };
+        let alerts = self.ledger.take(&reading);
+        if self.sinks.wants_rows() {
+            match self.config.rows.which {
+                RowsWanted::Active => self.sinks.rows(self.ledger.interval_rows().collect()),
+                RowsWanted::All => self.sinks.rows(self.ledger.all_interval_rows().collect()),
+            }
+        }
+        Ok(alerts)
+    }
+
+    /// Rates go by a clock that is never set; a jump of the other one is only told.
+    fn note_clock(&mut self, unix_ns: u64, mono_ns: u64) {
+        let offset = i128::from(unix_ns) - i128::from(mono_ns);
+        let step = offset - self.offset_ns;
+        self.offset_ns = offset;
+        if step.unsigned_abs() >= CLOCK_STEP_NS {
+            self.counters.clock_steps += 1;
+            tracing::info!(
+                "the wall clock was set by {} ms; rates are not affected",
+                step / 1_000_000
+            );
+        }
+    }
+
+    fn tell(&mut self, alerts: &[Alert]) {
+        for alert in alerts {
+            self.counters.alerts += 1;
+            let state = if alert.active { "begins" } else { "is over" };
+            if alert.active {
+                tracing::warn!("alert {state}: {}", alert.text);
+            } else {
+                tracing::info!("alert {state}: {}", alert.text);
+            }
+            self.sinks.alert(alert);
+            if let Some(hook) = &self.config.alerts.hook {
+                self.hooks.run(hook, alert);
+            }
+        }
+    }
+
+    /// Gives rows to the busiest subnets that no class matches, and takes those of silent ones.
+    fn renew_subnets(&mut self) {
+        let wanted = &self.config.subnets;
+        let idle: Vec<Prefix> = self
+            .ledger
+            .idle_rows(Kind::Subnet, nanos(wanted.idle))
+            .into_iter()
+            .filter_map(parse_subnet)
+            .collect();
+        let mut subnets = self.roster.subnets().to_vec();
+        subnets.retain(|subnet| !idle.contains(subnet));
+        subnets.truncate(wanted.max);
+        let places = wanted.max - subnets.len();
+        let busiest = self.ledger.unmatched(places).into_iter();
+        let found = busiest.filter(|(_, bytes)| *bytes >= SUBNET_BYTES);
+        let before = subnets.len();
+        subnets.extend(found.map(|(prefix, _)| prefix));
+        self.counters.subnets_found += (subnets.len() - before) as u64;
+        if subnets != self.roster.subnets() {
+            self.roster.set_subnets(subnets);
+            self.layout_due = true;
+        }
+    }
+
+    /// The rows and rules of the start; rows of subnets that the state remembers are there again.
+    pub(super) fn first_layout(&mut self, subnets: Vec<Prefix>) -> anyhow::Result<()> {
+        self.roster.set_subnets(subnets);
+        let classes = &self.config.classes;
+        self.roster.set_classes(&classes.set, &classes.labels);
+        self.set_label_names();
+        self.kernel.set_filters(&self.config.monitor.filters);
+        self.try_lay_out()
+    }
+
+    /// Rows and rules anew, for links or subnets that came or went.
+    fn lay_out(&mut self) {
+        self.layout_due = false;
+        match self.try_lay_out() {
+            Ok(()) => drop(self.notes.remove("layout")),
+            Err(error) => self.complain("layout", format!("lay the rows out anew: {error:#}")),
+        }
+    }
+
+    /// Nothing changes where it fails.
+    pub(super) fn try_lay_out(&mut self) -> anyhow::Result<()> {
+        let mut roster = self.roster.clone();
+        let layout = self.kernel.with_watched(|watched| roster.layout(watched));
+        self.kernel.set_layout(&layout)?;
+        self.roster = roster;
+        if layout.refused > 0 {
+            let text = format!(
+                "{} rows have no slot and count in \"other\"; raise [monitor] max_classes and restart",
+                layout.refused
+            );
+            self.complain("slots", text);
+        } else {
+            self.notes.remove("slots");
+        }
+        // Slots with a new owner count from zero, those that are kept go on.
+        let ended = self.ledger.configure(layout.rows, &[])?;
+        self.tell(&ended);
+        Ok(())
+    }
+
+    pub(super) fn set_label_names(&mut self) {
+        let labels = self.roster.labels();
+        let named = labels
+            .prefixes()
+            .iter()
+            .filter_map(|(_, number)| Some((*number, labels.name(*number)?.to_owned())));
+        self.ledger.set_labels(named.collect());
+    }
+
+    fn show_status(&mut self) {
+        let interfaces = self.kernel.interfaces().watched();
+        let names: Vec<&str> = interfaces.iter().map(|(_, name)| *name).collect();
+        let line = match names.len() {
+            0 => "waiting for interfaces".to_owned(),
+            1..=8 => format!("watching {}; {} rows", names.join(", "), self.ledger.rows()),
+            many => format!("watching {many} interfaces; {} rows", self.ledger.rows()),
+        };
+        self.manager.status(&line);
+    }
+}
+
+/// A subnet's row is called as its prefix is written.
+pub(super) fn parse_subnet(name: &str) -> Option<Prefix> {
+    let (address, len) = name.split_once('/')?;
+    Some(Prefix::new(address.parse().ok()?, len.parse().ok()?))
+}

@@ -1,0 +1,153 @@
+//! Taking in the configuration again: all of it or nothing, and not a count is lost.
+
+use fairpath_class::Changes;
+
+use super::config::{self, Config};
+use super::daemon::{Daemon, log_changes, settings};
+use super::kernel;
+
+/// Names of classes that one line of the log lists.
+const NAMES: usize = 8;
+
+impl Daemon {
+    /// Reads the configuration again and takes it in; says what changed.
+    ///
+    /// # Errors
+    /// Where it is refused, an address is taken, or the kernel does not take the rules: what ran
+    /// goes on as it was.
+    pub(super) fn reload(&mut self) -> anyhow::Result<String> {
+        self.manager.reloading();
+        let result = self.take_in();
+        match &result {
+            Ok(text) => {
+                self.counters.reloads += 1;
+                self.notes.remove("reload");
+                for line in text.lines() {
+                    tracing::info!("{line}");
+                }
+            }
+            Err(error) => {
+                self.counters.reloads_refused += 1;
+                let text = format!("reload refused, nothing changed: {error:#}");
+                tracing::error!("{text}");
+                self.notes.insert("reload", text);
+            }
+        }
+        self.manager.ready();
+        result
+    }
+
+    fn take_in(&mut self) -> anyhow::Result<String> {
+        let mut next = config::load(&self.file)?;
+        for warning in &next.classes.warnings {
+            tracing::warn!("{warning}");
+        }
+        let waiting = keep_what_needs_a_restart(&self.config, &mut next);
+        self.check_room(&next)?;
+        // What can fail comes first: addresses, files, rules.
+        let prepared = self.web.prepare(&next)?;
+        let sinks = self.sinks.prepare(&next)?;
+        let changes = next.classes.set.changes_since(&self.config.classes.set);
+        let links = self.kernel.want(&next.monitor)?;
+        let before = (self.roster.clone(), self.config.monitor.clone());
+        self.roster
+            .set_classes(&next.classes.set, &next.classes.labels);
+        if let Err(error) = self.try_lay_out() {
+            self.roster = before.0;
+            log_changes(self.kernel.want(&before.1)?);
+            self.layout_due = true;
+            return Err(error);
+        }
+        log_changes(links);
+        self.set_label_names();
+        self.kernel.set_filters(&next.monitor.filters);
+        self.ledger.set_settings(settings(&next));
+        self.sinks.set(sinks);
+        self.web.start(prepared, &self.asker)?;
+        self.config = next;
+        self.generation += 1;
+        self.note_waiting(&waiting);
+        Ok(self.describe(&changes, &waiting))
+    }
+
+    /// Slots were made at the start: more rows than that need a restart.
+    fn check_room(&self, next: &Config) -> anyhow::Result<()> {
+        let [_, slots] = self.roster.slots();
+        let wanted = kernel::least_slots(next) as u64;
+        if wanted > slots {
+            anyhow::bail!(
+                "{wanted} slots are needed for classes, subnets and interfaces, and there are {slots}; \
+                 restart to have more (see [monitor] max_classes)"
+            );
+        }
+        Ok(())
+    }
+
+    fn note_waiting(&mut self, waiting: &[&'static str]) {
+        if waiting.is_empty() {
+            self.notes.remove("restart");
+        } else {
+            let text = format!(
+                "changed, but not in force before a restart: {}",
+                waiting.join(", ")
+            );
+            self.notes.insert("restart", text);
+        }
+    }
+
+    fn describe(&self, changes: &Changes, waiting: &[&'static str]) -> String {
+        let mut text = format!("configuration {} is in force", self.generation);
+        for (what, names) in [
+            ("added", &changes.added),
+            ("removed", &changes.removed),
+            ("moved", &changes.moved),
+            ("changed", &changes.changed),
+        ] {
+            if !names.is_empty() {
+                text.push_str(&format!("\nclasses {what}: {}", some(names)));
+            }
+        }
+        if !waiting.is_empty() {
+            text.push_str(&format!("\nnot before a restart: {}", waiting.join(", ")));
+        }
+        text
+    }
+}
+
+fn some(names: &[String]) -> String {
+    let shown = names
+        .iter()
+        .take(NAMES)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len() - names.len().min(NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Puts back what the tables and sockets were made with; names the keys that differ.
+fn keep_what_needs_a_restart(now: &Config, next: &mut Config) -> Vec<&'static str> {
+    let mut kept = Vec::new();
+    let mut keep = |name, differs: bool| {
+        if differs {
+            kept.push(name);
+        }
+    };
+    let (a, b) = (&now.monitor, &mut next.monitor);
+    keep("[monitor] hook", a.hook != b.hook);
+    keep("[monitor] method", a.method != b.method);
+    keep("[monitor] icmp", a.icmp != b.icmp);
+    keep("[monitor] flows", a.flows != b.flows);
+    keep("[monitor] flow_timeout", a.flow_timeout != b.flow_timeout);
+    keep("[monitor] max_classes", a.max_classes != b.max_classes);
+    (b.hook, b.method, b.icmp) = (a.hook, a.method, a.icmp);
+    (b.flows, b.flow_timeout, b.max_classes) = (a.flows, a.flow_timeout, a.max_classes);
+    keep("[subnets] v4", now.subnets.v4 != next.subnets.v4);
+    keep("[subnets] v6", now.subnets.v6 != next.subnets.v6);
+    (next.subnets.v4, next.subnets.v6) = (now.subnets.v4, now.subnets.v6);
+    keep("[control]", now.control != next.control);
+    next.control = now.control.clone();
+    kept
+}

@@ -1,0 +1,217 @@
+//! Which rows there are and in which slots they count: classes, watched interfaces, subnets found in
+//! traffic, and the rest.
+//!
+//! ```text
+//! configuration --.
+//! interfaces ------+--> Roster (slots) --> Layout: rows -> ledger; rules, slots -> kernel
+//! traffic --------'
+//! ```
+//!
+//! A name keeps its slot as long as it has a row. A slot that is given up serves nobody else before
+//! [`Roster::read`] says that its last counts were read.
+
+use std::sync::Arc;
+
+use fairpath_class::{Class, ClassSet, Labels, SlotKey, Slots, Space};
+use fairpath_core::{OTHER, Prefix, Rules};
+use fairpath_rtt::ledger::{NO_SLOT, RowSpec, Sla};
+use fairpath_rtt::snapshot::Kind;
+use fairpath_units::IfIndex;
+
+/// The row of what no class matches.
+pub const OTHER_NAME: &str = "other";
+
+/// What is watched now.
+pub struct Watched<'a> {
+    /// Index and name of each watched interface.
+    pub interfaces: Vec<(IfIndex, &'a str)>,
+    /// Indices of those that lead to remote hosts.
+    pub uplinks: Vec<u32>,
+    /// The index of any link by its name.
+    pub index_of: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+/// What the kernel and the ledger are told.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// In the order of the tree.
+    pub rows: Vec<RowSpec>,
+    /// What leads to them.
+    pub rules: Rules,
+    /// Slots that belong to somebody new.
+    pub begun: Vec<u32>,
+    /// Where watched interfaces are counted, by index.
+    pub interfaces: Vec<(IfIndex, u32)>,
+    /// Rows that found no slot: they count in [`OTHER`].
+    pub refused: usize,
+}
+
+/// Rows and their slots.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    slots: Slots,
+    classes: Arc<ClassSet>,
+    labels: Arc<Labels>,
+    subnets: Vec<Prefix>,
+    /// Given up; the next reading still tells their last counts.
+    given_up: Vec<u32>,
+}
+
+impl Roster {
+    /// No rows yet, in a kernel that has `capacity` slots.
+    pub fn new(capacity: u32) -> Roster {
+        Roster {
+            slots: Slots::new(capacity),
+            classes: Arc::default(),
+            labels: Arc::default(),
+            subnets: Vec::new(),
+            given_up: Vec::new(),
+        }
+    }
+
+    /// Takes other classes and labels; [`Roster::layout`] makes it so.
+    pub fn set_classes(&mut self, classes: &Arc<ClassSet>, labels: &Arc<Labels>) {
+        self.classes = Arc::clone(classes);
+        self.labels = Arc::clone(labels);
+    }
+
+    /// The classes.
+    pub fn classes(&self) -> &ClassSet {
+        &self.classes
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Takes other subnets; [`Roster::layout`] makes it so.
+    pub fn set_subnets(&mut self, subnets: Vec<Prefix>) {
+        self.subnets = subnets;
+    }
+
+    /// The subnets that have rows.
+    pub fn subnets(&self) -> &[Prefix] {
+        &self.subnets
+    }
+
+    /// The slot of a row.
+    pub fn slot(&self, key: &SlotKey) -> Option<u32> {
+        self.slots.get(key)
+    }
+
+    /// Slots in use, and how many there are.
+    pub fn slots(&self) -> [u64; 2] {
+        [
+            self.slots.used() as u64 + 1,
+            u64::from(self.slots.capacity()),
+        ]
+    }
+
+    /// Gives every row its slot and says what follows. O(classes).
+    pub fn layout(&mut self, watched: &Watched<'_>) -> Layout {
+        let mut layout = Layout::default();
+        self.assign(watched, &mut layout);
+        layout.rules = self.classes.rules(
+            &self.slots,
+            watched.index_of,
+            &self.labels,
+            &watched.uplinks,
+        );
+        self.class_rows(&mut layout);
+        for (ifindex, name) in &watched.interfaces {
+            if let Some(slot) = self.slots.get(&SlotKey::Interface((*name).to_owned())) {
+                layout.interfaces.push((*ifindex, slot));
+                layout.rows.push(plain(slot, name, Kind::Interface));
+            }
+        }
+        for subnet in &self.subnets {
+            if let Some(slot) = self.slots.get(&SlotKey::Subnet(*subnet)) {
+                layout.rules.prefixes.push((*subnet, slot));
+                layout
+                    .rows
+                    .push(plain(slot, &subnet.to_string(), Kind::Subnet));
+            }
+        }
+        layout.rows.push(plain(OTHER, OTHER_NAME, Kind::Other));
+        layout
+    }
+
+    fn assign(&mut self, watched: &Watched<'_>, layout: &mut Layout) {
+        // A prefix of a class is the class's, even if a subnet was found there before.
+        let criteria = self
+            .classes
+            .classes()
+            .iter()
+            .flat_map(|class| &class.criteria);
+        let taken: std::collections::HashSet<Prefix> = criteria
+            .filter_map(|criterion| match criterion {
+                fairpath_class::Criterion::Prefix(prefix) => Some(*prefix),
+                _ => None,
+            })
+            .collect();
+        self.subnets.retain(|subnet| !taken.contains(subnet));
+        // A class that nothing leads to counts what is below it, and needs no slot for that.
+        let led_to = self
+            .classes
+            .classes()
+            .iter()
+            .filter(|c| !c.criteria.is_empty());
+        let classes = led_to.map(|class| SlotKey::Class(class.name.clone()));
+        let names = watched.interfaces.iter();
+        let interfaces = names.map(|(_, name)| SlotKey::Interface((*name).to_owned()));
+        let subnets = self.subnets.iter().map(|prefix| SlotKey::Subnet(*prefix));
+        for assigned in [
+            self.slots.assign(Space::Class, classes),
+            self.slots.assign(Space::Interface, interfaces),
+            self.slots.assign(Space::Subnet, subnets),
+        ] {
+            layout.begun.extend(assigned.added);
+            layout.refused += assigned.refused;
+            self.given_up.extend(assigned.freed);
+        }
+    }
+
+    /// Classes in tree order; positions of rows are those of classes.
+    fn class_rows(&self, layout: &mut Layout) {
+        let classes = self.classes.classes().iter();
+        layout.rows.extend(classes.map(|class| {
+            let slot = self.slots.class(&class.name);
+            row(slot.unwrap_or(NO_SLOT), class)
+        }));
+    }
+
+    /// A reading after the last [`Roster::layout`] came into force has been taken: what was given up
+    /// before it may serve others. Says whether anything is free again.
+    pub fn read(&mut self) -> bool {
+        let any = !self.given_up.is_empty();
+        for slot in self.given_up.drain(..) {
+            self.slots.release(slot);
+        }
+        any
+    }
+}
+
+fn plain(slot: u32, name: &str, kind: Kind) -> RowSpec {
+    RowSpec {
+        slot,
+        name: name.to_owned(),
+        kind,
+        ..RowSpec::default()
+    }
+}
+
+fn row(slot: u32, class: &Class) -> RowSpec {
+    RowSpec {
+        slot,
+        name: class.name.clone(),
+        kind: Kind::Class,
+        parent: class.parent,
+        plan_up_bps: class.up.ceil_bps,
+        plan_down_bps: class.down.ceil_bps,
+        sla: Sla {
+            rtt_p95_ns: class.sla.rtt_p95_ns,
+            loss: class.sla.loss,
+        },
+    }
+}
