@@ -1,41 +1,69 @@
-//! Seconds that `fairpath class check` takes for many classes, by format.
+//! What classes cost: the monitor without and with ten thousand of them, in turn, in the same run.
 //!
-//! No peer does this, so the target is a time: an operator saves a file and waits for the answer.
+//! Both count quietly (no events); the second looks every packet's ends up, and counts volume,
+//! round-trip times and peers. The clients' addresses are spread over the classes' prefixes. Then what a
+//! reload and a reading take, and the memory.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::process::Command;
-use std::time::Instant;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fairpath_bpf::cost::Empty;
+use fairpath_bpf::{Attached, Hook, Options, RttMonitor, Traffic};
+use fairpath_core::{ClassReading, Config, Prefix, Rules};
+use fairpath_units::IfIndex;
+use nix::net::if_::if_nametoindex;
 use serde::Serialize;
 
 use crate::measure::{Measured, Target};
+use crate::scene::{LAN, Scene, WAN, attach_empty};
+use crate::slice::{self, Plan};
 use crate::table::{grouped, lay_out};
 
-/// Seconds that are short enough.
-const TARGET: f64 = 1.0;
-/// Subscribers of a site.
-const SITE: usize = 300;
+/// ns a packet that classes may add, and all of it may take.
+const ADDED_NS: f64 = 60.0;
+const TOTAL_NS: f64 = 150.0;
+/// Classes of the reload, and how long it may take.
+const RELOAD_CLASSES: u32 = 35_000;
+const RELOAD_MS: f64 = 1000.0;
+/// Addresses that the generator sends from (bpf/prog/inject.bpf.c).
+const CLIENTS: u32 = 4096;
+/// Readings and reloads that are timed.
+const TURNS: usize = 5;
 
-/// What is checked.
+/// What is measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Classes of each file
-    #[arg(long, default_value_t = 100_000)]
-    classes: usize,
-    /// Rounds of all formats
+    /// Bytes of a data packet, from the IP header on
+    #[arg(long, default_value_t = 1500)]
+    size: u32,
+    /// Flows that take turns
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 1_000, 100_000])]
+    flows: Vec<u32>,
+    /// Classes
+    #[arg(long, default_value_t = 10_000)]
+    classes: u32,
+    /// Rounds of all turns
     #[arg(long, default_value_t = 5)]
     rounds: u32,
+    /// Measured time of one turn, milliseconds
+    #[arg(long, default_value_t = 1000)]
+    millis: u64,
+    /// CPU that carries the packets
+    #[arg(long, default_value_t = 0)]
+    cpu: usize,
 }
 
 impl Args {
     /// What stands above as default.
     pub fn usual() -> Args {
         Args {
-            classes: 100_000,
+            size: 1500,
+            flows: vec![1, 1_000, 100_000],
+            classes: 10_000,
             rounds: 5,
+            millis: 1000,
+            cpu: 0,
         }
     }
 }
@@ -43,140 +71,251 @@ impl Args {
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    classes: usize,
-    formats: Vec<Row>,
+    classes: u32,
+    rounds: u32,
+    millis: u64,
+    scenarios: Vec<Scenario>,
+    load_ms: f64,
+    reload_ms: Measured,
+    read_ms: Measured,
+    class_bytes: u64,
+    table_bytes: u64,
     targets: Vec<Target>,
 }
 
+/// One number of flows; ns a packet, which meets two hooks, net of empty programs.
 #[derive(Debug, Serialize)]
-struct Row {
-    file: &'static str,
-    bytes: u64,
-    seconds: Measured,
+struct Scenario {
+    flows: u32,
+    off_pps: Measured,
+    empty_ns: Measured,
+    rtt_ns: Measured,
+    classes_ns: Measured,
+    added_ns: Measured,
 }
 
 /// Measures it all.
 ///
 /// # Errors
-/// Where the bench itself fails: no place for the files, a check that finds something.
+/// Where the bench itself fails: no root, lost packets.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
-    if args.rounds == 0 || args.classes == 0 {
-        bail!("nothing to measure: give at least one round and one class");
+    if args.rounds == 0 || args.flows.is_empty() || args.classes == 0 {
+        bail!("nothing to measure: give at least one round, class and number of flows");
     }
-    let fairpath = crate::fairpath()?;
-    let dir = tempfile::tempdir().context("make a temporary directory")?;
-    let files = [
-        ("classes.csv", csv(args.classes)),
-        ("classes.toml", toml(args.classes)),
-        ("ShapedDevices.csv", shaped_devices(args.classes)),
-    ];
-    let mut rows = Vec::new();
-    for (file, text) in &files {
-        let path = dir.path().join(file);
-        fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
-        let mut seconds = Vec::new();
-        for _ in 0..args.rounds {
-            let start = Instant::now();
-            let mut check = Command::new(&fairpath);
-            let output = check
-                .args(["class", "check", "--strict"])
-                .arg(&path)
-                .output()?;
-            seconds.push(start.elapsed().as_secs_f64());
-            if !output.status.success() {
-                bail!(
-                    "{file}: the check found something: {}",
-                    String::from_utf8_lossy(&output.stdout)
-                );
-            }
-        }
-        rows.push(Row {
-            file,
-            bytes: text.len() as u64,
-            seconds: Measured::of(seconds),
-        });
+    let scene = Scene::build()?;
+    scene.router.enter(|| measure(args, &scene))?
+}
+
+fn measure(args: &Args, scene: &Scene) -> anyhow::Result<Report> {
+    let mut empty = Empty::load().context("load empty programs")?;
+    let _takes_frames = attach_empty(&mut empty, &[Hook::Xdp])?;
+    let mut scenarios = Vec::new();
+    for &flows in &args.flows {
+        eprintln!("fairpath-bench: {} classes, {flows} flows", args.classes);
+        scenarios.push(Scenario::measure(args, scene, &mut empty, flows)?);
     }
-    let target = |row: &Row| {
-        let what = format!(
-            "check of {} classes, {}",
-            grouped(args.classes as u64),
-            row.file
-        );
-        Target::at_most(what, row.seconds.median, TARGET, "s")
-    };
+    let config = Config::default().with_classes(RELOAD_CLASSES);
+    let started = Instant::now();
+    let mut monitor = RttMonitor::load(&Options::live(config))?;
+    let load_ms = started.elapsed().as_secs_f64() * 1e3;
+    let rules = rules(RELOAD_CLASSES);
+    let reload_ms = timed(|| Ok(monitor.set_rules(&rules, &[])?))?;
+    let mut reading = ClassReading::default();
+    let read_ms = timed(|| {
+        monitor.read_classes(&mut reading);
+        Ok(())
+    })?;
     Ok(Report {
         classes: args.classes,
-        targets: rows.iter().map(target).collect(),
-        formats: rows,
+        rounds: args.rounds,
+        millis: args.millis,
+        targets: targets(&scenarios, &reload_ms),
+        scenarios,
+        load_ms,
+        reload_ms,
+        read_ms,
+        class_bytes: Config::default().with_classes(16_000).class_bytes(),
+        table_bytes: monitor.bytes(),
     })
 }
 
-/// A subscriber's site, address and prefix.
-fn subscriber(number: usize) -> (usize, Ipv4Addr, Ipv6Addr) {
-    let v4 = Ipv4Addr::from(0x0a00_0000 + number as u32);
-    let v6 = Ipv6Addr::from((0x2001_0db8 << 96) + ((number as u128) << 64));
-    (number / SITE, v4, v6)
+fn timed(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measured> {
+    let mut each = Vec::new();
+    for _ in 0..TURNS {
+        let started = Instant::now();
+        call()?;
+        each.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Measured::of(each))
 }
 
-fn subscribers(classes: usize) -> impl Iterator<Item = (usize, (usize, Ipv4Addr, Ipv6Addr))> {
-    // One of SITE + 1 classes is a site.
-    (0..classes - classes.div_ceil(SITE + 1)).map(|number| (number, subscriber(number)))
+/// So many classes over the clients' 10.64.0.0/10, in prefixes of three lengths.
+fn rules(classes: u32) -> Rules {
+    let step = (1 << 22) / classes.max(1);
+    let prefix = |i: u32| {
+        let address = Ipv4Addr::from(0x0a40_0000 + i * step);
+        (
+            Prefix::new(IpAddr::V4(address), [32, 30, 26][i as usize % 3]),
+            i + 1,
+        )
+    };
+    let mut prefixes: Vec<(Prefix, u32)> = (0..classes).map(prefix).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup_by_key(|(prefix, _)| *prefix);
+    Rules {
+        prefixes,
+        ..Rules::default()
+    }
 }
 
-fn csv(classes: usize) -> String {
-    let mut text = "name,parent,prefix,up,down\n".to_owned();
-    for (number, (site, v4, v6)) in subscribers(classes) {
-        if number % SITE == 0 {
-            let _ = writeln!(text, "site-{site},,,,10gbit");
+/// A monitor on both interfaces, with `classes` of them or without any.
+struct Watching {
+    _attached: Vec<Attached>,
+    _monitor: RttMonitor,
+}
+
+fn watch(flows: u32, classes: u32) -> anyhow::Result<Watching> {
+    let mut config = Config::default().with_flows((2 * flows).max(65_536));
+    config.quiet = 1;
+    config.seed = 1;
+    if classes > 0 {
+        config = config.with_classes(classes);
+    }
+    let mut monitor = RttMonitor::load(&Options::live(config))?;
+    if classes > 0 {
+        monitor.set_rules(&spread(flows, classes), &[])?;
+    }
+    let mut attached = Vec::new();
+    for name in [LAN, WAN] {
+        let index = IfIndex(if_nametoindex(name).with_context(|| format!("look up {name}"))?);
+        for hook in [Hook::TcxIngress, Hook::TcxEgress] {
+            attached.push(monitor.attach(hook, index, name, false)?);
         }
-        let _ = writeln!(text, "sub-{number},site-{site},{v4};{v6}/64,20M,100mbit");
     }
-    text
+    Ok(Watching {
+        _attached: attached,
+        _monitor: monitor,
+    })
 }
 
-fn toml(classes: usize) -> String {
-    let mut text = String::new();
-    for (number, (site, v4, v6)) in subscribers(classes) {
-        if number % SITE == 0 {
-            let _ = writeln!(text, "[[class]]\nname = \"site-{site}\"\ndown = \"10gbit\"");
+/// Each of the generator's clients is a class; the others fill the same network.
+fn spread(flows: u32, classes: u32) -> Rules {
+    let mut all = rules(classes);
+    let clients = flows.min(classes).min(CLIENTS);
+    let client = |i: u32| {
+        let address = Ipv4Addr::from(0x0a40_0001 + i);
+        (Prefix::new(IpAddr::V4(address), 32), i + 1)
+    };
+    all.prefixes.extend((0..clients).map(client));
+    all.prefixes.sort_by_key(|(prefix, _)| *prefix);
+    all.prefixes.dedup_by_key(|(prefix, _)| *prefix);
+    all
+}
+
+impl Scenario {
+    fn measure(
+        args: &Args,
+        scene: &Scene,
+        empty: &mut Empty,
+        flows: u32,
+    ) -> anyhow::Result<Scenario> {
+        let traffic = scene.traffic(flows, args.size);
+        let plan = Plan {
+            cpu: args.cpu,
+            watcher_cpu: 0,
+            time: Duration::from_millis(args.millis),
+            statistics: false,
+        };
+        let pps = |traffic: &Traffic| slice::run(scene, traffic, None, &plan).map(|s| s.pps);
+        let [mut off, mut idle, mut rtt, mut with] = [const { Vec::new() }; 4];
+        for _ in 0..args.rounds {
+            off.push(pps(&traffic)?);
+            {
+                let _beside = attach_empty(empty, &[Hook::TcxIngress, Hook::TcxEgress])?;
+                idle.push(pps(&traffic)?);
+            }
+            {
+                let _watching = watch(flows, 0)?;
+                rtt.push(pps(&traffic)?);
+            }
+            let _watching = watch(flows, args.classes)?;
+            with.push(pps(&traffic)?);
         }
-        let _ = writeln!(
-            text,
-            "[[class]]\nname = \"sub-{number}\"\nparent = \"site-{site}\"\nprefix = [\"{v4}\", \"{v6}/64\"]\nup = \"20M\"\ndown = \"100mbit\""
-        );
+        let [off, idle, rtt, with] = [off, idle, rtt, with].map(Measured::of);
+        let extra = |on: f64, off: f64| 1e9 / on - 1e9 / off;
+        Ok(Scenario {
+            flows,
+            empty_ns: idle.pairs(&off, extra),
+            rtt_ns: rtt.pairs(&idle, extra),
+            classes_ns: with.pairs(&idle, extra),
+            added_ns: with.pairs(&rtt, extra),
+            off_pps: off,
+        })
     }
-    text
 }
 
-fn shaped_devices(classes: usize) -> String {
-    let mut text = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,\
-                    Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment\n"
-        .to_owned();
-    for (number, (site, v4, v6)) in subscribers(classes) {
-        let _ = writeln!(
-            text,
-            "{number},\"{number} High St., Ely\",{number},Router,site-{site},,{v4},{v6}/64,1,1,100,20,"
-        );
+fn targets(scenarios: &[Scenario], reload_ms: &Measured) -> Vec<Target> {
+    let mut all = Vec::new();
+    for s in scenarios {
+        let flows = grouped(s.flows.into());
+        let what = format!("{flows} flows, added by classes, a packet (two hooks)");
+        all.push(Target::at_most(what, s.added_ns.median, ADDED_NS, "ns"));
+        let what = format!("{flows} flows, RTT and classes, a hook");
+        all.push(Target::at_most(
+            what,
+            s.classes_ns.median / 2.0,
+            TOTAL_NS,
+            "ns",
+        ));
     }
-    text
+    let what = format!("reload of {} classes", grouped(RELOAD_CLASSES.into()));
+    all.push(Target::at_most(what, reload_ms.median, RELOAD_MS, "ms"));
+    all
 }
 
 impl Report {
     /// For people.
     pub fn text(&self) -> String {
-        let heads = ["file", "MB", "seconds", "least", "most"];
-        let row = |row: &Row| {
-            let seconds = &row.seconds;
-            let times = [seconds.median, seconds.least, seconds.most].map(|s| format!("{s:.2}"));
-            let megabytes = format!("{:.1}", row.bytes as f64 / 1e6);
-            [vec![row.file.to_owned(), megabytes], times.to_vec()].concat()
-        };
-        let rows: Vec<_> = self.formats.iter().map(row).collect();
-        let targets: String = self.targets.iter().map(Target::text).collect();
-        format!(
-            "\nfairpath class check, {} classes\n{}{targets}",
-            grouped(self.classes as u64),
-            lay_out(&heads, &rows)
-        )
+        let mut out = format!(
+            "\nClasses: {} of them; packets through a router meet two hooks; {} rounds of {} ms, medians (least..most), ns a packet net of empty programs\n\n",
+            grouped(self.classes.into()),
+            self.rounds,
+            self.millis
+        );
+        let range = |m: &Measured| format!("{:.0} ({:.0}..{:.0})", m.median, m.least, m.most);
+        let rows: Vec<Vec<String>> = self
+            .scenarios
+            .iter()
+            .map(|s| {
+                vec![
+                    grouped(s.flows.into()),
+                    format!("{:.0}", s.off_pps.median / 1e3),
+                    range(&s.empty_ns),
+                    range(&s.rtt_ns),
+                    range(&s.classes_ns),
+                    range(&s.added_ns),
+                ]
+            })
+            .collect();
+        let heads = [
+            "flows",
+            "kpps off",
+            "empty",
+            "RTT",
+            "RTT and classes",
+            "added",
+        ];
+        out += &lay_out(&heads, &rows);
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        out += &format!(
+            "\n  loading {:.0} ms; reload of {} classes {:.0} ms, reading them {:.0} ms (both wait for running programs)\n  memory: {:.1} MiB count 16,000 classes on any number of CPUs\n\n",
+            self.load_ms,
+            grouped(RELOAD_CLASSES.into()),
+            self.reload_ms.median,
+            self.read_ms.median,
+            mib(self.class_bytes),
+        );
+        out.extend(self.targets.iter().map(Target::text));
+        out
     }
 }

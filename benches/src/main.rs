@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
+//!   classes.rs  the monitor without and with ten thousand classes  likewise
+//!   check.rs    files with many classes through `fairpath class check`
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
-//!   classes.rs  files with many classes through `fairpath class check`
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
 //!
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
 //! the bench itself failed.
 
+mod check;
 mod classes;
 mod live;
 mod machine;
@@ -43,10 +45,12 @@ struct Args {
 enum What {
     /// Forwarded packets per second with the monitor off and on (root)
     Live(live::Args),
+    /// What classes add to a packet, and what a reload takes (root)
+    Classes(classes::Args),
+    /// Seconds that a check of many classes takes
+    Check(check::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
-    /// Seconds that a check of many classes takes
-    Classes(classes::Args),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -64,35 +68,45 @@ fn main() -> anyhow::Result<()> {
     if text {
         print!("{}", machine.text());
     }
-    let (live_args, offline_args, class_args) = match args.what {
-        Some(What::Live(live)) => (Some(live), None, None),
-        Some(What::Offline(offline)) => (None, Some(offline), None),
-        Some(What::Classes(classes)) => (None, None, Some(classes)),
-        None => (
-            Some(live::Args::usual()),
-            Some(offline::Args::usual()),
-            Some(classes::Args::usual()),
-        ),
-    };
-    let live = live_args.map(|args| live::run(&args)).transpose()?;
-    if let (true, Some(report)) = (text, &live) {
-        print!("{}", report.text());
+    let all = args.what.is_none();
+    let (mut live, mut classes, mut check, mut offline) = (None, None, None, None);
+    match args.what {
+        Some(What::Live(args)) => live = Some(args),
+        Some(What::Classes(args)) => classes = Some(args),
+        Some(What::Check(args)) => check = Some(args),
+        Some(What::Offline(args)) => offline = Some(args),
+        None => {}
     }
-    let offline = offline_args.map(|args| offline::run(&args)).transpose()?;
-    if let (true, Some(report)) = (text, &offline) {
-        print!("{}", report.text());
-    }
-    let classes = class_args.map(|args| classes::run(&args)).transpose()?;
-    if let (true, Some(report)) = (text, &classes) {
-        print!("{}", report.text());
-    }
+    let live = live.or_else(|| all.then(live::Args::usual));
+    let live = part(live, live::run, live::Report::text, text)?;
+    let classes = classes.or_else(|| all.then(classes::Args::usual));
+    let classes = part(classes, classes::run, classes::Report::text, text)?;
+    let check = check.or_else(|| all.then(check::Args::usual));
+    let check = part(check, check::run, check::Report::text, text)?;
+    let offline = offline.or_else(|| all.then(offline::Args::usual));
+    let offline = part(offline, offline::run, offline::Report::text, text)?;
     if !text {
-        println!(
-            "{}",
-            json!({ "schema": 1, "machine": machine, "live": live, "offline": offline, "classes": classes })
-        );
+        let all = json!({
+            "schema": 1, "machine": machine,
+            "live": live, "classes": classes, "check": check, "offline": offline
+        });
+        println!("{all}");
     }
     Ok(())
+}
+
+/// Measures one part if it is asked for, and prints it for people.
+fn part<A, R>(
+    args: Option<A>,
+    run: impl Fn(&A) -> anyhow::Result<R>,
+    to_text: impl Fn(&R) -> String,
+    text: bool,
+) -> anyhow::Result<Option<R>> {
+    let report = args.map(|args| run(&args)).transpose()?;
+    if let (true, Some(report)) = (text, &report) {
+        print!("{}", to_text(report));
+    }
+    Ok(report)
 }
 
 /// The release binary beside this program.

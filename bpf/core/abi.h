@@ -195,7 +195,7 @@ struct fp_flow_event {
 	u32 towards[2]; /* the interface behind which side N lies */
 };
 
-/* Counts of a class; they only grow, and wrap. Written by all CPUs, read by user space. */
+/* Counts of a class as user space reads them (struct fp_class is how they lie); they only grow. */
 struct fp_dir_counts {
 	u64 packets;	      /* wire packets of IP */
 	u64 bytes;	      /* of IP, headers of all segments included */

@@ -80,7 +80,9 @@ FP_INLINE u32 fp_hash_rule(u64 a, u64 b, u32 tag, u32 seed)
 {
 	u64 h = (a ^ ((u64)seed << 32 | tag)) * 0x9e3779b97f4a7c15ull;
 
-	h = ((h ^ h >> 32) ^ b) * 0x9e3779b97f4a7c15ull;
+	/* What tells addresses apart stands in the highest bits: it is folded down before. */
+	h = (h ^ h >> 29) ^ b;
+	h = (h ^ h >> 32) * 0x9e3779b97f4a7c15ull;
 	return (u32)(h >> 32);
 }
 

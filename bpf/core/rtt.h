@@ -124,8 +124,7 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	}
 	if (syn)
 		f->flags |= ack ? FP_FLOW_SYN_ACK : FP_FLOW_SYN;
-	fp_tally_packet(r, w, f);
-	if (!fp_tcp(r, w, f))
+	if (!fp_tally_packet(r, w, f) || !fp_tcp(r, w, f))
 		goto out;
 	if (w->packet.tcp_flags & FP_TCP_RST) {
 		w->stats.half_open_failed++;
@@ -177,7 +176,8 @@ FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 {
 	int counted;
 
-	fp_tally_packet(r, w, f);
+	if (!fp_tally_packet(r, w, f))
+		return;
 	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
 	if (!counted)
 		return;

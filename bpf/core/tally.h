@@ -26,7 +26,7 @@
 #define FP_CELL_WAYS 8
 #define FP_PAIR_WAYS 4
 /* How long a flow may keep what it has to tell, while packets come. */
-#define FP_FLUSH_NS 100000000ull
+#define FP_FLUSH_NS 1000000000ull
 /* Buckets: 32 an octave, from 2^13 ns on (8 us) to 2^36 (69 s); relative error at most 1.6 %. */
 #define FP_FIRST_OCTAVE 13
 #define FP_LAST_OCTAVE	35
@@ -39,12 +39,37 @@ enum fp_pair_kind {
 	FP_PAIR_UNMATCHED = 4,
 };
 
-/* A class's place; what leads a slot's number into a table is checked against config.slots. */
-struct fp_class {
-	struct fp_class_counts counts;
-	u32 born; /* generation of the rules that first led here; written by user space */
-	u32 zero[3];
+/* Told by flows now and then, of one direction. */
+struct fp_class_losses {
+	u32 data_packets;
+	u32 retransmitted_packets;
+	u32 lost_before_packets;
+	u32 spurious_packets;
+	u32 reordered_packets;
 };
+
+/* Filters by class: with one such class, packets of no such class are left out. */
+#define FP_CLASS_ONLY 0x01
+/* Packets of it are left out. */
+#define FP_CLASS_EXCEPT 0x02
+
+/* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
+struct fp_class {
+	u64 packets[2];
+	u64 bytes[2];
+	u64 unmeasured_bytes[2];
+	u32 born;  /* generation of the rules that first led here; written by user space */
+	u32 flags; /* FP_CLASS_*; written by user space */
+	u64 zero;
+
+	struct fp_leg_counts leg[2]; /* FP_INSIDE, FP_OUTSIDE */
+	struct fp_class_losses losses[2];
+	u32 flows_opened;
+	u32 flows_closed;
+	u32 handshakes_failed;
+	u32 one_sided;
+	u64 zero2[5];
+} __attribute__((aligned(64)));
 
 /* A count of round-trip times; 0 is empty. */
 struct fp_cell {
@@ -68,26 +93,20 @@ struct fp_pair {
 	u32 zero;
 };
 
-/* What a direction of a flow did not tell yet, or told already. */
-struct fp_told {
-	u32 data_packets;
-	u32 retransmitted_packets;
-	u32 lost_before_packets;
-	u32 spurious_packets;
-	u32 reordered_packets;
-	u32 max_rtt_us;	   /* untold: samples of this direction's data */
-	u64 rtt_sum_ns;	   /* likewise */
-	u32 samples;	   /* likewise */
-	u32 pending_bytes; /* untold: of IP */
-};
-
+/* What a flow has to tell its classes: one cache line for every packet, one for the rest. */
 struct fp_tally {
 	u64 context[2]; /* by side: generation and facts that its slot was found by */
 	u64 flushed;
-	u32 slot[2];
-	struct fp_told told[2]; /* by sending side */
+	u32 slot[2];	      /* by side */
+	u32 pending_bytes[2]; /* of IP, by sending side; untold */
+	u32 samples[2];	      /* of that side's data; untold, as the next two */
+	u32 max_rtt_us[2];
 	u64 zero;
-};
+
+	u64 rtt_sum_ns[2];
+	struct fp_class_losses told[2]; /* of what the flow counted, by sending side */
+	u64 zero2;
+} __attribute__((aligned(64)));
 
 FP_INLINE struct fp_class FP_MEM *fp_class_at(struct fp_rtt FP_MEM *r, u32 slot)
 {
@@ -183,7 +202,7 @@ FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_buck
 FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 leg,
 			    u64 rtt)
 {
-	struct fp_leg_counts FP_MEM *counts = &fp_class_at(r, slot)->counts.leg[leg];
+	struct fp_leg_counts FP_MEM *counts = &fp_class_at(r, slot)->leg[leg];
 
 	fp_add32(&counts->samples, 1);
 	fp_add64(&counts->sum_ns, rtt);
@@ -196,8 +215,11 @@ FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 /* The slot of a watched interface, FP_OTHER where it is not counted. */
 FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
-	u32 at = fp_watched(r, ifindex);
+	u32 at;
 
+	if (!r->interface_slots)
+		return FP_OTHER;
+	at = fp_watched(r, ifindex);
 	return at < FP_MAX_WATCHED ? r->watched_slot[at] : FP_OTHER;
 }
 
@@ -207,7 +229,6 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 {
 	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
 	u32 measured = w->packet.side & 1, other = !measured;
-	struct fp_told FP_MEM *told = &t->told[other];
 	u32 near = t->slot[measured], far = t->slot[other];
 	u64 us = rtt / 1000;
 
@@ -223,10 +244,10 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	far = fp_interface_slot(r, f->dir[other].behind);
 	if (far)
 		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
-	told->samples++;
-	told->rtt_sum_ns += rtt;
-	if (us > told->max_rtt_us)
-		told->max_rtt_us = us;
+	t->samples[other]++;
+	t->rtt_sum_ns[other] += rtt;
+	if (us > t->max_rtt_us[other])
+		t->max_rtt_us[other] = us;
 	return 0;
 }
 
@@ -361,7 +382,7 @@ FP_INLINE int fp_is_alive(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
 
 FP_INLINE u32 FP_MEM *fp_flow_count(struct fp_rtt FP_MEM *r, u32 slot, u32 what)
 {
-	struct fp_class_counts FP_MEM *c = &fp_class_at(r, slot)->counts;
+	struct fp_class FP_MEM *c = fp_class_at(r, slot);
 
 	if (what == FP_TALLY_OPENED)
 		return &c->flows_opened;
@@ -407,11 +428,11 @@ FP_FUNC int fp_tell_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 			   struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
 	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
-	struct fp_told FP_MEM *told = &t->told[from & 1];
+	struct fp_class_losses FP_MEM *told = &t->told[from & 1];
 	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
 	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
-	struct fp_dir_counts FP_MEM *up = &fp_class_at(r, mine)->counts.dir[FP_UP];
-	struct fp_dir_counts FP_MEM *down = &fp_class_at(r, other)->counts.dir[FP_DOWN];
+	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
+	struct fp_class_losses FP_MEM *down = &fp_class_at(r, other)->losses[FP_DOWN];
 	u32 again = c->retransmitted_packets - told->retransmitted_packets;
 	u32 spurious = c->spurious_packets - told->spurious_packets;
 
@@ -455,21 +476,20 @@ FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
 	struct fp_tally FP_MEM *t = fp_tally_of(r, f);
-	const struct fp_told FP_MEM *from = &t->told[side & 1];
-	const struct fp_told FP_MEM *to = &t->told[!(side & 1)];
+	u32 mine = side & 1, other = !mine;
 
-	w->peer.bytes[FP_UP] = from->pending_bytes;
-	w->peer.bytes[FP_DOWN] = to->pending_bytes;
-	w->peer.samples = to->samples;
-	w->peer.rtt_sum_ns = to->rtt_sum_ns;
-	w->peer.max_rtt_us = to->max_rtt_us;
-	w->peer.lost_packets = w->peer.lost_on[side & 1];
-	w->peer.far_samples = from->samples;
-	w->peer.far_rtt_sum_ns = from->rtt_sum_ns;
-	w->peer.far_max_rtt_us = from->max_rtt_us;
-	w->peer.far_lost_packets = w->peer.lost_on[!(side & 1)];
-	w->peer.unmatched = !t->slot[side & 1] && fp_is_local(r, w, f->dir[side & 1].behind);
-	return t->slot[side & 1] << 1 | (side & 1);
+	w->peer.bytes[FP_UP] = t->pending_bytes[mine];
+	w->peer.bytes[FP_DOWN] = t->pending_bytes[other];
+	w->peer.samples = t->samples[other];
+	w->peer.rtt_sum_ns = t->rtt_sum_ns[other];
+	w->peer.max_rtt_us = t->max_rtt_us[other];
+	w->peer.lost_packets = w->peer.lost_on[mine];
+	w->peer.far_samples = t->samples[mine];
+	w->peer.far_rtt_sum_ns = t->rtt_sum_ns[mine];
+	w->peer.far_max_rtt_us = t->max_rtt_us[mine];
+	w->peer.far_lost_packets = w->peer.lost_on[other];
+	w->peer.unmatched = !t->slot[mine] && fp_is_local(r, w, f->dir[mine].behind);
+	return t->slot[mine] << 1 | mine;
 }
 
 /* Before a flow ends, perhaps long after its last packet. */
@@ -498,12 +518,12 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
 	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
 	for (what = 0; what < 2; what++) {
-		struct fp_told FP_MEM *told = &fp_tally_of(r, f)->told[what];
+		struct fp_tally FP_MEM *t = fp_tally_of(r, f);
 
-		FP_PUT(told->samples, 0);
-		FP_PUT(told->max_rtt_us, 0);
-		FP_PUT(told->pending_bytes, 0);
-		FP_PUT(told->rtt_sum_ns, 0);
+		FP_PUT(t->samples[what], 0);
+		FP_PUT(t->max_rtt_us[what], 0);
+		FP_PUT(t->pending_bytes[what], 0);
+		FP_PUT(t->rtt_sum_ns[what], 0);
 	}
 	return 0;
 }
@@ -514,9 +534,9 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 FP_INLINE void fp_move_open(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partner)
 {
 	if (from && from != partner)
-		fp_add32(&fp_class_at(r, from)->counts.flows_closed, 1);
+		fp_add32(&fp_class_at(r, from)->flows_closed, 1);
 	if (to && to != partner)
-		fp_add32(&fp_class_at(r, to)->counts.flows_opened, 1);
+		fp_add32(&fp_class_at(r, to)->flows_opened, 1);
 }
 
 /* Looks up one end of a flow anew. */
@@ -535,16 +555,29 @@ FP_FUNC int fp_tally_renew(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	return 0;
 }
 
-/* The classes of both ends of the packet at hand, from its flow's tally. */
-FP_INLINE void fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			       struct fp_flow FP_MEM *f)
+/* Is the packet at hand wanted, by the classes of its ends? */
+FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	u32 flags;
+
+	if (!r->class_filters)
+		return 1;
+	flags = fp_class_at(r, w->slot[0])->flags | fp_class_at(r, w->slot[1])->flags;
+	if (flags & FP_CLASS_EXCEPT)
+		return 0;
+	return !(r->class_filters & FP_CLASS_ONLY) || (flags & FP_CLASS_ONLY);
+}
+
+/* The classes of both ends of the packet at hand, from its flow's tally; 0 if it is not wanted. */
+FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
 {
 	struct fp_tally FP_MEM *t;
 	u64 generation;
 	u32 side;
 
 	if (!r->config.slots)
-		return;
+		return 1;
 	t = fp_tally_of(r, f);
 	generation = (u64)fp_image_at(r, w->image)->generation << 32;
 	for (side = 0; side < 2; side++) {
@@ -555,9 +588,12 @@ FP_INLINE void fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 		w->slot[side] = t->slot[side];
 	}
 	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
 	w->measured = (f->dir[0].counts.samples | f->dir[1].counts.samples) != 0;
 	if (w->natural[w->packet.side & 1])
-		t->told[w->packet.side & 1].pending_bytes += w->packet.ip_bytes;
+		t->pending_bytes[w->packet.side & 1] += w->packet.ip_bytes;
+	return 1;
 }
 
 /* Behind the packet's own work: tells what the flow has gathered, if it is time. */
@@ -572,12 +608,12 @@ FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 
 FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 way)
 {
-	struct fp_dir_counts FP_MEM *c = &fp_class_at(r, slot)->counts.dir[way];
+	struct fp_class FP_MEM *c = fp_class_at(r, slot);
 
-	fp_add64(&c->packets, w->frame.segs ? w->frame.segs : 1);
-	fp_add64(&c->bytes, w->packet.ip_bytes);
+	fp_add64(&c->packets[way], w->frame.segs ? w->frame.segs : 1);
+	fp_add64(&c->bytes[way], w->packet.ip_bytes);
 	if (!w->measured)
-		fp_add64(&c->unmeasured_bytes, w->packet.ip_bytes);
+		fp_add64(&c->unmeasured_bytes[way], w->packet.ip_bytes);
 }
 
 /* A packet without a flow: its ends are looked up each time, its bytes go to peers at once. */
@@ -594,6 +630,8 @@ FP_FUNC int fp_tally_stray(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 			w->slot[side] = fp_class_of(r, w, side, 0);
 	}
 	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
 	FP_PUT(w->peer.samples, 0);
 	FP_PUT(w->peer.max_rtt_us, 0);
 	FP_PUT(w->peer.lost_packets, 0);
@@ -622,6 +660,10 @@ FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 
 	if (!w->known)
 		fp_tally_stray(r, w);
+	if (!fp_is_wanted(r, w)) {
+		w->stats.filtered++;
+		return 0;
+	}
 	if (w->natural[sender] && (w->slot[sender] || !w->slot[receiver]))
 		fp_count_volume(r, w, w->slot[sender], FP_UP);
 	if (w->natural[receiver] && (w->slot[receiver] || !w->slot[sender]))

@@ -177,7 +177,9 @@ struct fp_rtt {
 	u32 image;   /* the one in force; written by user space */
 	u32 reading; /* cells and pairs that are being filled; written by user space */
 	u32 filters;
-	u32 filters_only; /* some filter says what is wanted */
+	u32 filters_only;    /* some filter says what is wanted */
+	u32 interface_slots; /* interfaces that are counted by themselves */
+	u32 class_filters;   /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
 	struct fp_filter filter[FP_MAX_FILTERS];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
 } __attribute__((aligned(64)));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! binary   where `fairpath` is
+//! daemon   a running `fairpath run`, asked over its socket
 //! rtt      a running `fairpath rtt` in a namespace
 //! records  what it printed: samples, flows, the summary
 //! flows    many established TCP flows that stay busy
@@ -9,10 +10,12 @@
 //! ```
 
 pub mod binary;
+pub mod daemon;
 pub mod flood;
 pub mod flows;
 pub mod records;
 pub mod rtt;
 
+pub use daemon::{Daemon, Place};
 pub use records::{Records, Sample};
 pub use rtt::{PATIENCE, Rtt};

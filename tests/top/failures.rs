@@ -76,6 +76,10 @@ fn without_a_daemon_it_says_how_to_start_one() {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.trim_end().ends_with("--socket"),
+        "the remedy comes last: {said}"
+    );
 }
 
 #[test]
@@ -99,7 +103,7 @@ fn a_socket_that_is_not_for_us_names_the_group() {
         .args(["top", "--once", "--socket"])
         .arg(daemon.socket());
     let said = failing(command.uid(65_534).gid(65_534));
-    assert!(said.contains("permission denied"), "{said}");
+    assert!(said.contains("Permission denied"), "{said}");
     assert!(said.contains("group fairpath"), "{said}");
 }
 

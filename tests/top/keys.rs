@@ -164,6 +164,19 @@ fn another_size_shows_other_columns_and_rows() {
 }
 
 #[test]
+fn control_l_draws_everything_anew() {
+    let daemon = Daemon::showing(town());
+    let mut terminal = top(&daemon, 80, 24);
+    terminal.shows("carla");
+    terminal.scribble("\x1b[5;1Hsomebody's message");
+    terminal.shows("somebody's message");
+    terminal.press("\x0c");
+    terminal.hides("somebody");
+    first_row_is(&terminal, "North mast");
+    terminal.shows("carla");
+}
+
+#[test]
 fn arguments_say_how_it_begins() {
     let daemon = Daemon::showing(town());
     let args = [

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_tests::binary;
 use fairpath_top::{Look, Options, Source, SourceError};
+use fairpath_units::skip_test;
 use nix::sys::signal::Signal;
 
 use crate::daemon::{Daemon, town};
@@ -66,6 +68,43 @@ fn sigint_from_outside_gives_the_terminal_back() {
 }
 
 #[test]
+fn a_shell_gets_the_terminal_by_control_z_and_gives_it_back_by_fg() {
+    let shell = Path::new("/bin/bash");
+    if !shell.exists() {
+        return skip_test(
+            "a_shell_gets_the_terminal_by_control_z_and_gives_it_back_by_fg",
+            "command:bash",
+            "is the shell that has jobs",
+        );
+    }
+    let daemon = Daemon::showing(town());
+    let mut command = terminal::command(shell, &["--norc", "--noprofile", "-i"]);
+    command.env("PS1", "ready> ");
+    let mut terminal = Terminal::run(command, 80, 24);
+    terminal.shows("ready>");
+    let (binary, socket) = (binary::fairpath().display(), daemon.socket());
+    terminal.press(&format!("{binary} top --socket {}\r", socket.display()));
+    terminal.shows("carla");
+    terminal.press("\x1a");
+    terminal.shows("Stopped");
+    terminal.press("fg\r");
+    terminal.wait("the table again", |lines| lines[6].contains("carla"));
+    terminal.press("s");
+    terminal.shows("sort: rate");
+    terminal.press("q");
+    terminal.wait("the shell again", |lines| {
+        lines
+            .iter()
+            .rev()
+            .find(|line| !line.is_empty())
+            .is_some_and(|line| line.starts_with("ready>"))
+    });
+    terminal.press("exit\r");
+    terminal.ends();
+    assert_given_back(&terminal);
+}
+
+#[test]
 fn a_stuck_daemon_does_not_hold_back_the_end() {
     // The second picture never comes.
     let (hold, held) = std::sync::mpsc::channel::<()>();
@@ -77,6 +116,8 @@ fn a_stuck_daemon_does_not_hold_back_the_end() {
         }
         town()
     });
+    // Let go before the daemon is dropped, which waits for its answers.
+    let _hold = hold;
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
     terminal.press("s");
@@ -84,7 +125,6 @@ fn a_stuck_daemon_does_not_hold_back_the_end() {
     terminal.press("q");
     assert!(terminal.ends().success());
     assert_given_back(&terminal);
-    drop(hold);
 }
 
 /// Names the child of [`a_panic_gives_the_terminal_back_and_shows_its_message`].

@@ -94,6 +94,12 @@ impl Terminal {
         self.keyboard.flush().expect("type");
     }
 
+    /// Writes on its screen, as another program may.
+    pub fn scribble(&self, text: &str) {
+        let mut seen = self.seen.0.lock().unwrap();
+        seen.parser.process(text.as_bytes());
+    }
+
     /// Gives the window another size.
     pub fn resize(&mut self, columns: u16, lines: u16) {
         // The screen first: what is drawn after the signal is for the new size.

@@ -60,6 +60,10 @@ pub fn run(args: &Args) -> Result<()> {
             out,
         })
     };
+    let again = target.join("again");
+    if args.twice {
+        clone(&again)?;
+    }
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
         None => build(run::root(), &target.join("build"), epoch)?,
@@ -67,8 +71,9 @@ pub fn run(args: &Args) -> Result<()> {
     let package = make(&binary, &out)?;
     println!("deb: {}", package.display());
     if args.twice {
-        let again = target.join("again");
-        let binary = build_clone(&again, epoch)?;
+        // cargo runs in there: the paths it gets may not begin here.
+        let again = fs::canonicalize(&again)?;
+        let binary = build(&again.join("source"), &again.join("build"), epoch)?;
         let second = make(&binary, &again.join("out"))?;
         same_bytes(&package, &second)?;
         println!(
@@ -156,8 +161,8 @@ fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
     Ok(target.join("release/fairpath"))
 }
 
-/// The same commit, cloned and built below `dir`.
-fn build_clone(dir: &Path, epoch: u64) -> Result<PathBuf> {
+/// The same commit in `DIR/source`; refused where files differ from it.
+fn clone(dir: &Path) -> Result<()> {
     let changed = git(run::root(), &["status", "--porcelain"])?;
     ensure!(
         changed.is_empty(),
@@ -166,13 +171,9 @@ fn build_clone(dir: &Path, epoch: u64) -> Result<PathBuf> {
     if dir.exists() {
         fs::remove_dir_all(dir).with_context(|| format!("empty {}", dir.display()))?;
     }
-    let source = dir.join("source");
     let mut clone = Command::new("git");
     clone.args(["clone", "--quiet", "--shared"]);
-    run::output(clone.arg(run::root()).arg(&source))?;
-    // cargo runs in there: the paths it gets may not begin here.
-    let dir = fs::canonicalize(dir)?;
-    build(&dir.join("source"), &dir.join("build"), epoch)
+    run::output(clone.arg(run::root()).arg(dir.join("source"))).map(drop)
 }
 
 fn same_bytes(first: &Path, second: &Path) -> Result<()> {

@@ -291,6 +291,11 @@ impl RttMonitor {
         self.memory.set_filters(filters)
     }
 
+    /// Looks only at some classes' packets, see [`Memory::filter_classes`].
+    pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
+        self.memory.filter_classes(only, except);
+    }
+
     /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
     pub fn count_interface(&mut self, ifindex: IfIndex, slot: u32) -> bool {
         self.memory.count_interface(ifindex.0, slot)

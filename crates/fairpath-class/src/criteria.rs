@@ -123,9 +123,8 @@ fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
     let bounds = bounds(tree);
     let mut around: Vec<&Owned> = Vec::new();
     for one in &sorted {
-        let lies_in = |outer: &Owned| {
-            outer.prefix.len <= one.prefix.len && outer.prefix.contains(one.prefix.address)
-        };
+        // What comes before in order, and holds the address, is not longer.
+        let lies_in = |outer: &Owned| outer.prefix.contains(one.prefix.address);
         while around.last().is_some_and(|outer| !lies_in(outer)) {
             around.pop();
         }

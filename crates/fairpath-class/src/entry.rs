@@ -7,12 +7,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 use crate::draft::{Draft, Drafts};
 use crate::key::{self, Key};
 use crate::problem::{ProblemKind, Problems};
-use crate::source::{At, Place};
+use crate::source::Place;
 
 /// Any value of TOML.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,36 +102,6 @@ impl<'de> Visitor<'de> for AnyValue {
         }
         Ok(Value::Table(table))
     }
-}
-
-impl From<DeValue<'_>> for Value {
-    fn from(value: DeValue<'_>) -> Value {
-        match value {
-            DeValue::String(text) => Value::Text(text.into_owned()),
-            // In decimal, whatever it was written in.
-            DeValue::Integer(number) => {
-                let decimal = i128::from_str_radix(number.as_str(), number.radix());
-                Value::Number(decimal.map_or_else(|_| number.to_string(), |n| n.to_string()))
-            }
-            DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
-            DeValue::Array(items) => Value::List(items.into_iter().map(respanned).collect()),
-            DeValue::Table(entries) => Value::Table(table(entries)),
-            DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
-        }
-    }
-}
-
-/// What the parser read, as serde would have given it.
-pub(crate) fn table(entries: DeTable<'_>) -> Table {
-    let entries = entries.into_iter().map(|(key, value)| {
-        let key = Spanned::new(key.span(), key.into_inner().into_owned());
-        (key, respanned(value))
-    });
-    entries.collect()
-}
-
-fn respanned(value: Spanned<DeValue<'_>>) -> Spanned<Value> {
-    Spanned::new(value.span(), value.into_inner().into())
 }
 
 impl Drafts {
@@ -233,65 +202,5 @@ fn attributes(draft: &mut Draft, value: Value, place: Place, problems: &mut Prob
                 problems.error(ProblemKind::Value, at, &draft.name, text);
             }
         }
-    }
-}
-
-/// What a configuration file says beside its classes.
-#[derive(Clone, Debug, Default)]
-pub struct References {
-    /// `class_files`: more files with classes, as written there.
-    pub class_files: Vec<At<String>>,
-    /// `file` of `[labels]`.
-    pub labels: Option<At<String>>,
-    /// Whether `[monitor]` names `uplinks`.
-    pub uplinks: bool,
-}
-
-/// Picks the classes and what they hang on out of a whole configuration file; other sections are
-/// the daemon's to check.
-pub(crate) fn split(
-    table: Table,
-    place: Place,
-    problems: &mut Problems,
-) -> (Vec<Spanned<Value>>, References) {
-    let mut classes = Vec::new();
-    let mut references = References::default();
-    for (key, value) in table {
-        let at = place.at(value.span().start);
-        match (key.get_ref().as_str(), value.into_inner()) {
-            ("class", Value::List(entries)) => classes = entries,
-            ("class", _) => {
-                let text = "class is no list of tables; begin each class with [[class]]".to_owned();
-                problems.error(ProblemKind::Key, at, "", text);
-            }
-            ("class_files", Value::List(files)) => {
-                references.class_files = files
-                    .into_iter()
-                    .filter_map(|file| as_text(file, place))
-                    .collect();
-            }
-            ("labels", Value::Table(labels)) => {
-                references.labels = find(labels, "file").and_then(|file| as_text(file, place));
-            }
-            ("monitor", Value::Table(monitor)) => {
-                let uplinks = find(monitor, "uplinks").map(Spanned::into_inner);
-                references.uplinks = matches!(uplinks, Some(Value::List(list)) if !list.is_empty());
-            }
-            _ => {}
-        }
-    }
-    (classes, references)
-}
-
-fn find(table: Table, wanted: &str) -> Option<Spanned<Value>> {
-    let found = table.into_iter().find(|(key, _)| key.get_ref() == wanted);
-    found.map(|(_, value)| value)
-}
-
-fn as_text(value: Spanned<Value>, place: Place) -> Option<At<String>> {
-    let at = place.at(value.span().start);
-    match value.into_inner() {
-        Value::Text(text) => Some(At::new(text, at)),
-        _ => None,
     }
 }

@@ -12,6 +12,7 @@
 //! subscribers wants to see them all. Pure: texts come in, values go out.
 
 mod class;
+mod config;
 mod criteria;
 mod draft;
 mod entry;
@@ -33,8 +34,9 @@ mod value;
 pub use class::{
     Changes, Class, ClassSet, Criterion, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, Rates, Sla,
 };
+pub use config::References;
 pub use draft::Drafts;
-pub use entry::{ClassEntry, References};
+pub use entry::ClassEntry;
 pub use labels::{Labels, MAX_LABELS};
 pub use problem::{MAX_PROBLEMS, Problem, ProblemKind, Severity};
 pub use read::MAX_FILE_BYTES;

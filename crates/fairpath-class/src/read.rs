@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use toml::de::DeTable;
-
+use crate::config::References;
 use crate::draft::Drafts;
-use crate::entry::{References, Value, draft, split, table};
 use crate::problem::{ProblemKind, Problems};
 use crate::source::Place;
 use crate::table::Rows;
@@ -47,37 +45,6 @@ impl Drafts {
         }
         References::default()
     }
-
-    /// Takes the `[[class]]` tables of a configuration file, and gives what else it says of
-    /// classes. Other sections are not looked into. O(bytes).
-    pub fn read_toml(&mut self, file: &str, text: &str) -> References {
-        let start = self.sources.add(file, text);
-        let (parsed, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            note(error, start, &mut self.problems);
-        }
-        let (classes, references) = split(table(parsed.into_inner()), start, &mut self.problems);
-        for entry in classes {
-            let place = start.at(entry.span().start);
-            match entry.into_inner() {
-                Value::Table(table) => {
-                    let draft = draft(table, place, &mut self.problems);
-                    self.push(draft);
-                }
-                _ => {
-                    let text = "a class is a table; begin it with [[class]]".to_owned();
-                    self.problems.error(ProblemKind::Value, place, "", text);
-                }
-            }
-        }
-        references
-    }
-}
-
-fn note(error: &toml::de::Error, start: Place, problems: &mut Problems) {
-    let at = error.span().map_or(0, |span| span.start);
-    let text = format!("no TOML: {}", error.message());
-    problems.error(ProblemKind::Syntax, start.at(at), "", text);
 }
 
 /// The cells of the first row, in lower case.

@@ -36,7 +36,8 @@ impl ClassSet {
 
     /// What the core needs to find a packet's class.
     ///
-    /// `slots` has what was assigned for this set; classes without slot lead to [`OTHER`].
+    /// `slots` has what was assigned for this set; classes without slot lead to [`OTHER`],
+    /// which the core takes for "no rule" unless it is a prefix's.
     /// Interfaces that `ifindex_of` does not know are left out until they are there. `uplinks` are
     /// the indices of the interfaces whose hosts are remote. O(criteria).
     pub fn rules(

@@ -95,6 +95,9 @@ name = "b"
 colour = 1
 attributes = "gold"
 name2 = 1979-05-27
+
+[[class]]
+name = 5
 "#,
     );
     tells(
@@ -110,6 +113,7 @@ name2 = 1979-05-27
             "c.toml:13:1: error: class \"b\": unknown key \"colour\"; there are name, parent, prefix, prefixes, vlan, interface, mac, mark, dscp, up, down, up_floor, down_floor, rtt_p95, loss, attributes",
             "c.toml:14:14: error: class \"b\": attributes wants a table such as { plan = \"gold\" }",
             "c.toml:15:1: error: class \"b\": unknown key \"name2\"; did you mean \"name\"?",
+            "c.toml:18:8: error: class: name wants a string",
         ],
     );
 }
@@ -213,6 +217,24 @@ fn overlaps_are_told_unless_the_outer_class_is_an_ancestor() {
             "c.csv:5:24: warning: class \"flat\": prefix 192.0.2.0/24 is outside of every prefix of \"house\", in which it is",
             "c.csv:6:8: warning: class \"other\": prefix 10.1.2.128/25 lies in 10.1.2.0/24 of class \"flat\" (c.csv:5:12), in which \"other\" is not; the longer one wins",
             "c.csv:6:22: warning: class \"other\": prefix 10.1.0.0/20 lies in 10.1.0.0/16 of class \"house\" (c.csv:4:12), in which \"other\" is not; the longer one wins",
+        ],
+    );
+}
+
+#[test]
+fn a_prefix_is_held_against_the_nearest_class_above_that_has_any() {
+    let outcome = csv("name,parent,prefix,vlan\n\
+         site,,10.0.0.0/8,\n\
+         group,site,,\n\
+         in,group,10.1.0.0/16;10.1.2.0/24,\n\
+         out,group,192.0.2.0/24,\n\
+         office,site,10.9.0.0/16,7\n\
+         by-vlan,office,198.51.100.0/24,\n\
+         inner,in,10.1.2.0/25,\n");
+    tells(
+        &outcome,
+        &[
+            "c.csv:5:11: warning: class \"out\": prefix 192.0.2.0/24 is outside of every prefix of \"site\", in which it is",
         ],
     );
 }
@@ -415,13 +437,19 @@ fn what_is_no_utf8_is_told_where_it_is() {
 #[test]
 fn changes_between_sets_are_told_by_name() {
     let read = |text: &str| csv(text).set.unwrap();
-    let before = read("name,parent,prefix\na,,192.0.2.1\nb,,192.0.2.2\nc,b,192.0.2.3\n");
-    let after =
-        read("name,parent,prefix\nd,,192.0.2.9\na,,192.0.2.1\nc,a,192.0.2.3\ne,d,192.0.2.4\n");
+    let before =
+        read("name,parent,prefix\na,,192.0.2.1\nb,,192.0.2.2\nc,b,192.0.2.3\nf,a,192.0.2.5\n");
+    let after = read(
+        "name,parent,prefix\nd,,192.0.2.9\na,,192.0.2.1\nc,a,192.0.2.3\ne,d,192.0.2.4\nf,a,192.0.2.5\n",
+    );
     let changes = after.changes_since(&before);
     assert_eq!(changes.added, ["d", "e"]);
     assert_eq!(changes.removed, ["b"]);
-    assert_eq!(changes.moved, ["c"]);
+    assert_eq!(
+        changes.moved,
+        ["c"],
+        "f is still in a, wherever that stands"
+    );
     assert!(changes.changed.is_empty());
     let changed = read("name,parent,prefix\na,,192.0.2.7\n").changes_since(&before);
     assert_eq!(changed.changed, ["a"]);

@@ -246,7 +246,7 @@ impl Config {
         if self.slots == 0 {
             return 0;
         }
-        u64::from(self.slots) * 160
+        u64::from(self.slots) * 192
             + u64::from(self.cell_sets) * u64::from(CELL_WAYS) * 8 * 2
             + u64::from(self.pair_sets) * (u64::from(PAIR_WAYS) * 64 + 8) * 2
     }

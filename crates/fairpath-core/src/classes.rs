@@ -164,6 +164,33 @@ impl Memory {
         raw.len() <= MAX_FILTERS
     }
 
+    /// Looks only at packets with an end in a class of `only` (in any, if that is empty), and at none
+    /// with an end in a class of `except`. Replaces what was said before; say it again when slots
+    /// begun by [`Memory::set_rules`] are among them.
+    pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
+        const ONLY: u32 = 1;
+        const EXCEPT: u32 = 2;
+        let mut some = 0;
+        for slot in 0..self.config.slots {
+            // SAFETY: `rtt` is formatted; classes' flags have this one writer.
+            unsafe { ffi::fp_native_filter_class(self.rtt.as_ptr(), slot, 0) };
+        }
+        for (slots, flag) in [(only, ONLY), (except, EXCEPT)] {
+            for slot in slots {
+                let flags = if flag == EXCEPT && only.contains(slot) {
+                    ONLY | EXCEPT
+                } else {
+                    flag
+                };
+                // SAFETY: likewise; the core takes a slot that does not exist as OTHER.
+                unsafe { ffi::fp_native_filter_class(self.rtt.as_ptr(), *slot, flags) };
+                some |= flag;
+            }
+        }
+        // SAFETY: `rtt` is formatted.
+        unsafe { ffi::fp_native_filter_classes(self.rtt.as_ptr(), some) };
+    }
+
     /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
     pub fn count_interface(&mut self, ifindex: u32, slot: u32) -> bool {
         // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.

@@ -75,6 +75,8 @@ unsafe extern "C" {
     pub(crate) fn fp_native_watch(rtt: *mut Rtt, ifindex: u32, watch: u32) -> i32;
     pub(crate) fn fp_native_count_interface(rtt: *mut Rtt, ifindex: u32, slot: u32) -> i32;
     pub(crate) fn fp_native_filters(rtt: *mut Rtt, filters: *const RawFilter, count: u32);
+    pub(crate) fn fp_native_filter_class(rtt: *mut Rtt, slot: u32, flags: u32);
+    pub(crate) fn fp_native_filter_classes(rtt: *mut Rtt, some: u32);
     pub(crate) fn fp_native_free_image(rtt: *mut Rtt) -> *mut u8;
     pub(crate) fn fp_native_turn_image(rtt: *mut Rtt);
     pub(crate) fn fp_native_begin_slot(rtt: *mut Rtt, slot: u32, generation: u32);

@@ -90,7 +90,8 @@ fn tag(kind: Kind, len: u8) -> u32 {
 fn hash(key: [u64; 2], tag: u32, seed: u32) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let h = (key[0] ^ (u64::from(seed) << 32 | u64::from(tag))).wrapping_mul(ODD);
-    let h = ((h ^ h >> 32) ^ key[1]).wrapping_mul(ODD);
+    let h = (h ^ h >> 29) ^ key[1];
+    let h = (h ^ h >> 32).wrapping_mul(ODD);
     (h >> 32) as u32
 }
 
@@ -313,5 +314,29 @@ pub(crate) fn address_of(loaded: [u64; 2], len: u8) -> (IpAddr, u8) {
     match address.to_ipv4_mapped() {
         Some(v4) if len >= 96 => (IpAddr::V4(v4), len - 96),
         _ => (IpAddr::V6(address), len),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neighbouring addresses, as providers give them out, must not crowd one place.
+    #[test]
+    fn a_table_of_neighbours_is_not_doubled() {
+        let v4 = (0..30_000u32).map(|i| {
+            let address = std::net::Ipv4Addr::from(0x0a40_0001 + i);
+            (Prefix::new(address.into(), 32), i)
+        });
+        let v6 = (0..30_000u32).map(|i| {
+            let address = Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(i) << 72);
+            (Prefix::new(address.into(), 56), i)
+        });
+        let rules = Rules {
+            prefixes: v4.chain(v6).collect(),
+            ..Rules::default()
+        };
+        let image = build(&rules, 1, usize::MAX).unwrap();
+        assert_eq!(image.len(), RULES_AT + (1 << 17) * RULE_BYTES);
     }
 }

@@ -298,7 +298,7 @@ mod tests {
             EXPIRE_CURSOR_OFFSET + 16,
             size_of::<ClassCounts>(),
             size_of::<DirCounts>(),
-            160, // Config::class_bytes() says so
+            192, // Config::class_bytes() says so
             size_of::<ffi::RawPair>(),
             c[30] as usize,
             size_of::<ffi::RawFlow>(),

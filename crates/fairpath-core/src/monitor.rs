@@ -122,6 +122,11 @@ impl Monitor {
         self.memory.set_filters(filters)
     }
 
+    /// Looks only at some classes' packets, see [`Memory::filter_classes`].
+    pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
+        self.memory.filter_classes(only, except);
+    }
+
     /// Marks an interface as watched, or no longer, and where what passes it is counted.
     pub fn watch(&mut self, ifindex: u32, watched: bool, slot: u32) -> bool {
         self.memory.watch(ifindex, watched)

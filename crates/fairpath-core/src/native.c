@@ -182,6 +182,7 @@ int fp_native_count_interface(struct fp_rtt *r, u32 ifindex, u32 slot)
 
 	if (at >= FP_MAX_WATCHED)
 		return -1;
+	r->interface_slots += (slot != FP_OTHER) - (r->watched_slot[at] != FP_OTHER);
 	r->watched_slot[at] = slot;
 	return 0;
 }
@@ -197,6 +198,7 @@ int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 		if (there == ifindex) {
 			if (!watch) {
 				r->watched[at] = ~0u;
+				r->interface_slots -= r->watched_slot[at] != FP_OTHER;
 				r->watched_slot[at] = FP_OTHER;
 				r->watched_count--;
 			}
@@ -246,8 +248,43 @@ void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
 {
 	struct fp_class *c = fp_class_at(r, slot);
 
-	memset(&c->counts, 0, sizeof(c->counts));
+	memset(c, 0, sizeof(*c));
 	c->born = generation;
+}
+
+/* Which classes' packets are looked at: flags are FP_CLASS_*. */
+void fp_native_filter_class(struct fp_rtt *r, u32 slot, u32 flags)
+{
+	fp_class_at(r, slot)->flags = flags;
+}
+
+void fp_native_filter_classes(struct fp_rtt *r, u32 some)
+{
+	__atomic_store_n(&r->class_filters, some, __ATOMIC_RELEASE);
+}
+
+static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
+{
+	u32 way;
+
+	for (way = 0; way < 2; way++) {
+		struct fp_dir_counts *d = &to->dir[way];
+
+		d->packets = c->packets[way];
+		d->bytes = c->bytes[way];
+		d->unmeasured_bytes = c->unmeasured_bytes[way];
+		d->data_packets = c->losses[way].data_packets;
+		d->retransmitted_packets = c->losses[way].retransmitted_packets;
+		d->lost_before_packets = c->losses[way].lost_before_packets;
+		d->spurious_packets = c->losses[way].spurious_packets;
+		d->reordered_packets = c->losses[way].reordered_packets;
+		d->zero = 0;
+		to->leg[way] = c->leg[way];
+	}
+	to->flows_opened = c->flows_opened;
+	to->flows_closed = c->flows_closed;
+	to->handshakes_failed = c->handshakes_failed;
+	to->one_sided = c->one_sided;
 }
 
 void fp_native_counts(struct fp_rtt *r, struct fp_class_counts *counts)
@@ -255,7 +292,7 @@ void fp_native_counts(struct fp_rtt *r, struct fp_class_counts *counts)
 	u32 slot;
 
 	for (slot = 0; slot < r->config.slots; slot++)
-		counts[slot] = fp_class_at(r, slot)->counts;
+		fp_read_class(fp_class_at(r, slot), &counts[slot]);
 }
 
 /* From now on cells and pairs of the other half are filled; returns the one that is to be read. */

@@ -471,11 +471,16 @@ fn round_trips_losses_and_flows_add_up_to_what_events_tell() {
 }
 
 fn tcp(src: [u8; 4], dst: [u8; 4], flags: Flags, seq: u32, ack: u32) -> Vec<u8> {
+    tcp_by(4000, src, dst, flags, seq, ack)
+}
+
+/// From or to this port of the host, which has a 10 in front.
+fn tcp_by(port: u16, src: [u8; 4], dst: [u8; 4], flags: Flags, seq: u32, ack: u32) -> Vec<u8> {
     Packet::raw()
         .ipv4(src.into(), dst.into())
         .tcp(Header {
-            src_port: if src[0] == 10 { 4000 } else { 443 },
-            dst_port: if src[0] == 10 { 443 } else { 4000 },
+            src_port: if src[0] == 10 { port } else { 443 },
+            dst_port: if src[0] == 10 { 443 } else { port },
             seq,
             ack,
             flags,
@@ -500,15 +505,19 @@ const HOST: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [198, 51, 100, 7];
 
 fn handshake(monitor: &mut Monitor, at: u64) {
-    feed(monitor, at, &tcp(HOST, SERVER, Flags::SYN, 1, 0), 1);
+    handshake_by(4000, monitor, at);
+}
+
+fn handshake_by(port: u16, monitor: &mut Monitor, at: u64) {
     let both = Flags::SYN | Flags::ACK;
-    feed(monitor, at + 30 * MS, &tcp(SERVER, HOST, both, 9, 2), 1);
-    feed(
-        monitor,
-        at + 31 * MS,
-        &tcp(HOST, SERVER, Flags::ACK, 2, 10),
-        1,
-    );
+    let steps = [
+        (0, tcp_by(port, HOST, SERVER, Flags::SYN, 1, 0)),
+        (30, tcp_by(port, SERVER, HOST, both, 9, 2)),
+        (31, tcp_by(port, HOST, SERVER, Flags::ACK, 2, 10)),
+    ];
+    for (ms, bytes) in steps {
+        feed(monitor, at + ms * MS, &bytes, 1);
+    }
 }
 
 fn host_rules(slot: u32) -> Rules {
@@ -659,4 +668,33 @@ fn filters_choose_by_prefix_and_port_and_exceptions_win() {
         filter(true, Some("198.51.100.0"), None)
     ]));
     assert!(counted(&[filter(true, None, Some(80))]));
+}
+
+#[test]
+fn filters_by_class_leave_out_whole_packets() {
+    let mut monitor = monitor(10, &[]);
+    let mut rules = host_rules(3);
+    let server = Prefix::new(Ipv4Addr::from(SERVER).into(), 32);
+    rules.prefixes.push((server, 4));
+    monitor.set_rules(&rules, &[]).unwrap();
+    let mut port = 5000;
+    let mut counted = |only: &[u32], except: &[u32]| {
+        port += 1;
+        monitor.filter_classes(only, except);
+        let mut reading = ClassReading::default();
+        monitor.read_classes(&mut reading);
+        let before = reading.counts[3].dir[UP].packets;
+        handshake_by(port, &mut monitor, SECOND);
+        monitor.read_classes(&mut reading);
+        (
+            reading.counts[3].dir[UP].packets - before,
+            reading.cells.len(),
+        )
+    };
+    assert_eq!(counted(&[], &[]), (2, 4));
+    assert_eq!(counted(&[5], &[]), (0, 0));
+    assert_eq!(counted(&[4], &[]), (2, 4));
+    assert_eq!(counted(&[4], &[3]), (0, 0));
+    assert_eq!(counted(&[], &[4]), (0, 0));
+    assert_eq!(counted(&[], &[5]), (2, 4));
 }

@@ -1,5 +1,7 @@
 //! Distributions of round-trip times in the core's buckets.
 
+use std::cmp::Ordering;
+
 use fairpath_core::{BUCKETS, bucket_middle, bucket_of};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ impl Histogram {
         if count == 0 || usize::from(bucket) >= BUCKETS {
             return;
         }
+        if self.counts.last().is_none_or(|(last, _)| *last < bucket) {
+            return self.counts.push((bucket, count));
+        }
         match self.counts.binary_search_by_key(&bucket, |(b, _)| *b) {
             Ok(at) => self.counts[at].1 += count,
             Err(at) => self.counts.insert(at, (bucket, count)),
@@ -29,11 +34,26 @@ impl Histogram {
         self.add(bucket_of(rtt_ns), 1);
     }
 
-    /// Adds all of another histogram.
+    /// Adds all of another histogram. O(buckets of both).
     pub fn merge(&mut self, other: &Histogram) {
-        for (bucket, count) in &other.counts {
-            self.add(*bucket, *count);
+        let mut merged = Vec::with_capacity(self.counts.len().max(other.counts.len()));
+        let (mut mine, mut its) = (
+            self.counts.iter().peekable(),
+            other.counts.iter().peekable(),
+        );
+        while let (Some((a, n)), Some((b, m))) = (mine.peek(), its.peek()) {
+            match a.cmp(b) {
+                Ordering::Less => merged.extend(mine.next()),
+                Ordering::Greater => merged.extend(its.next()),
+                Ordering::Equal => {
+                    merged.push((*a, n + m));
+                    mine.next();
+                    its.next();
+                }
+            }
         }
+        merged.extend(mine.chain(its));
+        self.counts = merged;
     }
 
     /// Takes away what another histogram counted; what it lacks is left out.

@@ -28,8 +28,8 @@ pub trait Source: Send {
 pub enum SourceError {
     /// Nobody listens on the socket.
     #[error(
-        "connect to {}: no daemon listens there; start it by `systemctl start fairpath` or \
-         `fairpath run`, or name its socket by --socket", path.display()
+        "connect to {}: no daemon listens there ({source}); start it by `systemctl start fairpath` \
+         or `fairpath run`, or name its socket by --socket", path.display()
     )]
     NoDaemon {
         /// The socket.
@@ -39,7 +39,7 @@ pub enum SourceError {
     },
     /// The socket is not for this user.
     #[error(
-        "connect to {}: permission denied; run this as root or as a member of the group fairpath \
+        "connect to {}: {source}; run this as root or as a member of the group fairpath \
          (`usermod -aG fairpath USER`, then log in again)", path.display()
     )]
     Denied {

@@ -13,6 +13,7 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use ratatui::crossterm::{cursor, execute};
+use ratatui::layout::{Position, Rect};
 
 use crate::state::State;
 
@@ -57,6 +58,10 @@ impl Taken {
     /// # Errors
     /// The terminal went away.
     pub fn draw(&mut self, state: &mut State) -> io::Result<()> {
+        // Given back by a panic of another thread: what comes now would hide its message.
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         self.terminal
             .draw(|frame| crate::screen::draw(frame, state))?;
         Ok(())
@@ -67,7 +72,9 @@ impl Taken {
     /// # Errors
     /// The terminal went away.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`: that asks the terminal where its cursor is, and a slow one answers late.
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
     /// Gives the terminal to the shell until that lets this process go on.

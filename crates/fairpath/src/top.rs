@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueEnum;
 use fairpath_rtt::snapshot::{Query, Sort};
-use fairpath_top::{DEFAULT_SOCKET, Look, Options, SocketSource, Source};
+use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
 use crate::duration::parse_duration;
 
@@ -16,6 +16,8 @@ use crate::duration::parse_duration;
 const LIVE_LIMIT: usize = 1_000;
 /// Least time between two pictures.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a whole snapshot may take: all rows with their histograms, on a small router.
+const ONCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Columns of a table that goes to a pipe or a file, unless COLUMNS says otherwise.
 const PIPE_COLUMNS: u16 = 120;
 
@@ -23,12 +25,25 @@ const PIPE_COLUMNS: u16 = 120;
 /// and flows, live.
 ///
 /// The numbers come from the daemon (`fairpath run`) over its control socket; that takes root or
-/// membership in the group fairpath. Press ? for the keys.
+/// membership in the group fairpath. With -i, this process watches by itself, without daemon or
+/// configuration, and the subnets that it sees are the classes; that takes the rights of `fairpath
+/// run`. Press ? for the keys.
 #[derive(clap::Args)]
 pub struct Args {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
+    /// Watch this interface without a daemon, or all that match a pattern; may be repeated
+    #[arg(
+        short,
+        long = "interface",
+        value_name = "IF",
+        conflicts_with = "socket"
+    )]
+    interfaces: Vec<String>,
+    /// Of these, one whose hosts are remote and no classes; may be repeated
+    #[arg(short, long = "uplink", value_name = "IF", requires = "interfaces")]
+    uplinks: Vec<String>,
     /// Print the table once
     #[arg(long)]
     once: bool,
@@ -102,10 +117,10 @@ impl From<Order> for Sort {
 
 /// Runs `fairpath top`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let source = source(args)?;
     if args.once || args.format == Format::Json {
-        return once(args, source);
+        return once(args, source(args, ONCE_TIMEOUT)?);
     }
+    let source = source(args, ANSWER_TIMEOUT)?;
     let options = Options {
         query: query(args, LIVE_LIMIT),
         interval: args.interval,
@@ -114,9 +129,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(fairpath_top::run(source, &options)?)
 }
 
-/// Where pictures come from.
-fn source(args: &Args) -> anyhow::Result<Box<dyn Source>> {
-    Ok(Box::new(SocketSource::connect(&args.socket)?))
+/// Where pictures come from; an answer may take `patience`.
+fn source(args: &Args, patience: Duration) -> anyhow::Result<Box<dyn Source>> {
+    let source = SocketSource::connect_within(&args.socket, patience)?;
+    Ok(Box::new(source))
 }
 
 fn query(args: &Args, limit: usize) -> Query {

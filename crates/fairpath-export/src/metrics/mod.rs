@@ -58,7 +58,7 @@ impl Default for MetricsOptions {
 /// The metrics of a snapshot, which must have been taken with histograms.
 ///
 /// Every row has the same number of series whether or not anything was measured, except for values
-/// that are not known: those are left out. Text of about 110 bytes a series; O(rows).
+/// that are not known: those are left out. Text of about 80 bytes a series; O(n log n) in rows.
 pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
     let taken = FIXED_SERIES + counters.len();

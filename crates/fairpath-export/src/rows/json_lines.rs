@@ -139,3 +139,20 @@ fn cut(file: &mut File, written: usize, error: io::Error) -> io::Error {
     }
     error
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_write_left_behind_is_cut_off() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"whole line\nhalf a").unwrap();
+        let error = cut(&mut file, 6, io::ErrorKind::StorageFull.into());
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        file.rewind().unwrap();
+        let mut left = String::new();
+        file.read_to_string(&mut left).unwrap();
+        assert_eq!(left, "whole line\n");
+    }
+}

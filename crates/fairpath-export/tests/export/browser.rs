@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
 /// For one answer of the browser; generous, since machines that test are busy.
-const ANSWER_WAIT: Duration = Duration::from_secs(60);
+const ANSWER_WAIT: Duration = Duration::from_secs(90);
 /// For a condition on the page, milliseconds.
-const CONDITION_MS: u32 = 30_000;
+const CONDITION_MS: u32 = 60_000;
 
 pub struct Browser {
     child: Child,
@@ -64,6 +64,7 @@ impl Browser {
             .arg("about:blank")
             .env("TZ", "UTC")
             .env("HOME", profile.path())
+            .env("TMPDIR", profile.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0)

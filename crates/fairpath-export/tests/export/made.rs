@@ -30,11 +30,6 @@ impl Router {
         }
     }
 
-    /// How many pictures were taken.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::SeqCst)
-    }
-
     /// The next picture, whole.
     pub fn picture(&self) -> Snapshot {
         let at = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
@@ -160,7 +155,7 @@ fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> Row {
         (0, 3) => ODD.to_owned(),
         _ => format!("sub-{:05}", 10_000 + site * 1000 + number * 37),
     };
-    let swing = 1.0 + 0.3 * ((at + seed) as f64 / 5.0).sin();
+    let swing = 1.0 + 0.3 * ((at + 3 * seed) as f64 / 1.5).sin();
     let busy = if number % 5 == 4 {
         0.0
     } else {

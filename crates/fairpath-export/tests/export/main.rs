@@ -5,4 +5,7 @@ mod made;
 mod metrics;
 mod needs;
 mod page;
+mod prometheus;
+mod rows;
+mod scraper;
 mod web;

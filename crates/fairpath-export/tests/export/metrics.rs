@@ -171,3 +171,20 @@ fn no_limit_on_series_is_exceeded_and_what_is_left_out_is_told() {
     );
     assert!(value(&text, "fairpath_rows") > 30.0);
 }
+
+#[test]
+fn every_metric_is_in_the_documentation() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/export.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let text = text(Exposition::Prometheus, 20_000);
+    let types = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let names: Vec<&str> = types
+        .filter(|name| !name.starts_with("fairpath_monitor_"))
+        .collect();
+    assert!(names.len() > 20);
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}

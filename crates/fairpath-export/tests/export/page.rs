@@ -174,6 +174,28 @@ fn keys_walk_fold_and_open_and_the_focus_stays() {
 }
 
 #[test]
+fn the_focus_stays_on_a_row_that_moves() {
+    with_page("the_focus_stays_on_a_row_that_moves", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33"));
+        browser.click("[data-sort=rate]");
+        browser
+            .until("document.querySelector('th[aria-sort]') && !document.querySelector('.fold')");
+        let links = "[...document.querySelectorAll('#rows a')]";
+        browser.value(&format!(
+            "{links}.find((a) => a.textContent === 'sub-10185').focus()"
+        ));
+        let at = format!("{links}.findIndex((a) => a.textContent === 'sub-10185')");
+        // Upwards: that row itself is moved, not those around it.
+        browser.value(&format!("globalThis.lowest = {at}"));
+        browser.until(&format!("(lowest = Math.max(lowest, {at})) > {at}"));
+        assert_eq!(
+            browser.value("document.activeElement.textContent"),
+            "sub-10185"
+        );
+    });
+}
+
+#[test]
 fn nothing_is_wider_than_a_telephone() {
     with_page("nothing_is_wider_than_a_telephone", 390, |browser| {
         let fits = "document.documentElement.scrollWidth <= 390 && document.querySelector('.card').scrollWidth <= document.querySelector('.card').clientWidth";

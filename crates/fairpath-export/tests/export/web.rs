@@ -208,6 +208,21 @@ fn a_request_without_end_is_cut_off() {
 }
 
 #[test]
+fn a_client_that_never_finishes_its_request_is_let_go() {
+    let (_server, address) = router();
+    let (mut silent, mut slow) = (connect(address), connect(address));
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
+    for stream in [&mut silent, &mut slow] {
+        // Less than what a server does that sets no limit of its own.
+        stream.set_read_timeout(Some(DEADLINE * 2 / 3)).unwrap();
+        let mut said = Vec::new();
+        // Reading would fail at the deadline, were the connection still open.
+        stream.read_to_end(&mut said).unwrap();
+        assert!(!said.starts_with(b"HTTP/1.1 200"));
+    }
+}
+
+#[test]
 fn connections_beyond_the_limit_are_closed_and_counted() {
     let (server, address) = router();
     let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();

@@ -3,12 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::alerts::Watch;
-use super::day::Day;
+use super::day::{Day, DayClock};
+use super::interval::Entry;
 use super::load::LoadMeter;
+use super::pad::Sums;
 use super::peers::Peers;
 use super::tally::Tally;
 use super::window::Window;
 use crate::Histogram;
+use crate::snapshot::{DayPoint, Point};
 
 /// What a class learnt of itself; made when it is first active.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,12 +24,15 @@ pub(super) struct Learnt {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Account {
     pub totals: Tally,
-    /// Distributions of the totals.
-    pub spread: [Histogram; 2],
+    /// Distributions of the totals, without what is still in the window.
+    spread: [Histogram; 2],
     /// Ledger time of its last traffic; of its beginning before any.
     pub active_at: u64,
     pub learnt: Option<Box<Learnt>>,
     pub day: Option<Box<Day>>,
+    /// Step of the day in which that was.
+    #[serde(skip)]
+    pub active_step: u32,
     /// First interval that it could have been active in.
     #[serde(skip)]
     pub first_interval: u64,
@@ -49,16 +55,61 @@ impl Account {
         }
     }
 
-    /// Without what only the running process needs.
-    pub fn saved(&self) -> Account {
-        Account {
+    /// Takes in an interval, but for what depends on the row's plan.
+    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
+        self.active_at = t;
+        self.active_step = step;
+        self.totals.add(&entry.tally);
+        let window = self.window.get_or_insert_default();
+        window.push(interval, step, entry, point);
+    }
+
+    /// Brings what leaves the window at `oldest` to where it is kept. Done for many intervals at
+    /// once: O(buckets of all of them).
+    pub fn settle(&mut self, oldest: u64, sums: &mut Sums) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        while let Some(left) = window.leave(oldest, sums) {
+            for (sum, part) in self.spread.iter_mut().zip(&left.spread) {
+                sum.merge(part);
+            }
+            if let Some(day) = &mut self.day {
+                day.add(left.step, &left.sum, &left.spread);
+            }
+        }
+    }
+
+    /// Without what only the running process needs, and with everything settled.
+    pub fn saved(&self, sums: &mut Sums) -> Account {
+        let mut saved = Account {
             totals: self.totals,
             spread: self.spread.clone(),
             active_at: self.active_at,
             learnt: self.learnt.clone(),
             day: self.day.clone(),
+            window: self.window.clone(),
             ..Account::default()
+        };
+        saved.settle(u64::MAX, sums);
+        saved.window = None;
+        saved
+    }
+
+    /// Distribution of a leg's totals.
+    pub fn spread(&self, leg: usize, sums: &mut Sums) -> Histogram {
+        let mut spread = self.spread[leg].clone();
+        if let Some(window) = &self.window {
+            spread.merge(&window.spread(sums)[leg]);
         }
+        spread
+    }
+
+    /// The last day, oldest first.
+    pub fn day_points(&self, clock: &DayClock, sums: &mut Sums) -> Vec<DayPoint> {
+        let saved = self.saved(sums);
+        let day = saved.day.iter();
+        day.flat_map(|day| day.points(clock)).collect()
     }
 
     /// How many alerts hold.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Sla;
 use super::baseline::{Baseline, Judged, judge, share_at_least};
+use super::pad::Sums;
 use super::tally::{Loss, Tally};
-use crate::Histogram;
 use crate::snapshot::{AlertKind, Kind};
 
 /// Alerts that may hold at once; what would begin beyond is counted and waits.
@@ -117,10 +117,12 @@ pub(super) struct Evidence<'a> {
     pub dt_ns: u64,
     pub unix_ns: u64,
     pub window_intervals: u32,
-    /// The window's distributions and sums, and whether the interval added to either leg's.
-    pub spread: &'a [Histogram; 2],
+    /// The window's distributions and sums.
+    pub spread: &'a Sums,
     pub sum: &'a Tally,
-    pub news: [bool; 2],
+    /// By leg: whether the interval added round-trip times, and data packets.
+    pub new_rtts: [bool; 2],
+    pub new_data: [bool; 2],
     pub open_flows: u64,
     pub sla: &'a Sla,
 }
@@ -137,8 +139,10 @@ impl Watch {
     /// Judges a class; tells what would begin or end.
     pub fn judge(&mut self, rules: &AlertRules, evidence: &Evidence) -> Vec<Proposal> {
         let judged = [INSIDE, OUTSIDE].map(|leg| {
-            let news = evidence.news[leg];
-            news.then(|| judge(&evidence.spread[leg])).flatten()
+            let new = evidence.new_rtts[leg];
+            let count = evidence.spread.count(leg);
+            new.then(|| judge(count, |q| evidence.spread.quantile(leg, q)))
+                .flatten()
         });
         let findings = [
             judged[INSIDE].and_then(|j| self.shift(rules, INSIDE, &j)),
@@ -301,7 +305,7 @@ fn worst(findings: impl Iterator<Item = Finding>) -> Option<Finding> {
 
 /// Either way's loss on a leg against a threshold; below means half of it.
 fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
-    if !evidence.news.contains(&true) {
+    if !evidence.new_data[leg] {
         return None;
     }
     let Loss { to, from } = evidence.sum.loss(leg);

@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
-
 /// Time constant of baselines.
 pub const BASELINE_NS: u64 = 3_600_000_000_000;
 /// Measured time before a baseline is held against anything.
@@ -78,15 +76,14 @@ pub(super) struct Judged {
     pub at_least: u64,
 }
 
-/// Median and 95th percentile; `None` of fewer than [`MIN_SAMPLES`]. O(buckets).
-pub(super) fn judge(histogram: &Histogram) -> Option<[Judged; 2]> {
-    let count = histogram.count();
+/// Median and 95th percentile of `count` round-trip times; `None` of fewer than [`MIN_SAMPLES`].
+pub(super) fn judge(count: u64, quantile: impl Fn(f64) -> Option<u64>) -> Option<[Judged; 2]> {
     (count >= MIN_SAMPLES).then(|| {
         [0.5, 0.95].map(|q: f64| Judged {
-            value: histogram.quantile(q).unwrap_or_default(),
+            value: quantile(q).unwrap_or_default(),
             at_least: {
                 let error = SURE * (q * (1.0 - q) / count as f64).sqrt();
-                histogram.quantile(q - error).unwrap_or_default()
+                quantile(q - error).unwrap_or_default()
             },
         })
     })
@@ -107,6 +104,7 @@ pub(super) fn share_at_least(lost: u64, of: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Histogram;
 
     const SECOND: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
@@ -165,9 +163,11 @@ mod tests {
         for i in 0..MIN_SAMPLES - 1 {
             histogram.record((i + 1) * MS);
         }
-        assert_eq!(judge(&histogram), None);
+        let few = judge(histogram.count(), |q| histogram.quantile(q));
+        assert_eq!(few, None);
         histogram.record(MIN_SAMPLES * MS);
-        let [median, _] = judge(&histogram).unwrap();
+        let enough = judge(histogram.count(), |q| histogram.quantile(q));
+        let [median, _] = enough.unwrap();
         assert!(median.value > 14 * MS && median.value < 16 * MS);
         assert!(median.at_least < 8 * MS, "{median:?}");
         assert!(share_at_least(1, 10) < 0.01);

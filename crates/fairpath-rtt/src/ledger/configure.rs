@@ -24,7 +24,7 @@ impl Ledger {
     /// A row with the kind and name of one that is there, or was within [`super::PARKED_NS`],
     /// goes on with its numbers. `counts` are the core's counters by slot as they are now, *after*
     /// slots with a new owner were cleared: counting of such slots begins from there. A row that
-    /// keeps its slot is counted without a break; what a row that changes slots counted in its old
+    /// keeps its slot is counted without a break (unless the slot was set back); what a row that changes slots counted in its old
     /// slot since the last reading is lost. A parent keeps what vanished children counted.
     ///
     /// Refused as a whole, with nothing changed, if a row cannot stand. O(rows).
@@ -83,10 +83,7 @@ impl Ledger {
         if slot != NO_SLOT {
             let at = slot as usize;
             let kept = before.slots.get(at).filter(|_| slot == old_slot);
-            let meter = match kept {
-                Some(slot) => slot.meter,
-                None => Meter::new(&counts.get(at).copied().unwrap_or_default()),
-            };
+            let meter = meter(kept.map(|slot| slot.meter), counts.get(at));
             if self.slots.len() <= at {
                 let none = Slot {
                     meter: Meter::default(),
@@ -112,7 +109,7 @@ impl Ledger {
                 }
             }
             self.places.used -= account.peers.as_ref().map_or(0, |peers| peers.places());
-            let account = account.saved();
+            let account = account.saved(&mut self.sums);
             self.parked
                 .insert((kind, name), Parked { account, since: t });
         }
@@ -147,4 +144,14 @@ impl Ledger {
         let all = nodes.chain(parked);
         self.days = all.filter(|account| account.day.is_some()).count();
     }
+}
+
+/// Goes on where `kept` is, unless it was set back; a new one begins at `counts`.
+fn meter(kept: Option<Meter>, counts: Option<&ClassCounts>) -> Meter {
+    let begun = Meter::new(&counts.copied().unwrap_or_default());
+    let Some(kept) = kept else {
+        return begun;
+    };
+    let set_back = counts.is_some_and(|counts| { kept }.advance(counts).is_none());
+    if set_back { begun } else { kept }
 }

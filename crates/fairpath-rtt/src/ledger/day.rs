@@ -112,7 +112,7 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// Takes in an interval's numbers. O(buckets); four quantiles when a step is over.
+    /// Takes in what was counted in a step, or in part of it. O(buckets).
     pub fn add(&mut self, step: u32, tally: &Tally, spread: &[Histogram; 2]) {
         if self.open.number != step {
             self.turn(step);
@@ -127,11 +127,6 @@ impl Day {
         let loss = tally.loss(INSIDE).both();
         open.lost += loss.lost;
         open.data += loss.of;
-    }
-
-    /// The step in which it last had traffic.
-    pub fn step(&self) -> u32 {
-        self.open.number
     }
 
     fn turn(&mut self, step: u32) {

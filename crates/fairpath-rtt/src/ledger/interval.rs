@@ -1,20 +1,23 @@
 //! The interval that was read last: what each active class and those above it counted in it.
 
-use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
+use super::pad::Sums;
 use super::tally::Tally;
-use crate::Histogram;
 use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 
 const NONE: u32 = u32::MAX;
+/// Distributions of so many words are not worth packing again: a leg's buckets seldom are fewer.
+const FEW_WORDS: usize = 64;
 
 /// An active row's interval.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub row: usize,
     pub tally: Tally,
-    pub spread: [Histogram; 2],
+    /// Packed distributions.
+    pub words: Vec<u32>,
 }
 
 /// Entries of the active rows; by row once [`Interval::roll_up`] is done.
@@ -25,20 +28,26 @@ pub(super) struct Interval {
     pub entries: Vec<Entry>,
     /// Index of each row's entry.
     at: Vec<u32>,
+    /// Entries to be used again, for their memory.
+    spare: Vec<Entry>,
 }
 
 impl Interval {
     /// Forgets everything, and has place for `rows`.
     pub fn reset(&mut self, rows: usize) {
         self.entries.clear();
+        self.spare.clear();
         self.at.clear();
         self.at.resize(rows, NONE);
     }
 
     /// Begins the next one.
     pub fn begin(&mut self, unix_ns: u64, dt_ns: u64) {
-        for entry in self.entries.drain(..) {
+        for mut entry in self.entries.drain(..) {
             self.at[entry.row] = NONE;
+            entry.tally = Tally::default();
+            entry.words.clear();
+            self.spare.push(entry);
         }
         self.unix_ns = unix_ns;
         self.dt_ns = dt_ns;
@@ -48,10 +57,8 @@ impl Interval {
     pub fn entry(&mut self, row: usize) -> &mut Entry {
         if self.at[row] == NONE {
             self.at[row] = self.entries.len() as u32;
-            self.entries.push(Entry {
-                row,
-                ..Entry::default()
-            });
+            let spare = self.spare.pop().unwrap_or_default();
+            self.entries.push(Entry { row, ..spare });
         }
         &mut self.entries[self.at[row] as usize]
     }
@@ -62,9 +69,9 @@ impl Interval {
         self.entries.get(*at as usize)
     }
 
-    /// Adds what rows counted to all rows above them, each row once: O(active rows * buckets).
+    /// Adds what rows counted to all rows above them, each row once: O(words).
     /// `parent` names the row above, which has a lower index.
-    pub fn roll_up(&mut self, parent: impl Fn(usize) -> Option<usize>) {
+    pub fn roll_up(&mut self, parent: impl Fn(usize) -> Option<usize>, sums: &mut Sums) {
         let mut at = 0;
         while at < self.entries.len() {
             if let Some(above) = parent(self.entries[at].row) {
@@ -77,15 +84,19 @@ impl Interval {
             self.at[entry.row] = at as u32;
         }
         for at in (0..self.entries.len()).rev() {
+            // All below have added theirs: those of several children are packed together.
+            let words = &mut self.entries[at].words;
+            if words.len() > FEW_WORDS {
+                sums.set(&*words);
+                sums.pack(words);
+            }
             let Some(above) = parent(self.entries[at].row) else {
                 continue;
             };
             let (before, from) = self.entries.split_at_mut(at);
             let (sum, part) = (&mut before[self.at[above] as usize], &from[0]);
             sum.tally.add(&part.tally);
-            for (sum, part) in sum.spread.iter_mut().zip(&part.spread) {
-                sum.merge(part);
-            }
+            sum.words.extend(&part.words);
         }
     }
 
@@ -101,13 +112,15 @@ impl Interval {
         name: &str,
         kind: Kind,
         parent: Option<&str>,
+        sums: &mut Sums,
     ) -> IntervalRow {
         let none = Entry::default();
-        let Entry { tally, spread, .. } = entry.unwrap_or(&none);
+        let Entry { tally, words, .. } = entry.unwrap_or(&none);
+        sums.set(words);
         let (up, down) = (&tally.dir[UP], &tally.dir[DOWN]);
         let (inside, outside) = (tally.loss(INSIDE), tally.loss(OUTSIDE));
-        let near = Times::of(tally, spread, INSIDE);
-        let far = Times::of(tally, spread, OUTSIDE);
+        let near = Times::of(tally, sums, INSIDE);
+        let far = Times::of(tally, sums, OUTSIDE);
         IntervalRow {
             unix_ns: self.unix_ns,
             interval_ns: self.dt_ns,
@@ -172,18 +185,15 @@ struct Times {
 }
 
 impl Times {
-    fn of(tally: &Tally, spread: &[Histogram; 2], leg: usize) -> Times {
-        let (rtts, spread) = (&tally.leg[leg], &spread[leg]);
+    fn of(tally: &Tally, sums: &Sums, leg: usize) -> Times {
+        let rtts = &tally.leg[leg];
         Times {
             samples: rtts.samples,
-            min: spread
-                .buckets()
-                .next()
-                .map(|(bucket, _)| bucket_middle(bucket)),
-            p50: spread.quantile(0.5),
-            p95: spread.quantile(0.95),
-            p99: spread.quantile(0.99),
-            max: spread.quantile(1.0),
+            min: sums.quantile(leg, 0.0),
+            p50: sums.quantile(leg, 0.5),
+            p95: sums.quantile(leg, 0.95),
+            p99: sums.quantile(leg, 0.99),
+            max: sums.quantile(leg, 1.0),
             mean: rtts.sum_ns.checked_div(rtts.samples),
         }
     }

@@ -8,7 +8,6 @@
 use fairpath_core::bucket_middle;
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
 use crate::snapshot::Load;
 
 /// From this share of a direction's ceiling on, a class is busy.
@@ -62,8 +61,9 @@ fn faded(ns: u64, half_life_ns: u64) -> f64 {
 
 impl Fading {
     /// O(buckets).
-    fn add(&mut self, t: u64, spread: &Histogram) {
-        if spread.is_empty() {
+    fn add(&mut self, t: u64, buckets: impl Iterator<Item = (u16, u64)>) {
+        let mut buckets = buckets.filter(|(_, count)| *count > 0).peekable();
+        if buckets.peek().is_none() {
             return;
         }
         let left = faded(t.saturating_sub(self.at), LOAD_HALF_LIFE_NS) as f32;
@@ -72,7 +72,7 @@ impl Fading {
             *weight *= left;
         }
         self.cells.retain(|(_, weight)| *weight >= LEAST_WEIGHT);
-        for (bucket, count) in spread.buckets() {
+        for (bucket, count) in buckets {
             match self.cells.binary_search_by_key(&bucket, |(b, _)| *b) {
                 Ok(at) => self.cells[at].1 += count as f32,
                 Err(at) => self.cells.insert(at, (bucket, count as f32)),
@@ -121,13 +121,14 @@ pub(super) struct LoadMeter {
 }
 
 impl LoadMeter {
-    /// Takes in an interval that ends at `t`: its rates, the plan's ceilings, the inside leg.
+    /// Takes in an interval that ends at `t`: its rates, the plan's ceilings, and the buckets of
+    /// the inside leg.
     pub fn note(
         &mut self,
         t: u64,
         rates_bps: [f64; 2],
         plan_bps: [Option<u64>; 2],
-        inside: &Histogram,
+        inside: impl Iterator<Item = (u16, u64)>,
     ) {
         self.note_peaks(t, rates_bps, plan_bps);
         let mut share = 0.0f64;
@@ -185,10 +186,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn at(rtt_ms: u64, count: u64) -> Histogram {
-        let mut histogram = Histogram::default();
-        histogram.add(fairpath_core::bucket_of(rtt_ms * 1_000_000), count);
-        histogram
+    fn at(rtt_ms: u64, count: u64) -> impl Iterator<Item = (u16, u64)> {
+        let bucket = fairpath_core::bucket_of(rtt_ms * 1_000_000);
+        std::iter::once((bucket, count))
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
                 1 => ([0.1e6, 5e6], 20),
                 _ => ([0.0, 30e6], 50),
             };
-            meter.note(second * SECOND, rates, plan, &at(rtt, 10));
+            meter.note(second * SECOND, rates, plan, at(rtt, 10));
         }
         let load = meter.load(20 * SECOND);
         let growth = load.growth_ns.unwrap() as f64;
@@ -223,7 +223,7 @@ mod tests {
     fn an_upload_alone_makes_a_class_busy() {
         let mut meter = LoadMeter::default();
         let plan = [Some(10_000_000), Some(100_000_000)];
-        meter.note(0, [6e6, 0.0], plan, &at(90, 60));
+        meter.note(0, [6e6, 0.0], plan, at(90, 60));
         let load = meter.load(0);
         assert!(load.loaded_p50_ns.is_some() && load.idle_p50_ns.is_none());
         assert_eq!((load.growth_ns, load.score), (None, None));
@@ -233,11 +233,11 @@ mod tests {
     fn without_plan_busy_is_held_against_the_greatest_rate_seen() {
         let mut meter = LoadMeter::default();
         let none = [None, None];
-        meter.note(0, [0.0, 2e6], none, &at(20, 100));
+        meter.note(0, [0.0, 2e6], none, at(20, 100));
         assert!(meter.load(0).loaded_p50_ns.is_some());
         // A much greater rate: what was busy before was not.
-        meter.note(SECOND, [0.0, 50e6], none, &at(100, 100));
-        meter.note(2 * SECOND, [0.0, 4e6], none, &at(20, 100));
+        meter.note(SECOND, [0.0, 50e6], none, at(100, 100));
+        meter.note(2 * SECOND, [0.0, 4e6], none, at(20, 100));
         let load = meter.load(2 * SECOND);
         assert!(load.loaded_p50_ns.unwrap() > 98_000_000, "{load:?}");
         assert!(load.idle_p50_ns.unwrap() < 21_000_000, "{load:?}");
@@ -247,8 +247,8 @@ mod tests {
     fn what_is_old_weighs_less_and_is_told_no_more_when_little_is_left() {
         let mut meter = LoadMeter::default();
         let plan = [None, Some(1_000_000)];
-        meter.note(0, [0.0, 1e6], plan, &at(20, 400));
-        meter.note(3 * LOAD_HALF_LIFE_NS, [0.0, 1e6], plan, &at(60, 60));
+        meter.note(0, [0.0, 1e6], plan, at(20, 400));
+        meter.note(3 * LOAD_HALF_LIFE_NS, [0.0, 1e6], plan, at(60, 60));
         let load = meter.load(3 * LOAD_HALF_LIFE_NS);
         assert!(load.loaded_p50_ns.unwrap() > 58_000_000, "{load:?}");
         assert!(meter.load(5 * LOAD_HALF_LIFE_NS).loaded_p50_ns.is_none());

@@ -22,7 +22,7 @@
 //! | name, plan, totals | always | 600 |
 //! | distributions of the totals | measured ever | 16 a bucket and leg that was ever hit |
 //! | load, baselines, alerts | active ever | 600, and 8 a bucket of load |
-//! | window | active in the window | 100 an interval, and 4 (each interval) + 16 a bucket |
+//! | window | active in the window | up to twice its intervals: 112 each, and 4 a bucket and leg |
 //! | sparkline | active ever | 1,000 |
 //! | peers | active ever | 48 each, [`MAX_PEERS`] over all rows |
 //! | day | [`MAX_DAY_CLASSES`] rows | 24 a five minutes with traffic, and the open step's buckets |
@@ -34,6 +34,7 @@ mod configure;
 mod day;
 mod interval;
 mod load;
+mod pad;
 mod peers;
 mod show;
 mod state;
@@ -62,6 +63,7 @@ pub use load::{
     BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
     LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, score,
 };
+use pad::Sums;
 use peers::Places;
 pub use peers::{
     MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CLASS, WORST_MIN_SAMPLES,
@@ -172,6 +174,11 @@ impl Clock {
         }
     }
 
+    /// The first interval of the window.
+    fn oldest(&self) -> u64 {
+        (self.interval + 2).saturating_sub(self.ends.len() as u64)
+    }
+
     fn window_ns(&self) -> u64 {
         self.t - self.ends.front().copied().unwrap_or(self.t)
     }
@@ -203,8 +210,9 @@ pub struct Ledger {
     clock: Clock,
     day_clock: DayClock,
     interval: Interval,
-    /// Rows whose window holds something.
+    /// Rows whose window holds something, and the pad on which windows are added up.
     recent: Vec<usize>,
+    sums: Sums,
     /// Alerts that hold, over all rows, and the rows that have any.
     active_alerts: usize,
     alerting: Vec<usize>,
@@ -231,6 +239,7 @@ impl Ledger {
             day_clock: DayClock::default(),
             interval: Interval::default(),
             recent: Vec::new(),
+            sums: Sums::default(),
             active_alerts: 0,
             alerting: Vec::new(),
             days: 0,
@@ -290,19 +299,21 @@ impl Ledger {
     /// None after [`Ledger::configure`], until the next reading.
     pub fn interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
         let rows = self.interval.entries.iter().map(|entry| entry.row);
-        rows.map(|row| self.interval_row(row))
+        let mut sums = Sums::default();
+        rows.map(move |row| self.interval_row(row, &mut sums))
     }
 
     /// The last interval of every row, in tree order; those that rested have zero counts.
     pub fn all_interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
-        (0..self.nodes.len()).map(|row| self.interval_row(row))
+        let mut sums = Sums::default();
+        (0..self.nodes.len()).map(move |row| self.interval_row(row, &mut sums))
     }
 
-    fn interval_row(&self, row: usize) -> IntervalRow {
+    fn interval_row(&self, row: usize, sums: &mut Sums) -> IntervalRow {
         let spec = &self.nodes[row].place.spec;
         let entry = self.interval.get(row);
         self.interval
-            .row(entry, &spec.name, spec.kind, self.parent_name(row))
+            .row(entry, &spec.name, spec.kind, self.parent_name(row), sums)
     }
 
     fn parent_name(&self, row: usize) -> Option<&str> {

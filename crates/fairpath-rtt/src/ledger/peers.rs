@@ -10,6 +10,7 @@
 //! None of that holds for a class that came when [`MAX_PEERS`] were taken: it is counted.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use fairpath_core::{Pair, PairKind, Prefix};
 
@@ -46,6 +47,20 @@ impl Who {
                 len: pair.prefix_len,
             }),
         }
+    }
+
+    /// Equal for equals, and seldom for others.
+    fn print(self) -> u32 {
+        let bits = match self {
+            Who::Label(number) => u128::from(number) | 1 << 64,
+            Who::Prefix(prefix) => match prefix.address {
+                IpAddr::V4(v4) => u128::from(u32::from(v4)) | u128::from(prefix.len) << 40,
+                IpAddr::V6(v6) => u128::from(v6).rotate_left(7) ^ u128::from(prefix.len),
+            },
+        };
+        let folded = (bits >> 64) as u64 ^ bits as u64;
+        // 2^64 by the golden ratio.
+        (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
     /// A prefix of one host is shown as its address, a label without a name as its number.
@@ -130,6 +145,18 @@ impl Entry {
         }
     }
 
+    fn sign(&self, rank: Rank) -> Sign {
+        Sign {
+            print: self.who.print(),
+            rank: rank(self),
+        }
+    }
+
+    /// Bytes that it has at most.
+    fn weight(&self) -> f32 {
+        self.bytes() + self.error
+    }
+
     fn bytes(&self) -> f32 {
         self.bytes_up + self.bytes_down
     }
@@ -164,53 +191,91 @@ pub(super) struct Places {
     pub refused: u64,
 }
 
+/// By what an entry stays in its list.
+type Rank = fn(&Entry) -> f32;
+
+/// What is looked at of each entry to find one: 8 bytes of 52.
+#[derive(Clone, Copy, Debug)]
+struct Sign {
+    print: u32,
+    rank: f32,
+}
+
 #[derive(Clone, Debug, Default)]
 struct List {
     entries: Vec<Entry>,
+    /// Of the entries, in their order.
+    signs: Vec<Sign>,
     at: u64,
 }
 
 impl List {
-    fn fade(&mut self, t: u64) {
+    fn fade(&mut self, t: u64, rank: Rank) {
         let age = t.saturating_sub(self.at);
         if age < DECAY_STEP_NS {
             return;
         }
         let left = (-(age as f64) / PEER_HALF_LIFE_NS as f64).exp2() as f32;
-        self.entries.iter_mut().for_each(|entry| entry.fade(left));
+        for (entry, sign) in self.entries.iter_mut().zip(&mut self.signs) {
+            entry.fade(left);
+            sign.rank = rank(entry);
+        }
         self.at = t;
     }
 
-    fn find(&mut self, who: Who) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.who == who)
+    /// Adds to the entry that is there; `false` if none is.
+    fn add(&mut self, pair: &Pair, who: Who, t: u64, rank: Rank) -> bool {
+        let print = who.print();
+        for (at, sign) in self.signs.iter_mut().enumerate() {
+            if sign.print == print && self.entries[at].who == who {
+                self.entries[at].add(pair, t);
+                sign.rank = rank(&self.entries[at]);
+                return true;
+            }
+        }
+        false
     }
 
-    fn has_room(&self, places: &mut Places) -> bool {
-        let room = self.entries.len() < PEERS_PER_CLASS && places.used < MAX_PEERS;
-        places.used += usize::from(room);
-        room
+    fn push(&mut self, entry: Entry, rank: Rank, places: &mut Places) {
+        self.signs.push(entry.sign(rank));
+        self.entries.push(entry);
+        places.used += 1;
     }
 
-    /// The entry that is least by `rank`.
-    fn least(&mut self, rank: fn(&Entry) -> f32) -> Option<&mut Entry> {
-        let order = |a: &&mut Entry, b: &&mut Entry| rank(a).total_cmp(&rank(b));
-        self.entries.iter_mut().min_by(order)
+    fn has_room(&self, places: &Places) -> bool {
+        self.entries.len() < PEERS_PER_CLASS && places.used < MAX_PEERS
+    }
+
+    /// Where the entry of the least rank is.
+    fn least(&self) -> Option<usize> {
+        let mut least: Option<(usize, f32)> = None;
+        for (at, sign) in self.signs.iter().enumerate() {
+            if least.is_none_or(|(_, rank)| sign.rank < rank) {
+                least = Some((at, sign.rank));
+            }
+        }
+        least.map(|(at, _)| at)
+    }
+
+    fn replace(&mut self, at: usize, entry: Entry, rank: Rank) {
+        self.signs[at] = entry.sign(rank);
+        self.entries[at] = entry;
     }
 
     /// Space-Saving over bytes.
     fn add_by_bytes(&mut self, pair: &Pair, t: u64, places: &mut Places) {
-        self.fade(t);
+        self.fade(t, Entry::weight);
         let who = Who::of(pair);
-        if let Some(entry) = self.find(who) {
-            return entry.add(pair, t);
+        if self.add(pair, who, t, Entry::weight) {
+            return;
         }
         let mut newcomer = Entry::new(who);
         newcomer.add(pair, t);
         if self.has_room(places) {
-            self.entries.push(newcomer);
-        } else if let Some(least) = self.least(|entry| entry.bytes() + entry.error) {
-            newcomer.error = least.bytes() + least.error;
-            *least = newcomer;
+            self.push(newcomer, Entry::weight, places);
+        } else if let Some(least) = self.least() {
+            newcomer.error = self.signs[least].rank;
+            self.replace(least, newcomer, Entry::weight);
         } else {
             places.refused += 1;
         }
@@ -218,21 +283,18 @@ impl List {
 
     /// Keeps the slowest.
     fn add_by_slowness(&mut self, pair: &Pair, t: u64, places: &mut Places) {
-        self.fade(t);
+        self.fade(t, Entry::slowness);
         let who = Who::of(pair);
-        if let Some(entry) = self.find(who) {
-            return entry.add(pair, t);
-        }
-        if pair.samples == 0 {
+        if self.add(pair, who, t, Entry::slowness) || pair.samples == 0 {
             return;
         }
         let mut newcomer = Entry::new(who);
         newcomer.add(pair, t);
         if self.has_room(places) {
-            self.entries.push(newcomer);
-        } else if let Some(least) = self.least(Entry::slowness) {
-            if newcomer.slowness() > least.slowness() {
-                *least = newcomer;
+            self.push(newcomer, Entry::slowness, places);
+        } else if let Some(least) = self.least() {
+            if newcomer.slowness() > self.signs[least].rank {
+                self.replace(least, newcomer, Entry::slowness);
             }
         } else {
             places.refused += 1;
@@ -240,13 +302,19 @@ impl List {
     }
 
     fn forget(&mut self, t: u64, places: &mut Places) {
-        let before = self.entries.len();
         let oldest_s = t.saturating_sub(PEER_FORGOTTEN_NS) / 1_000_000_000;
-        self.entries
-            .retain(|entry| u64::from(entry.seen_s) >= oldest_s);
-        places.used -= before - self.entries.len();
+        let mut at = 0;
+        while at < self.entries.len() {
+            if u64::from(self.entries[at].seen_s) >= oldest_s {
+                at += 1;
+                continue;
+            }
+            self.entries.swap_remove(at);
+            self.signs.swap_remove(at);
+            places.used -= 1;
+        }
         if self.entries.is_empty() {
-            self.entries = Vec::new();
+            (self.entries, self.signs) = Default::default();
         }
     }
 }
@@ -317,7 +385,7 @@ fn together<'a>(lists: impl Iterator<Item = &'a List>, t: u64) -> Vec<Entry> {
     let mut all: HashMap<Who, Entry> = HashMap::new();
     for list in lists {
         let mut list = list.clone();
-        list.fade(t);
+        list.fade(t, Entry::weight);
         for entry in &list.entries {
             let sum = all
                 .entry(entry.who)
@@ -343,7 +411,7 @@ fn sorted(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::Ipv4Addr;
 
     const SECOND: u64 = 1_000_000_000;
 

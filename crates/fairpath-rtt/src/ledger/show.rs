@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
+use super::account::Account;
 use super::alerts::WATCHED;
 use super::interval::rate_bps;
+use super::pad::Sums;
 use super::peers;
 use super::tally::Tally;
 use super::{Ledger, Node};
+use crate::Histogram;
 use crate::snapshot::{
     AlertKind, Detail, Leg, Load, Query, Row, SNAPSHOT_SCHEMA, Snapshot, Sort, Totals, Volume,
 };
@@ -44,8 +47,12 @@ impl Ledger {
             history: query.history,
         };
         let rows = self.select(query);
+        let mut sums = Sums::default();
         Snapshot {
-            rows: rows.into_iter().map(|row| self.row(row, wanted)).collect(),
+            rows: rows
+                .into_iter()
+                .map(|row| self.row(row, wanted, &mut sums))
+                .collect(),
             ..self.status(meta)
         }
     }
@@ -111,14 +118,14 @@ impl Ledger {
             .filter_map(|node| node.account.peers.as_deref())
             .collect();
         let shown = peers::show(&lists, self.clock.t, limit, &self.labels);
-        let day = node.account.day.iter();
+        let mut sums = Sums::default();
         Some(Detail {
-            row: self.row(at, wanted),
+            row: self.row(at, wanted, &mut sums),
             worst: shown.worst,
             busiest: shown.busiest,
             talkers: shown.talkers,
             flows: Vec::new(),
-            day: day.flat_map(|day| day.points(&self.day_clock)).collect(),
+            day: node.account.day_points(&self.day_clock, &mut sums),
         })
     }
 
@@ -155,20 +162,21 @@ impl Ledger {
                 });
             }
             _ => {
-                // Least first, so that what is not known comes last.
+                let mut sums = Sums::default();
+                // Nothing that is known is below 0.
                 rows.sort_by_cached_key(|row| {
-                    let value = self.sort_value(*row, sort).unwrap_or(-1.0);
+                    let value = self.sort_value(*row, sort, &mut sums).unwrap_or(-1.0);
                     std::cmp::Reverse(Ordered(value))
                 });
             }
         }
     }
 
-    fn sort_value(&self, row: usize, sort: Sort) -> Option<f64> {
+    fn sort_value(&self, row: usize, sort: Sort, sums: &mut Sums) -> Option<f64> {
         let node = &self.nodes[row];
-        let p95 = |leg: usize| {
-            let window = node.account.window.as_ref()?;
-            window.spread[leg].quantile(0.95).map(|ns| ns as f64)
+        let mut p95 = |leg: usize| {
+            self.add_up(node, sums);
+            sums.quantile(leg, 0.95).map(|ns| ns as f64)
         };
         match sort {
             Sort::Tree | Sort::Name => None,
@@ -183,7 +191,16 @@ impl Ledger {
 
     fn window(&self, node: &Node) -> Tally {
         let window = node.account.window.as_ref();
-        window.map(|window| window.sum()).unwrap_or_default()
+        let sum = window.map(|window| window.sum(self.clock.oldest()));
+        sum.unwrap_or_default()
+    }
+
+    /// Puts a row's window on the pad.
+    fn add_up(&self, node: &Node, sums: &mut Sums) {
+        sums.clear();
+        if let Some(window) = &node.account.window {
+            window.add_up(self.clock.oldest(), sums);
+        }
     }
 
     fn load(&self, node: &Node) -> Load {
@@ -193,10 +210,17 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    fn row(&self, row: usize, wanted: Wanted) -> Row {
+    fn row(&self, row: usize, wanted: Wanted, sums: &mut Sums) -> Row {
         let node = &self.nodes[row];
         let (spec, account) = (&node.place.spec, &node.account);
         let window = self.window(node);
+        self.add_up(node, sums);
+        let [mut inside, mut outside] =
+            [INSIDE, OUTSIDE].map(|leg| told(account, &window, sums, leg));
+        if wanted.histograms {
+            inside.total.histogram = account.spread(INSIDE, sums);
+            outside.total.histogram = account.spread(OUTSIDE, sums);
+        }
         Row {
             name: spec.name.clone(),
             kind: spec.kind,
@@ -207,8 +231,8 @@ impl Ledger {
             plan_down_bps: spec.plan_down_bps,
             up: self.volume(node, &window, UP),
             down: self.volume(node, &window, DOWN),
-            inside: leg(node, &window, INSIDE, wanted.histograms),
-            outside: leg(node, &window, OUTSIDE, wanted.histograms),
+            inside,
+            outside,
             load: self.load(node),
             flows: account.totals.flows(),
             history: match &account.window {
@@ -250,19 +274,16 @@ fn greatest_loss(window: &Tally) -> Option<f64> {
         .max_by(f64::total_cmp)
 }
 
-fn leg(node: &Node, window: &Tally, leg: usize, histograms: bool) -> Leg {
-    let account = &node.account;
-    let spread = account.window.as_ref().map(|window| &window.spread[leg]);
-    let quantile = |q: f64| spread.and_then(|spread| spread.quantile(q));
-    let least = spread.and_then(|spread| spread.buckets().next());
+/// A leg, without the distribution of its totals.
+fn told(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
     let (now, total) = (window.loss(leg), account.totals.loss(leg).both());
     let rtts = &account.totals.leg[leg];
     Leg {
         samples: window.leg[leg].samples,
-        min_rtt_ns: least.map(|(bucket, _)| bucket_middle(bucket)),
-        p50_rtt_ns: quantile(0.5),
-        p95_rtt_ns: quantile(0.95),
-        p99_rtt_ns: quantile(0.99),
+        min_rtt_ns: sums.quantile(leg, 0.0),
+        p50_rtt_ns: sums.quantile(leg, 0.5),
+        p95_rtt_ns: sums.quantile(leg, 0.95),
+        p99_rtt_ns: sums.quantile(leg, 0.99),
         loss_to: now.to.value(),
         loss_from: now.from.value(),
         lost_packets: total.lost,
@@ -272,10 +293,7 @@ fn leg(node: &Node, window: &Tally, leg: usize, histograms: bool) -> Leg {
             samples: rtts.samples,
             sum_ns: rtts.sum_ns,
             unbinned: rtts.unbinned,
-            histogram: match histograms {
-                true => account.spread[leg].clone(),
-                false => Default::default(),
-            },
+            histogram: Histogram::default(),
         },
     }
 }

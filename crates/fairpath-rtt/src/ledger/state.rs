@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::account::Account;
 use super::day::DayClock;
+use super::pad::Sums;
 use super::{Clock, Ledger, Moment, Parked, Settings};
 use crate::snapshot::Kind;
 
@@ -138,10 +139,11 @@ impl Ledger {
         });
         let parked = self.parked.iter();
         let parked = parked.map(|((kind, name), parked)| (*kind, name, &parked.account));
+        let mut sums = Sums::default();
         let saved = |(kind, name, account): (Kind, &String, &Account)| SavedRow {
             kind,
             name: name.clone(),
-            account: account.saved(),
+            account: account.saved(&mut sums),
         };
         State {
             unix_ns: self.clock.last.unix_ns,

@@ -1,12 +1,14 @@
 //! Taking a reading in.
 
-use fairpath_core::{Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
+use fairpath_core::{BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
 
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
-use super::day::{Day, MAX_DAY_CLASSES};
+use super::day::MAX_DAY_CLASSES;
+use super::pad::pack;
 use super::{Ledger, Moment, NO_ROW, Node, PARKED_NS, Reading};
-use crate::snapshot::Alert;
+use crate::snapshot::{Alert, Point};
 
+const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
 /// What is long silent is looked for in a sixty-fourth of the rows an interval.
 const FORGET_PARTS: usize = 64;
 
@@ -20,7 +22,8 @@ impl Ledger {
         self.read_counts(reading.counts);
         self.read_cells(reading.cells);
         let nodes = &self.nodes;
-        self.interval.roll_up(|row| nodes[row].place.spec.parent);
+        let parent = |row: usize| nodes[row].place.spec.parent;
+        self.interval.roll_up(parent, &mut self.sums);
         self.post();
         self.expire();
         self.read_pairs(reading.pairs);
@@ -64,12 +67,18 @@ impl Ledger {
         for cell in cells {
             let slot = self.slots.get(cell.slot as usize);
             let row = slot.map(|slot| slot.row).filter(|row| *row != NO_ROW);
-            let (Some(row), INSIDE | OUTSIDE) = (row, usize::from(cell.leg)) else {
+            let exists = usize::from(cell.bucket) < BUCKETS && cell.leg <= OUTSIDE as u8;
+            let Some(row) = row.filter(|_| exists) else {
                 self.counters.cells_without_row += u64::from(cell.count);
                 continue;
             };
-            self.interval.entry(row as usize).spread[usize::from(cell.leg)]
-                .add(cell.bucket, u64::from(cell.count));
+            let words = &mut self.interval.entry(row as usize).words;
+            pack(
+                words,
+                cell.bucket,
+                usize::from(cell.leg),
+                u64::from(cell.count),
+            );
         }
     }
 
@@ -93,32 +102,27 @@ impl Ledger {
 
     /// Adds the interval to everything that is kept of its rows.
     fn post(&mut self) {
+        let step = self.day_clock.step();
         let mut without_day = Vec::new();
         for entry in &self.interval.entries {
             let Node { place, account } = &mut self.nodes[entry.row];
             let rates = self.interval.rates_bps(entry);
-            account.active_at = self.clock.t;
-            account.totals.add(&entry.tally);
-            for (sum, part) in account.spread.iter_mut().zip(&entry.spread) {
-                sum.merge(part);
-            }
-            account.window.get_or_insert_default().push(
-                self.clock.interval,
-                &entry.tally,
-                &entry.spread,
-                rates[UP] + rates[DOWN],
-            );
+            self.sums.set(&entry.words);
+            let point = Point {
+                rate_bps: rates[UP] + rates[DOWN],
+                p95_rtt_ns: self.sums.quantile(INSIDE, 0.95),
+            };
+            account.add(self.clock.t, self.clock.interval, step, entry, point);
             if !account.recent {
                 account.recent = true;
                 self.recent.push(entry.row);
             }
             let plan = [place.spec.plan_up_bps, place.spec.plan_down_bps];
             let learnt = account.learnt.get_or_insert_default();
-            let inside = &entry.spread[INSIDE];
+            let inside = self.sums.buckets(INSIDE);
             learnt.load.note(self.clock.t, rates, plan, inside);
-            match &mut account.day {
-                Some(day) => day.add(self.day_clock.step(), &entry.tally, &entry.spread),
-                None => without_day.push(entry.row),
+            if account.day.is_none() {
+                without_day.push(entry.row);
             }
         }
         self.give_days(&without_day);
@@ -137,11 +141,7 @@ impl Ledger {
                 continue;
             }
             self.days += 1;
-            let mut day = Box::<Day>::default();
-            if let Some(entry) = self.interval.get(*row) {
-                day.add(self.day_clock.step(), &entry.tally, &entry.spread);
-            }
-            self.nodes[*row].account.day = Some(day);
+            self.nodes[*row].account.day = Some(Box::default());
         }
     }
 
@@ -159,8 +159,9 @@ impl Ledger {
         }
         let step = self.day_clock.step();
         let resting = self.nodes.iter().enumerate().filter_map(|(row, node)| {
-            let day = node.account.day.as_ref()?;
-            (day.step() < step).then_some((node.account.active_at, row))
+            let account = &node.account;
+            let rests = account.day.is_some() && account.active_step < step;
+            rests.then_some((account.active_at, row))
         });
         let mut resting: Vec<(u64, usize)> = resting.collect();
         resting.sort_unstable();
@@ -171,15 +172,19 @@ impl Ledger {
         }
     }
 
-    /// Windows let go what is older than they are.
+    /// Windows let go what is older than they are: of rows that rest at once, of others whenever a
+    /// window's length has passed, each at its own time.
     fn expire(&mut self) {
-        let window = u64::from(self.settings.window_intervals);
-        let oldest = (self.clock.interval + 1).saturating_sub(window);
-        let nodes = &mut self.nodes;
+        let length = u64::from(self.settings.window_intervals);
+        let (now, oldest) = (self.clock.interval, self.clock.oldest());
+        let (nodes, sums) = (&mut self.nodes, &mut self.sums);
         self.recent.retain(|row| {
             let account = &mut nodes[*row].account;
-            let window = account.window.as_mut();
-            account.recent = window.is_some_and(|window| window.expire(oldest));
+            let newest = account.window.as_ref().and_then(|window| window.newest());
+            account.recent = newest.is_some_and(|newest| newest >= oldest);
+            if !account.recent || (now + *row as u64).is_multiple_of(length) {
+                account.settle(oldest, sums);
+            }
             account.recent
         });
     }
@@ -205,6 +210,7 @@ impl Ledger {
     /// Judges active rows, and those whose alerts hold.
     fn judge(&mut self) -> Vec<Alert> {
         let mut proposals: Vec<(usize, Proposal)> = Vec::new();
+        let oldest = self.clock.oldest();
         for entry in &self.interval.entries {
             let Node { place, account } = &mut self.nodes[entry.row];
             let (Some(learnt), Some(window)) = (&mut account.learnt, &account.window) else {
@@ -213,14 +219,16 @@ impl Ledger {
             if !self.settings.alerts.kinds.contains(&place.spec.kind) {
                 continue;
             }
+            window.add_up(oldest, &mut self.sums);
             let evidence = Evidence {
                 t: self.clock.t,
                 dt_ns: self.interval.dt_ns,
                 unix_ns: self.clock.last.unix_ns,
                 window_intervals: self.settings.window_intervals,
-                spread: &window.spread,
-                sum: &window.sum(),
-                news: [INSIDE, OUTSIDE].map(|leg| !entry.spread[leg].is_empty()),
+                spread: &self.sums,
+                sum: &window.sum(oldest),
+                new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
+                new_data: LEGS.map(|leg| entry.tally.loss(leg).both().of > 0),
                 open_flows: account.totals.flows().open(),
                 sla: &place.spec.sla,
             };

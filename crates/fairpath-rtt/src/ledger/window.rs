@@ -1,12 +1,15 @@
 //! What a class did in the last intervals: sums, distributions, and its sparkline.
 //!
 //! Entries carry the number of their interval. An interval in which nothing happened has no entry,
-//! so that a class that rests costs nothing once its last entry has left.
+//! so that a class that rests costs nothing once its last entry has left. Distributions are packed;
+//! they are added up when somebody asks, in plain arrays that stay in a cache.
 
 use std::collections::VecDeque;
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
+use super::interval;
+use super::pad::Sums;
 use super::tally::Tally;
 use crate::Histogram;
 use crate::snapshot::Point;
@@ -58,40 +61,23 @@ impl Slim {
     }
 }
 
-/// An interval's distribution: bucket (10 bits), leg (1), count (21) in a word.
-type Packed = Box<[u32]>;
-
-const COUNT_BITS: u32 = 21;
-const MOST_IN_A_WORD: u64 = (1 << COUNT_BITS) - 1;
-
-fn pack(spread: &[Histogram; 2]) -> Packed {
-    let mut words = Vec::new();
-    for (leg, histogram) in spread.iter().enumerate() {
-        for (bucket, mut count) in histogram.buckets() {
-            while count > 0 {
-                let part = count.min(MOST_IN_A_WORD);
-                words.push((u32::from(bucket) << 22) | ((leg as u32) << 21) | part as u32);
-                count -= part;
-            }
-        }
-    }
-    words.into_boxed_slice()
-}
-
-fn unpack(words: &[u32]) -> [Histogram; 2] {
-    let mut spread = <[Histogram; 2]>::default();
-    for word in words {
-        let leg = (word >> 21 & 1) as usize;
-        spread[leg].add((word >> 22) as u16, u64::from(*word) & MOST_IN_A_WORD);
-    }
-    spread
-}
-
+/// What a class did in one interval.
 #[derive(Clone, Debug)]
 struct Entry {
     interval: u64,
+    /// Of the day.
+    step: u32,
+    /// Of [`Window::words`].
+    words: u32,
     slim: Slim,
-    cells: Packed,
+}
+
+/// Entries that leave the window: what they come to in one step of the day.
+#[derive(Clone, Debug)]
+pub(super) struct Left {
+    pub step: u32,
+    pub sum: Tally,
+    pub spread: [Histogram; 2],
 }
 
 /// One step of the sparkline, 16 bytes; an infinite time stands for none.
@@ -105,59 +91,91 @@ struct Mark {
 /// The last intervals of a class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
+    /// Some may be older than the window.
     entries: VecDeque<Entry>,
-    /// Of all entries.
-    pub spread: [Histogram; 2],
+    /// Distributions of the entries, packed, one after the other.
+    words: VecDeque<u32>,
     marks: VecDeque<Mark>,
 }
 
 impl Window {
-    /// Takes in an interval's numbers. O(buckets).
-    pub fn push(&mut self, interval: u64, tally: &Tally, spread: &[Histogram; 2], rate_bps: f64) {
-        for (sum, part) in self.spread.iter_mut().zip(spread) {
-            sum.merge(part);
-        }
+    /// Takes in an interval's numbers, and the point of the sparkline that they make. O(buckets).
+    pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, point: Point) {
+        self.words.extend(&from.words);
         self.entries.push_back(Entry {
             interval,
-            slim: Slim::of(tally),
-            cells: pack(spread),
+            step,
+            words: from.words.len() as u32,
+            slim: Slim::of(&from.tally),
         });
-        let p95 = spread[INSIDE].quantile(0.95);
         while self.marks.len() >= HISTORY_POINTS {
             self.marks.pop_front();
         }
         self.marks.push_back(Mark {
             interval,
-            rate_bps: rate_bps as f32,
-            p95_rtt_ns: p95.map_or(f32::INFINITY, |ns| ns as f32),
+            rate_bps: point.rate_bps as f32,
+            p95_rtt_ns: point.p95_rtt_ns.map_or(f32::INFINITY, |ns| ns as f32),
         });
     }
 
-    /// Forgets intervals before `oldest`; tells whether any is left.
-    pub fn expire(&mut self, oldest: u64) -> bool {
-        while let Some(entry) = self.entries.front()
-            && entry.interval < oldest
-        {
-            let gone = unpack(&entry.cells);
-            for (sum, part) in self.spread.iter_mut().zip(&gone) {
-                sum.subtract(part);
-            }
-            self.entries.pop_front();
-        }
-        if self.entries.is_empty() {
-            self.entries = VecDeque::new();
-            self.spread = <[Histogram; 2]>::default();
-        }
-        !self.entries.is_empty()
+    /// The last interval in which anything happened, of those that are still here.
+    pub fn newest(&self) -> Option<u64> {
+        self.entries.back().map(|entry| entry.interval)
     }
 
-    /// What was counted in the window; only what [`Slim`] keeps.
-    pub fn sum(&self) -> Tally {
+    /// Lets go of intervals before `oldest`, a step of the day at a time; `None` when all are gone.
+    pub fn leave(&mut self, oldest: u64, sums: &mut Sums) -> Option<Left> {
+        let step = self.entries.front()?.step;
+        let leaves = |entry: &Entry| entry.interval < oldest && entry.step == step;
+        let count = self
+            .entries
+            .iter()
+            .take_while(|entry| leaves(entry))
+            .count();
+        if count == 0 {
+            return None;
+        }
+        let (mut sum, mut words) = (Tally::default(), 0);
+        for entry in self.entries.drain(..count) {
+            entry.slim.add_to(&mut sum);
+            words += entry.words as usize;
+        }
+        sums.set(self.words.range(..words));
+        self.words.drain(..words);
+        if self.entries.is_empty() {
+            (self.entries, self.words) = Default::default();
+        }
+        Some(Left {
+            step,
+            sum,
+            spread: sums.histograms(),
+        })
+    }
+
+    /// What was counted from `oldest` on; only what [`Slim`] keeps.
+    pub fn sum(&self, oldest: u64) -> Tally {
         let mut sum = Tally::default();
-        for entry in &self.entries {
+        for entry in self.since(oldest) {
             entry.slim.add_to(&mut sum);
         }
         sum
+    }
+
+    /// Puts the distributions from `oldest` on on the pad, instead of what is there.
+    pub fn add_up(&self, oldest: u64, sums: &mut Sums) {
+        let words: u32 = self.since(oldest).map(|entry| entry.words).sum();
+        sums.set(self.words.range(self.words.len() - words as usize..));
+    }
+
+    /// All distributions that are still here.
+    pub fn spread(&self, sums: &mut Sums) -> [Histogram; 2] {
+        self.add_up(0, sums);
+        sums.histograms()
+    }
+
+    fn since(&self, oldest: u64) -> impl Iterator<Item = &Entry> {
+        let newest_first = self.entries.iter().rev();
+        newest_first.take_while(move |entry| entry.interval >= oldest)
     }
 
     /// One point for each interval from `first` (at most [`HISTORY_POINTS`]) to `last`.
@@ -179,45 +197,56 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::pad;
+    use fairpath_core::bucket_of;
 
-    fn interval(bytes: u64, rtts: &[u64]) -> (Tally, [Histogram; 2]) {
-        let (mut tally, mut spread) = (Tally::default(), <[Histogram; 2]>::default());
-        tally.dir[UP].bytes = bytes;
-        tally.leg[INSIDE].samples = rtts.len() as u64;
+    const POINT: Point = Point {
+        rate_bps: 8.0,
+        p95_rtt_ns: Some(5_000_000),
+    };
+
+    fn did(bytes: u64, rtts: &[u64]) -> interval::Entry {
+        let mut entry = interval::Entry::default();
+        entry.tally.dir[UP].bytes = bytes;
+        entry.tally.leg[INSIDE].samples = rtts.len() as u64;
         for rtt in rtts {
-            spread[INSIDE].record(*rtt);
+            pad::pack(&mut entry.words, bucket_of(*rtt), INSIDE, 1);
         }
-        (tally, spread)
+        entry
     }
 
     #[test]
     fn the_window_holds_the_last_intervals_and_nothing_else() {
-        let mut window = Window::default();
+        let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..5 {
-            let (tally, spread) = interval(1 << at, &[1_000_000 << at]);
-            window.push(at, &tally, &spread, 8.0);
+            window.push(at, 7, &did(1 << at, &[1_000_000 << at]), POINT);
         }
-        assert!(window.expire(3));
-        assert_eq!(window.sum().dir[UP].bytes, 8 + 16);
-        assert_eq!(window.spread[INSIDE].count(), 2);
-        assert!(!window.expire(5));
-        assert!(window.spread[INSIDE].is_empty());
+        assert_eq!(window.sum(3).dir[UP].bytes, 8 + 16);
+        window.add_up(3, &mut sums);
+        assert_eq!(sums.count(INSIDE), 2);
+        window.add_up(5, &mut sums);
+        assert_eq!((sums.count(INSIDE), sums.quantile(INSIDE, 0.5)), (0, None));
     }
 
     #[test]
-    fn distributions_survive_packing_whatever_their_counts() {
-        let mut spread = <[Histogram; 2]>::default();
-        spread[INSIDE].add(0, 1);
-        spread[INSIDE].add(735, MOST_IN_A_WORD * 3 + 5);
-        spread[OUTSIDE].add(735, 1);
-        assert_eq!(unpack(&pack(&spread)), spread);
+    fn what_leaves_is_told_once_by_step_of_the_day() {
+        let (mut window, mut sums) = (Window::default(), Sums::default());
+        for at in 0..6u64 {
+            window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), POINT);
+        }
+        let mut left = Vec::new();
+        while let Some(part) = window.leave(5, &mut sums) {
+            let samples = part.spread[INSIDE].count();
+            left.push((part.step, part.sum.dir[UP].bytes, samples));
+        }
+        assert_eq!(left, [(0, 1 + 2, 2), (1, 4 + 8, 2), (2, 16, 1)]);
+        assert_eq!(window.sum(0).dir[UP].bytes, 32);
     }
 
     #[test]
     fn a_sparkline_has_a_point_for_silent_intervals_too() {
         let mut window = Window::default();
-        let (tally, spread) = interval(1, &[5_000_000]);
-        window.push(2, &tally, &spread, 8.0);
+        window.push(2, 0, &did(1, &[5_000_000]), POINT);
         let points = window.history(0, 3);
         let rates: Vec<f64> = points.iter().map(|point| point.rate_bps).collect();
         assert_eq!(rates, [0.0, 0.0, 8.0, 0.0]);

@@ -421,3 +421,27 @@ fn the_same_picture_again_changes_no_cell() {
     let after = drawn(&mut state, 120, 30);
     assert!(before.diff(&after).is_empty());
 }
+
+#[test]
+fn every_size_is_drawn_in_every_view() {
+    let mut closely = state(sample::town(), LOOK);
+    look_at_carla(&mut closely);
+    let mut help = state(sample::town(), LOOK);
+    press(&mut help, KeyCode::Char('?'));
+    let mut typing = state(sample::town(), LOOK);
+    type_in(&mut typing, "/a");
+    let mut failed = state(sample::town(), LOOK);
+    failed.failure = Some("connect: nobody".to_owned());
+    failed.paused = true;
+    let waiting = State::new(Query::default(), LOOK);
+    let mut nothing = state(sample::town(), LOOK);
+    type_in(&mut nothing, "/nobody");
+    let town = state(sample::town(), PLAIN);
+    for mut state in [closely, help, typing, failed, waiting, nothing, town] {
+        for width in (1..50).chain([79, 80, 81, 109, 110, 111, 400]) {
+            for height in 1..14 {
+                screen(&mut state, width, height);
+            }
+        }
+    }
+}

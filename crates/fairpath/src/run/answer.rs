@@ -1,7 +1,7 @@
 //! Answers: pictures of the ledger, with what the daemon knows besides.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairpath_class::SlotKey;
 use fairpath_core::{FlowView, OTHER};
@@ -10,7 +10,9 @@ use fairpath_rtt::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snaps
 
 use super::ask::Question;
 use super::daemon::Daemon;
+use super::engine::Engine;
 use super::reading::parse_subnet;
+use crate::duration::nanos;
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
@@ -21,64 +23,25 @@ const MAX_WALKS: usize = 16;
 impl Daemon {
     /// Answers one question; never waits for who asked.
     pub(super) fn answer(&mut self, question: Question) {
-        let answer = match &question.request {
-            Request::Snapshot { query } => {
-                let snapshot = self.ledger.snapshot(query, self.meta());
-                self.finish(snapshot)
-            }
-            Request::Status => {
-                let snapshot = self.ledger.status(self.meta());
-                self.finish(snapshot)
-            }
-            Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
+        let answer = match question.request {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
                 Err(error) => Answer::Error {
                     text: format!("reload refused, nothing changed: {error:#}"),
                 },
             },
+            ref request => self.engine.answer(request, || self.counters()),
         };
         question.answer(answer);
     }
 
-    fn finish(&self, snapshot: Snapshot) -> Answer {
-        let names = self.kernel.interfaces().watched();
-        let snapshot = Snapshot {
-            configuration: self.generation,
-            gauges: self.gauges(),
-            interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
-            notes: self.notes.values().cloned().collect(),
-            interval_ns: crate::duration::nanos(self.config.monitor.interval),
-            ..snapshot
-        };
-        Answer::Snapshot {
-            snapshot: Box::new(snapshot),
-        }
-    }
-
-    fn meta(&self) -> Meta {
-        Meta {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: self.host.clone(),
-            counters: self.counters(),
-        }
-    }
-
+    /// What the daemon's threads counted, by name.
     fn counters(&self) -> BTreeMap<String, u64> {
-        let own = &self.counters;
         let control = self.control.counters();
         let hooks = self.hooks.counters();
-        let [saves, saves_failed, _] = self.writer.counts();
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let [saves, saves_failed] = self.writer.counts();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let daemon = [
-            ("readings", own.readings),
-            ("readings_failed", own.readings_failed),
-            ("readings_skipped", own.readings_skipped),
-            ("alerts", own.alerts),
-            ("reloads", own.reloads),
-            ("reloads_refused", own.reloads_refused),
-            ("clock_steps", own.clock_steps),
-            ("subnets_found", own.subnets_found),
             ("control_refused", count(&control.refused)),
             ("control_cut_off", count(&control.cut_off)),
             ("hooks_done", count(&hooks.done)),
@@ -90,15 +53,64 @@ impl Daemon {
         let mut all: BTreeMap<String, u64> = self.web.counters();
         all.extend(self.sinks.counters().map(|(name, n)| (name.to_owned(), n)));
         all.extend(daemon.map(|(name, n)| (name.to_owned(), n)));
-        let path = self.kernel.stats().by_name();
-        all.extend(path.map(|(name, n)| (name.to_owned(), n)));
         all
+    }
+}
+
+impl Engine {
+    /// Answers what can be answered without a daemon; `more` are counters of whoever runs this.
+    pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
+        match request {
+            Request::Snapshot { query } => {
+                self.finish(self.ledger.snapshot(query, self.meta(more())))
+            }
+            Request::Status => self.finish(self.ledger.status(self.meta(more()))),
+            Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
+            Request::Reload => Answer::Error {
+                text: "reload: there is no configuration file here".to_owned(),
+            },
+        }
+    }
+
+    fn finish(&self, snapshot: Snapshot) -> Answer {
+        let names = self.kernel.interfaces().watched();
+        let snapshot = Snapshot {
+            configuration: self.generation,
+            gauges: self.gauges(),
+            interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+            notes: self.notes.values().cloned().collect(),
+            interval_ns: nanos(self.config.monitor.interval),
+            ..snapshot
+        };
+        Answer::Snapshot {
+            snapshot: Box::new(snapshot),
+        }
+    }
+
+    fn meta(&self, mut counters: BTreeMap<String, u64>) -> Meta {
+        let own = &self.counters;
+        let engine = [
+            ("readings", own.readings),
+            ("readings_failed", own.readings_failed),
+            ("readings_skipped", own.readings_skipped),
+            ("alerts", own.alerts),
+            ("reloads", own.reloads),
+            ("reloads_refused", own.reloads_refused),
+            ("clock_steps", own.clock_steps),
+            ("subnets_found", own.subnets_found),
+        ];
+        let all = engine.into_iter().chain(self.kernel.stats().by_name());
+        counters.extend(all.map(|(name, n)| (name.to_owned(), n)));
+        Meta {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: self.host.clone(),
+            counters,
+        }
     }
 
     fn gauges(&self) -> BTreeMap<String, u64> {
         let [slots_used, slots] = self.roster.slots();
         let [memory, flows] = self.kernel.size();
-        let [_, _, state_bytes] = self.writer.counts();
         let stats = self.kernel.stats();
         [
             ("slots_used", slots_used),
@@ -109,7 +121,6 @@ impl Daemon {
                 "flows_open",
                 stats.flows_opened.saturating_sub(stats.flows_closed),
             ),
-            ("state_bytes", state_bytes),
             ("classes", self.roster.classes().len() as u64),
             ("subnets", self.roster.subnets().len() as u64),
         ]
@@ -159,13 +170,9 @@ impl Daemon {
             // Flows are kept by class: an interface has none of its own.
             Kind::Interface => Vec::new(),
             Kind::Class => {
-                let classes = self.roster.classes();
-                let Some(at) = classes.position(&row.name) else {
-                    return Vec::new();
-                };
-                let below = classes.classes()[classes.subtree(at)].iter();
-                let slots = below.filter_map(|class| slot(&SlotKey::Class(class.name.clone())));
-                slots.take(MAX_WALKS).collect()
+                let mut slots = self.roster.slots_below(&row.name);
+                slots.truncate(MAX_WALKS);
+                slots
             }
         }
     }

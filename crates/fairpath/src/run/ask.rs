@@ -64,9 +64,16 @@ impl Asker {
         self.questions
             .try_send(question)
             .map_err(|_| AskError::Busy)?;
+        self.wake();
+        answer.recv_timeout(PATIENCE).map_err(|_| AskError::Late)
+    }
+}
+
+impl Asker {
+    /// Wakes the loop without asking anything.
+    pub fn wake(&self) {
         // Only a full counter refuses, and then the loop is woken anyway.
         let _ = self.wake.write(1);
-        answer.recv_timeout(PATIENCE).map_err(|_| AskError::Late)
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_bpf::{Options, RttMonitor};
-use fairpath_core::{ClassReading, Config as CoreConfig, Filter, FlowView, Stats};
+use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::config::{Config, Monitor};
-use super::roster::{Layout, Watched};
+use super::config::{Config, Filters, Monitor};
+use super::roster::{Layout, Roster, Watched};
 use crate::duration::nanos;
 use crate::rtt::Method;
 use crate::watch::{Change, Interfaces, monotonic_ns};
@@ -130,24 +130,35 @@ impl Kernel {
         &self.reading
     }
 
-    /// Says which packets are looked at. A configuration has no more filters than fit.
-    pub fn set_filters(&mut self, filters: &[Filter]) {
-        self.monitor.set_filters(filters);
+    /// Says which packets are looked at; again after each layout, since classes mean slots.
+    pub fn set_filters(&mut self, filters: &Filters, roster: &Roster) {
+        // A configuration has no more of them than fit.
+        self.monitor.set_filters(&filters.packets);
+        let slots = |names: &[String]| -> Vec<u32> {
+            names
+                .iter()
+                .flat_map(|name| roster.slots_below(name))
+                .collect()
+        };
+        let only = slots(&filters.only_classes);
+        let except = slots(&filters.except_classes);
+        self.monitor.filter_classes(&only, &except);
     }
 
-    /// Closes what went silent, a part of the tables at a time, when it is due.
+    /// Closes what went silent, a part of the tables at a time, when it is due;
+    /// says whether it was.
     ///
     /// # Errors
     /// Where the kernel refuses.
-    pub fn expire(&mut self, now: Instant) -> anyhow::Result<()> {
+    pub fn expire(&mut self, now: Instant) -> anyhow::Result<bool> {
         if now < self.next_expiry {
-            return Ok(());
+            return Ok(false);
         }
         self.next_expiry = now + EXPIRE_EVERY;
         let config = self.monitor.config();
         let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
         self.monitor.expire(monotonic_ns()?, sets)?;
-        Ok(())
+        Ok(true)
     }
 
     /// When [`Kernel::expire`] has something to do.

@@ -14,10 +14,12 @@ mod ask;
 mod config;
 mod control;
 mod daemon;
+mod engine;
 mod hooks;
 mod kernel;
 mod log;
 mod notify;
+mod own;
 mod privileges;
 mod reading;
 mod reload;
@@ -26,6 +28,8 @@ mod signals;
 mod sinks;
 mod state;
 mod web;
+
+pub use own::Own;
 
 use std::path::PathBuf;
 

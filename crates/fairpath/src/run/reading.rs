@@ -1,13 +1,12 @@
-//! What happens once an interval: the kernel is read, and everything that follows from it.
+//! What happens once an interval: the kernel is read, and rows follow what is there.
 
 use std::time::Instant;
 
 use fairpath_core::Prefix;
-use fairpath_export::RowsWanted;
 use fairpath_rtt::ledger::Reading;
-use fairpath_rtt::snapshot::{Alert, Kind};
+use fairpath_rtt::snapshot::Kind;
 
-use super::daemon::Daemon;
+use super::engine::Engine;
 use crate::duration::nanos;
 use crate::watch::{monotonic_ns, unix_ns};
 
@@ -16,34 +15,34 @@ const CLOCK_STEP_NS: u128 = 500_000_000;
 /// Bytes of the last half minute that make a subnet worth a row: a scan sends less.
 const SUBNET_BYTES: u64 = 10_000;
 /// Subnets come and go only every so many readings.
-const SUBNETS_EVERY: u64 = 5;
+const SUBNETS_EVERY: u64 = 2;
 
-impl Daemon {
-    /// Reads the kernel and takes the interval in. A kernel that refuses is told and tried again.
-    pub(super) fn read_interval(&mut self, now: Instant) {
+impl Engine {
+    /// Reads the kernel and takes the interval in; alerts that began or ended are in
+    /// [`Engine::alerts`]. A kernel that refuses is told and tried again. Says whether it was read.
+    pub fn read_interval(&mut self, now: Instant) -> bool {
         self.plan_next(now);
-        match self.take_reading() {
-            Ok(alerts) => {
-                self.healthy = true;
-                self.counters.readings += 1;
-                self.notes.remove("reading");
-                self.tell(&alerts);
-            }
-            Err(error) => {
-                self.healthy = false;
-                self.counters.readings_failed += 1;
-                self.complain("reading", format!("read the kernel's counters: {error:#}"));
-                return;
-            }
+        if let Err(error) = self.take_reading() {
+            self.healthy = false;
+            self.counters.readings_failed += 1;
+            self.complain("reading", format!("read the kernel's counters: {error:#}"));
+            return false;
         }
+        self.healthy = true;
+        self.counters.readings += 1;
+        self.notes.remove("reading");
+        true
+    }
+
+    /// After a reading, and after its rows were taken: lays out anew what came or went.
+    pub fn follow_traffic(&mut self) {
         let rows_wait = self.roster.read() && self.notes.contains_key("slots");
-        if self.counters.readings % SUBNETS_EVERY == 0 {
+        if self.counters.readings.is_multiple_of(SUBNETS_EVERY) {
             self.renew_subnets();
         }
         if self.layout_due || rows_wait {
             self.lay_out();
         }
-        self.show_status();
     }
 
     fn plan_next(&mut self, now: Instant) {
@@ -57,7 +56,7 @@ impl Daemon {
         }
     }
 
-    fn take_reading(&mut self) -> anyhow::Result<Vec<Alert>> {
+    fn take_reading(&mut self) -> anyhow::Result<()> {
         let (unix_ns, mono_ns) = (unix_ns()?, monotonic_ns()?);
         self.note_clock(unix_ns, mono_ns);
         let read = self.kernel.read();
@@ -68,14 +67,8 @@ impl Daemon {
             cells: &read.cells,
             pairs: &read.pairs,
         };
-        let alerts = self.ledger.take(&reading);
-        if self.sinks.wants_rows() {
-            match self.config.rows.which {
-                RowsWanted::Active => self.sinks.rows(self.ledger.interval_rows().collect()),
-                RowsWanted::All => self.sinks.rows(self.ledger.all_interval_rows().collect()),
-            }
-        }
-        Ok(alerts)
+        self.alerts.extend(self.ledger.take(&reading));
+        Ok(())
     }
 
     /// Rates go by a clock that is never set; a jump of the other one is only told.
@@ -89,22 +82,6 @@ impl Daemon {
                 "the wall clock was set by {} ms; rates are not affected",
                 step / 1_000_000
             );
-        }
-    }
-
-    fn tell(&mut self, alerts: &[Alert]) {
-        for alert in alerts {
-            self.counters.alerts += 1;
-            let state = if alert.active { "begins" } else { "is over" };
-            if alert.active {
-                tracing::warn!("alert {state}: {}", alert.text);
-            } else {
-                tracing::info!("alert {state}: {}", alert.text);
-            }
-            self.sinks.alert(alert);
-            if let Some(hook) = &self.config.alerts.hook {
-                self.hooks.run(hook, alert);
-            }
         }
     }
 
@@ -132,16 +109,6 @@ impl Daemon {
         }
     }
 
-    /// The rows and rules of the start; rows of subnets that the state remembers are there again.
-    pub(super) fn first_layout(&mut self, subnets: Vec<Prefix>) -> anyhow::Result<()> {
-        self.roster.set_subnets(subnets);
-        let classes = &self.config.classes;
-        self.roster.set_classes(&classes.set, &classes.labels);
-        self.set_label_names();
-        self.kernel.set_filters(&self.config.monitor.filters);
-        self.try_lay_out()
-    }
-
     /// Rows and rules anew, for links or subnets that came or went.
     fn lay_out(&mut self) {
         self.layout_due = false;
@@ -152,10 +119,12 @@ impl Daemon {
     }
 
     /// Nothing changes where it fails.
-    pub(super) fn try_lay_out(&mut self) -> anyhow::Result<()> {
+    pub fn try_lay_out(&mut self) -> anyhow::Result<()> {
         let mut roster = self.roster.clone();
         let layout = self.kernel.with_watched(|watched| roster.layout(watched));
         self.kernel.set_layout(&layout)?;
+        self.kernel
+            .set_filters(&self.config.monitor.filters, &roster);
         self.roster = roster;
         if layout.refused > 0 {
             let text = format!(
@@ -168,11 +137,11 @@ impl Daemon {
         }
         // Slots with a new owner count from zero, those that are kept go on.
         let ended = self.ledger.configure(layout.rows, &[])?;
-        self.tell(&ended);
+        self.alerts.extend(ended);
         Ok(())
     }
 
-    pub(super) fn set_label_names(&mut self) {
+    pub fn set_label_names(&mut self) {
         let labels = self.roster.labels();
         let named = labels
             .prefixes()
@@ -180,21 +149,10 @@ impl Daemon {
             .filter_map(|(_, number)| Some((*number, labels.name(*number)?.to_owned())));
         self.ledger.set_labels(named.collect());
     }
-
-    fn show_status(&mut self) {
-        let interfaces = self.kernel.interfaces().watched();
-        let names: Vec<&str> = interfaces.iter().map(|(_, name)| *name).collect();
-        let line = match names.len() {
-            0 => "waiting for interfaces".to_owned(),
-            1..=8 => format!("watching {}; {} rows", names.join(", "), self.ledger.rows()),
-            many => format!("watching {many} interfaces; {} rows", self.ledger.rows()),
-        };
-        self.manager.status(&line);
-    }
 }
 
 /// A subnet's row is called as its prefix is written.
-pub(super) fn parse_subnet(name: &str) -> Option<Prefix> {
+pub fn parse_subnet(name: &str) -> Option<Prefix> {
     let (address, len) = name.split_once('/')?;
     Some(Prefix::new(address.parse().ok()?, len.parse().ok()?))
 }

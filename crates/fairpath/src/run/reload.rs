@@ -3,7 +3,8 @@
 use fairpath_class::Changes;
 
 use super::config::{self, Config};
-use super::daemon::{Daemon, log_changes, settings};
+use super::daemon::Daemon;
+use super::engine::{log_changes, settings};
 use super::kernel;
 
 /// Names of classes that one line of the log lists.
@@ -20,19 +21,20 @@ impl Daemon {
         let result = self.take_in();
         match &result {
             Ok(text) => {
-                self.counters.reloads += 1;
-                self.notes.remove("reload");
+                self.engine.counters.reloads += 1;
+                self.engine.notes.remove("reload");
                 for line in text.lines() {
                     tracing::info!("{line}");
                 }
             }
             Err(error) => {
-                self.counters.reloads_refused += 1;
+                self.engine.counters.reloads_refused += 1;
                 let text = format!("reload refused, nothing changed: {error:#}");
                 tracing::error!("{text}");
-                self.notes.insert("reload", text);
+                self.engine.notes.insert("reload", text);
             }
         }
+        self.tell_alerts();
         self.manager.ready();
         result
     }
@@ -42,37 +44,46 @@ impl Daemon {
         for warning in &next.classes.warnings {
             tracing::warn!("{warning}");
         }
-        let waiting = keep_what_needs_a_restart(&self.config, &mut next);
+        let waiting = keep_what_needs_a_restart(&self.engine.config, &mut next);
         self.check_room(&next)?;
         // What can fail comes first: addresses, files, rules.
         let prepared = self.web.prepare(&next)?;
         let sinks = self.sinks.prepare(&next)?;
-        let changes = next.classes.set.changes_since(&self.config.classes.set);
-        let links = self.kernel.want(&next.monitor)?;
-        let before = (self.roster.clone(), self.config.monitor.clone());
-        self.roster
+        let changes = next
+            .classes
+            .set
+            .changes_since(&self.engine.config.classes.set);
+        let links = self.engine.kernel.want(&next.monitor)?;
+        let before = (
+            self.engine.roster.clone(),
+            self.engine.config.monitor.clone(),
+        );
+        self.engine
+            .roster
             .set_classes(&next.classes.set, &next.classes.labels);
-        if let Err(error) = self.try_lay_out() {
-            self.roster = before.0;
-            log_changes(self.kernel.want(&before.1)?);
-            self.layout_due = true;
+        if let Err(error) = self.engine.try_lay_out() {
+            self.engine.roster = before.0;
+            log_changes(self.engine.kernel.want(&before.1)?);
+            self.engine.layout_due = true;
             return Err(error);
         }
         log_changes(links);
-        self.set_label_names();
-        self.kernel.set_filters(&next.monitor.filters);
-        self.ledger.set_settings(settings(&next));
+        self.engine.set_label_names();
+        self.engine
+            .kernel
+            .set_filters(&next.monitor.filters, &self.engine.roster);
+        self.engine.ledger.set_settings(settings(&next));
         self.sinks.set(sinks);
         self.web.start(prepared, &self.asker)?;
-        self.config = next;
-        self.generation += 1;
+        self.engine.config = next;
+        self.engine.generation += 1;
         self.note_waiting(&waiting);
         Ok(self.describe(&changes, &waiting))
     }
 
     /// Slots were made at the start: more rows than that need a restart.
     fn check_room(&self, next: &Config) -> anyhow::Result<()> {
-        let [_, slots] = self.roster.slots();
+        let [_, slots] = self.engine.roster.slots();
         let wanted = kernel::least_slots(next) as u64;
         if wanted > slots {
             anyhow::bail!(
@@ -85,18 +96,18 @@ impl Daemon {
 
     fn note_waiting(&mut self, waiting: &[&'static str]) {
         if waiting.is_empty() {
-            self.notes.remove("restart");
+            self.engine.notes.remove("restart");
         } else {
             let text = format!(
                 "changed, but not in force before a restart: {}",
                 waiting.join(", ")
             );
-            self.notes.insert("restart", text);
+            self.engine.notes.insert("restart", text);
         }
     }
 
     fn describe(&self, changes: &Changes, waiting: &[&'static str]) -> String {
-        let mut text = format!("configuration {} is in force", self.generation);
+        let mut text = format!("configuration {} is in force", self.engine.generation);
         for (what, names) in [
             ("added", &changes.added),
             ("removed", &changes.removed),

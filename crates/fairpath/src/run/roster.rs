@@ -100,6 +100,17 @@ impl Roster {
         self.slots.get(key)
     }
 
+    /// The slots of a class and of those below it.
+    pub fn slots_below(&self, class: &str) -> Vec<u32> {
+        let Some(at) = self.classes.position(class) else {
+            return Vec::new();
+        };
+        let below = self.classes.classes()[self.classes.subtree(at)].iter();
+        below
+            .filter_map(|class| self.slots.class(&class.name))
+            .collect()
+    }
+
     /// Slots in use, and how many there are.
     pub fn slots(&self) -> [u64; 2] {
         [

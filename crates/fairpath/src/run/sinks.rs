@@ -24,7 +24,7 @@ const MAX_WAITING: usize = 64;
 enum Job {
     Rows(Vec<IntervalRow>),
     Alert(Box<Alert>),
-    Set(Prepared),
+    Set(Box<Prepared>),
 }
 
 /// Files of a configuration, open.
@@ -94,7 +94,7 @@ impl Sinks {
         self.rows = prepared.rows.clone();
         if let Some(jobs) = &self.jobs {
             // The thread is gone only if it panicked, which was printed.
-            let _ = jobs.send(Job::Set(prepared));
+            let _ = jobs.send(Job::Set(Box::new(prepared)));
         }
     }
 

@@ -104,7 +104,6 @@ struct Outcome {
     failed: AtomicU64,
     /// The last one failed: said once, until one succeeds.
     failing: AtomicBool,
-    bytes: AtomicU64,
 }
 
 /// The thread that writes; dropping it waits for what it has taken.
@@ -157,15 +156,12 @@ impl Writer {
         }
     }
 
-    /// Saves done, saves failed, and the size of the last one in bytes.
-    pub fn counts(&self) -> [u64; 3] {
+    /// Saves done and saves failed.
+    pub fn counts(&self) -> [u64; 2] {
         let Outcome {
-            written,
-            failed,
-            bytes,
-            ..
+            written, failed, ..
         } = &*self.outcome;
-        [written, failed, bytes].map(|counter| counter.load(Ordering::Relaxed))
+        [written, failed].map(|counter| counter.load(Ordering::Relaxed))
     }
 }
 
@@ -173,11 +169,10 @@ impl Outcome {
     fn save(&self, path: &Path, content: Content) {
         let done = content().and_then(|bytes| {
             write(path, &bytes)?;
-            Ok(bytes.len() as u64)
+            Ok(())
         });
         match done {
-            Ok(bytes) => {
-                self.bytes.store(bytes, Ordering::Relaxed);
+            Ok(()) => {
                 self.written.fetch_add(1, Ordering::Relaxed);
                 if self.failing.swap(false, Ordering::Relaxed) {
                     tracing::info!("the state file {} can be written again", path.display());

@@ -2,18 +2,22 @@
 //!
 //! ```text
 //! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
-//! checked.rs  values and their limits       classes.rs  classes and labels, of this and other files
+//! values.rs   one value and its limits      sections.rs  each section's values
+//! checked.rs  the configuration in force    classes.rs  classes and labels, of this and other files
 //! ```
 
 mod checked;
 mod classes;
 mod file;
 mod problem;
+mod sections;
+mod values;
 
-pub use checked::{Alerts, Config, Monitor, Rows};
+pub use checked::{Alerts, Config, Filters, Monitor, Rows};
 pub use problem::Refused;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -49,13 +53,13 @@ fn read(path: &Path) -> anyhow::Result<String> {
 /// All problems.
 pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     let mut problems = problem::Problems::of(file, text);
-    let source = checked::Source {
+    let source = sections::Source {
         name: file,
         text,
         directory: Path::new(file).parent().unwrap_or(Path::new("")),
     };
     let read = toml::from_str::<file::File>(text)
-        .map(|given| checked::check(given, &source, &mut problems));
+        .map(|given| sections::check(given, &source, &mut problems));
     let (config, mut told) = match read {
         Ok((config, told)) => (Some(config), told),
         Err(error) => {
@@ -70,6 +74,23 @@ pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
         Some(config) if all.is_empty() => Ok(config),
         _ => Err(Refused(all)),
     }
+}
+
+/// A configuration of a few interfaces and nothing else: no files, no addresses, subnets as classes.
+///
+/// # Errors
+/// For names that cannot be.
+pub fn of_interfaces(
+    interfaces: &[String],
+    uplinks: &[String],
+    interval: Duration,
+) -> Result<Config, Refused> {
+    let millis = interval.as_millis();
+    let text = format!(
+        "[monitor]\ninterfaces = {interfaces:?}\nuplinks = {uplinks:?}\ninterval = \"{millis}ms\"\n\
+         [subnets]\nmax = 1000\n[metrics]\nlisten = \"off\"\n[state]\nfile = \"off\"\n"
+    );
+    parse("command line", &text)
 }
 
 #[cfg(test)]

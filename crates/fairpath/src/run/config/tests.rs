@@ -116,7 +116,7 @@ fn filters_are_a_prefix_a_port_or_both() {
     let text = format!(
         "{LEAST}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n"
     );
-    let filters = parse("f.toml", &text).unwrap().monitor.filters;
+    let filters = parse("f.toml", &text).unwrap().monitor.filters.packets;
     let shown: Vec<_> = filters
         .iter()
         .map(|f| (f.except, f.prefix.map(|p| p.to_string()), f.port))
@@ -132,6 +132,26 @@ fn filters_are_a_prefix_a_port_or_both() {
     for bad in ["", "port", "port x", "192.0.2.0/33", "443"] {
         assert!(shown_of(bad).contains("is no filter"), "{bad:?}");
     }
+}
+
+#[test]
+fn filters_name_classes_that_exist() {
+    let with = |name: &str| {
+        format!(
+            "{LEAST}only = [\"class {name}\"]\n[[class]]\nname = \"anna b\"\nprefix = \"192.0.2.1\"\n"
+        )
+    };
+    let config = parse("f.toml", &with("anna b")).unwrap();
+    assert_eq!(config.monitor.filters.only_classes, ["anna b"]);
+    let problems = shown(&with("anne"));
+    assert!(
+        problems[0].starts_with("f.toml:3:9: ") || problems[0].contains(":3:9: "),
+        "{problems:?}"
+    );
+    assert!(
+        problems[0].contains("there is no class \"anne\""),
+        "{problems:?}"
+    );
 }
 
 fn shown_of(filter: &str) -> String {

@@ -1,0 +1,310 @@
+//! Rows in files: what other readers find there, after rotation, crashes and full disks too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter, RowsWanted};
+use fairpath_rtt::IntervalRow;
+use fairpath_rtt::snapshot::Kind;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::{Value, json};
+
+use crate::made::ODD;
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 1_762_171_200 * SECOND;
+
+/// Rows of one interval: one with everything, one without round-trip times, one where nothing was.
+fn interval(at: u64) -> Vec<IntervalRow> {
+    let unix_ns = START + at * SECOND;
+    let empty = IntervalRow {
+        unix_ns,
+        interval_ns: SECOND,
+        name: "idle".to_owned(),
+        ..IntervalRow::default()
+    };
+    let unmeasured = IntervalRow {
+        name: "eth1".to_owned(),
+        kind: Kind::Interface,
+        packets_down: 7,
+        bytes_down: 4200,
+        ..empty.clone()
+    };
+    vec![full(unix_ns, at), unmeasured, empty]
+}
+
+/// A row whose every number is another one, made from its own JSON so that no field is forgotten.
+fn full(unix_ns: u64, at: u64) -> IntervalRow {
+    let row = IntervalRow {
+        parent: Some("Site".to_owned()),
+        ..IntervalRow::default()
+    };
+    let Value::Object(mut fields) = serde_json::to_value(&row).unwrap() else {
+        unreachable!()
+    };
+    for (number, (_, value)) in fields.iter_mut().enumerate() {
+        if value.is_number() || value.is_null() {
+            *value = json!(1000 * at + number as u64);
+        }
+    }
+    fields["name"] = json!(ODD);
+    fields["unix_ns"] = json!(unix_ns);
+    serde_json::from_value(Value::Object(fields)).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.ends_with('\n'));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_line_has_the_time_and_every_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    let mut rows = JsonLines::open(&path, RowsWanted::All).unwrap();
+    assert_eq!(rows.write(&interval(3)).unwrap(), 3);
+    let read = lines(&path);
+    assert_eq!(read[0]["time"], "2025-11-03T12:00:03Z");
+    for (line, row) in read.iter().zip(interval(3)) {
+        assert_eq!(
+            serde_json::from_value::<IntervalRow>(line.clone()).unwrap(),
+            row
+        );
+    }
+    assert_eq!(
+        read[1]["inside_p95_rtt_ns"],
+        Value::Null,
+        "what was not measured is null, not 0"
+    );
+}
+
+#[test]
+fn rows_of_classes_where_nothing_was_are_left_out_unless_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    let mut rows = JsonLines::open(&path, RowsWanted::Active).unwrap();
+    assert_eq!(rows.write(&interval(0)).unwrap(), 2);
+    assert!(lines(&path).iter().all(|line| line["name"] != "idle"));
+    assert_eq!("all".parse(), Ok(RowsWanted::All));
+    assert!("some".parse::<RowsWanted>().is_err());
+}
+
+#[test]
+fn rotation_continues_in_a_new_file_when_reopened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, old) = (
+        dir.path().join("rows.jsonl"),
+        dir.path().join("rows.jsonl.1"),
+    );
+    let mut rows = JsonLines::open(&path, RowsWanted::All).unwrap();
+    rows.write(&interval(0)).unwrap();
+    fs::rename(&path, &old).unwrap();
+    rows.write(&interval(1)).unwrap();
+    assert_eq!(lines(&old).len(), 6, "until then the old file takes them");
+    rows.reopen().unwrap();
+    rows.write(&interval(2)).unwrap();
+    assert_eq!((lines(&old).len(), lines(&path).len()), (6, 3));
+}
+
+#[test]
+fn a_line_that_a_crash_cut_short_does_not_spoil_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    fs::write(&path, "{\"time\":\"2025").unwrap();
+    JsonLines::open(&path, RowsWanted::All)
+        .unwrap()
+        .write(&interval(0))
+        .unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 4);
+    assert!(
+        text.lines()
+            .skip(1)
+            .all(|line| serde_json::from_str::<Value>(line).is_ok())
+    );
+}
+
+#[test]
+fn a_full_disk_loses_rows_by_number_and_says_so() {
+    let mut rows = JsonLines::open(Path::new("/dev/full"), RowsWanted::All).unwrap();
+    let error = rows.write(&interval(0)).unwrap_err();
+    assert!(error.to_string().contains("/dev/full") && error.to_string().contains("make room"));
+    assert_eq!(rows.lost_rows(), 3);
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| name(entry.unwrap()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The rows of a Parquet file as JSON, the timestamp as microseconds.
+fn read(path: &Path) -> Vec<BTreeMap<String, Value>> {
+    let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let value = |field: &Field| match field {
+        Field::Null => Value::Null,
+        Field::Long(number) | Field::TimestampMicros(number) => json!(number),
+        Field::Str(text) => json!(text),
+        other => panic!("{other:?}"),
+    };
+    let rows = file.get_row_iter(None).unwrap();
+    rows.map(|row| {
+        row.unwrap()
+            .get_column_iter()
+            .map(|(name, field)| (name.clone(), value(field)))
+            .collect()
+    })
+    .collect()
+}
+
+fn options() -> ParquetOptions {
+    ParquetOptions {
+        wanted: RowsWanted::All,
+        ..ParquetOptions::default()
+    }
+}
+
+#[test]
+fn parquet_reads_back_every_field_of_every_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    let wanted: Vec<IntervalRow> = (0..6000).flat_map(interval).collect();
+    for rows in wanted.chunks(3) {
+        if let Some(path) = writer.write(rows).unwrap() {
+            assert_eq!(path, dir.path().join("fairpath-20251103T120000Z.parquet"));
+        }
+    }
+    writer.finish().unwrap().unwrap();
+    assert_eq!(
+        names(dir.path()),
+        [
+            "fairpath-20251103T120000Z.parquet",
+            "fairpath-20251103T130000Z.parquet"
+        ]
+    );
+    let read: Vec<_> = names(dir.path())
+        .iter()
+        .flat_map(|name| read(&dir.path().join(name)))
+        .collect();
+    assert_eq!(read.len(), wanted.len());
+    for (row, wanted) in read.into_iter().zip(&wanted) {
+        let Value::Object(fields) = serde_json::to_value(wanted).unwrap() else {
+            unreachable!()
+        };
+        let mut fields: BTreeMap<String, Value> = fields.into_iter().collect();
+        fields.insert("time".to_owned(), json!(wanted.unix_ns / 1000));
+        assert_eq!(row, fields);
+    }
+}
+
+#[test]
+fn the_schema_is_that_of_the_documentation() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    writer.write(&interval(0)).unwrap();
+    let path = writer.finish().unwrap().unwrap();
+    let columns: BTreeSet<String> = read(&path)[0].keys().cloned().collect();
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/export.md");
+    let page = fs::read_to_string(page).unwrap();
+    let told: BTreeSet<String> = page
+        .lines()
+        .skip_while(|line| *line != "### Columns")
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(columns, told);
+}
+
+#[test]
+fn readers_never_see_half_a_file_and_leftovers_of_a_crash_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    writer.write(&interval(0)).unwrap();
+    assert_eq!(
+        names(dir.path()),
+        ["fairpath-20251103T120000Z.parquet.part"]
+    );
+    // As a crash would: nothing is finished.
+    std::mem::forget(writer);
+    fs::write(dir.path().join("notes.parquet.part"), "not ours").unwrap();
+    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    assert_eq!(
+        (writer.leftovers(), names(dir.path())),
+        (1, vec!["notes.parquet.part".to_owned()])
+    );
+}
+
+#[test]
+fn a_dropped_writer_completes_its_file_and_another_never_overwrites_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        ParquetWriter::open(dir.path(), options())
+            .unwrap()
+            .write(&interval(0))
+            .unwrap();
+    }
+    assert_eq!(
+        names(dir.path()),
+        [
+            "fairpath-20251103T120000Z-001.parquet",
+            "fairpath-20251103T120000Z.parquet"
+        ]
+    );
+    assert!(
+        names(dir.path())
+            .iter()
+            .all(|name| read(&dir.path().join(name)).len() == 3)
+    );
+}
+
+#[test]
+fn only_the_newest_files_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ParquetOptions {
+        rotate_ns: 10 * SECOND,
+        keep_files: 2,
+        ..options()
+    };
+    let mut writer = ParquetWriter::open(dir.path(), options).unwrap();
+    (0..40).for_each(|at| drop(writer.write(&interval(at)).unwrap()));
+    writer.finish().unwrap();
+    assert_eq!(
+        names(dir.path()),
+        [
+            "fairpath-20251103T120020Z.parquet",
+            "fairpath-20251103T120030Z.parquet"
+        ]
+    );
+}
+
+#[test]
+fn a_directory_that_went_away_loses_rows_by_number_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    let into = dir.path().join("rows");
+    let options = ParquetOptions {
+        rotate_ns: 10 * SECOND,
+        ..options()
+    };
+    let mut writer = ParquetWriter::open(&into, options).unwrap();
+    writer.write(&interval(0)).unwrap();
+    fs::remove_dir_all(&into).unwrap();
+    assert!(writer.write(&interval(20)).is_err());
+    assert_eq!(
+        writer.lost_rows(),
+        6,
+        "those of the file and those that found none"
+    );
+    fs::create_dir(&into).unwrap();
+    writer.write(&interval(30)).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(names(&into), ["fairpath-20251103T120030Z.parquet"]);
+}

@@ -1,0 +1,372 @@
+//! From the file to the configuration in force: each value read, held against its limits, and told
+//! with its place where it is wrong.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fairpath_core::{Filter, MAX_FILTERS, MAX_FLOWS, MAX_SLOTS, Prefix};
+use fairpath_export::RowsWanted;
+use globset::Glob;
+use toml::Spanned;
+
+use super::checked::{
+    Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
+};
+use super::classes::{self, Classes, Named, Sources};
+use super::file::{self, Given};
+use super::problem::Problems;
+use super::values::Check;
+use crate::rtt::Method;
+use crate::run::hooks::Hook as AlertHook;
+use crate::watch::Hook;
+
+/// The file as it was read.
+pub struct Source<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its content.
+    pub text: &'a str,
+    /// What relative paths begin at.
+    pub directory: &'a Path,
+}
+
+/// Checks all that was given. Where there are problems, the result is of no use; those of classes
+/// are returned as text.
+pub fn check(
+    given: file::File,
+    source: &Source<'_>,
+    problems: &mut Problems<'_>,
+) -> (Config, Vec<String>) {
+    let uplinks = !given.monitor.uplinks.is_empty();
+    let mut check = Check {
+        problems,
+        directory: source.directory.to_owned(),
+        filtered: Vec::new(),
+    };
+    let files = check.files("class_files", given.class_files);
+    let labels = given.labels.file.into_iter().collect();
+    let labels = check.files("[labels] file", labels).pop();
+    let mut config = check.config(Rest {
+        monitor: given.monitor,
+        subnets: given.subnets,
+        control: given.control,
+        metrics: given.metrics,
+        web: given.web,
+        rows: given.rows,
+        alerts: given.alerts,
+        state: given.state,
+    });
+    let named = |(path, span): &(PathBuf, Range<usize>)| Named {
+        path: path.clone(),
+        span: span.clone(),
+    };
+    let sources = Sources {
+        configuration: (source.name, source.text),
+        entries: given.class,
+        files: files.iter().map(named).collect(),
+        labels: labels.as_ref().map(named),
+        uplinks,
+    };
+    let filtered = std::mem::take(&mut check.filtered);
+    match classes::read(sources, problems) {
+        Ok(classes) => {
+            for (key, class, span) in filtered {
+                if classes.set.get(&class).is_none() {
+                    problems.note(span, format!("{key}: there is no class {class:?}"));
+                }
+            }
+            config.classes = classes;
+            (config, Vec::new())
+        }
+        Err(told) => (config, told),
+    }
+}
+
+/// Everything but classes and what they come from.
+struct Rest {
+    monitor: file::Monitor,
+    subnets: file::Subnets,
+    control: file::Control,
+    metrics: file::Metrics,
+    web: file::Web,
+    rows: file::Rows,
+    alerts: file::Alerts,
+    state: file::State,
+}
+
+/// Where metrics are served unless told otherwise.
+const METRICS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9909);
+const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
+/// The kernel's limit of a name, without the closing zero.
+const MAX_INTERFACE_NAME: usize = 15;
+/// Words of the hook's command.
+const MAX_HOOK_WORDS: usize = 64;
+
+impl Check<'_, '_> {
+    fn config(&mut self, given: Rest) -> Config {
+        Config {
+            monitor: self.monitor(given.monitor),
+            subnets: self.subnets(given.subnets),
+            control: Control {
+                socket: self
+                    .path("[control] socket", given.control.socket)
+                    .unwrap_or_else(|| fairpath_top::DEFAULT_SOCKET.into()),
+                group: self.word("[control] group", given.control.group, "fairpath"),
+            },
+            metrics: Metrics {
+                listen: self.listen("[metrics] listen", given.metrics.listen, Some(METRICS)),
+                max_series: self.number(
+                    "[metrics] max_series",
+                    given.metrics.max_series,
+                    20_000,
+                    100..=1_000_000,
+                ) as usize,
+            },
+            web: Web {
+                listen: self.listen("[web] listen", given.web.listen, None),
+                hosts: given
+                    .web
+                    .hosts
+                    .into_iter()
+                    .map(Spanned::into_inner)
+                    .collect(),
+            },
+            rows: Rows {
+                json: self.path("[rows] json", given.rows.json),
+                parquet: self.path("[rows] parquet", given.rows.parquet),
+                which: self.which(given.rows.which),
+            },
+            alerts: self.alerts(given.alerts),
+            state: State {
+                file: self.state_file(given.state.file),
+                save_every: self.time(
+                    "[state] save_every",
+                    given.state.save_every,
+                    60.0,
+                    1.0..=86_400.0,
+                ),
+            },
+            classes: Classes::default(),
+        }
+    }
+
+    /// Paths of files that are read, and where they are named.
+    fn files(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<(PathBuf, Range<usize>)> {
+        let mut files = Vec::new();
+        for file in given {
+            let span = file.span();
+            files.extend(self.path(key, Some(file)).map(|path| (path, span)));
+        }
+        files
+    }
+
+    fn monitor(&mut self, given: file::Monitor) -> Monitor {
+        let interfaces = match given.interfaces {
+            Some(list) if !list.get_ref().is_empty() => {
+                self.names("[monitor] interfaces", list.into_inner())
+            }
+            Some(list) => {
+                self.wrong(
+                    "[monitor] interfaces",
+                    list.span(),
+                    "is empty; name what is watched",
+                );
+                Vec::new()
+            }
+            None => {
+                let text =
+                    "is missing; name what is watched, such as interfaces = [\"lan0\", \"ppp*\"]";
+                self.wrong("[monitor] interfaces", 0..0, text);
+                Vec::new()
+            }
+        };
+        let slots = i64::from(MAX_SLOTS) - 1;
+        Monitor {
+            interfaces,
+            uplinks: self.names("[monitor] uplinks", given.uplinks),
+            hook: self.choice("[monitor] hook", given.hook, Hook::Tcx),
+            method: self.choice("[monitor] method", given.method, Method::Hybrid),
+            icmp: given.icmp.is_none_or(Spanned::into_inner),
+            flows: self.number(
+                "[monitor] flows",
+                given.flows,
+                65_536,
+                8..=i64::from(MAX_FLOWS),
+            ) as u32,
+            flow_timeout: self.time(
+                "[monitor] flow_timeout",
+                given.flow_timeout,
+                300.0,
+                1.0..=86_400.0,
+            ),
+            interval: self.time("[monitor] interval", given.interval, 1.0, 0.1..=60.0),
+            window: self.number("[monitor] window", given.window, 10, 1..=60) as usize,
+            max_classes: given.max_classes.map(|given| {
+                self.number("[monitor] max_classes", Some(given), 16, 16..=slots) as u32
+            }),
+            filters: self.filters(given.only, given.except),
+        }
+    }
+
+    /// Names and patterns of interfaces; none twice.
+    fn names(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in given {
+            let (span, name) = (name.span(), name.into_inner());
+            let pattern = name.contains(['*', '?', '[', '{']);
+            if pattern && Glob::new(&name).is_err() {
+                self.wrong(
+                    key,
+                    span,
+                    format!("{name:?} is no pattern; say \"ppp*\" or \"eth[0-3]\""),
+                );
+            } else if name.is_empty()
+                || name.contains(['/', ' '])
+                || !pattern && name.len() > MAX_INTERFACE_NAME
+            {
+                self.wrong(
+                    key,
+                    span,
+                    format!("{name:?} cannot be the name of an interface"),
+                );
+            } else if names.contains(&name) {
+                self.wrong(key, span, format!("{name:?} is there twice"));
+            } else {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn filters(&mut self, only: Vec<Spanned<String>>, except: Vec<Spanned<String>>) -> Filters {
+        let mut filters = Filters::default();
+        self.add_filters("[monitor] only", only, false, &mut filters);
+        self.add_filters("[monitor] except", except, true, &mut filters);
+        filters
+    }
+
+    fn add_filters(
+        &mut self,
+        key: &str,
+        given: Vec<Spanned<String>>,
+        except: bool,
+        filters: &mut Filters,
+    ) {
+        for text in given {
+            if let Some(class) = text.get_ref().strip_prefix("class ") {
+                let classes = match except {
+                    true => &mut filters.except_classes,
+                    false => &mut filters.only_classes,
+                };
+                classes.push(class.to_owned());
+                self.filtered
+                    .push((key.to_owned(), class.to_owned(), text.span()));
+                continue;
+            }
+            match read_filter(text.get_ref(), except) {
+                Ok(filter) => filters.packets.push(filter),
+                Err(why) => self.wrong(key, text.span(), why),
+            }
+            if filters.packets.len() == MAX_FILTERS + 1 {
+                let many = format!("more than {MAX_FILTERS} prefixes and ports");
+                self.wrong(key, text.span(), many);
+            }
+        }
+    }
+
+    fn subnets(&mut self, given: file::Subnets) -> Subnets {
+        Subnets {
+            v4: self.number("[subnets] v4", given.v4, 24, 8..=32) as u8,
+            v6: self.number("[subnets] v6", given.v6, 48, 16..=64) as u8,
+            max: self.number("[subnets] max", given.max, 256, 0..=16_384) as usize,
+            idle: self.time("[subnets] idle", given.idle, 3600.0, 10.0..=86_400.0),
+        }
+    }
+
+    fn which(&mut self, given: Given<String>) -> RowsWanted {
+        self.read(
+            "[rows] which",
+            given,
+            RowsWanted::Active,
+            |word| match word.as_str() {
+                "active" => Ok(RowsWanted::Active),
+                "all" => Ok(RowsWanted::All),
+                _ => Err(format!("{word:?} is none of \"active\", \"all\"")),
+            },
+        )
+    }
+
+    fn alerts(&mut self, given: file::Alerts) -> Alerts {
+        let timeout = self.time(
+            "[alerts] hook_timeout",
+            given.hook_timeout,
+            10.0,
+            0.1..=600.0,
+        );
+        let hook = self.read("[alerts] hook", given.hook, None, |words| {
+            let command: Vec<String> = words.into_iter().map(Spanned::into_inner).collect();
+            match command.first() {
+                None => Err("is empty; leave the key out".to_owned()),
+                Some(program) if !program.starts_with('/') => Err(format!(
+                    "{program:?} is no absolute path; no shell and no PATH is used, say [\"/bin/sh\", \"-c\", \"...\"] for one"
+                )),
+                _ if command.len() > MAX_HOOK_WORDS => Err(format!("has more than {MAX_HOOK_WORDS} words")),
+                _ => Ok(Some(Arc::new(AlertHook { command, timeout }))),
+            }
+        });
+        Alerts {
+            hook,
+            json: self.path("[alerts] json", given.json),
+            rtt_shift: self.real("[alerts] rtt_shift", given.rtt_shift, 1.5, 1.1..=100.0),
+            rtt_floor: self.time("[alerts] rtt_floor", given.rtt_floor, 0.005, 0.0001..=60.0),
+            loss: self.real("[alerts] loss", given.loss, 0.02, 0.0001..=1.0),
+        }
+    }
+
+    fn state_file(&mut self, given: Given<String>) -> Option<PathBuf> {
+        match given {
+            None => Some(DEFAULT_STATE.into()),
+            Some(text) if text.get_ref() == "off" => None,
+            given => self.path("[state] file", given),
+        }
+    }
+}
+
+/// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`.
+fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
+        )
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (prefix, port) = match words[..] {
+        ["port", port] => (None, Some(port)),
+        [prefix] => (Some(prefix), None),
+        [prefix, "port", port] => (Some(prefix), Some(port)),
+        _ => return Err(wrong()),
+    };
+    let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
+    let prefix = prefix
+        .map(|text| read_prefix(text).ok_or_else(wrong))
+        .transpose()?;
+    Ok(Filter {
+        except,
+        prefix,
+        port,
+    })
+}
+
+fn read_prefix(text: &str) -> Option<Prefix> {
+    let (address, len) = match text.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let len = len.map_or(Ok(longest), str::parse).ok()?;
+    (len <= longest).then(|| Prefix::new(address, len))
+}

@@ -1,0 +1,138 @@
+//! What is told of classes.
+
+use std::time::Duration;
+
+use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_tests::{Daemon, Place};
+use serde_json::{Value, json};
+
+use super::{ANNA, BERT, CLASSES, Site};
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn milliseconds(value: &Value) -> f64 {
+    number(value) as f64 / 1e6
+}
+
+#[test]
+fn each_subscriber_has_its_own_bytes_and_the_planted_delay_on_its_side() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let [inside, outside] = [10, 30].map(Duration::from_millis);
+    let site = Site::delayed(&testbed, inside, outside);
+    let place = Place::new();
+    place.configure(
+        &["lan", "wan"],
+        &format!("uplinks = [\"wan\"]\nwindow = 60\n{CLASSES}"),
+    );
+    let daemon = Daemon::start(site.router(), &place);
+    site.exchange(ANNA, 12);
+    site.exchange(BERT, 4);
+
+    let done = |count: u64| move |row: &Value| row["flows"]["closed"] == count;
+    let anna = daemon.row_when("anna", "12 flows closed", done(12));
+    let bert = daemon.row_when("bert", "4 flows closed", done(4));
+    for (row, flows) in [(&anna, 12), (&bert, 4)] {
+        // 20 kB and 1 kB of payload a connection, and their headers.
+        let (up, down) = (number(&row["up"]["bytes"]), number(&row["down"]["bytes"]));
+        assert!((20_000 * flows..23_000 * flows).contains(&up), "{row:#}");
+        assert!((1_000 * flows..3_500 * flows).contains(&down), "{row:#}");
+        for (leg, planted) in [("inside", 10.0), ("outside", 30.0)] {
+            let median = milliseconds(&row[leg]["p50_rtt_ns"]);
+            assert!(number(&row[leg]["samples"]) >= flows, "{row:#}");
+            assert!(
+                (planted * 0.97..planted + 20.0).contains(&median),
+                "{leg}: {median} ms"
+            );
+            let least = milliseconds(&row[leg]["min_rtt_ns"]);
+            assert!(
+                (planted * 0.97..planted + 5.0).contains(&least),
+                "{leg}: {least} ms"
+            );
+        }
+    }
+    let site_row = daemon.row_when("site", "16 flows closed", done(16));
+    let sum = |key: &str| number(&anna[key]["bytes"]) + number(&bert[key]["bytes"]);
+    assert_eq!(number(&site_row["up"]["bytes"]), sum("up"));
+    assert_eq!(number(&site_row["down"]["bytes"]), sum("down"));
+    assert_eq!(site_row["children"], 2);
+    assert_eq!(daemon.row("other")["up"]["bytes"], 0);
+}
+
+#[test]
+fn a_detail_names_the_remote_the_host_and_the_live_flow() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.write(
+        "labels.csv",
+        "prefix,label\n10.10.2.0/24,the server's net\n",
+    );
+    let labels = "[labels]\nfile = \"labels.csv\"\n";
+    place.configure(
+        &["lan", "wan"],
+        &format!("uplinks = [\"wan\"]\n{labels}{CLASSES}"),
+    );
+    let daemon = Daemon::start(site.router(), &place);
+    let mut pair =
+        fairpath_testbed::TcpPair::connect(&site.net.server, &site.net.client, ANNA).unwrap();
+    pair.client_sends(&[0; 50_000]).unwrap();
+    site.exchange(ANNA, 4);
+    daemon.row_when("anna", "closed", |row| row["flows"]["closed"] == 4);
+
+    let ask = json!({"verb": "detail", "class": "anna", "limit": 5});
+    let has_flow = |answer: &Value| {
+        let flows = answer["detail"]["flows"].as_array();
+        flows.is_some_and(|flows| flows.iter().any(|f| f["bytes_down"] == 50_000))
+    };
+    let answer = fairpath_testbed::wait_for(fairpath_tests::PATIENCE, || {
+        Some(daemon.ask(&ask)).filter(has_flow)
+    });
+    let detail = answer.expect("the flow is there")["detail"].take();
+    assert_eq!(
+        detail["busiest"][0]["name"], "the server's net",
+        "{detail:#}"
+    );
+    assert_eq!(detail["talkers"][0]["name"], ANNA.to_string(), "{detail:#}");
+    let flow = &detail["flows"][0];
+    assert_eq!(flow["host"], ANNA.to_string());
+    assert_eq!(
+        flow["remote"],
+        fairpath_testbed::Router::SERVER.v4.to_string()
+    );
+    assert_eq!(flow["proto"], "tcp");
+
+    let unknown = daemon.ask(&json!({"verb": "detail", "class": "carl", "limit": 5}));
+    assert_eq!(unknown["answer"], "error", "{unknown}");
+}
+
+#[test]
+fn what_no_class_matches_gets_a_row_for_its_subnet_that_a_restart_keeps() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], "uplinks = [\"wan\"]\n");
+    let daemon = Daemon::start(site.router(), &place);
+    site.exchange(ANNA, 8);
+    let found = |row: &Value| row["kind"] == "subnet";
+    daemon.row_when("10.10.1.0/24", "a row", found);
+    // From now on it counts by itself; the uplink's side is remote and has none.
+    site.exchange(BERT, 4);
+    let row = daemon.row_when("10.10.1.0/24", "4 flows", |row| row["flows"]["closed"] == 4);
+    assert!(number(&row["up"]["bytes"]) >= 80_000, "{row:#}");
+    assert_eq!(daemon.row("10.10.2.0/24"), Value::Null);
+    for name in ["lan", "wan"] {
+        assert!(number(&daemon.row(name)["up"]["bytes"]) > 0, "{name}");
+    }
+
+    assert!(daemon.stop().success());
+    let again = Daemon::start(site.router(), &place);
+    let kept = again.row("10.10.1.0/24");
+    assert_eq!(kept["up"]["bytes"], row["up"]["bytes"], "{kept:#}");
+}

@@ -1,0 +1,70 @@
+//! What the service manager is told.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Instant;
+
+use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_tests::{Daemon, PATIENCE, Place};
+use nix::sys::signal::Signal;
+
+use super::{CLASSES, Site};
+
+/// Reads messages until one has a line that begins so; gives all lines up to it.
+fn until(socket: &UnixDatagram, begins: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut bytes = [0; 4096];
+    let end = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < end, "no {begins} in {lines:?}");
+        let count = socket.recv(&mut bytes);
+        let count = count.unwrap_or_else(|error| panic!("{error}: no {begins} in {lines:?}"));
+        let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        lines.extend(text.lines().map(str::to_owned));
+        if text.lines().any(|line| line.starts_with(begins)) {
+            return lines;
+        }
+    }
+}
+
+#[test]
+fn the_manager_hears_of_readiness_life_reload_and_stop() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan"], CLASSES);
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let daemon = Daemon::spawn_with(site.router(), &place, |command| {
+        command
+            .env("NOTIFY_SOCKET", place.path("notify"))
+            .env("WATCHDOG_USEC", "2000000");
+    });
+    until(&socket, "READY=1");
+    until(&socket, "STATUS=watching lan; ");
+    until(&socket, "WATCHDOG=1");
+    daemon.process.signal(Signal::SIGHUP);
+    let lines = until(&socket, "RELOADING=1");
+    assert!(
+        lines.iter().any(|line| line.starts_with("MONOTONIC_USEC=")),
+        "{lines:?}"
+    );
+    until(&socket, "READY=1");
+    until(&socket, "WATCHDOG=1");
+    daemon.process.signal(Signal::SIGTERM);
+    until(&socket, "STOPPING=1");
+}
+
+#[test]
+fn for_the_journal_lines_have_a_priority_and_no_time() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "missing"], CLASSES);
+    let daemon = Daemon::spawn_with(site.router(), &place, |command| {
+        command.env("JOURNAL_STREAM", "8:1");
+    });
+    daemon.says("<6>ready after");
+    daemon.says("<4>waiting for interface missing");
+}

@@ -1,0 +1,195 @@
+//! Out to other tools: metrics, rows, hooks, checks.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
+use fairpath_tests::daemon::client;
+use fairpath_tests::{Daemon, PATIENCE, Place};
+use serde_json::Value;
+
+use super::{ANNA, CLASSES, Site};
+
+/// The answer to one GET, from inside the namespace.
+fn get(ns: &Netns, port: u16, path: &str) -> String {
+    let fetch = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    ns.enter(fetch).unwrap().unwrap()
+}
+
+#[test]
+fn metrics_are_served_and_move_by_reload() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], CLASSES);
+    let file = place.path("fairpath.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let listen = |port: u16| {
+        text.replace(
+            "listen = \"off\"",
+            &format!("listen = \"127.0.0.1:{port}\""),
+        )
+    };
+    // The namespace is the test's own: any port is free.
+    fs::write(&file, listen(9909)).unwrap();
+    let daemon = Daemon::start(site.router(), &place);
+    site.exchange(ANNA, 3);
+    daemon.row_when("anna", "3 flows closed", |row| row["flows"]["closed"] == 3);
+    let metrics = get(site.router(), 9909, "/metrics");
+    let line = metrics.lines().find(|line| {
+        line.starts_with("fairpath_class_flows_opened_total") && line.contains("\"anna\"")
+    });
+    assert!(
+        line.is_some_and(|line| line.ends_with(" 3") || line.ends_with(" 3.0")),
+        "{metrics}"
+    );
+    assert!(metrics.contains("fairpath_rtt_seconds_bucket"), "{metrics}");
+
+    // Taken: refused, and the old one goes on.
+    let taken = site
+        .router()
+        .enter(|| TcpListener::bind("127.0.0.1:9911").unwrap())
+        .unwrap();
+    fs::write(&file, listen(9911)).unwrap();
+    let answer = daemon.reload();
+    assert!(
+        answer["text"].to_string().contains("127.0.0.1:9911"),
+        "{answer}"
+    );
+    assert!(get(site.router(), 9909, "/metrics").contains("fairpath_"));
+    drop(taken);
+    assert_eq!(daemon.reload()["answer"], "done");
+    assert!(get(site.router(), 9911, "/metrics").contains("fairpath_"));
+    let refused = site
+        .router()
+        .enter(|| TcpStream::connect("127.0.0.1:9909").is_err())
+        .unwrap();
+    assert!(refused, "the old address is free");
+}
+
+#[test]
+fn rows_are_written_as_json_lines_and_parquet_and_rotated_by_reload() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    let rows = "[rows]\njson = \"rows.json\"\nparquet = \"rows\"\n";
+    place.configure(&["lan", "wan"], &format!("{rows}{CLASSES}"));
+    let daemon = Daemon::start(site.router(), &place);
+    let opened = |name: &str| {
+        let text = fs::read_to_string(place.path(name)).unwrap_or_default();
+        let rows = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        rows.filter(|row| row["name"] == "anna")
+            .map(|row| row["flows_opened"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    site.exchange(ANNA, 3);
+    assert!(wait_for(PATIENCE, || (opened("rows.json") == 3).then_some(())).is_some());
+    fs::rename(place.path("rows.json"), place.path("old.json")).unwrap();
+    assert_eq!(daemon.reload()["answer"], "done");
+    site.exchange(ANNA, 2);
+    assert!(wait_for(PATIENCE, || (opened("rows.json") == 2).then_some(())).is_some());
+    assert_eq!(opened("old.json"), 3);
+    assert!(daemon.stop().success());
+    let files = fs::read_dir(place.path("rows")).unwrap();
+    let names: Vec<_> = files
+        .map(|f| f.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.len() == 1 && names[0].ends_with(".parquet"),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_broken_promise_runs_the_hook_and_fails_the_check() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let slow = Duration::from_millis(40);
+    let site = Site::delayed(&testbed, slow, Duration::from_millis(1));
+    let place = Place::new();
+    let script = "{ echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE; cat; \
+                  grep CapEff /proc/self/status; } >> \"$0\"";
+    let hook = format!(
+        "hook = [\"/bin/sh\", \"-c\", {script:?}, {:?}]",
+        place.path("seen")
+    );
+    let promise = CLASSES.replace("up = \"20mbit\"", "up = \"20mbit\"\nrtt_p95 = \"5ms\"");
+    place.configure(
+        &["lan", "wan"],
+        &format!("window = 2\n[alerts]\n{hook}\njson = \"alerts.json\"\n{promise}"),
+    );
+    let daemon = Daemon::start(site.router(), &place);
+    let seen = || fs::read_to_string(place.path("seen")).unwrap_or_default();
+    let alerted = wait_for(PATIENCE, || {
+        site.exchange(ANNA, 4);
+        seen().contains("CapEff").then_some(())
+    });
+    assert!(
+        alerted.is_some(),
+        "{}; {:#}",
+        daemon.process.stderr(),
+        daemon.row("anna")
+    );
+    let seen = seen();
+    assert!(seen.starts_with("anna sla_breach begin\n"), "{seen}");
+    let alert: Value = serde_json::from_str(seen.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(alert["limit"], 5e6, "{alert}");
+    assert!(alert["value"].as_f64().unwrap() >= 38e6, "{alert}");
+    assert!(seen.contains("CapEff:\t0000000000000000"), "{seen}");
+    daemon.says("alert begins: anna");
+    let written = fs::read_to_string(place.path("alerts.json")).unwrap();
+    assert!(written.contains("\"sla_breach\""), "{written}");
+
+    let check = |words: &[&str]| {
+        let output = client(&place, &[&["check", "--min-samples", "4"], words].concat());
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let alone = check(&["--class", "anna"]);
+    assert_eq!(alone.0, Some(2), "{alone:?}");
+    for (words, expected) in [
+        (&["--class", "anna", "--rtt-p95", "10ms"][..], 2),
+        (&["--class", "anna", "--rtt-p95", "10ms,10s"], 1),
+        (&["--class", "anna", "--rtt-p95", "10s"], 0),
+        (&["--class", "bert", "--rtt-p95", "10s"], 3),
+        (&["--class", "nobody"], 3),
+    ] {
+        // The window is short: the traffic must be of now.
+        site.exchange(ANNA, 8);
+        let (code, text) = check(words);
+        assert_eq!(code, Some(expected), "{words:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.starts_with("FAIRPATH "), "{text}");
+    }
+}
+
+#[test]
+fn a_check_without_daemon_or_with_wrong_usage_is_unknown() {
+    let place = Place::new();
+    let output = client(&place, &["check", "--class", "anna"]);
+    assert_eq!(output.status.code(), Some(3));
+    let output = client(&place, &["check", "--class", "anna", "--rtt-p95", "fast"]);
+    assert_eq!(output.status.code(), Some(3));
+    let output = client(&place, &["status"]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no daemon listens there"), "{stderr}");
+}

@@ -1,0 +1,164 @@
+//! Taking in another configuration while traffic flows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_tests::daemon::client;
+use fairpath_tests::{Daemon, Place};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{ANNA, BERT, CLASSES, Site};
+
+#[test]
+fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], CLASSES);
+    let daemon = Daemon::start(site.router(), &place);
+    let over = AtomicBool::new(false);
+    let connections = thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut connections = 0;
+            while !over.load(Ordering::Relaxed) {
+                site.exchange(ANNA, 10);
+                connections += 10;
+            }
+            connections
+        });
+        for round in 0..20 {
+            // A neighbour that comes and goes, and bert under another parent.
+            let carl = format!(
+                "[[class]]\nname = \"carl{round}\"\nprefix = \"10.10.1.{}\"\n",
+                100 + round
+            );
+            let moved = CLASSES.replace(
+                "parent = \"site\"\nprefix = \"10.10.1.3\"",
+                "prefix = \"10.10.1.3\"",
+            );
+            let classes = if round % 2 == 0 { CLASSES } else { &moved };
+            place.configure(&["lan", "wan"], &format!("{classes}{carl}"));
+            let answer = daemon.reload();
+            assert_eq!(answer["answer"], "done", "{answer}");
+        }
+        over.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    let all = |row: &Value| row["flows"]["closed"] == json!(connections);
+    let anna = daemon.row_when("anna", "all flows closed", all);
+    assert_eq!(anna["flows"]["opened"], json!(connections));
+    let bytes = anna["up"]["bytes"].as_u64().unwrap();
+    assert!(
+        (20_000 * connections..23_000 * connections).contains(&bytes),
+        "{anna:#}"
+    );
+    assert_eq!(daemon.row("carl18"), Value::Null);
+    assert_eq!(
+        daemon.row("carl19")["up"]["bytes"],
+        0,
+        "an old owner's bytes"
+    );
+    let status = daemon.status();
+    assert_eq!(status["configuration"], 21);
+    assert_eq!(status["counters"]["reloads"], 20);
+}
+
+#[test]
+fn a_refused_configuration_changes_nothing_and_is_told() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], CLASSES);
+    let daemon = Daemon::start(site.router(), &place);
+    site.exchange(ANNA, 2);
+    let before = daemon.row_when("anna", "2 flows closed", |row| row["flows"]["closed"] == 2);
+
+    let twice = format!("{CLASSES}[[class]]\nname = \"dora\"\nprefix = \"10.10.1.3\"\n");
+    place.configure(&["lan"], &twice);
+    let output = client(&place, &["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    for part in ["nothing changed", "fairpath.toml:", "dora", "bert"] {
+        assert!(stderr.contains(part), "{part} is not in {stderr}");
+    }
+    let status = daemon.status();
+    assert_eq!(status["interfaces"], json!(["lan", "wan"]));
+    assert_eq!(status["configuration"], 1);
+    assert!(
+        status["notes"].to_string().contains("reload refused"),
+        "{status:#}"
+    );
+    assert_eq!(daemon.row("anna")["up"]["bytes"], before["up"]["bytes"]);
+
+    // By signal too; then a good one clears the note.
+    daemon.process.signal(Signal::SIGHUP);
+    daemon.status_when("refused twice", |status| {
+        status["counters"]["reloads_refused"] == 2
+    });
+    place.configure(&["lan", "wan"], CLASSES);
+    daemon.process.signal(Signal::SIGHUP);
+    let status = daemon.status_when("taken in", |status| status["configuration"] == 2);
+    assert!(
+        !status["notes"].to_string().contains("refused"),
+        "{status:#}"
+    );
+}
+
+#[test]
+fn interfaces_and_classes_come_and_go_by_reload() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan"], CLASSES);
+    let daemon = Daemon::start(site.router(), &place);
+    let emil = "[[class]]\nname = \"emil\"\nprefix = \"10.10.2.0/24\"\n";
+    place.configure(
+        &["wan"],
+        &format!("flows = 8192\n{emil}").replace("flows = 8192\n", ""),
+    );
+    let output = client(&place, &["reload"]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("classes added: emil"), "{stdout}");
+    assert!(
+        stdout.contains("classes removed: site, anna, bert"),
+        "{stdout}"
+    );
+    daemon.says("watching wan");
+    daemon.says("lan is wanted no more");
+    assert_eq!(daemon.status()["interfaces"], json!(["wan"]));
+    site.exchange(BERT, 3);
+    daemon.row_when("emil", "3 flows closed", |row| row["flows"]["closed"] == 3);
+    assert_eq!(daemon.row("bert"), Value::Null);
+}
+
+#[test]
+fn what_needs_a_restart_is_told_and_kept_as_it_was() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan"], CLASSES);
+    let daemon = Daemon::start(site.router(), &place);
+    let capacity = daemon.status()["gauges"]["flows_capacity"].clone();
+    let file = place.path("fairpath.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("flows = 4096", "flows = 8192")).unwrap();
+    let answer = daemon.reload();
+    assert!(
+        answer["text"]
+            .to_string()
+            .contains("not before a restart: [monitor] flows"),
+        "{answer}"
+    );
+    let status = daemon.status();
+    assert_eq!(status["gauges"]["flows_capacity"], capacity);
+    assert!(
+        status["notes"].to_string().contains("[monitor] flows"),
+        "{status:#}"
+    );
+}

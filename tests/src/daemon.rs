@@ -1,0 +1,226 @@
+//! A running `fairpath run`, its files in a directory of its own, asked over its control socket.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output};
+use std::time::Duration;
+
+use fairpath_testbed::{Netns, Process, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::binary;
+use crate::rtt::PATIENCE;
+
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A directory with the daemon's configuration, socket and state; removed when dropped.
+#[derive(Debug)]
+pub struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place::new()
+    }
+}
+
+impl Place {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn new() -> Place {
+        let directory = tempfile::tempdir().expect("make a directory");
+        Place { directory }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path("control.sock")
+    }
+
+    /// The state file.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// Writes the configuration: what every daemon of a test needs, and `rest`, which may begin
+    /// with keys of `[monitor]` after its interfaces.
+    pub fn configure(&self, interfaces: &[&str], rest: &str) {
+        let place = self.directory.path().display();
+        let text = format!(
+            "[control]\nsocket = \"{place}/control.sock\"\n[state]\nfile = \"{place}/state\"\n\
+             [metrics]\nlisten = \"off\"\n[monitor]\nflows = 4096\ninterval = \"200ms\"\n\
+             interfaces = {interfaces:?}\n{rest}\n"
+        );
+        self.write("fairpath.toml", &text);
+    }
+
+    /// Writes a file.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("write a file of the test");
+    }
+
+    /// Asks the daemon here; `None` if nobody answers.
+    pub fn try_ask(&self, request: &Value) -> Option<Value> {
+        ask(&self.socket(), request)
+    }
+}
+
+/// One request and its answer over a control socket.
+pub fn ask(socket: &Path, request: &Value) -> Option<Value> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    writeln!(stream, "{request}").ok()?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// The daemon in a namespace; killed when dropped.
+#[derive(Debug)]
+pub struct Daemon<'p> {
+    /// The process.
+    pub process: Process,
+    place: &'p Place,
+}
+
+impl<'p> Daemon<'p> {
+    /// Starts it with the configuration of `place`; does not wait.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn spawn(ns: &Netns, place: &'p Place) -> Daemon<'p> {
+        Daemon::spawn_with(ns, place, |_| {})
+    }
+
+    /// Likewise, with the command changed, such as its environment.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn spawn_with(
+        ns: &Netns,
+        place: &'p Place,
+        change: impl FnOnce(&mut Command),
+    ) -> Daemon<'p> {
+        let mut command = ns.command_without_sysfs(binary::fairpath());
+        command
+            .arg("run")
+            .arg("--config")
+            .arg(place.path("fairpath.toml"));
+        change(&mut command);
+        let process = ns.spawn(command).expect("start fairpath run");
+        Daemon { process, place }
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start(ns: &Netns, place: &'p Place) -> Daemon<'p> {
+        let daemon = Daemon::spawn(ns, place);
+        daemon.says("ready after");
+        daemon
+    }
+
+    /// Waits until it has said so on standard error.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub fn says(&self, text: &str) {
+        self.process
+            .wait_stderr(text, PATIENCE)
+            .unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()));
+    }
+
+    /// Asks over the control socket.
+    ///
+    /// # Panics
+    /// If nobody answers.
+    pub fn ask(&self, request: &Value) -> Value {
+        let answer = self.place.try_ask(request);
+        answer.unwrap_or_else(|| panic!("no answer to {request}; {}", self.process.stderr()))
+    }
+
+    /// The status: a snapshot without rows.
+    pub fn status(&self) -> Value {
+        self.ask(&json!({"verb": "status"}))["snapshot"].take()
+    }
+
+    /// The row of this name, as the picture has it now; null if there is none.
+    pub fn row(&self, name: &str) -> Value {
+        let mut answer = self.ask(&json!({"verb": "snapshot"}));
+        let rows = answer["snapshot"]["rows"].as_array_mut();
+        let row = rows.and_then(|rows| rows.iter_mut().find(|row| row["name"] == name));
+        row.map(Value::take).unwrap_or_default()
+    }
+
+    /// Waits until a row fulfils a condition, and returns it.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub fn row_when(&self, name: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let row = wait_for(PATIENCE, || Some(self.row(name)).filter(&condition));
+        row.unwrap_or_else(|| {
+            panic!(
+                "{name}: not {what}: {:#}; {}",
+                self.row(name),
+                self.process.stderr()
+            )
+        })
+    }
+
+    /// Waits until the status fulfils a condition, and returns it.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub fn status_when(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let status = wait_for(PATIENCE, || Some(self.status()).filter(&condition));
+        status
+            .unwrap_or_else(|| panic!("not {what}: {:#}; {}", self.status(), self.process.stderr()))
+    }
+
+    /// Reloads as root does; returns the answer.
+    pub fn reload(&self) -> Value {
+        self.ask(&json!({"verb": "reload"}))
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn stop(mut self) -> ExitStatus {
+        self.process.signal(Signal::SIGTERM);
+        let status = self.process.wait(PATIENCE);
+        status.unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()))
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn kill(mut self) {
+        self.process.signal(Signal::SIGKILL);
+        self.process.wait(PATIENCE).expect("SIGKILL ends it");
+    }
+}
+
+/// Runs `fairpath WORDS --socket SOCKET` to its end.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn client(place: &Place, words: &[&str]) -> Output {
+    let mut command = Command::new(binary::fairpath());
+    command.args(words).arg("--socket").arg(place.socket());
+    command.output().expect("start fairpath")
+}
