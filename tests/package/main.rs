@@ -97,10 +97,13 @@ fn the_package_has_what_an_operator_needs_and_everything_is_roots() {
         "-rw-r--r-- root/root ./etc/fairpath/fairpath.toml",
         "-rw-r--r-- root/root ./usr/share/man/man1/fairpath.1.gz",
         "-rw-r--r-- root/root ./usr/share/man/man1/fairpath-rtt.1.gz",
+        "-rw-r--r-- root/root ./usr/share/man/man1/fairpath-run.1.gz",
         "-rw-r--r-- root/root ./usr/share/bash-completion/completions/fairpath",
         "-rw-r--r-- root/root ./usr/share/zsh/vendor-completions/_fairpath",
         "-rw-r--r-- root/root ./usr/share/fish/vendor_completions.d/fairpath.fish",
         "-rw-r--r-- root/root ./usr/share/doc/fairpath/copyright",
+        "-rw-r--r-- root/root ./usr/share/doc/fairpath/guide/install.md",
+        "-rw-r--r-- root/root ./usr/share/doc/fairpath/examples/grafana/fairpath.json",
     ] {
         // MODE OWNER SIZE DATE TIME PATH
         let found = listing.lines().any(|line| {
