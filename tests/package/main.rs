@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairpath_tests::binary;
 use fairpath_units::skip_test;
@@ -57,10 +58,23 @@ fn output(command: &mut Command) -> String {
 }
 
 /// A package and the directory that it goes with.
-fn packed() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let package = pack(dir.path(), "022", "UTC");
-    (dir, package)
+struct Packed {
+    _dir: tempfile::TempDir,
+    package: PathBuf,
+}
+
+/// The package that several tests look at. Packing takes seconds, so those that run at the same time
+/// share one; it goes with the last of them.
+fn packed() -> Arc<Packed> {
+    static SHARED: Mutex<Weak<Packed>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let package = pack(dir.path(), "022", "UTC");
+        let packed = Arc::new(Packed { _dir: dir, package });
+        *shared = Arc::downgrade(&packed);
+        packed
+    })
 }
 
 #[test]
@@ -88,8 +102,9 @@ fn the_package_has_what_an_operator_needs_and_everything_is_roots() {
     if !has(name, "dpkg-deb") {
         return;
     }
-    let (_dir, package) = packed();
-    let listing = output(Command::new("dpkg-deb").arg("--contents").arg(&package));
+    let packed = packed();
+    let package = &packed.package;
+    let listing = output(Command::new("dpkg-deb").arg("--contents").arg(package));
     for path in [
         "-rwxr-xr-x root/root ./usr/bin/fairpath",
         "-rw-r--r-- root/root ./usr/lib/systemd/system/fairpath.service",
@@ -115,7 +130,7 @@ fn the_package_has_what_an_operator_needs_and_everything_is_roots() {
     assert!(listing.lines().all(|line| line.contains(" root/root ")));
     let field = |name: &str| {
         let mut dpkg = Command::new("dpkg-deb");
-        output(dpkg.arg("--field").arg(&package).arg(name))
+        output(dpkg.arg("--field").arg(package).arg(name))
     };
     assert_eq!(field("Version").trim(), VERSION);
     for needed in ["libc6 (>= ", "libelf1", "zlib1g", "systemd"] {
@@ -123,7 +138,7 @@ fn the_package_has_what_an_operator_needs_and_everything_is_roots() {
     }
     let conffiles = Command::new("dpkg-deb")
         .arg("--info")
-        .arg(&package)
+        .arg(package)
         .arg("conffiles")
         .output();
     assert_eq!(conffiles.unwrap().stdout, b"/etc/fairpath/fairpath.toml\n");
@@ -134,13 +149,14 @@ fn lintian_finds_no_error() {
     if !has("lintian_finds_no_error", "lintian") {
         return;
     }
-    let (_dir, package) = packed();
+    let packed = packed();
+    let package = &packed.package;
     let mut lintian = Command::new("lintian");
     // Ends with an error where it finds one; warnings are named in docs/guide/install.md.
     output(
         lintian
             .args(["--allow-root", "--fail-on", "error"])
-            .arg(&package),
+            .arg(package),
     );
 }
 
@@ -150,12 +166,14 @@ fn manual_pages_and_completions_are_well_formed() {
     if !has(name, "man") || !has(name, "dpkg-deb") {
         return;
     }
-    let (dir, package) = packed();
+    let packed = packed();
+    let package = &packed.package;
+    let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     output(
         Command::new("dpkg-deb")
             .arg("--extract")
-            .arg(&package)
+            .arg(package)
             .arg(&tree),
     );
     for page in fs::read_dir(tree.join("usr/share/man/man1")).unwrap() {

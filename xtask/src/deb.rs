@@ -42,6 +42,25 @@ pub struct Order<'a> {
     pub epoch: u64,
     /// Where the package goes.
     pub out: &'a Path,
+    pub compression: Compression,
+}
+
+/// What a package is optimized for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Small, for people to download.
+    Small,
+    /// Quickly packed and unpacked, for guests.
+    Quick,
+}
+
+impl Compression {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Compression::Small => &["-Zxz"],
+            Compression::Quick => &["-Zgzip", "-z1"],
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -58,6 +77,7 @@ pub fn run(args: &Args) -> Result<()> {
             version: &version,
             epoch,
             out,
+            compression: Compression::Small,
         })
     };
     let again = target.join("again");
@@ -111,7 +131,9 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
     ));
     run::output(
         Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zxz", "--build"])
+            .arg("--root-owner-group")
+            .args(order.compression.flags())
+            .arg("--build")
             .args([&stage, &package])
             // One thread: xz cuts blocks by their number.
             .env("DPKG_DEB_THREADS_MAX", "1")

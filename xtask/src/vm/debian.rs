@@ -58,6 +58,7 @@ impl Packages {
             version: &format!("{version}-1"),
             epoch: deb::epoch()?,
             out: dir,
+            compression: deb::Compression::Quick,
         })?;
         let new = newer(&old, &format!("{version}-2"), dir)?;
         Ok(Packages { old, new })
@@ -98,7 +99,7 @@ fn newer(old: &Path, version: &str, dir: &Path) -> Result<PathBuf> {
     file.write_all(NEW_CONFIGURATION.as_bytes())?;
     let new = dir.join("newer.deb");
     let mut pack = Command::new("dpkg-deb");
-    pack.args(["--root-owner-group", "-Zgzip", "--build"])
+    pack.args(["--root-owner-group", "-Zgzip", "-z1", "--build"])
         .args([&tree, &new]);
     command::run(pack)?;
     fs::remove_dir_all(&tree).with_context(|| format!("remove {}", tree.display()))?;
