@@ -11,7 +11,7 @@ CARGO = CLANG=$$(setup/needs --tool clang) cargo
 XTASK = $(CARGO) run --locked --quiet --package xtask --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench soak lint docs install uninstall clean
+.PHONY: help setup build demo test bench soak lint docs deb install uninstall clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -27,7 +27,7 @@ setup: ## installs everything that building, the demo and the tests need
 build: ## the release binaries, in target/release
 	@setup/needs build
 	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
-	@$(XTASK) docs --man '$(TARGET_DIR)/man'
+	@$(XTASK) docs --man '$(TARGET_DIR)/man' --binary '$(TARGET_DIR)/release/fairpath'
 
 demo: ## client, router and server on this machine, measured (root)
 	@setup/needs demo
@@ -54,6 +54,10 @@ soak: ## the tests that take more than a minute
 docs: ## rewrites the generated pages of docs/
 	@setup/needs build
 	@$(XTASK) docs
+
+deb: ## the Debian package, in target/deb
+	@setup/needs deb
+	@$(XTASK) deb $(ARGS)
 
 install: ## what make build made, into $(DESTDIR)$(PREFIX)
 	@packaging/install install '$(TARGET_DIR)' '$(DESTDIR)' '$(PREFIX)'

@@ -16,6 +16,7 @@ fn main() {
     // The kernel's name: BPF code is the same everywhere, but x86 needs fewer barriers.
     let machine = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",
+        Ok("aarch64") => "arm64",
         _ => "other",
     };
     for folder in ["bpf/core", "bpf/prog"] {
@@ -33,6 +34,8 @@ fn main() {
                 "-Werror",
                 "-Wno-unused-parameter",
                 &format!("-I{libbpf}"),
+                // Debug information does not say where this was built.
+                &format!("-ffile-prefix-map={}=.", root.display()),
                 &format!("-D__TARGET_ARCH_{machine}"),
             ])
             .build_and_generate(out.join(format!("{name}.skel.rs")));

@@ -13,25 +13,25 @@ set -eu
 . /fairpath/text.sh
 
 pass() {
-	: >/run/fairpath/passed
+	: >/run/scenario/passed
 	printf '\nFAIRPATH-VM {"event":"check","text":"%s"}\n' "$(printf %s "$*" | json_text)"
 }
 
 fail() {
-	printf %s "$*" >/run/fairpath/reason
+	printf %s "$*" >/run/scenario/reason
 	echo "fail: $*"
 	exit 1
 }
 
 skip() {
-	printf %s "$*" >/run/fairpath/reason
+	printf %s "$*" >/run/scenario/reason
 	echo "skip: $*"
 	exit 77
 }
 
 quietly() {
-	"$@" >/run/fairpath/output 2>&1 && return
-	cat /run/fairpath/output
+	"$@" >/run/scenario/output 2>&1 && return
+	cat /run/scenario/output
 	fail "$* failed"
 }
 

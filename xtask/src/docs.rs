@@ -1,15 +1,14 @@
 //! `cargo xtask docs`: the generated pages.
 //!
 //! docs/kernel-support.md is what `fairpath features --docs` prints; it is kept in the repository,
-//! so `--check` tells whether it is current. Manual pages are made from docs/guide/*.md.
+//! so `--check` tells whether it is current. How manual pages are made is in [`crate::pages`].
 
-use crate::{manual, run};
+use crate::{pages, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const KERNEL_SUPPORT: &str = "docs/kernel-support.md";
-const GUIDE: &str = "docs/guide";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,11 +18,18 @@ pub struct Args {
     /// Make the manual pages, into this directory, and nothing else
     #[arg(long, value_name = "DIR", conflicts_with = "check")]
     man: Option<PathBuf>,
+    /// The built binary to ask about its command line [default: cargo builds one]
+    #[arg(long, value_name = "FILE", requires = "man")]
+    binary: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     match &args.man {
-        Some(dir) => manual_pages(dir),
+        Some(dir) => {
+            let made = pages::write(dir, args.binary.as_deref())?;
+            println!("docs: {made} manual pages in {}", dir.display());
+            Ok(())
+        }
         None => kernel_support(args.check),
     }
 }
@@ -53,34 +59,5 @@ fn kernel_support(check: bool) -> Result<()> {
             println!("docs: wrote {KERNEL_SUPPORT}");
         }
     }
-    Ok(())
-}
-
-/// One page per file of the guide: `rtt.md` becomes `fairpath-rtt.1`, `fairpath.md` `fairpath.1`.
-/// Pages of an earlier call are removed, so what is in the directory is what the guide has.
-fn manual_pages(dir: &Path) -> Result<()> {
-    if dir.exists() {
-        fs::remove_dir_all(dir).with_context(|| format!("empty {}", dir.display()))?;
-    }
-    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    let mut made = 0;
-    for source in crate::tidy::walk(Path::new(GUIDE), &["md"])? {
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-        if ["README", "index"].contains(&&*stem) {
-            continue;
-        }
-        let name = if stem == "fairpath" {
-            stem.into_owned()
-        } else {
-            format!("fairpath-{stem}")
-        };
-        let text =
-            fs::read_to_string(&source).with_context(|| format!("read {}", source.display()))?;
-        let page = manual::from_markdown(&name, env!("CARGO_PKG_VERSION"), &text);
-        let to = dir.join(format!("{name}.1"));
-        fs::write(&to, page).with_context(|| format!("write {}", to.display()))?;
-        made += 1;
-    }
-    println!("docs: {made} manual pages in {}", dir.display());
     Ok(())
 }

@@ -5,8 +5,11 @@
 
 mod bench;
 mod check;
+mod cross;
+mod deb;
 mod docs;
 mod manual;
+mod pages;
 mod run;
 mod sanitize;
 mod skips;
@@ -41,6 +44,10 @@ enum Command {
     Soak(bench::Args),
     /// Generated pages of docs/, and the manual pages
     Docs(docs::Args),
+    /// The binary for arm64, built and tried in an emulator
+    Cross,
+    /// The Debian package
+    Deb(deb::Args),
     /// The guest tier: boots Debian's kernels in QEMU and runs scenarios in them
     Vm(vm::Args),
 }
@@ -55,6 +62,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Soak(args) => bench::soak(&args),
         Command::Docs(args) => docs::run(&args),
+        Command::Cross => cross::run(),
+        Command::Deb(args) => deb::run(&args),
         Command::Vm(args) => vm::run(&args),
     });
     match done {

@@ -1,7 +1,8 @@
 //! A page of the guide as a manual page (man(7) macros).
 //!
 //! The guide is plain: headings, paragraphs, lists, code, tables. The first heading gives the NAME
-//! section (`# fairpath rtt: round-trip times` -> `fairpath-rtt \- round-trip times`). Tables
+//! section (`# fairpath rtt: round-trip times` -> `fairpath-rtt \- round-trip times`); what follows
+//! it is the DESCRIPTION. [`crate::pages`] adds what the command line says of itself. Tables
 //! become aligned text, links their text and address, images nothing.
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -104,8 +105,10 @@ impl Page {
                 let about = title
                     .split_once(": ")
                     .map_or(title.as_str(), |(_, about)| about);
-                self.out
-                    .push_str(&format!(".SH NAME\n{} \\- {about}\n", escape(&self.name)));
+                self.out.push_str(&format!(
+                    ".SH NAME\n{} \\- {about}\n.SH DESCRIPTION\n",
+                    escape(&self.name)
+                ));
             }
             HeadingLevel::H2 => {
                 let title = without_fonts(&title).to_uppercase();
@@ -223,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_heading_is_the_name() {
+    fn the_first_heading_is_the_name_and_what_follows_it_the_description() {
         assert_eq!(
-            body("# fairpath rtt: round-trip times\n"),
-            ".SH NAME\nfairpath\\-rtt \\- round\\-trip times\n"
+            body("# fairpath rtt: round-trip times\n\nTells.\n"),
+            ".SH NAME\nfairpath\\-rtt \\- round\\-trip times\n.SH DESCRIPTION\n.PP\nTells.\n"
         );
     }
 

@@ -1,19 +1,23 @@
 //! `cargo xtask test`: every tier, then what was skipped and why.
 //!
 //! Tiers 0 (pure), 1 (prototype) and 2 (namespaces) are the tests and documentation examples of
-//! the workspace; tier 3 is `cargo xtask vm`. All run even if one fails. What the runners
+//! the workspace; tier 3 is `cargo xtask vm`; `cargo xtask cross` follows. All run even if one fails. What the runners
 //! print is passed on as it is.
 
 use crate::skips::{self, Present, Skip};
 use crate::{has_subcommand, run};
 use anyhow::{Context, Result, bail};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// `skip` leaves the binary for arm64 out, and counts that as a skip.
+const NO_CROSS: &str = "FAIRPATH_CROSS";
+
 #[derive(clap::Args)]
 pub struct Args {
-    /// Leave the guest tier out
+    /// Leave the guest tier and the binary for arm64 out
     #[arg(long)]
     no_vm: bool,
     /// Only tests whose name contains this (the guest tier is left out)
@@ -39,6 +43,12 @@ pub fn run(args: &Args) -> Result<()> {
     if !args.no_vm
         && args.filter.is_none()
         && let Err(error) = guest_tests(&log, &binaries)
+    {
+        failed.push(format!("{error:#}"));
+    }
+    if !args.no_vm
+        && args.filter.is_none()
+        && let Err(error) = cross_build(&log)
     {
         failed.push(format!("{error:#}"));
     }
@@ -89,6 +99,19 @@ fn guest_tests(log: &Path, binaries: &Path) -> Result<()> {
             .env("FAIRPATH_SKIP_LOG", log)
             .env("FAIRPATH_BIN_DIR", binaries),
     )
+}
+
+/// The binary for arm64, unless [`NO_CROSS`] says that this machine reaches no archive.
+fn cross_build(log: &Path) -> Result<()> {
+    if env::var_os(NO_CROSS).is_some_and(|value| value == "skip") {
+        let line = format!("cross/arm64\tDebian's archive\t{NO_CROSS}=skip\n");
+        let mut file = fs::OpenOptions::new().append(true).open(log)?;
+        return file
+            .write_all(line.as_bytes())
+            .context("write the log of skips");
+    }
+    let flags = ["run", "--quiet", "--locked", "--package", "xtask", "--"];
+    run::run(run::cargo().args(flags).arg("cross"))
 }
 
 /// Prints each skip and their number; returns those that this machine gave no reason for.

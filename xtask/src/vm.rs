@@ -7,12 +7,14 @@
 mod archive;
 mod command;
 mod cpio;
+mod debian;
 mod guest;
 mod initramfs;
 mod kernel;
 mod scenario;
 mod session;
 mod version;
+mod work;
 
 use std::env;
 use std::fs;
@@ -23,12 +25,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use archive::Archive;
-use guest::Guest;
-use initramfs::Contents;
+pub use archive::mirror;
 use kernel::Kernel;
-use scenario::Scenario;
+use scenario::{Scenario, UserSpace};
 use session::{Finished, Outcome};
 use version::DebVersion;
+use work::Work;
 
 /// `skip` counts every scenario as skipped; for machines that cannot emulate.
 const SWITCH: &str = "FAIRPATH_VM";
@@ -156,44 +158,32 @@ fn run_all(args: &Args, places: &Places, scenarios: &[Scenario], tally: &mut Tal
             .cloned()
             .collect();
         let runnable = without_lacking(*which, selected, tally);
-        if !runnable.is_empty() {
-            let kernel = resolve(*which, &archive, places)?;
-            run_kernel(
-                &kernel,
-                &runnable,
-                fairpath.as_deref(),
-                args.keep,
-                places,
-                tally,
-            )?;
+        if runnable.is_empty() {
+            continue;
+        }
+        let kernel = resolve(*which, &archive, places)?;
+        for user_space in UserSpace::ALL {
+            let mut here = runnable.clone();
+            here.retain(|scenario| scenario.user_space == user_space);
+            if !here.is_empty() {
+                let fairpath = fairpath.as_deref();
+                let work = Work::new(&kernel, user_space, &here, fairpath, places, args.keep)?;
+                run_guest(&kernel, &work, here, tally)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Boots a kernel, again if scenarios remain after it died on one.
-fn run_kernel(
+/// Boots a guest, again if scenarios remain after it died on one.
+fn run_guest(
     kernel: &Kernel,
-    scenarios: &[Scenario],
-    fairpath: Option<&Path>,
-    keep: bool,
-    places: &Places,
+    work: &Work,
+    mut remaining: Vec<Scenario>,
     tally: &mut Tally,
 ) -> Result<()> {
-    let work = Work::new(kernel, places, keep)?;
-    initramfs::build(
-        &work.initramfs,
-        &work.stage,
-        kernel,
-        &Contents {
-            tests: &places.tests,
-            scenarios,
-            fairpath,
-        },
-    )?;
     let console_log = work.console_log();
     let guest = work.guest(kernel, &console_log);
-    let mut remaining = scenarios.to_vec();
     while !remaining.is_empty() {
         let boot = guest.run(&remaining)?;
         match boot.took {
@@ -208,21 +198,21 @@ fn run_kernel(
     Ok(())
 }
 
+/// A shell in the user space of the one scenario that was asked for, else in busybox's.
 fn shell(args: &Args, places: &Places, scenarios: &[Scenario]) -> Result<()> {
     let which = if args.kernel == Choice::Floor {
         Which::Floor
     } else {
         Which::Newest
     };
+    let user_space = match scenarios {
+        [only] => only.user_space,
+        _ => UserSpace::Busybox,
+    };
     let kernel = resolve(which, &Archive::from_apt(&places.cache), places)?;
     let fairpath = fairpath_for(scenarios, places)?;
-    let work = Work::new(&kernel, places, args.keep)?;
-    let contents = Contents {
-        tests: &places.tests,
-        scenarios,
-        fairpath: fairpath.as_deref(),
-    };
-    initramfs::build(&work.initramfs, &work.stage, &kernel, &contents)?;
+    let fairpath = fairpath.as_deref();
+    let work = Work::new(&kernel, user_space, scenarios, fairpath, places, args.keep)?;
     work.guest(&kernel, &work.console_log()).shell()
 }
 
@@ -236,54 +226,6 @@ fn resolve(which: Which, archive: &Archive, places: &Places) -> Result<Kernel> {
         kernel.origin
     );
     Ok(kernel)
-}
-
-/// `target/vm/KERNEL`; the bulky part goes with the value unless it is to be kept.
-struct Work {
-    dir: PathBuf,
-    stage: PathBuf,
-    initramfs: PathBuf,
-    keep: bool,
-}
-
-impl Work {
-    fn new(kernel: &Kernel, places: &Places, keep: bool) -> Result<Self> {
-        let dir = places.target.join("vm").join(kernel.which.name());
-        let work = Work {
-            stage: dir.join("root"),
-            initramfs: dir.join("initramfs.cpio"),
-            dir,
-            keep,
-        };
-        let _ = fs::remove_dir_all(&work.stage);
-        fs::create_dir_all(&work.stage)
-            .with_context(|| format!("create {}", work.stage.display()))?;
-        fs::write(work.console_log(), "")
-            .with_context(|| format!("create {}", work.console_log().display()))?;
-        Ok(work)
-    }
-
-    fn console_log(&self) -> PathBuf {
-        self.dir.join("console.log")
-    }
-
-    fn guest<'a>(&'a self, kernel: &Kernel, console_log: &'a Path) -> Guest<'a> {
-        Guest {
-            which: kernel.which,
-            image: kernel.image(),
-            initramfs: &self.initramfs,
-            console_log,
-        }
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = fs::remove_dir_all(&self.stage);
-            let _ = fs::remove_file(&self.initramfs);
-        }
-    }
 }
 
 fn places() -> Result<Places> {

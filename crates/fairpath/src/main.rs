@@ -8,6 +8,7 @@ mod class;
 mod duration;
 mod external;
 mod features;
+mod generate;
 mod rtt;
 mod run;
 mod status;
@@ -17,7 +18,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The programmable packet path for Linux routers.
 #[derive(Parser)]
@@ -51,6 +52,9 @@ enum Command {
     Check(check::Args),
     /// Show the classes: rates, delay on both sides, delay under load, loss, flows; live or once
     Top(top::Args),
+    /// Write the manual pages or the shells' completions, as packages install them
+    #[command(hide = true)]
+    Generate(generate::Args),
     /// A command of its own binary: fairpath-NAME
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => status::reload(&args),
         Command::Check(args) => return check::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Generate(args) => generate::run(Cli::command(), &args),
         Command::External(words) => external::run(&words),
     };
     match result {

@@ -310,6 +310,11 @@ fn sha256(path: &Path) -> Result<String> {
         .to_string())
 }
 
+/// The mirror that this machine's apt uses, or Debian's own front of them.
+pub fn mirror() -> String {
+    apt_mirror().unwrap_or_else(|| DEFAULT_MIRROR.to_string())
+}
+
 /// The first Debian archive over HTTP in apt's sources.
 fn apt_mirror() -> Option<String> {
     let listed = fs::read_dir("/etc/apt/sources.list.d")

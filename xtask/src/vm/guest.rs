@@ -41,6 +41,8 @@ pub struct Guest<'a> {
     pub image: PathBuf,
     pub initramfs: &'a Path,
     pub console_log: &'a Path,
+    /// More words for the kernel's command line.
+    pub arguments: &'a str,
 }
 
 /// What one boot brought.
@@ -128,7 +130,8 @@ impl Guest<'_> {
         // An oops ends the guest (-no-reboot) instead of leaving a half-dead kernel to test on.
         let kernel = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic";
         qemu.arg("-append").arg(format!(
-            "{kernel} fairpath.kernel={} {order}",
+            "{kernel} {} fairpath.kernel={} {order}",
+            self.arguments,
             self.which.name()
         ));
         Ok(qemu)

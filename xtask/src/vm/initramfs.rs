@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /init                    tests/vm/init
-//! /fairpath/harness.sh     pass, fail, skip
+//! /fairpath/run.sh         runs and reports; harness.sh has pass, fail, skip
 //! /fairpath/scenarios/     the scripts, /fairpath/timeouts one line each
 //! /usr/bin/                the host's programs with their libraries
 //! /usr/lib/applets/        busybox for the rest, last in PATH
@@ -46,7 +46,8 @@ const LINKS: [(&str, &str); 5] = [
     ("usr/sbin", "bin"),
 ];
 
-type Archive = Cpio<BufWriter<File>>;
+/// The archive while it is written.
+pub type Archive = Cpio<BufWriter<File>>;
 
 /// What goes into a guest besides the kernel's modules.
 pub struct Contents<'a> {
@@ -62,6 +63,7 @@ pub fn build(path: &Path, stage: &Path, kernel: &Kernel, contents: &Contents) ->
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     let mut cpio = Cpio::new(BufWriter::new(file));
     skeleton(&mut cpio)?;
+    add(&mut cpio, &contents.tests.join("init"), "init", 0o755)?;
     scripts(&mut cpio, contents)?;
     programs(&mut cpio, contents)?;
     modules(&mut cpio, stage, kernel)?;
@@ -96,20 +98,16 @@ fn skeleton(cpio: &mut Archive) -> Result<()> {
     Ok(())
 }
 
-fn scripts(cpio: &mut Archive, contents: &Contents) -> Result<()> {
-    add(cpio, &contents.tests.join("init"), "init", 0o755)?;
-    add(
-        cpio,
-        &contents.tests.join("harness.sh"),
-        "fairpath/harness.sh",
-        0o755,
-    )?;
-    add(
-        cpio,
-        &contents.tests.join("text.sh"),
-        "fairpath/text.sh",
-        0o644,
-    )?;
+/// The scenarios and what runs them, the same for every user space.
+pub fn scripts(cpio: &mut Archive, contents: &Contents) -> Result<()> {
+    for (name, mode) in [("harness.sh", 0o755), ("run.sh", 0o644), ("text.sh", 0o644)] {
+        add(
+            cpio,
+            &contents.tests.join(name),
+            &format!("fairpath/{name}"),
+            mode,
+        )?;
+    }
     let mut timeouts = String::new();
     for scenario in contents.scenarios {
         let path = format!("fairpath/scenarios/{}.sh", scenario.name);
@@ -191,7 +189,8 @@ fn in_usr(path: &Path) -> String {
     }
 }
 
-fn modules(cpio: &mut Archive, stage: &Path, kernel: &Kernel) -> Result<()> {
+/// The kernel's modules, laid out in `stage` first.
+pub fn modules(cpio: &mut Archive, stage: &Path, kernel: &Kernel) -> Result<()> {
     let absent = kernel.stage_modules(stage)?;
     if !absent.is_empty() {
         println!(
@@ -218,7 +217,8 @@ fn tree(cpio: &mut Archive, from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn add(cpio: &mut Archive, from: &Path, to: &str, mode: u32) -> Result<()> {
+/// Adds a file of this machine as root's.
+pub fn add(cpio: &mut Archive, from: &Path, to: &str, mode: u32) -> Result<()> {
     let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
     cpio.file(to, mode, &content)
         .with_context(|| format!("add {to} to the initramfs"))

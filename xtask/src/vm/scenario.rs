@@ -3,6 +3,7 @@
 //! ```text
 //! # kernels: floor newest     which kernels it makes a promise about
 //! # needs: fairpath ip tc     programs it runs; one that the host lacks makes it a skip
+//! # user-space: debian         Debian's with systemd and dpkg; without this line, busybox
 //! # timeout: 60               seconds in the guest
 //! ```
 
@@ -17,12 +18,34 @@ use super::Which;
 /// A scenario without a `timeout` line gets this long.
 const DEFAULT_TIMEOUT_S: u64 = 60;
 
+/// What is around the scenario in the guest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UserSpace {
+    /// busybox and the programs that scenarios need.
+    #[default]
+    Busybox,
+    /// Debian's, with systemd and dpkg, and the package under test.
+    Debian,
+}
+
+impl UserSpace {
+    pub const ALL: [UserSpace; 2] = [UserSpace::Busybox, UserSpace::Debian];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            UserSpace::Busybox => "busybox",
+            UserSpace::Debian => "debian",
+        }
+    }
+}
+
 /// One script of `tests/vm/scenarios`.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     pub name: String,
     pub kernels: Vec<Which>,
     pub needs: Vec<String>,
+    pub user_space: UserSpace,
     pub timeout: Duration,
     pub script: String,
 }
@@ -70,6 +93,7 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
         name: name.to_string(),
         kernels: Vec::new(),
         needs: Vec::new(),
+        user_space: UserSpace::default(),
         timeout: Duration::from_secs(DEFAULT_TIMEOUT_S),
         script: String::new(),
     };
@@ -85,6 +109,7 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
                     .collect::<Result<_>>()?
             }
             "needs" => scenario.needs = value.split_whitespace().map(str::to_string).collect(),
+            "user-space" => scenario.user_space = user_space(value.trim())?,
             "timeout" => {
                 scenario.timeout = Duration::from_secs(
                     value
@@ -111,6 +136,13 @@ fn kernel(name: &str) -> Result<Which> {
     }
 }
 
+fn user_space(name: &str) -> Result<UserSpace> {
+    match UserSpace::ALL.iter().find(|space| space.name() == name) {
+        Some(space) => Ok(*space),
+        None => bail!("unknown user space {name:?}; there are busybox and debian"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +154,15 @@ mod tests {
         assert_eq!(scenario.kernels, [Which::Newest, Which::Floor]);
         assert_eq!(scenario.needs, ["tc", "ping"]);
         assert_eq!(scenario.timeout, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn head_names_the_user_space_and_busybox_is_the_usual_one() {
+        let of = |head: &str| parse("x", format!("# kernels: floor\n{head}"));
+        assert_eq!(of("").unwrap().user_space, UserSpace::Busybox);
+        let debian = of("# user-space: debian\n").unwrap();
+        assert_eq!(debian.user_space, UserSpace::Debian);
+        assert!(of("# user-space: other\n").is_err());
     }
 
     #[test]

@@ -1,0 +1,285 @@
+//! `cargo xtask deb`: the Debian package of what an operator installs.
+//!
+//! dpkg-deb packs a directory that is laid out here. The same tree gives the same bytes: every time
+//! is that of the last commit (or `SOURCE_DATE_EPOCH`), every owner root, every mode named, and the
+//! paths of the building machine are mapped away. The compiled half is left to cargo.
+
+mod contents;
+mod control;
+mod licences;
+
+use crate::{pages, run};
+use anyhow::{Context, Result, bail, ensure};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use control::Facts;
+
+/// Build the Debian package
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where the package goes [default: target/deb]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Package this binary instead of building one (it must run here)
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// The package's version [default: the workspace's, with the commit where it is no release]
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+    /// Build it again from a fresh clone in another directory, and fail if a byte differs
+    #[arg(long, conflicts_with = "binary")]
+    twice: bool,
+}
+
+/// A package to be made.
+pub struct Order<'a> {
+    pub binary: &'a Path,
+    pub version: &'a str,
+    /// Seconds since 1970, for everything that carries a time.
+    pub epoch: u64,
+    /// Where the package goes.
+    pub out: &'a Path,
+    pub compression: Compression,
+}
+
+/// What a package is optimized for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Small, for people to download.
+    Small,
+    /// Quickly packed and unpacked, for guests.
+    Quick,
+}
+
+impl Compression {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Compression::Small => &["-Zxz"],
+            Compression::Quick => &["-Zgzip", "-z1"],
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    let target = run::target_dir().join("deb");
+    let out = args.out.clone().unwrap_or_else(|| target.clone());
+    let epoch = epoch()?;
+    let version = match &args.version {
+        Some(version) => version.clone(),
+        None => version_of(run::root())?,
+    };
+    let make = |binary: &Path, out: &Path| {
+        pack(&Order {
+            binary,
+            version: &version,
+            epoch,
+            out,
+            compression: Compression::Small,
+        })
+    };
+    let again = target.join("again");
+    if args.twice {
+        clone(&again)?;
+    }
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => build(run::root(), &target.join("build"), epoch)?,
+    };
+    let package = make(&binary, &out)?;
+    println!("deb: {}", package.display());
+    if args.twice {
+        // cargo runs in there: the paths it gets may not begin here.
+        let again = fs::canonicalize(&again)?;
+        let binary = build(&again.join("source"), &again.join("build"), epoch)?;
+        let second = make(&binary, &again.join("out"))?;
+        same_bytes(&package, &second)?;
+        println!(
+            "deb: a second build, in {}, gave the same bytes",
+            again.display()
+        );
+    }
+    Ok(())
+}
+
+/// Lays the package out and packs it; returns its path, `OUT/fairpath_VERSION_ARCH.deb`.
+pub fn pack(order: &Order) -> Result<PathBuf> {
+    fs::create_dir_all(order.out).with_context(|| format!("create {}", order.out.display()))?;
+    let work = Work::new(order.out)?;
+    let (made, stage) = (work.0.join("made"), work.0.join("stage"));
+    pages::write(&made.join("man"), Some(order.binary))?;
+    pages::generate("completions", &made.join("completions"), Some(order.binary))?;
+    let stripped = made.join("fairpath");
+    strip(order.binary, &stripped)?;
+    let mut tree = contents::Tree::new(&stage, order.epoch);
+    contents::lay_out(&mut tree, &stripped, &made, order)?;
+    control::write(
+        &mut tree,
+        &Facts {
+            version: order.version,
+            architecture: &architecture()?,
+            libraries: &libraries(&stripped, &made)?,
+        },
+    )?;
+    tree.settle()?;
+    let package = order.out.join(format!(
+        "fairpath_{}_{}.deb",
+        order.version,
+        architecture()?
+    ));
+    run::output(
+        Command::new("dpkg-deb")
+            .arg("--root-owner-group")
+            .args(order.compression.flags())
+            .arg("--build")
+            .args([&stage, &package])
+            // One thread: xz cuts blocks by their number.
+            .env("DPKG_DEB_THREADS_MAX", "1")
+            .env("SOURCE_DATE_EPOCH", order.epoch.to_string()),
+    )
+    .context("pack; remedy: make setup")?;
+    Ok(package)
+}
+
+/// A directory beside the package for what it is made of; it goes with the value.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(out: &Path) -> Result<Work> {
+        let dir = out.join(format!("work.{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+        Ok(Work(fs::canonicalize(dir)?))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Builds the release binary of the tree at `root`, without a word of where it was built.
+fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map_or_else(
+        || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
+        PathBuf::from,
+    );
+    let flags = format!(
+        "--remap-path-prefix={}=/fairpath\x1f--remap-path-prefix={}=/cargo",
+        root.display(),
+        home.display()
+    );
+    run::run(
+        run::cargo()
+            .args(["build", "--release", "--locked", "--quiet"])
+            .args(["--package", "fairpath", "--target-dir"])
+            .arg(target)
+            .current_dir(root)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags)
+            .env("SOURCE_DATE_EPOCH", epoch.to_string()),
+    )?;
+    Ok(target.join("release/fairpath"))
+}
+
+/// The same commit in `DIR/source`; refused where files differ from it.
+fn clone(dir: &Path) -> Result<()> {
+    let changed = git(run::root(), &["status", "--porcelain"])?;
+    ensure!(
+        changed.is_empty(),
+        "compare with a clone: there are uncommitted changes; remedy: commit or stash them"
+    );
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("empty {}", dir.display()))?;
+    }
+    let mut clone = Command::new("git");
+    clone.args(["clone", "--quiet", "--shared"]);
+    run::output(clone.arg(run::root()).arg(dir.join("source"))).map(drop)
+}
+
+fn same_bytes(first: &Path, second: &Path) -> Result<()> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
+    if read(first)? != read(second)? {
+        bail!(
+            "{} and {} differ; remedy: diffoscope shows where",
+            first.display(),
+            second.display()
+        );
+    }
+    Ok(())
+}
+
+/// Without symbols and the compiler's notes, as Debian ships programs.
+fn strip(from: &Path, to: &Path) -> Result<()> {
+    let sections = ["--remove-section=.comment", "--remove-section=.note"];
+    let mut strip = Command::new("strip");
+    run::output(strip.args(sections).arg("-o").arg(to).arg(from)).map(drop)
+}
+
+fn architecture() -> Result<String> {
+    let said = run::output(Command::new("dpkg").arg("--print-architecture"))
+        .context("remedy: make setup")?;
+    Ok(said.trim().to_owned())
+}
+
+/// The packages whose libraries the binary loads, with the versions it needs of them.
+fn libraries(binary: &Path, work: &Path) -> Result<String> {
+    // dpkg-shlibdeps insists on a source package around it.
+    let source = work.join("debian");
+    fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
+    fs::write(
+        source.join("control"),
+        "Source: fairpath\n\nPackage: fairpath\nArchitecture: any\n",
+    )
+    .with_context(|| format!("write {}", source.display()))?;
+    let binary = fs::canonicalize(binary)?;
+    let said = run::output(
+        Command::new("dpkg-shlibdeps")
+            .arg("-O")
+            .arg(binary)
+            .current_dir(work),
+    )
+    .context("remedy: make setup")?;
+    let depends = said.trim().strip_prefix("shlibs:Depends=");
+    Ok(depends
+        .with_context(|| format!("dpkg-shlibdeps: unexpected answer {said:?}"))?
+        .to_owned())
+}
+
+/// The time of everything in the package: `SOURCE_DATE_EPOCH`, else that of the last commit.
+pub fn epoch() -> Result<u64> {
+    let root = run::root();
+    let (source, text) = match env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => ("SOURCE_DATE_EPOCH", text),
+        Err(_) => (
+            "git",
+            git(root, &["log", "-1", "--format=%ct"])
+                .context("the time of the tree; remedy: set SOURCE_DATE_EPOCH")?,
+        ),
+    };
+    text.trim()
+        .parse()
+        .with_context(|| format!("{source}: {text:?} is no number of seconds"))
+}
+
+/// The version of the tree at `root`: of a release where its tag is on this commit, else one that
+/// sorts before that release and after earlier commits.
+fn version_of(root: &Path) -> Result<String> {
+    let release = env!("CARGO_PKG_VERSION");
+    let Ok(commit) = git(
+        root,
+        &["log", "-1", "--format=%cd.%h", "--date=format:%Y%m%d%H%M%S"],
+    ) else {
+        return Ok(format!("{release}-1"));
+    };
+    let tags = git(root, &["tag", "--points-at", "HEAD"])?;
+    if tags.lines().any(|tag| tag == format!("v{release}")) {
+        return Ok(format!("{release}-1"));
+    }
+    Ok(format!("{release}~git{}-1", commit.trim()))
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Result<String> {
+    run::output(Command::new("git").arg("-C").arg(root).args(arguments))
+}
