@@ -59,6 +59,7 @@ impl Router {
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
+            ..Snapshot::default()
         }
     }
 
