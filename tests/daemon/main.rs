@@ -9,10 +9,13 @@
 
 mod classes;
 mod life;
+mod loss;
 mod manager;
 mod newcomers;
 mod outputs;
 mod own;
+#[path = "../netns/planted.rs"]
+mod planted;
 mod reloads;
 mod trouble;
 

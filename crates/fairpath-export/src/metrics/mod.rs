@@ -61,12 +61,18 @@ impl Default for MetricsOptions {
 /// that are not known: those are left out. Text of about 80 bytes a series; O(n log n) in rows.
 pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
-    let taken = FIXED_SERIES + counters.len();
+    let gauges = gauges(snapshot);
+    let taken = FIXED_SERIES + counters.len() + gauges.len();
     let most_rows = options.max_series.saturating_sub(taken) / families::SERIES_PER_ROW;
     let folded = fold::fold(&snapshot.rows, most_rows);
     let mut encoder = Encoder::new(options.exposition);
     classes(&mut encoder, &folded.rows);
     monitor(&mut encoder, snapshot, folded.left_out);
+    for (name, value) in &gauges {
+        let name = format!("fairpath_monitor_{name}");
+        encoder.family(&name, Kind::Gauge, "", "What the monitor holds now");
+        encoder.sample("", &[], *value as f64);
+    }
     for (name, value) in &counters {
         let name = format!("fairpath_monitor_{name}");
         encoder.family(
@@ -147,12 +153,24 @@ fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, left_out: usize) {
 
 /// The snapshot's counters under names that metrics may have; names that become the same are summed.
 fn counters(snapshot: &Snapshot) -> BTreeMap<String, u64> {
-    let mut counters = BTreeMap::new();
-    for (name, value) in &snapshot.counters {
-        let sum: &mut u64 = counters.entry(metric_name(name)).or_default();
+    by_metric_name(&snapshot.counters)
+}
+
+/// Likewise the gauges, but for names that a counter has already.
+fn gauges(snapshot: &Snapshot) -> BTreeMap<String, u64> {
+    let taken = counters(snapshot);
+    let mut gauges = by_metric_name(&snapshot.gauges);
+    gauges.retain(|name, _| !taken.contains_key(name));
+    gauges
+}
+
+fn by_metric_name(values: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let mut named = BTreeMap::new();
+    for (name, value) in values {
+        let sum: &mut u64 = named.entry(metric_name(name)).or_default();
         *sum = sum.wrapping_add(*value);
     }
-    counters
+    named
 }
 
 fn metric_name(name: &str) -> String {

@@ -1,0 +1,68 @@
+//! Loss by class and leg, held against what a dropper dropped.
+
+use fairpath_testbed::{Iperf3, Iperf3Server, LinkEnd, Need, Router, Testbed, requires};
+use fairpath_tests::{Daemon, Place};
+use serde_json::Value;
+
+use super::planted::Planted;
+use super::{CLASSES, Site};
+
+/// Frames of at least this many bytes are data of a bulk transfer.
+const DATA_FRAME_BYTES: u32 = 1000;
+/// Of the normal distribution, which the binomial one is near: 99 of 100 lie within.
+const Z_99: f64 = 2.576;
+const SHARE: f64 = 0.01;
+const BYTES: u64 = 16_000_000;
+
+/// Anna uploads while some of what passes `lossy` is dropped; her row then, and what was looked at
+/// and dropped.
+fn upload(lossy: impl Fn(&Router) -> &LinkEnd) -> (Value, u64, u64) {
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let planted = Planted::at(lossy(&site.net), SHARE, DATA_FRAME_BYTES);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], &format!("uplinks = [\"wan\"]\n{CLASSES}"));
+    let daemon = Daemon::start(site.router(), &place);
+    let server = Iperf3Server::start(&site.net.server, 5201).unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port())
+        .bytes(BYTES)
+        .congestion("cubic");
+    transfer.run(&site.net.client).unwrap();
+    let row = daemon.row_when("anna", "all flows closed", |row| {
+        row["flows"]["closed"] == 2 && row["flows"]["opened"] == 2
+    });
+    assert_eq!(daemon.row("bert")["inside"]["data_packets"], 0);
+    let (eligible, dropped) = planted.counts();
+    (row, eligible, dropped)
+}
+
+fn lost(row: &Value, leg: &str) -> f64 {
+    let number = row[leg]["lost_packets"].as_u64();
+    number.unwrap_or_else(|| panic!("no loss: {row:#}")) as f64
+}
+
+/// The class's lost packets on that leg are those dropped, as surely as so many frames can tell.
+fn is_told(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64) {
+    let planted = dropped as f64 / eligible as f64;
+    let interval = Z_99 * (planted * (1.0 - planted) * eligible as f64).sqrt();
+    let (told, elsewhere) = (lost(row, leg), lost(row, other));
+    println!("{leg}: dropped {dropped} of {eligible}, told {told}, on the other leg {elsewhere}");
+    assert!(dropped > 30, "the dropper dropped {dropped} only");
+    assert!((told - dropped as f64).abs() <= interval, "{row:#}");
+    // Tail probes and spurious retransmissions aside, nothing happened on the other leg.
+    assert!(elsewhere <= dropped as f64 / 50.0 + 3.0, "{row:#}");
+}
+
+#[test]
+fn loss_between_a_subscriber_and_the_router_is_told_inside() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let (row, eligible, dropped) = upload(|net| &net.lan_end);
+    is_told(&row, "inside", "outside", eligible, dropped);
+}
+
+#[test]
+fn loss_between_the_router_and_the_server_is_told_outside() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let (row, eligible, dropped) = upload(|net| &net.server_end);
+    is_told(&row, "outside", "inside", eligible, dropped);
+}
