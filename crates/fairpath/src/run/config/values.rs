@@ -23,6 +23,7 @@ pub struct Check<'p, 'f> {
 }
 
 impl Check<'_, '_> {
+    /// Notes that a key's value is wrong, and how.
     pub fn wrong(&mut self, key: &str, span: Range<usize>, text: impl Display) {
         self.problems.note(span, format!("{key}: {text}"));
     }
@@ -43,6 +44,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// A whole number within limits.
     pub fn number(
         &mut self,
         key: &str,
@@ -62,6 +64,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// A number within limits.
     pub fn real(
         &mut self,
         key: &str,
@@ -103,6 +106,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// One of the words that a command line knows too.
     pub fn choice<T: ValueEnum>(&mut self, key: &str, given: Given<String>, default: T) -> T {
         self.read(key, given, default, |word| {
             T::from_str(&word, false).map_err(|_| {
@@ -117,6 +121,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// A path; a relative one begins at the configuration's directory.
     pub fn path(&mut self, key: &str, given: Given<String>) -> Option<PathBuf> {
         let directory = self.directory.clone();
         self.read(key, given, None, |text| match text.as_str() {
@@ -125,6 +130,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// A text that is not empty.
     pub fn word(&mut self, key: &str, given: Given<String>, default: &str) -> String {
         self.read(key, given, default.to_owned(), |text| {
             match text.is_empty() {
@@ -134,6 +140,7 @@ impl Check<'_, '_> {
         })
     }
 
+    /// An address and port; `None` for "off".
     pub fn listen(
         &mut self,
         key: &str,
