@@ -179,11 +179,11 @@ fn send(sockets: &[UdpSocket; 2], rate: u64, state: &State) -> io::Result<()> {
             thread::sleep(Duration::from_micros(200));
             continue;
         }
-        for flow in begun..begun + BURST.min(due - begun) {
+        for _ in 0..BURST.min(due - begun) {
             for step in &mut steps {
-                step.send(sockets, flow)?;
+                step.send(sockets, begun)?;
             }
-            begun = flow + 1;
+            begun += 1;
         }
         state.begun.store(begun, Ordering::Relaxed);
     }

@@ -83,7 +83,7 @@ fn words(address: u128) -> [u64; 2] {
 }
 
 fn tag(kind: Kind, len: u8) -> u32 {
-    kind as u32 + 1 | u32::from(len) << 8
+    (kind as u32 + 1) | u32::from(len) << 8
 }
 
 /// `fp_hash_rule()`.
