@@ -166,11 +166,12 @@ fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
         PathBuf::from,
     );
-    let flags = format!(
-        "--remap-path-prefix={}=/fairpath\x1f--remap-path-prefix={}=/cargo",
-        root.display(),
-        home.display()
-    );
+    fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
+    let target = &fs::canonicalize(target)?;
+    // The last that fits counts, and the target directory may lie in the root.
+    let flags = [(root, "/fairpath"), (&home, "/cargo"), (target, "/target")]
+        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
+        .join("\x1f");
     run::run(
         run::cargo()
             .args(["build", "--release", "--locked", "--quiet"])
