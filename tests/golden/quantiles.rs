@@ -94,3 +94,17 @@ fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
     }
     assert!(compared >= 15, "{compared} captures only");
 }
+
+/// Filters leave the same samples out that they would have to be left out of afterwards.
+#[test]
+fn filters_give_the_samples_of_the_flows_that_they_name() {
+    let capture = super::directory().join("two-way.pcap.gz");
+    let samples = |how: &[&str]| super::subject::samples(&capture, how).all.len();
+    let all = samples(&[]);
+    let by_port = |how: &str| samples(&[how, "port 43379"]);
+    assert!(all > 100);
+    assert_eq!((by_port("--only"), by_port("--except")), (all, 0));
+    let elsewhere = ["--only", "192.0.2.0/24", "--only", "10.10.0.0/16 port 1"];
+    assert_eq!(samples(&elsewhere), 0);
+    assert_eq!(samples(&["--only", "10.10.1.2", "--except", "port 1"]), all);
+}

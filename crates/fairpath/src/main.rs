@@ -8,6 +8,7 @@ mod class;
 mod duration;
 mod external;
 mod features;
+mod filter;
 mod generate;
 mod rtt;
 mod run;

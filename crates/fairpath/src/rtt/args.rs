@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use fairpath_core::{Config, MAX_FLOWS, Mode};
+use fairpath_core::{Config, Filter, MAX_FILTERS, MAX_FLOWS, Mode};
 
 use crate::duration::{nanos, parse_duration};
+use crate::filter::read_filter;
 use crate::watch::Hook;
 
 /// Watches TCP and ICMP echo that crosses this host and tells the round-trip time of each leg,
@@ -58,6 +59,13 @@ pub struct Args {
     /// Append records to this file instead of printing them
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Look only at packets with an end in this prefix, with this port, or both ("10.0.0.0/8 port
+    /// 443"); may be repeated, any suffices
+    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, false))]
+    pub only: Vec<Filter>,
+    /// Leave such packets out; may be repeated, and wins over --only
+    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, true))]
+    pub except: Vec<Filter>,
     /// Flows that the table holds; half-open ones have a table of a quarter of this
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub flows: u32,
@@ -126,6 +134,21 @@ fn parse_rate_limit(text: &str) -> Result<RateLimit, String> {
 }
 
 impl Args {
+    /// Which packets are looked at.
+    ///
+    /// # Errors
+    /// For more than there is room for.
+    pub fn filters(&self) -> anyhow::Result<Vec<Filter>> {
+        let filters = [&self.only[..], &self.except].concat();
+        if filters.len() > MAX_FILTERS {
+            bail!(
+                "{} filters by --only and --except are more than {MAX_FILTERS}",
+                filters.len()
+            );
+        }
+        Ok(filters)
+    }
+
     /// The core's configuration.
     ///
     /// # Errors

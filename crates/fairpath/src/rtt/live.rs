@@ -36,7 +36,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Secret, so that nobody can choose addresses that all fall into one set.
     config.seed = getrandom::u64().context("draw the seed of the flow hash")?;
     let mut interfaces = Interfaces::new(&args.interfaces, args.hook)?;
+    let filters = args.filters()?;
     let mut monitor = RttMonitor::load(&Options::live(config))?;
+    monitor.set_filters(&filters);
     let mut output = Output::new(args)?;
     output.context.clock = clock()?;
     let meter = if args.cost {

@@ -27,7 +27,9 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
         Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
     };
     let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
+    let filters = args.filters()?;
     let mut monitor = Monitor::new(&args.config()?);
+    monitor.set_filters(&filters);
     let mut output = Output::new(args)?;
     let mut capture = Capture {
         first: None,

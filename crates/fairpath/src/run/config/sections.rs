@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairpath_core::{Filter, MAX_FILTERS, MAX_FLOWS, MAX_SLOTS, Prefix};
+use fairpath_core::{MAX_FILTERS, MAX_FLOWS, MAX_SLOTS};
 use fairpath_export::RowsWanted;
 use globset::Glob;
 use toml::Spanned;
@@ -18,6 +18,7 @@ use super::classes::{self, Classes, Named, Sources};
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
+use crate::filter::read_filter;
 use crate::rtt::Method;
 use crate::run::hooks::Hook as AlertHook;
 use crate::watch::Hook;
@@ -333,40 +334,4 @@ impl Check<'_, '_> {
             given => self.path("[state] file", given),
         }
     }
-}
-
-/// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`.
-fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
-    let wrong = || {
-        format!(
-            "{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
-        )
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let (prefix, port) = match words[..] {
-        ["port", port] => (None, Some(port)),
-        [prefix] => (Some(prefix), None),
-        [prefix, "port", port] => (Some(prefix), Some(port)),
-        _ => return Err(wrong()),
-    };
-    let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
-    let prefix = prefix
-        .map(|text| read_prefix(text).ok_or_else(wrong))
-        .transpose()?;
-    Ok(Filter {
-        except,
-        prefix,
-        port,
-    })
-}
-
-fn read_prefix(text: &str) -> Option<Prefix> {
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
-        None => (text, None),
-    };
-    let address: std::net::IpAddr = address.parse().ok()?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    let len = len.map_or(Ok(longest), str::parse).ok()?;
-    (len <= longest).then(|| Prefix::new(address, len))
 }
