@@ -1,4 +1,4 @@
-//! The topology with its known delays, and `fairpath rtt` on its router.
+//! The topology with its known delays, `fairpath rtt` and `fairpath run` on its router.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use fairpath_testbed::{Impairment, Process, Router, Testbed, Wire};
 use nix::sys::signal::Signal;
+
+use crate::classes::{Classes, Told};
 
 /// One-way delay of the wire between client and router.
 const LAN_DELAY: Duration = Duration::from_millis(2);
@@ -53,11 +55,13 @@ pub struct Lab {
     /// The namespaces.
     pub net: Router,
     rtt: Process,
+    classes: Classes,
 }
 
 impl Lab {
-    /// Builds the namespaces and starts `fairpath rtt`, its records going to `samples`.
-    pub fn build(samples: &Path) -> anyhow::Result<Lab> {
+    /// Builds the namespaces and starts `fairpath rtt`, its records going to `samples`, and
+    /// `fairpath run`, its files in `daemon`.
+    pub fn build(samples: &Path, daemon: &Path) -> anyhow::Result<Lab> {
         let (lan, wan) = (Impairment::delay(LAN_DELAY), Impairment::delay(WAN_DELAY));
         let net = Router::builder()
             .lan_wire(lan.clone(), lan)
@@ -66,16 +70,19 @@ impl Lab {
         let rtt = watch(&net, samples).context(
             "start fairpath rtt on the router; `fairpath features` tells what this kernel lacks",
         )?;
-        Ok(Lab { net, rtt })
+        let classes = Classes::start(&net, daemon)?;
+        Ok(Lab { net, rtt, classes })
     }
 
-    /// Ends `fairpath rtt`: its closing summary, and frames that the wires dropped unasked.
-    pub fn finish(self) -> anyhow::Result<(String, u64)> {
+    /// Ends both: the closing summary of `fairpath rtt`, the classes, and frames that the wires
+    /// dropped unasked.
+    pub fn finish(self) -> anyhow::Result<(String, Told, u64)> {
+        let told = self.classes.finish(&self.net)?;
         self.rtt.signal(Signal::SIGTERM);
         let summary = self.rtt.finish(RTT_DEADLINE).context("end fairpath rtt")?;
         let wires = [&self.net.lan_wire, &self.net.wan_wire];
         let dropped = wires.into_iter().flatten().map(unwanted_drops).sum();
-        Ok((summary, dropped))
+        Ok((summary, told, dropped))
     }
 }
 
@@ -101,7 +108,7 @@ fn watch(net: &Router, samples: &Path) -> anyhow::Result<Process> {
 }
 
 /// The router's binary: in FAIRPATH_BIN_DIR, beside this one, in bin beside libexec, on PATH.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let named = env::var_os(BIN_DIR_ENV).map(PathBuf::from);
     let own = env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);

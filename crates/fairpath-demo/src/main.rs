@@ -1,16 +1,17 @@
 //! fairpath demo: client, router and server on one machine, measured and judged.
 //!
 //! ```text
-//! client ──[2 ms each way]── lan [router: fairpath rtt] wan ──[10 ms each way]── server
+//! client ──[2 ms each way]── lan [router: fairpath rtt, run] wan ──[10 ms each way]── server
 //! ```
 //!
-//! Real tools make the traffic, `fairpath rtt` measures it in the middle, and what it says is held
+//! Real tools make the traffic, `fairpath rtt` measures it in the middle, `fairpath run` counts it by class, and what it says is held
 //! against what was planted (delays, loss) and what others see (`ping`, the sender's own kernel).
 //! The exit status is 0 only if every check holds.
 //!
 //! Deliberately absent: any measuring of its own. The demo reads what `fairpath rtt` wrote.
 
 mod check;
+mod classes;
 mod interrupt;
 mod kernel;
 mod lab;
@@ -88,18 +89,19 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let parts = plan.parts();
     let mut progress = Progress::new(parts.len());
     let lab = progress.run(
-        "client, router and server in namespaces; fairpath rtt starts",
-        || Lab::build(&samples),
+        "client, router and server in namespaces; fairpath rtt and fairpath run start",
+        || Lab::build(&samples, &out.daemon()),
     )?;
     let mut done = Vec::new();
     for part in parts {
         let outcome = progress.part(part.title, || part.run(&lab));
         done.push((part, outcome));
     }
-    let (summary, wire_drops) = lab.finish()?;
+    let (summary, told, wire_drops) = lab.finish()?;
 
-    let report = Report::new(&done, &Records::read(&samples)?, wire_drops);
+    let report = Report::new(&done, &Records::read(&samples)?, told, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
+    out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;
     out.write("report.txt", &text)?;
     let printed = io::stdout().write_all(text.as_bytes());

@@ -34,6 +34,17 @@ impl Out {
         self.folder.join("samples.jsonl")
     }
 
+    /// Where `fairpath run` has its configuration and socket meanwhile.
+    pub fn daemon(&self) -> PathBuf {
+        self.folder.join("daemon")
+    }
+
+    /// Removes that.
+    pub fn remove_daemon(&self) {
+        // It may never have been made.
+        let _ = fs::remove_dir_all(self.daemon());
+    }
+
     /// Writes a file beside the samples.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let path = self.folder.join(name);
@@ -44,6 +55,7 @@ impl Out {
     pub fn remove(&self) {
         // There may be no samples yet.
         let _ = fs::remove_file(self.samples());
+        self.remove_daemon();
         if self.made {
             // Not empty: somebody else's.
             let _ = fs::remove_dir(&self.folder);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::check::Check;
+use crate::classes::Told;
 use crate::lab::Leg;
 use crate::loss::{Estimate, Place, Planted};
 use crate::outcome::{Block, Outcome};
@@ -21,6 +22,8 @@ const NOTES: &str = "  router – lan    from the router to the client and back;
   before, beyond  before: left a hole in what arrived at the router, filled later; beyond: passed it
                   twice, because the first did not arrive. Shares of the packets with data.
   resent          segments sent again, as the senders' kernels counted.
+  by class        the last minute of all this traffic as the daemon counted it: inside (IN) is the
+                  client's side, outside (OUT) the server's; LOAD tells how much load delays.
   the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
 ";
 
@@ -35,6 +38,8 @@ pub struct Report {
     times: Vec<Line>,
     losses: Vec<Line>,
     others: Vec<Line>,
+    /// `fairpath top --once` at the end.
+    classes: String,
     samples: usize,
 }
 
@@ -43,12 +48,14 @@ impl Report {
     pub fn new(
         done: &[(Part, anyhow::Result<Outcome>)],
         records: &Records,
+        told: Told,
         wire_drops: u64,
     ) -> Report {
         let mut report = Report {
             times: Vec::new(),
             losses: Vec::new(),
             others: Vec::new(),
+            classes: told.table,
             samples: records.len(),
         };
         let pings = Pings::of(done);
@@ -60,6 +67,9 @@ impl Report {
                     report.other(failed);
                 }
             }
+        }
+        for check in told.checks {
+            report.other(check);
         }
         let lost = records.events_lost;
         let claim = format!("no sample was lost on its way to user space ({lost})");
@@ -108,6 +118,10 @@ impl Report {
         let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
         writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.losses)?;
+        writeln!(out, "\nBy class, as `fairpath top --once` has it\n")?;
+        for line in self.classes.lines() {
+            writeln!(out, "  {line}")?;
+        }
         writeln!(out, "\nBesides")?;
         lines(out, &self.others)?;
         write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
@@ -287,7 +301,7 @@ mod tests {
     fn a_part_that_failed_fails_the_report() {
         let part = Plan::QUICK.parts()[0];
         let failed = [(part, Err(anyhow!("no route to host")))];
-        let report = Report::new(&failed, &Records::default(), 0);
+        let report = Report::new(&failed, &Records::default(), Told::default(), 0);
         assert_eq!(report.failed(), 1);
         let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
         assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
@@ -301,7 +315,7 @@ mod tests {
     fn samples_that_got_lost_fail_the_report() {
         let mut records = Records::default();
         records.events_lost = 1;
-        assert_eq!(Report::new(&[], &records, 0).failed(), 1);
+        assert_eq!(Report::new(&[], &records, Told::default(), 0).failed(), 1);
     }
 
     #[test]
