@@ -313,3 +313,25 @@ fn keep_busiest(flows: &mut Vec<FlowView>, limit: usize) {
     flows.sort_by_key(|f| std::cmp::Reverse(f.counts[0].bytes + f.counts[1].bytes));
     flows.truncate(limit);
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::abi::Config;
+
+    #[test]
+    fn sixteen_thousand_classes_are_counted_in_eight_mebibytes() {
+        let one = Config::default().with_classes(16_000);
+        let sixteen = Config { cpus: 16, ..one };
+        assert!(one.slots > 16_000);
+        assert!(one.class_bytes() <= 8 << 20, "{}", one.class_bytes());
+        assert_eq!(one.class_bytes(), sixteen.class_bytes());
+        // Nothing else of what is laid out grows with classes, but for the rules.
+        let all = |config: &Config| crate::Memory::bytes(config) - 2 * config.image_bytes;
+        let without = Config {
+            slots: 0,
+            image_bytes: 0,
+            ..one
+        };
+        assert!(all(&one) - all(&without) <= one.class_bytes() + 4096);
+    }
+}

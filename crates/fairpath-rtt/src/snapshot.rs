@@ -94,7 +94,7 @@ pub struct Load {
     pub loaded_p95_ns: Option<u64>,
     /// The busy median less the idle one; 0 where it is not greater.
     pub growth_ns: Option<u64>,
-    /// 0 (unusable) to 100 (load is not felt); docs/guide/classes.md has the formula.
+    /// 0 (unusable) to 100 (load is not felt); docs/guide/top.md has the formula.
     pub score: Option<u8>,
 }
 
