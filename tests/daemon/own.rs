@@ -17,6 +17,8 @@ fn top_watches_by_itself_and_shows_subnets_as_classes() {
         "lan",
         "-u",
         "wan",
+        "--except",
+        "203.0.113.0/24 port 9",
         "--interval",
         "1s",
         "--once",

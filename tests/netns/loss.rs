@@ -65,8 +65,9 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
         records.number("/counters/troubles_dropped"),
     );
     assert!((estimate - planted).abs() <= interval, "{loss}");
-    // Tail probes and spurious retransmissions aside, nothing happened on the other side.
-    let noise = dropped / 50 + 3;
+    // Tail probes and spurious retransmissions aside, nothing happened on the other side; on a busy
+    // machine, a sender that changes its CPU overtakes its own packets.
+    let noise = dropped / 50 + 3 + eligible / 1000;
     assert!(number(&format!("{other}_packets")) <= noise, "{loss}");
     assert!(reordered <= noise, "{loss}");
 }

@@ -10,7 +10,8 @@ use fairpath_rtt::snapshot::{Query, Sort};
 use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
 use crate::duration::parse_duration;
-use crate::run::Own;
+use crate::filter::read_filter;
+use crate::run::{Own, Wish};
 
 /// Rows that the live table asks for unless told otherwise: more than anybody scrolls through, and
 /// little enough for a picture a second.
@@ -47,6 +48,13 @@ pub struct Args {
     /// Of these, one whose hosts are remote and no classes; may be repeated
     #[arg(short, long = "uplink", value_name = "IF", requires = "interfaces")]
     uplinks: Vec<String>,
+    /// Look only at packets with an end in this prefix, with this port, or both ("10.0.0.0/8 port
+    /// 443"); may be repeated, any suffices
+    #[arg(long, value_name = "FILTER", requires = "interfaces", value_parser = filter)]
+    only: Vec<String>,
+    /// Leave such packets out; may be repeated, and wins over --only
+    #[arg(long, value_name = "FILTER", requires = "interfaces", value_parser = filter)]
+    except: Vec<String>,
     /// Print the table once; with -i, after five intervals
     #[arg(long)]
     once: bool,
@@ -118,6 +126,11 @@ impl From<Order> for Sort {
     }
 }
 
+/// A filter as the monitor's configuration has it.
+fn filter(text: &str) -> Result<String, String> {
+    read_filter(text, false).map(|_| text.to_owned())
+}
+
 /// Runs `fairpath top`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.once || args.format == Format::Json {
@@ -140,7 +153,13 @@ fn source(args: &Args, patience: Duration) -> anyhow::Result<Box<dyn Source>> {
         return Ok(Box::new(source));
     }
     let watched = [&args.interfaces[..], &args.uplinks].concat();
-    let own = Own::watch(&watched, &args.uplinks, args.interval)?;
+    let own = Own::watch(&Wish {
+        interfaces: &watched,
+        uplinks: &args.uplinks,
+        only: &args.only,
+        except: &args.except,
+        interval: args.interval,
+    })?;
     if args.once || args.format == Format::Json {
         // What was just attached has counted nothing yet.
         std::thread::sleep(args.interval * ONCE_INTERVALS);

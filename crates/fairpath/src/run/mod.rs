@@ -29,6 +29,7 @@ mod sinks;
 mod state;
 mod web;
 
+pub use config::Wish;
 pub use own::Own;
 
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use fairpath_rtt::snapshot::{Answer, Detail, Query, Request, Snapshot};
@@ -15,7 +15,7 @@ use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 
 use super::ask::{self, Asker, Questions};
-use super::config;
+use super::config::{self, Wish};
 use super::engine::{Engine, MAX_REST};
 
 /// The monitor's thread; dropping this detaches everything.
@@ -26,16 +26,12 @@ pub struct Own {
 }
 
 impl Own {
-    /// Watches interfaces, names or patterns, and reads the kernel every `interval`.
+    /// Watches what is wished for.
     ///
     /// # Errors
     /// Where an interface cannot be, or the kernel refuses.
-    pub fn watch(
-        interfaces: &[String],
-        uplinks: &[String],
-        interval: Duration,
-    ) -> anyhow::Result<Own> {
-        let config = config::of_interfaces(interfaces, uplinks, interval)?;
+    pub fn watch(wish: &Wish<'_>) -> anyhow::Result<Own> {
+        let config = config::of_wish(wish)?;
         let (asker, questions) = ask::channel()?;
         let over = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&over);

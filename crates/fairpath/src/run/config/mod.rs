@@ -76,19 +76,37 @@ pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     }
 }
 
+/// What somebody wants to watch without a configuration; texts as the configuration has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// Names or patterns.
+    pub interfaces: &'a [String],
+    /// Those of them whose hosts are remote.
+    pub uplinks: &'a [String],
+    /// Filters: only such packets.
+    pub only: &'a [String],
+    /// Filters: all but such packets.
+    pub except: &'a [String],
+    /// Between two readings.
+    pub interval: Duration,
+}
+
 /// A configuration of a few interfaces and nothing else: no files, no addresses, subnets as classes.
 ///
 /// # Errors
 /// For names that cannot be.
-pub fn of_interfaces(
-    interfaces: &[String],
-    uplinks: &[String],
-    interval: Duration,
-) -> Result<Config, Refused> {
+pub fn of_wish(wish: &Wish<'_>) -> Result<Config, Refused> {
+    let Wish {
+        interfaces,
+        uplinks,
+        only,
+        except,
+        interval,
+    } = wish;
     let millis = interval.as_millis();
     let text = format!(
         "[monitor]\ninterfaces = {interfaces:?}\nuplinks = {uplinks:?}\ninterval = \"{millis}ms\"\n\
-         [subnets]\nmax = 1000\n[metrics]\nlisten = \"off\"\n[state]\nfile = \"off\"\n"
+         only = {only:?}\nexcept = {except:?}\n[subnets]\nmax = 1000\n[metrics]\nlisten = \"off\"\n[state]\nfile = \"off\"\n"
     );
     parse("command line", &text)
 }
