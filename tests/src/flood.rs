@@ -42,15 +42,7 @@ impl Flood {
     /// Where a raw socket is refused.
     pub fn start(ns: &Netns, to: Ipv4Addr, port: u16, rate: u64) -> io::Result<Flood> {
         let open = || -> io::Result<UdpSocket> {
-            let raw = socket(
-                AddressFamily::Inet,
-                SockType::Raw,
-                SockFlag::SOCK_CLOEXEC,
-                SockProtocol::Raw,
-            )?;
-            setsockopt(&raw, sockopt::SndBuf, &(1 << 20))?;
-            // Only to say connect() and send() without unsafe code: it stays a raw socket.
-            let raw = UdpSocket::from(raw);
+            let raw = raw_socket()?;
             raw.connect(SocketAddr::new(to.into(), 0))?;
             Ok(raw)
         };
@@ -89,6 +81,19 @@ impl Drop for Flood {
             let _ = thread.join();
         }
     }
+}
+
+/// Sends whole IP packets as they are given, from the namespace it was made in.
+pub(crate) fn raw_socket() -> io::Result<UdpSocket> {
+    let raw = socket(
+        AddressFamily::Inet,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::Raw,
+    )?;
+    setsockopt(&raw, sockopt::SndBuf, &(1 << 20))?;
+    // Only to say connect() and send() without unsafe code: it stays a raw socket.
+    Ok(UdpSocket::from(raw))
 }
 
 /// A SYN whose low address word, source port and sequence number are 0 in sum.

@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 
 use fairpath_testbed::Netns;
 use fairpath_wire::{Frame, tcp};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt,
-};
+
+use crate::flood::raw_socket;
 
 /// Where flows come from: RFC 2544, never routed outside.
 pub const CLIENTS: &str = "198.18.0.0/16";
@@ -95,18 +94,6 @@ impl Drop for Newcomers {
             let _ = thread.join();
         }
     }
-}
-
-fn raw_socket() -> io::Result<UdpSocket> {
-    let raw = socket(
-        AddressFamily::Inet,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::Raw,
-    )?;
-    setsockopt(&raw, sockopt::SndBuf, &(1 << 20))?;
-    // Only to say send_to() without unsafe code: it stays a raw socket.
-    Ok(UdpSocket::from(raw))
 }
 
 /// One of a flow's packets; the client's address and port are patched in.
