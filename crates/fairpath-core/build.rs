@@ -5,11 +5,13 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf/core");
     println!("cargo:rerun-if-changed=src/native.c");
+    println!("cargo:rerun-if-changed=src/pifo.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
     let mut build = cc::Build::new();
     build
         .file("src/native.c")
+        .file("src/pifo.c")
         .include("../../bpf/core")
         .std("gnu11")
         .opt_level(2)
