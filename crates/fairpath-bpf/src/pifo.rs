@@ -132,13 +132,15 @@ impl KernelPool {
         // SAFETY: load() made space for OPS operations.
         unsafe { std::ptr::copy_nonoverlapping(ops.as_ptr(), self.ops.as_ptr(), ops.len()) };
         // SAFETY: the desk is mapped, and no program runs.
-        let desk = unsafe { self.desk.as_mut() };
+        let mut desk = unsafe { self.desk.read_volatile() };
         (desk.count, desk.done) = (ops.len() as u32, 0);
+        // SAFETY: likewise.
+        unsafe { self.desk.write_volatile(desk) };
         let replay = &self.skel.progs.pool_replay;
         let run = replay.test_run(ProgramInput::default());
         run.map_err(PoolError::TestRun)?;
-        // SAFETY: likewise; volatile, since the kernel wrote it.
-        let done = unsafe { (&raw const (*self.desk.as_ptr()).done).read_volatile() } as usize;
+        // SAFETY: likewise.
+        let done = unsafe { self.desk.read_volatile() }.done as usize;
         let done = done.min(ops.len());
         // SAFETY: space for OPS operations, of which `done` were written to.
         unsafe { std::ptr::copy_nonoverlapping(self.ops.as_ptr(), ops.as_mut_ptr(), done) };

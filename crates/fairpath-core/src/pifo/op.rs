@@ -77,6 +77,22 @@ impl Op {
         Op::of(9, q, 0, 0, 0)
     }
 
+    /// What is asked, in a word or two.
+    pub fn name(&self) -> &'static str {
+        match self.code {
+            1 => "push",
+            2 => "pop",
+            3 => "peek",
+            4 => "last",
+            5 => "remove",
+            6 => "move",
+            7 => "pieo push",
+            8 => "pieo pop",
+            9 => "pieo next",
+            _ => "nothing",
+        }
+    }
+
     /// What was asked, without what came of it.
     #[must_use]
     pub fn question(self) -> Op {
