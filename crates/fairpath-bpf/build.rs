@@ -22,7 +22,7 @@ fn main() {
     for folder in ["bpf/core", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    for name in ["drop", "empty", "inject", "pifo", "rtt"] {
+    for name in ["drop", "empty", "inject", "pifo", "pifo_bench", "rtt"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let result = SkeletonBuilder::new()
             .source(&source)
