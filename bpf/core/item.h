@@ -125,7 +125,7 @@ struct fp_pifo {
 	u32 wheel;	 /* FP_PIEO: the PIFO of those that are not eligible yet */
 	u32 ready;	 /* FP_PIEO: the PIFO of those that are */
 	u32 each;	 /* FP_SP_PIFO: items of one list at most */
-	u32 zero2;
+	u32 array_words; /* 64-bit words of its arrays */
 };
 
 struct fp_pool {
@@ -150,12 +150,6 @@ _Static_assert(sizeof(struct fp_item) == 32, "two to a cache line");
 _Static_assert(sizeof(struct fp_pifo) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_pool) == 128, "item 0 follows");
 
-/* `at` if an object of up to 32 bytes lies there behind the header; else item 0's offset. */
-FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
-{
-	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
-}
-
 /* `i` if there is such an item, else 0. */
 FP_INLINE u32 fp_item_bound(struct fp_pool FP_MEM *pool, u32 i)
 {
@@ -176,16 +170,48 @@ FP_INLINE struct fp_pifo FP_MEM *fp_pifo_at(struct fp_pool FP_MEM *pool, u32 q)
 	return FP_AT(struct fp_pifo, pool, pool->pifo_at + (u64)q * sizeof(struct fp_pifo));
 }
 
-/* 64-bit word `word` of a PIFO's arrays. */
+/* A PIFO's arrays as 64-bit words, where they are known to lie inside the pool. */
+struct fp_view {
+	u64 FP_MEM *words;
+	u64 limit;
+};
+
+/* Where the descriptor is damaged, item 0 stands for all arrays. */
+FP_INLINE struct fp_view fp_view_of(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+{
+	u64 at = p->arrays - sizeof(struct fp_pool), limit = p->array_words;
+	struct fp_view v;
+
+	if (at >= pool->room || (at & 7) || limit * 8 > pool->room - at) {
+		at = 0;
+		limit = sizeof(struct fp_item) / 8;
+	}
+	v.words = FP_AT(u64, pool, sizeof(struct fp_pool) + at);
+	v.limit = limit;
+	return v;
+}
+
+/* Word `word` of the arrays; the first where there is none. */
+FP_INLINE u64 FP_MEM *fp_word(struct fp_view v, u64 word)
+{
+	return v.words + (word < v.limit ? word : 0);
+}
+
+FP_INLINE struct fp_list FP_MEM *fp_list(struct fp_view v, u64 place)
+{
+	return (struct fp_list FP_MEM *)fp_word(v, place);
+}
+
+/* Likewise, for one look. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
-	return FP_AT(u64, pool, fp_pool_bound(pool, (p->arrays & ~7ull) + word * 8));
+	return fp_word(fp_view_of(pool, p), word);
 }
 
 FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 					    u32 place)
 {
-	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
+	return fp_list(fp_view_of(pool, p), place);
 }
 
 /* Puts an item behind a list; 1 if the list was empty. */

@@ -234,6 +234,7 @@ FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_con
 	p->below = config->below;
 	p->beyond = config->beyond;
 	p->arrays = at;
+	p->array_words = (u32)(fp_pifo_bytes(config->kind, config->capacity, config->buckets) / 8);
 	p->base = fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0;
 	if (config->kind == FP_CFFS)
 		p->words = fp_bitmap_words(config->buckets, &levels, level_at);

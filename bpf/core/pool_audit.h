@@ -45,8 +45,8 @@ static int fp_audit_geometry(struct fp_pool *pool, struct fp_pifo *p, struct fp_
 	    (p->kind == FP_AIFO && p->buckets != 1))
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
 	bytes = fp_pifo_bytes(p->kind, p->capacity, buckets);
-	if (p->arrays % 8 || p->arrays < pool->arrays || p->arrays > pool->bytes ||
-	    bytes > pool->bytes - p->arrays)
+	if (p->array_words != bytes / 8 || p->arrays % 8 || p->arrays < pool->arrays ||
+	    p->arrays > pool->bytes || bytes > pool->bytes - p->arrays)
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
 	if (p->kind == FP_CFFS)
 		words = fp_bitmap_words(p->buckets, &levels, at);
