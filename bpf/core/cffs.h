@@ -32,10 +32,10 @@
 /* Below the top: 64^4 > 2^20 buckets. */
 #define FP_CFFS_LEVELS 3
 
-/* The bucket of a rank, and whether that is in the secondary half: `half * buckets + bucket`. */
+/* The place of a bucket of a half. */
 FP_INLINE u32 fp_window_at(struct fp_pifo FP_MEM *p, u32 half, u32 bucket)
 {
-	return (half & 1) * p->buckets + bucket;
+	return (half & 1 ? p->stride : 0) + bucket;
 }
 
 /* Moves an empty window so that `rank` lies in the middle of its primary half. */
@@ -80,17 +80,22 @@ FP_INLINE void fp_window_rotate(struct fp_pifo FP_MEM *p)
 	p->rotations++;
 }
 
-/* Where a half's index begins: behind the buckets of both. */
-FP_INLINE u64 fp_index_at(struct fp_pifo FP_MEM *p, u32 half)
+/* Half and bucket of a place. */
+FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
 {
-	return 2ull * p->buckets + (u64)(half & 1) * p->words;
+	return place >= p->stride;
 }
 
-/* Word `word` of a half's index. */
+FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
+{
+	return place >= p->stride ? place - p->stride : place;
+}
+
+/* Word `word` of a half's index, which lies behind its buckets. */
 FP_INLINE u64 FP_MEM *fp_index_word(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 				    u64 word)
 {
-	return fp_word_at(pool, p, fp_index_at(p, half) + word);
+	return fp_word_at(pool, p, (u64)(half & 1 ? p->stride : 0) + p->buckets + word);
 }
 
 /* Sets a bit; 1 if its word was 0, so that the level above has to know. */
@@ -117,7 +122,7 @@ FP_INLINE u64 fp_level_at(struct fp_pifo FP_MEM *p, u32 level)
 	return level ? p->level_at[(level - 1) & 1] : 0;
 }
 
-/* Sets or clears bucket `i` through all levels: windows of more than 4,096 buckets, or up to 64. */
+/* Sets or clears bucket `i` through all levels: windows of more than 4,096 buckets. */
 FP_FUNC int fp_cffs_change_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 i, u32 set)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -157,35 +162,45 @@ FP_FUNC u32 fp_cffs_find_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 hal
 }
 
 /* Says that bucket `i` is not empty any more. */
-FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			   struct fp_view v, u32 half, u32 i)
+FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
+			   u32 i)
 {
 	if (p->levels != 1)
 		fp_cffs_change_deep(pool, q, half, i, 1);
-	else if (fp_index_set(fp_word(v, fp_index_at(p, half) + (i >> 6)), i))
+	else if (fp_index_set(fp_index_word(pool, p, half, i >> 6), i))
 		p->top[half & 1] |= fp_bit(i >> 6);
 }
 
 /* Says that bucket `i` is empty now. */
-FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			     struct fp_view v, u32 half, u32 i)
+FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
+			     u32 i)
 {
 	if (p->levels != 1)
 		fp_cffs_change_deep(pool, q, half, i, 0);
-	else if (fp_index_clear(fp_word(v, fp_index_at(p, half) + (i >> 6)), i))
+	else if (fp_index_clear(fp_index_word(pool, p, half, i >> 6), i))
 		p->top[half & 1] &= ~fp_bit(i >> 6);
 }
 
 /* The first bucket of a half that is not empty. The caller knows that top[half] is not 0. */
-FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			    struct fp_view v, u32 half)
+FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half)
 {
 	u32 i;
 
 	if (p->levels != 1)
 		return fp_cffs_find_deep(pool, q, half, 0);
 	i = fp_lowest(p->top[half & 1]);
-	return i * 64 + fp_lowest(*fp_word(v, fp_index_at(p, half) + i));
+	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
+}
+
+/* The same as fp_window_place(), for what lies in the window. */
+FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
+{
+	u64 at = (rank - p->base) >> (p->shift & 63), n = p->buckets;
+	u32 half = p->half & 1;
+
+	if (rank >= p->base && at < n)
+		return fp_window_at(p, half, (u32)at);
+	return fp_window_place(p, rank, others);
 }
 
 #endif /* FP_CFFS_H */

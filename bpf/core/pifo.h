@@ -51,23 +51,12 @@ FP_INLINE int fp_is_window(u32 kind)
 	return kind == FP_CFFS || kind == FP_GRADIENT;
 }
 
-/* Half and bucket of a place in a window. */
-FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
-{
-	return place >= p->buckets;
-}
-
-FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
-{
-	return place >= p->buckets ? place - p->buckets : place;
-}
-
 /* The list at `place` is not empty any more. */
-FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-		       struct fp_view v, u32 place, u32 kind)
+FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
+		       u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_set(pool, p, q, v, fp_half_of(p, place), fp_bucket_of(p, place));
+		fp_cffs_set(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
 	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
 	else
@@ -75,11 +64,11 @@ FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u3
 }
 
 /* It is empty now. */
-FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			 struct fp_view v, u32 place, u32 kind)
+FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
+			 u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_clear(pool, p, q, v, fp_half_of(p, place), fp_bucket_of(p, place));
+		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
 	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), -1);
 	else
@@ -93,7 +82,9 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
 			  u32 others, u32 from, u32 kind)
 {
-	if (fp_is_window(kind))
+	if (kind == FP_CFFS)
+		return fp_cffs_place(p, rank, others);
+	if (kind == FP_GRADIENT)
 		return fp_window_place(p, rank, others);
 	if (kind == FP_BANDS)
 		return fp_bands_place(p, rank);
@@ -106,27 +97,23 @@ FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
-	struct fp_view v;
-
 	it->pifo = q;
 	if (kind == FP_HEAP) {
 		fp_heap_up(pool, q, item, p->count++);
 		return;
 	}
-	v = fp_view_of(pool, p);
 	it->place = place;
 	p->count++;
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
-	if (fp_list_append(pool, fp_list(v, place), item, it))
-		fp_mark(pool, p, q, v, place, kind);
+	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
+		fp_mark(pool, p, q, place, kind);
 }
 
 /* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
 FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			  struct fp_item FP_MEM *it, u32 kind)
 {
-	struct fp_view v = fp_view_of(pool, p);
 	u32 place = it->place;
 
 	if (!p->count) {
@@ -143,16 +130,15 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (fp_list_unlink(pool, fp_list(v, place), item, it))
-			fp_unmark(pool, p, q, v, place, kind);
+		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
+			fp_unmark(pool, p, q, place, kind);
 	}
 	it->pifo = 0;
 	return 0;
 }
 
 /* The list that is served first, FP_NOWHERE if there is none. Turns no window. */
-FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			  struct fp_view v, u32 kind)
+FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
 	u32 half = p->half & 1, first;
 
@@ -162,7 +148,7 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		half ^= 1;
 	if (!p->top[half])
 		return FP_NOWHERE;
-	first = kind == FP_CFFS ? fp_cffs_first(pool, p, q, v, half)
+	first = kind == FP_CFFS ? fp_cffs_first(pool, p, q, half)
 				: fp_gradient_first(pool, q, half);
 	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
 }
@@ -187,18 +173,16 @@ FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-	struct fp_view v;
 	u32 place;
 
 	if (!p->count || p->kind != kind)
 		return 0;
 	if (kind == FP_HEAP)
 		return fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
-	v = fp_view_of(pool, p);
-	place = fp_front_as(pool, p, q, v, kind);
+	place = fp_front_as(pool, p, q, kind);
 	if (place == FP_NOWHERE)
 		return 0;
-	return fp_item_bound(pool, fp_list(v, place)->head);
+	return fp_item_bound(pool, fp_list_at(pool, p, place)->head);
 }
 
 /* fp_pifo_last() of a PIFO whose kind is known. */
@@ -221,7 +205,6 @@ FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-	struct fp_view v = fp_view_of(pool, p);
 	struct fp_list FP_MEM *list;
 	u32 item, place, next;
 
@@ -231,24 +214,22 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 		item = fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
 		fp_heap_take(pool, p, q, 0);
 	} else {
-		place = fp_front_as(pool, p, q, v, kind);
+		place = fp_front_as(pool, p, q, kind);
 		if (place == FP_NOWHERE) {
 			pool->broken++;
 			return 0;
 		}
 		if (fp_is_window(kind) && fp_half_of(p, place) != (p->half & 1))
 			fp_window_rotate(p);
-		list = fp_list(v, place);
+		list = fp_list_at(pool, p, place);
 		item = fp_item_bound(pool, list->head);
-		next = fp_item_bound(pool, fp_item_at(pool, item)->next);
+		next = fp_item_at(pool, item)->next;
 		list->head = next;
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (!next) {
-			list->tail = 0;
-			fp_unmark(pool, p, q, v, place, kind);
-		}
+		if (!next)
+			fp_unmark(pool, p, q, place, kind);
 	}
 	fp_item_at(pool, item)->pifo = 0;
 	p->popped++;

@@ -58,7 +58,7 @@ pub(crate) struct RawPifo {
     pub capacity: u32,
     pub count: u32,
     pub buckets: u32,
-    pub words: u32,
+    pub stride: u32,
     pub arrays: u64,
     pub base: u64,
     pub top: [u64; 2],
@@ -81,7 +81,7 @@ pub(crate) struct RawPifo {
     pub wheel: u32,
     pub ready: u32,
     pub each: u32,
-    pub array_words: u32,
+    pub zero2: u32,
 }
 
 /// `struct fp_audit`.
