@@ -188,19 +188,30 @@ FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct 
 	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
 }
 
+/* 1 of 0, 0 of all else, without a branch: hot paths meet either by chance. */
+FP_INLINE u32 fp_is_zero(u64 x)
+{
+	return (u32)(~(x | -x) >> 63);
+}
+
+/* `x` if `yes` is 1, 0 if it is 0, likewise. */
+FP_INLINE u32 fp_if(u32 yes, u32 x)
+{
+	return -yes & x;
+}
+
 /* Puts an item behind a list; 1 if the list was empty. */
-FP_INLINE int fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
+FP_INLINE u32 fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
 			     struct fp_item FP_MEM *it)
 {
-	u32 tail = list->tail, was_empty = !list->head;
+	u32 head = list->head, tail = list->tail, was_empty = fp_is_zero(head);
 
 	it->next = 0;
 	it->prev = tail;
 	list->tail = item;
-	if (was_empty)
-		list->head = item;
-	else
-		fp_item_at(pool, tail)->next = item;
+	list->head = head | fp_if(was_empty, item);
+	/* Of an empty list the tail says nothing: item 0 takes the write. */
+	fp_item_at(pool, fp_if(!was_empty, tail))->next = item;
 	return was_empty;
 }
 
@@ -231,6 +242,12 @@ FP_INLINE u64 fp_quotient(u64 x, u64 y)
 FP_INLINE u64 fp_bit(u32 i)
 {
 	return 1ull << (i & 63);
+}
+
+/* The lowest bit that is set, of a word that is not 0. */
+FP_INLINE u32 fp_lowest_of(u64 word)
+{
+	return (u32)__builtin_ctzll(word);
 }
 
 /* The lowest bit that is set; 0 of 0. */

@@ -51,28 +51,28 @@ FP_INLINE int fp_is_window(u32 kind)
 	return kind == FP_CFFS || kind == FP_GRADIENT;
 }
 
-/* The list at `place` is not empty any more. */
+/* The list at `place` got an item; whether it was empty before. */
 FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
-		       u32 kind)
+		       u32 was_empty, u32 kind)
 {
 	if (kind == FP_CFFS)
 		fp_cffs_set(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
-	else if (kind == FP_GRADIENT)
-		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
-	else
+	else if (kind != FP_GRADIENT)
 		p->top[0] |= fp_bit(place);
+	else if (was_empty)
+		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
 }
 
-/* It is empty now. */
+/* The list at `place` lost one; whether it is empty now. */
 FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
-			 u32 kind)
+			 u32 is_empty, u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
-	else if (kind == FP_GRADIENT)
+		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place), is_empty);
+	else if (kind != FP_GRADIENT)
+		p->top[0] &= ~((u64)is_empty << (place & 63));
+	else if (is_empty)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), -1);
-	else
-		p->top[0] &= ~fp_bit(place);
 }
 
 /*
@@ -82,9 +82,7 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
 			  u32 others, u32 from, u32 kind)
 {
-	if (kind == FP_CFFS)
-		return fp_cffs_place(p, rank, others);
-	if (kind == FP_GRADIENT)
+	if (fp_is_window(kind))
 		return fp_window_place(p, rank, others);
 	if (kind == FP_BANDS)
 		return fp_bands_place(p, rank);
@@ -97,6 +95,8 @@ FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
+	u32 was_empty;
+
 	it->pifo = q;
 	if (kind == FP_HEAP) {
 		fp_heap_up(pool, q, item, p->count++);
@@ -106,8 +106,8 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	p->count++;
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
-	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
-		fp_mark(pool, p, q, place, kind);
+	was_empty = fp_list_append(pool, fp_list_at(pool, p, place), item, it);
+	fp_mark(pool, p, q, place, was_empty, kind);
 }
 
 /* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
@@ -130,8 +130,8 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
-			fp_unmark(pool, p, q, place, kind);
+		fp_unmark(pool, p, q, place,
+			  fp_list_unlink(pool, fp_list_at(pool, p, place), item, it), kind);
 	}
 	it->pifo = 0;
 	return 0;
@@ -201,8 +201,8 @@ FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return fp_item_bound(pool, fp_list_at(pool, p, place)->tail);
 }
 
-/* fp_pifo_pop() of a PIFO whose kind is known. */
-FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+/* Pops, whatever the case. */
+FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_list FP_MEM *list;
@@ -228,12 +228,30 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (!next)
-			fp_unmark(pool, p, q, place, kind);
+		fp_unmark(pool, p, q, place, fp_is_zero(next), kind);
 	}
 	fp_item_at(pool, item)->pifo = 0;
 	p->popped++;
 	return item;
+}
+
+FP_FUNC u32 fp_cffs_take(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
+{
+	return fp_take_as(pool, q, FP_CFFS);
+}
+
+/* fp_pifo_pop() of a PIFO whose kind is known. */
+FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u32 item;
+
+	if (kind != FP_CFFS)
+		return fp_take_as(pool, q, kind);
+	if (p->kind != FP_CFFS)
+		return 0;
+	item = fp_cffs_pop_soon(pool, p);
+	return item ? item : fp_cffs_take(pool, q);
 }
 
 /* Where items of lists stand in the order of service: the halves may have changed places. */
@@ -284,9 +302,8 @@ FP_FUNC int fp_make_room(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u3
 	return FP_REFUSED_FULL;
 }
 
-/* fp_pifo_put() of a PIFO whose kind is known. */
-FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq,
-			     u32 kind)
+/* Pushes, whatever the case. */
+FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
@@ -325,6 +342,27 @@ FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 r
 	it->seq = seq;
 	fp_enter_as(pool, p, q, item, it, place, kind);
 	p->pushed++;
+	return 0;
+}
+
+FP_FUNC int fp_cffs_give(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank, u64 seq)
+{
+	return fp_give_as(pool, q, item, rank, seq, FP_CFFS);
+}
+
+/* fp_pifo_put() of a PIFO whose kind is known. */
+FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq,
+			     u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+
+	if (kind != FP_CFFS)
+		return fp_give_as(pool, q, item, rank, seq, kind);
+	if (p->kind != FP_CFFS || !item || item > pool->items || it->pifo ||
+	    !fp_cffs_push_soon(pool, p, q, item, it, rank, seq))
+		return fp_cffs_give(pool, q, item, rank, seq);
+	pool->pushed_out = 0;
 	return 0;
 }
 
