@@ -129,31 +129,61 @@ impl Op {
     /// A packet comes.
     pub fn enqueue(now: u64, handle: u32, meta: Meta) -> Op {
         let kind = OpKind::Enqueue;
-        Op { now, kind, handle, meta, ..Op::default() }
+        Op {
+            now,
+            kind,
+            handle,
+            meta,
+            ..Op::default()
+        }
     }
 
     /// Up to `count` packets may leave.
     pub fn dequeue(now: u64, count: u32) -> Op {
         let kind = OpKind::Dequeue;
-        Op { now, kind, count, ..Op::default() }
+        Op {
+            now,
+            kind,
+            count,
+            ..Op::default()
+        }
     }
 
     /// A parameter changes; `value` as [`crate::sched::Param::encode`] gives it.
     pub fn param(now: u64, node: u32, index: u32, value: u64) -> Op {
         let kind = OpKind::Param;
-        Op { now, kind, node, count: index, value, ..Op::default() }
+        Op {
+            now,
+            kind,
+            node,
+            count: index,
+            value,
+            ..Op::default()
+        }
     }
 
     /// A flow's weight changes.
     pub fn weight(now: u64, node: u32, flow_hash: u32, cost: u32) -> Op {
         let (kind, value) = (OpKind::Weight, cost.into());
-        Op { now, kind, node, handle: flow_hash, value, ..Op::default() }
+        Op {
+            now,
+            kind,
+            node,
+            handle: flow_hash,
+            value,
+            ..Op::default()
+        }
     }
 
     /// A packet is taken out.
     pub fn remove(now: u64, handle: u32) -> Op {
         let kind = OpKind::Remove;
-        Op { now, kind, handle, ..Op::default() }
+        Op {
+            now,
+            kind,
+            handle,
+            ..Op::default()
+        }
     }
 }
 

@@ -1,0 +1,1 @@
+//! Packets in time: made by a specification, or read from a capture.

@@ -1,0 +1,1 @@
+//! A scheduler's tree: TOML or classes in, a plan out.
