@@ -11,6 +11,7 @@ mod ffi;
 mod image;
 mod memory;
 mod monitor;
+pub mod sched;
 
 pub use abi::*;
 pub use aggregate::*;

@@ -129,31 +129,61 @@ impl Op {
     /// A packet comes.
     pub fn enqueue(now: u64, handle: u32, meta: Meta) -> Op {
         let kind = OpKind::Enqueue;
-        Op { now, kind, handle, meta, ..Op::default() }
+        Op {
+            now,
+            kind,
+            handle,
+            meta,
+            ..Op::default()
+        }
     }
 
     /// Up to `count` packets may leave.
     pub fn dequeue(now: u64, count: u32) -> Op {
         let kind = OpKind::Dequeue;
-        Op { now, kind, count, ..Op::default() }
+        Op {
+            now,
+            kind,
+            count,
+            ..Op::default()
+        }
     }
 
     /// A parameter changes; `value` as [`crate::sched::Param::encode`] gives it.
     pub fn param(now: u64, node: u32, index: u32, value: u64) -> Op {
         let kind = OpKind::Param;
-        Op { now, kind, node, count: index, value, ..Op::default() }
+        Op {
+            now,
+            kind,
+            node,
+            count: index,
+            value,
+            ..Op::default()
+        }
     }
 
     /// A flow's weight changes.
     pub fn weight(now: u64, node: u32, flow_hash: u32, cost: u32) -> Op {
         let (kind, value) = (OpKind::Weight, cost.into());
-        Op { now, kind, node, handle: flow_hash, value, ..Op::default() }
+        Op {
+            now,
+            kind,
+            node,
+            handle: flow_hash,
+            value,
+            ..Op::default()
+        }
     }
 
     /// A packet is taken out.
     pub fn remove(now: u64, handle: u32) -> Op {
         let kind = OpKind::Remove;
-        Op { now, kind, handle, ..Op::default() }
+        Op {
+            now,
+            kind,
+            handle,
+            ..Op::default()
+        }
     }
 }
 
@@ -227,6 +257,12 @@ pub enum Drop {
     Beyond = 3,
     /// The queue did not admit it (AIFO).
     Admission = 4,
+    /// Its item was queued already: memory was overwritten.
+    Item = 5,
+    /// There is no such queue: memory was overwritten.
+    Pifo = 6,
+    /// A rank outside the window, which was said not to happen.
+    Rank = 7,
     /// The scheduler is full.
     Limit = 16,
     /// Its leaf is full.
@@ -255,11 +291,14 @@ pub enum Drop {
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 16] = [
+    pub const ALL: [Drop; 19] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
         Drop::Admission,
+        Drop::Item,
+        Drop::Pifo,
+        Drop::Rank,
         Drop::Limit,
         Drop::NodeLimit,
         Drop::PushedOut,
@@ -286,6 +325,9 @@ impl Drop {
             Drop::Below => "below_window",
             Drop::Beyond => "beyond_window",
             Drop::Admission => "not_admitted",
+            Drop::Item => "bad_item",
+            Drop::Pifo => "bad_queue",
+            Drop::Rank => "outside_window",
             Drop::Limit => "limit",
             Drop::NodeLimit => "node_limit",
             Drop::PushedOut => "pushed_out",
