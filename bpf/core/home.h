@@ -119,6 +119,7 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 #include <string.h>
 
 #define FP_MEM
+/* Headers are included for some of what they have: the rest is no mistake. */
 #define FP_FUNC static __attribute__((unused))
 #define FP_ARG
 #define fp_can_loop 1
