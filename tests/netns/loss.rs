@@ -29,7 +29,8 @@ fn upload(place: Place, share: f64, megabytes: u64) -> (Records, u64, u64) {
     let server = Iperf3Server::start(&router.server, 5201).unwrap();
     let transfer = Iperf3::to(Router::SERVER.v4, server.port())
         .bytes(megabytes * 1_000_000)
-        .congestion("cubic");
+        .congestion("cubic")
+        .one_cpu();
     transfer.run(&router.client).unwrap();
     let (eligible, dropped) = planted.counts();
     (rtt.stop(), eligible, dropped)
@@ -100,7 +101,8 @@ fn reordering_is_no_loss() {
     let transfer = Iperf3::to(Router::SERVER.v4, server.port())
         .bytes(6_000_000)
         .bitrate_bps(30_000_000)
-        .congestion("cubic");
+        .congestion("cubic")
+        .one_cpu();
     transfer.run(&router.client).unwrap();
     let records = rtt.stop();
     let held = router
