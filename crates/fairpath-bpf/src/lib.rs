@@ -4,6 +4,7 @@
 //! XDP): however the process ends, nothing stays attached and no map survives.
 
 mod attach;
+pub mod author;
 pub mod cost;
 mod drop;
 mod inject;
