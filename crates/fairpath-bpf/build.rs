@@ -26,23 +26,27 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     embed(&root, Path::new(&libbpf), &out);
-    for name in ["drop", "empty", "inject", "rtt"] {
+    for name in ["drop", "empty", "inject", "rtt", "sched"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
-        let result = SkeletonBuilder::new()
-            .source(&source)
-            .clang(&clang)
-            .clang_args([
-                "-mcpu=v4",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-unused-parameter",
-                &format!("-I{libbpf}"),
-                // Debug information does not say where this was built.
-                &format!("-ffile-prefix-map={}=.", root.display()),
-                &format!("-D__TARGET_ARCH_{machine}"),
-            ])
-            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        let mut builder = SkeletonBuilder::new();
+        builder.source(&source).clang(&clang).clang_args([
+            "-mcpu=v4",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+            &format!("-I{libbpf}"),
+            &format!("-I{}", root.join("bpf/include").display()),
+            // Debug information does not say where this was built.
+            &format!("-ffile-prefix-map={}=.", root.display()),
+            &format!("-D__TARGET_ARCH_{machine}"),
+        ]);
+        // Opened as an object, as an author's own is: no skeleton.
+        let result = if name == "sched" {
+            builder.obj(out.join("sched.bpf.o")).build().map(drop)
+        } else {
+            builder.build_and_generate(out.join(format!("{name}.skel.rs")))
+        };
         if let Err(error) = result {
             panic!(
                 "compile {} for BPF with {clang}: {error:#}; needs clang 19 or newer (`make setup` installs it)",

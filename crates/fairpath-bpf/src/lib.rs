@@ -11,12 +11,14 @@ mod inject;
 mod objects;
 pub mod probe;
 mod rtt;
+mod sched;
 
 pub use attach::{AttachError, Attached, Hook};
 pub use drop::{DropError, Dropper};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
+pub use sched::SchedRun;
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {

@@ -70,6 +70,14 @@ unsafe extern "C" {
         most: u32,
         told: *mut u32,
     ) -> u32;
+    pub(crate) fn fp_native_sched_begin(
+        sched: *mut Sched,
+        ops: *const Op,
+        count: u32,
+        outcomes: *mut Outcome,
+        most: u32,
+    );
+    pub(crate) fn fp_native_sched_progress(sched: *mut Sched, told: *mut u32) -> u32;
     pub(crate) fn fp_native_sched_stats(sched: *const Sched, stats: *mut SchedStats);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;

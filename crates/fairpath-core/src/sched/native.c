@@ -77,6 +77,26 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 	return s->op;
 }
 
+/* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
+void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
+			   struct fp_outcome *outcomes, u32 most)
+{
+	s->ops_at = (u64)((u8 *)ops - (u8 *)s);
+	s->ops = count;
+	s->op = 0;
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+}
+
+/* How far it came; outcomes told so far are forgotten. */
+u32 fp_native_sched_progress(struct fp_sched *s, u32 *told)
+{
+	*told = s->outcomes;
+	s->outcomes = 0;
+	return s->op;
+}
+
 void fp_native_sched_stats(const struct fp_sched *s, struct fp_sched_stats *stats)
 {
 	*stats = s->stats;
