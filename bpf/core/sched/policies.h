@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/policies.h: the policies that are compiled in. A new one is included here and has a line in
+ * FP_POLICIES: its number, which stays, its name, and which functions it has (E for RANK_ENQUEUE,
+ * D for RANK_DEQUEUE, T for SEND_TIME, P for ON_DROP; N for none of that kind).
+ */
+#ifndef FP_SCHED_POLICIES_H
+#define FP_SCHED_POLICIES_H
+
+#define FP_POLICY_NAME fifo
+#include "../../policy/fifo.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME stfq
+#include "../../policy/stfq.c"
+#undef FP_POLICY_NAME
+
+#define FP_POLICIES(X)                                                                             \
+	X(1, fifo, E, N, N, N)                                                                     \
+	X(2, stfq, E, D, N, N)
+
+/* An author's own, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
+#ifdef FP_CUSTOM_FILE
+#define FP_POLICY_NAME custom
+#include FP_CUSTOM_FILE
+#undef FP_POLICY_NAME
+#define FP_CUSTOM_POLICY_(X, ...) X(31, custom, __VA_ARGS__)
+#define FP_CUSTOM_POLICY(X)	  FP_CUSTOM_POLICY_(X, FP_CUSTOM_HAS)
+#else
+#define FP_CUSTOM_POLICY(X)
+#endif
+
+#undef flow
+#undef class
+#undef global
+
+#endif /* FP_SCHED_POLICIES_H */
