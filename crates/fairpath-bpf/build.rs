@@ -22,7 +22,7 @@ fn main() {
     for folder in ["bpf/core", "bpf/policy", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    for name in ["drop", "empty", "inject", "rtt", "sched"] {
+    for name in ["drop", "empty", "inject", "pifo", "rtt", "sched"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let mut builder = SkeletonBuilder::new();
         builder.source(&source).clang(&clang).clang_args([

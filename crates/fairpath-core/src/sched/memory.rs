@@ -382,8 +382,9 @@ impl SchedMemory {
         let from = unsafe { room.cast::<Op>().add(most_ops) }.cast::<Raw>();
         for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
             // SAFETY: within the outcomes' part.
-            let raw = unsafe { from.add(index).read() };
-            outcomes.push(raw.checked());
+            let at = unsafe { from.add(index) };
+            // SAFETY: likewise; any bytes are integers.
+            outcomes.push(unsafe { at.read() }.checked());
         }
         done as usize
     }
