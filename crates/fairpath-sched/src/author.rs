@@ -1,0 +1,1 @@
+//! A policy from its author's own file.

@@ -1,0 +1,1 @@
+//! Operation logs: recorded in one home, replayed in any.

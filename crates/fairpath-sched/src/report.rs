@@ -1,0 +1,1 @@
+//! What a simulation found: tables, JSON, CSV, pictures.

@@ -1,0 +1,1 @@
+//! Lua scripts that drive a scheduler and say what they expect.

@@ -1,0 +1,1 @@
+//! A scheduler and a link in virtual time.

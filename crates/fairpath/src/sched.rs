@@ -1,0 +1,36 @@
+//! `fairpath sched`: packet schedulers, from the list of policies to a simulated link.
+//!
+//! One module a verb. What they do lives in `fairpath-sched`; here are arguments, files and output.
+
+mod check;
+mod list;
+mod new;
+mod replay;
+mod run;
+mod show;
+mod test;
+
+use clap::Subcommand;
+
+/// Arguments of `fairpath sched`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the policies that are compiled in
+    List(list::Args),
+    /// Show a policy: its parameters, what it ranks, where it comes from
+    Show(show::Args),
+}
+
+/// Runs `fairpath sched`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::List(args) => list::run(args),
+        Command::Show(args) => show::run(args),
+    }
+}

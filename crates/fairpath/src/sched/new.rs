@@ -1,0 +1,1 @@
+//! `fairpath sched new`: a policy to begin with, and its script.

@@ -1,0 +1,1 @@
+//! `fairpath sched replay`: an operation log again, in any home.

@@ -1,0 +1,1 @@
+//! `fairpath sched run`: a simulated link.

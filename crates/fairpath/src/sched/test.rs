@@ -1,0 +1,1 @@
+//! `fairpath sched test`: Lua scripts against a policy or a tree.
