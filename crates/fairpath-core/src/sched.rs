@@ -8,7 +8,7 @@ mod policy;
 
 pub use abi::*;
 pub use plan::Plan;
-pub use policy::{Custom, Function, Param, Policy, policies};
+pub use policy::{Custom, Function, Param, Policy, encode_rate, policies};
 
 /// A home could not run operations.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@
 
 pub mod author;
 pub mod log;
+pub mod quantity;
 pub mod report;
 pub mod script;
 pub mod simulate;

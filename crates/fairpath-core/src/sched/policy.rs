@@ -1,7 +1,7 @@
 //! What a policy says of itself (`struct fp_policy` in `bpf/core/policy.h`), and the way in for one
 //! that is not compiled into this home.
 
-use super::{Meta, Over};
+use super::{Meta, Over, RATE_SHIFT};
 
 /// A policy's functions, in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,29 @@ pub struct Param {
     pub most: u64,
     /// Where nothing is said.
     pub standard: u64,
+}
+
+impl Param {
+    /// What the core keeps for `value`, which is in this parameter's unit: rates are kept as by
+    /// [`encode_rate`], everything else as it is.
+    pub fn encode(&self, value: u64) -> u64 {
+        if self.unit == "bps" {
+            encode_rate(value)
+        } else {
+            value
+        }
+    }
+}
+
+/// Nanoseconds a byte << [`RATE_SHIFT`], to the nearest, of a rate in bits a second; 0, no rate,
+/// for 0. The error is below 10^-5 up to 100 Gbit/s.
+pub fn encode_rate(bps: u64) -> u64 {
+    if bps == 0 {
+        return 0;
+    }
+    const BYTE_NS: u128 = 8_000_000_000 << RATE_SHIFT;
+    let bps = u128::from(bps);
+    u64::try_from((BYTE_NS + bps / 2) / bps).unwrap_or(u64::MAX)
 }
 
 /// A policy as its file describes it.
