@@ -5,6 +5,7 @@
 
 mod arena;
 mod attach;
+pub mod author;
 pub mod cost;
 mod drop;
 mod inject;
