@@ -12,7 +12,7 @@
  *   FP_HEAP       exact           log n  log n  log n   n      4 bytes an item
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band
  *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
- *   FP_GRADIENT   exact by g      1      1      1       N      16 bytes a bucket
+ *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket
  *   FP_SP_PIFO    approximate     lists  1      lists   1      16 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *

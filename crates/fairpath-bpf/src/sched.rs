@@ -6,15 +6,10 @@ use std::ptr::NonNull;
 use fairpath_core::sched::{
     Home, HomeError, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedStats,
 };
-use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
 
-use crate::rtt::next_arena_address;
+use crate::arena::{self, PAGE, START, STRIDE};
 
-/// Where the scheduler begins in the arena: libbpf may keep globals in the first page.
-const ARENA_START: u64 = 4096;
-const PAGE: u64 = 4096;
-/// Bytes that an arena can have at most.
-const ARENA_MOST: u64 = 4 << 30;
 /// Operations of one run.
 const OPS: usize = 1024;
 /// The object with the shipped policies.
@@ -64,20 +59,24 @@ impl SchedRun {
     ) -> Result<SchedRun, HomeError> {
         let mut layout = SchedLayout::new(plan, custom)?;
         let scheduler = layout.bytes().next_multiple_of(64);
-        let bytes = ARENA_START + scheduler + SchedMemory::room_bytes(OPS) as u64;
+        let bytes = START + scheduler + SchedMemory::room_bytes(OPS) as u64;
         let pages = bytes.div_ceil(PAGE);
-        if pages * PAGE > ARENA_MOST {
+        if pages * PAGE > STRIDE {
             return Err(HomeError::Plan(format!(
                 "{bytes} bytes exceed the arena's 4 GiB; ask for fewer packets or flows"
             )));
         }
         let object = load(object, pages).map_err(|error| refused(&error))?;
-        let start = arena_address(&object).ok_or_else(|| {
-            HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
-        })?;
-        touch(start, pages);
+        let mapped = object.maps().find(|map| map.name() == "arena");
+        let start = mapped
+            .and_then(|map| arena::mapped_at(&map))
+            .ok_or_else(|| {
+                HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
+            })?;
+        // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
+        unsafe { arena::touch(start, pages) };
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
-        let at = unsafe { start.add(ARENA_START as usize) };
+        let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero and aligned; the mapping lives as long as the object.
         let memory = unsafe { layout.format(at) }?;
         // SAFETY: the room follows the scheduler, within the pages.
@@ -89,7 +88,6 @@ impl SchedRun {
         })
     }
 
-    /// All of the scheduler's memory, to be overwritten by tests of what that does.
     fn run_once(&mut self) -> Result<(), HomeError> {
         let mut programs = self.object.progs_mut();
         let program = programs.find(|program| program.name() == "sched_run");
@@ -154,27 +152,8 @@ fn load(object: &[u8], pages: u64) -> Result<Object, libbpf_rs::Error> {
     for mut map in open.maps_mut() {
         if map.name() == "arena" {
             map.set_max_entries(pages as u32)?;
-            map.set_map_extra(next_arena_address())?;
+            map.set_map_extra(arena::next_address())?;
         }
     }
     open.load()
-}
-
-/// Where libbpf mapped the arena: at the address that was asked for.
-fn arena_address(object: &Object) -> Option<NonNull<u8>> {
-    let arena = object.maps().find(|map| map.name() == "arena")?;
-    let map = arena.as_libbpf_object().as_ptr();
-    // SAFETY: a loaded map.
-    let address = unsafe { libbpf_sys::bpf_map__map_extra(map) };
-    NonNull::new(address as *mut u8)
-}
-
-/// Commits every page: what the kernel's side writes to a page that is not there vanishes.
-fn touch(start: NonNull<u8>, pages: u64) {
-    for page in 0..pages {
-        // SAFETY: within the mapping.
-        let at = unsafe { start.add((page * PAGE) as usize) };
-        // SAFETY: likewise; nothing else uses it yet.
-        unsafe { at.write_volatile(0) };
-    }
 }
