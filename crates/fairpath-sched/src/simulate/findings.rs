@@ -52,7 +52,7 @@ pub struct Measured {
 
 impl Measured {
     /// Adds what another measured.
-    pub(super) fn merge(&mut self, other: &Measured) {
+    pub fn merge(&mut self, other: &Measured) {
         self.offered.merge(other.offered);
         self.sent.merge(other.sent);
         self.dropped.merge(other.dropped);
