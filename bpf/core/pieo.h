@@ -11,7 +11,8 @@
  * never refuses for its rank (it clamps), and what it has no room for waits in `wheel`.
  *
  * Time does not go back: an earlier `now` is taken for the latest one. Items are removed with
- * fp_pifo_remove(). Each item goes over once, so that push and pop cost two pushes and two pops.
+ * fp_pifo_remove(); fp_pifo_move() gives one that waits another eligible time, and one that is
+ * ready another rank. Each item goes over once, so that push and pop cost two pushes and two pops.
  * Memory beside the two: 8 bytes an item of the pool, for the rank that waits.
  */
 #ifndef FP_PIEO_H
@@ -88,6 +89,7 @@ FP_FUNC u32 fp_pieo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 now)
 FP_FUNC u64 fp_pieo_next_event(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	struct fp_pifo FP_MEM *e = fp_pifo_at(pool, q);
+	u64 eligible;
 	u32 item;
 
 	if (e->kind != FP_PIEO)
@@ -95,7 +97,10 @@ FP_FUNC u64 fp_pieo_next_event(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	if (fp_pifo_peek(pool, e->ready))
 		return e->base;
 	item = fp_pifo_peek(pool, e->wheel);
-	return item ? fp_item_at(pool, item)->rank : FP_NEVER;
+	if (!item)
+		return FP_NEVER;
+	eligible = fp_item_at(pool, item)->rank;
+	return eligible > e->base ? eligible : e->base;
 }
 
 #endif /* FP_PIEO_H */

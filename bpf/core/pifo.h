@@ -12,7 +12,7 @@
  *   FP_HEAP       exact           log n  log n  log n   n      4 bytes an item
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band
  *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
- *   FP_GRADIENT   exact by g      1      1      1       N      16 bytes a bucket
+ *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket
  *   FP_SP_PIFO    approximate     lists  1      lists   1      16 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *
@@ -365,7 +365,7 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 		return fp_pifo_put_as(pool, q, item, rank, seq, FP_CFFS);
 	}
 	pool->pushed_out = 0;
-	return fp_pifo_put_approximate(pool, q, item, rank, seq);
+	return fp_refuse_pifo(pool);
 }
 
 /*
@@ -379,6 +379,8 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	u64 seq = pool->seq + 1;
 
 	pool->seq = seq;
+	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+		return fp_pifo_put_approximate(pool, q, item, rank, seq);
 	return fp_pifo_put(pool, q, item, rank, seq);
 }
 

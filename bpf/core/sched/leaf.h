@@ -206,7 +206,7 @@ FP_FUNC int fp_give_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 }
 
 /* The flow's packet left or was dropped: its entry moves, waits with the shaper, or goes. */
-FP_FUNC int fp_rerank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u64 rank)
+FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 rank)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
@@ -284,7 +284,7 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 }
 
 /* Takes a waiting packet out, wherever it is; not below references. 0, or -1. Then fp_settle(). */
-FP_FUNC int fp_take_out(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 reason)
+FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);

@@ -130,7 +130,7 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 }
 
 /* An entry whose time has come goes back to its queue. */
-FP_FUNC int fp_wake_one(struct fp_sched FP_MEM *s FP_ARG, u32 item)
+FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 {
 	u32 flow = item - fp_flow_item(s, 0);
 	u32 node = item - fp_node_item(s, 0);
@@ -176,21 +176,29 @@ FP_FUNC int fp_wake_one(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 	return 0;
 }
 
+/* The first entry whose time has come goes back to its queue; 0 if there is none. */
+FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_pifo_peek_as(pool, FP_SHAPER, FP_HEAP);
+
+	/* Room for the operation itself besides what may be dropped here. */
+	if (!item || fp_item_at(pool, item)->rank > s->now ||
+	    s->outcomes + FP_OUTCOMES_PER_OP + 2 > s->outcomes_most)
+		return 0;
+	fp_pifo_pop_as(pool, FP_SHAPER, FP_HEAP);
+	fp_wake_item(s, item);
+	return 1;
+}
+
 /* Everything whose time has come goes back to its queue. */
 FP_INLINE int fp_wake(struct fp_sched FP_MEM *s)
 {
-	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 i;
 
 	fp_loop(i, FP_WAKE_BATCH) {
-		u32 item = fp_pifo_peek(pool, FP_SHAPER);
-
-		/* Room for what may be dropped on the way: two for each. */
-		if (!item || fp_item_at(pool, item)->rank > s->now ||
-		    s->outcomes + FP_OUTCOMES_PER_OP / 2 > s->outcomes_most)
-			return 0;
-		fp_pifo_pop(pool, FP_SHAPER);
-		fp_wake_one(s, item);
+		if (!fp_wake_one(s))
+			break;
 	}
 	return 0;
 }
@@ -431,7 +439,7 @@ FP_INLINE int fp_operate(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
 
 FP_INLINE int fp_has_room(struct fp_sched FP_MEM *s)
 {
-	return s->outcomes + FP_OUTCOMES_PER_OP <= s->outcomes_most;
+	return s->outcomes + 2 * FP_OUTCOMES_PER_OP <= s->outcomes_most;
 }
 
 #endif /* FP_SCHED_H */

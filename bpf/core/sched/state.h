@@ -138,6 +138,8 @@ struct fp_sched {
 	u64 flow_at; /* offset of the state that the policy sees as f */
 	u64 at;	     /* when the packet that comes may leave */
 	u32 handle;  /* of the packet in question */
+	u32 undone;  /* step of undo */
+	u32 upwards; /* a child that its parent has to hear of */
 	u32 depth;
 	u32 marked; /* the packet that leaves gets CE */
 	u32 wanted; /* packets of this operation still to leave */

@@ -24,6 +24,7 @@ FP_INLINE void fp_begin_call(struct fp_sched FP_MEM *s, u32 node, u32 leaf, u32 
 	s->handle = handle;
 	FP_PUT(s->call.now, s->now);
 	FP_PUT(s->call.over, n->config.over);
+	FP_PUT(s->call.waiting, fp_waiting(s, node));
 	FP_PUT(s->call.queue_packets, l->stats.packets);
 	FP_PUT(s->call.queue_bytes, l->stats.bytes);
 	FP_PUT(s->call.sojourn, 0ull);
@@ -195,7 +196,7 @@ FP_INLINE void fp_remember(struct fp_sched FP_MEM *s, u32 step, u32 node)
 }
 
 /* Puts back one remembered step: the reference, if it got one, and all states. */
-FP_FUNC int fp_put_back(struct fp_sched FP_MEM *s FP_ARG, u32 step)
+FP_INLINE int fp_put_back(struct fp_sched FP_MEM *s, u32 step)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
 	struct fp_node FP_MEM *n = fp_node_at(s, u->node);
@@ -215,16 +216,32 @@ FP_FUNC int fp_put_back(struct fp_sched FP_MEM *s FP_ARG, u32 step)
 	return 0;
 }
 
+/* Puts back the steps from s->undone to the first. */
+FP_FUNC int fp_put_all_back(struct fp_sched FP_MEM *s FP_ARG, u32 first)
+{
+	u32 i;
+
+	fp_loop(i, FP_SCHED_LEVELS) {
+		if (s->undone < first)
+			break;
+		fp_put_back(s, s->undone);
+		if (!s->undone--)
+			break;
+	}
+	return 0;
+}
+
 /*
  * Packet `handle` of `leaf` gets a reference in each node above `child` that is over references, up
- * to the first that must wait for its time. Returns a reason, and leaves nothing, where one is
- * refused. `step` is the first step of undo that it may use.
+ * to the first that must wait for its time. Where one is refused it returns a reason, and s->undone
+ * is the last step to put back; else s->upwards is a child to be activated, 0 none. `step` is the
+ * first step of undo that it may use.
  */
-FP_FUNC int fp_refer(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle, u32 step)
+FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle, u32 step)
 {
 	u32 level;
-	u32 first = step;
 
+	s->upwards = 0;
 	fp_loop(level, FP_SCHED_LEVELS) {
 		u32 parent = fp_node_at(s, child)->config.parent;
 		struct fp_reference FP_MEM *ref;
@@ -235,7 +252,7 @@ FP_FUNC int fp_refer(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
 		if (!parent)
 			return 0;
 		if (fp_node_at(s, parent)->config.over != FP_OVER_REFERENCES) {
-			fp_activate(s, child, leaf, handle);
+			s->upwards = child;
 			return 0;
 		}
 		fp_begin_call(s, parent, leaf, handle);
@@ -259,17 +276,29 @@ FP_FUNC int fp_refer(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
 					       fp_reference_item(s, reference), ref->rank);
 		}
 		if (refused) {
-			fp_loop(level, FP_SCHED_LEVELS) {
-				fp_put_back(s, step);
-				if (step-- == first)
-					break;
-			}
+			s->undone = step;
 			return refused;
 		}
 		step++;
 		child = parent;
 	}
 	return 0;
+}
+
+/*
+ * Packet `handle` of `leaf` is known further up from node `child` on: by references, or by entries of
+ * its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first step
+ * of undo that it may use.
+ */
+FP_INLINE int fp_refer(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle, u32 step)
+{
+	int refused = fp_climb(s, child, leaf, handle, step);
+
+	if (refused)
+		fp_put_all_back(s, step);
+	else if (s->upwards)
+		fp_activate(s, s->upwards, leaf, handle);
+	return refused;
 }
 
 #endif /* FP_SCHED_TREE_H */

@@ -10,7 +10,7 @@ mod policy;
 mod scheduler;
 
 pub use abi::*;
-pub use memory::{MAX_OF_A_KIND, SchedMemory};
+pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
 pub use scheduler::Scheduler;

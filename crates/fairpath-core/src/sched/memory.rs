@@ -4,12 +4,65 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Function, HomeError, LEVELS, NodeConfig, NodeStats, Over, Plan, Policy, SPLIT, SchedStats,
-    policies,
+    Function, HomeError, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome, OutcomeKind,
+    Over, Plan, Policy, SPLIT, SchedStats, policies,
 };
 
 /// Handles, flows, nodes and references of one scheduler, each at most.
 pub const MAX_OF_A_KIND: u32 = 1 << 24;
+
+/// Outcomes that an unattached run has room for.
+const OUTCOMES_OF_A_RUN: usize = 8 * OUTCOMES_PER_OP;
+
+/// An outcome as it lies in memory that somebody else may write.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Raw {
+    rank: u64,
+    at: u64,
+    op: u32,
+    handle: u32,
+    node: u32,
+    kind: u8,
+    reason: u8,
+    flags: u8,
+    zero: u8,
+}
+
+impl Raw {
+    fn checked(self) -> Outcome {
+        let kind = match self.kind {
+            1 => OutcomeKind::Queued,
+            2 => OutcomeKind::Sent,
+            3 => OutcomeKind::Dropped,
+            4 => OutcomeKind::Nothing,
+            5 => OutcomeKind::Done,
+            _ => OutcomeKind::Failed,
+        };
+        let Raw {
+            rank,
+            at,
+            op,
+            handle,
+            node,
+            reason,
+            flags,
+            zero,
+            ..
+        } = self;
+        Outcome {
+            rank,
+            at,
+            op,
+            handle,
+            node,
+            kind,
+            reason,
+            flags,
+            zero,
+        }
+    }
+}
 
 /// A formatted scheduler's memory; does not own it.
 #[derive(Debug)]
@@ -20,8 +73,9 @@ pub struct SchedMemory {
 // SAFETY: the memory is plain bytes that one caller at a time works on.
 unsafe impl Send for SchedMemory {}
 
-/// What the C side reads of a plan, and what it counts in.
-pub(crate) struct Laid {
+/// A plan that was checked, as the core reads it: how much memory it needs, and how that is formatted.
+#[derive(Debug)]
+pub struct SchedLayout {
     plan: Plan,
     wants: Vec<u32>,
     functions: Vec<u32>,
@@ -29,9 +83,12 @@ pub(crate) struct Laid {
     children: Vec<u32>,
 }
 
-impl Laid {
+impl SchedLayout {
     /// Checks the plan; `custom` is the author's policy, if one may be named.
-    pub(crate) fn new(plan: &Plan, custom: Option<&Policy>) -> Result<Laid, HomeError> {
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`] names the node and what is wrong with it.
+    pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, HomeError> {
         let mut plan = plan.clone();
         plan.config.nodes = plan.nodes.len() as u32;
         plan.config.classes = plan.class_table.len() as u32;
@@ -41,7 +98,7 @@ impl Laid {
         plan.config.packets = plan.config.packets.max(1);
         check_sizes(&plan)?;
         check_tables(&plan)?;
-        let mut laid = Laid {
+        let mut laid = SchedLayout {
             wants: Vec::with_capacity(plan.nodes.len()),
             functions: Vec::with_capacity(plan.nodes.len()),
             flow_bytes: Vec::with_capacity(plan.nodes.len()),
@@ -61,6 +118,7 @@ impl Laid {
             laid.functions.push(bits(&policy.functions));
             laid.flow_bytes.push(policy.state_bytes[0]);
         }
+        check_references(&laid)?;
         Ok(laid)
     }
 
@@ -77,7 +135,7 @@ impl Laid {
     }
 
     /// Bytes that the scheduler needs.
-    pub(crate) fn bytes(&mut self) -> u64 {
+    pub fn bytes(&mut self) -> u64 {
         self.children.fill(0);
         let raw = self.raw();
         // SAFETY: the plan's tables have the lengths that its configuration says; `children` has one
@@ -85,12 +143,15 @@ impl Laid {
         unsafe { ffi::fp_native_sched_bytes(&raw const raw, self.children.as_mut_ptr()) }
     }
 
-    /// Formats zeroed memory of [`Laid::bytes`].
+    /// Formats zeroed memory of [`SchedLayout::bytes`].
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`]: a queue is not one that can be.
     ///
     /// # Safety
     /// `at` points to that many zeroed, writable bytes, aligned to 64, that outlive the value; nothing
     /// but the core touches them while it lives.
-    pub(crate) unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, HomeError> {
+    pub unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, HomeError> {
         let sched = at.cast::<Sched>();
         let raw = self.raw();
         let (children, mut node) = (self.children.as_mut_ptr(), 0);
@@ -245,6 +306,26 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     Ok(())
 }
 
+/// A reference that the shaper held cannot be refused: its packet is queued below.
+fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
+    let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
+    let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
+    let holds = over
+        .clone()
+        .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
+    let refuses = |node: &NodeConfig| {
+        node.queue_capacity | node.queue_below | node.queue_beyond | node.queue_full != 0
+    };
+    match over.find(|(_, (node, _))| refuses(node)) {
+        Some((index, _)) if holds => {
+            let text =
+                "is over references and may refuse some, in a tree that holds references back";
+            Err(wrong(index, text.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl SchedMemory {
     /// Counters since the start.
     pub fn stats(&self) -> SchedStats {
@@ -282,6 +363,56 @@ impl SchedMemory {
             _ => format!("of {place} packets that came, not all are sent, dropped or waiting"),
         };
         Err(words)
+    }
+
+    /// Readies an unattached run of `ops`, which are copied to where `room` points, outcomes behind
+    /// them; how many of them fit is the answer.
+    ///
+    /// # Safety
+    /// `room` points to [`SchedMemory::room_bytes`] of `most_ops` writable bytes in the same mapping as
+    /// the scheduler; nothing runs on it now.
+    pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
+        let count = ops.len().min(most_ops);
+        let to = room.cast::<Op>();
+        // SAFETY: the room has `most_ops` operations first, and `count` are no more.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
+        // SAFETY: the outcomes' part follows the operations'.
+        let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
+        let (sched, most) = (self.sched.as_ptr(), OUTCOMES_OF_A_RUN as u32);
+        // SAFETY: both parts lie in the scheduler's mapping, as long as said.
+        unsafe {
+            ffi::fp_native_sched_begin(sched, to.as_ptr(), count as u32, outcomes.as_ptr(), most);
+        }
+        count
+    }
+
+    /// Takes the outcomes of the run so far; how many operations are done.
+    ///
+    /// # Safety
+    /// `room` and `most_ops` are those of [`SchedMemory::begin`]; nothing runs now.
+    pub unsafe fn progress(
+        &mut self,
+        room: NonNull<u8>,
+        most_ops: usize,
+        outcomes: &mut Vec<Outcome>,
+    ) -> usize {
+        let mut told = 0;
+        // SAFETY: `sched` is formatted.
+        let done = unsafe { ffi::fp_native_sched_progress(self.sched.as_ptr(), &raw mut told) };
+        // SAFETY: the outcomes' part follows the operations'.
+        let from = unsafe { room.cast::<Op>().add(most_ops) }.cast::<Raw>();
+        for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
+            // SAFETY: within the outcomes' part.
+            let at = unsafe { from.add(index) };
+            // SAFETY: likewise; any bytes are integers.
+            outcomes.push(unsafe { at.read() }.checked());
+        }
+        done as usize
+    }
+
+    /// Bytes that [`SchedMemory::begin`] needs for `most_ops` operations.
+    pub fn room_bytes(most_ops: usize) -> usize {
+        most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
     }
 
     /// Who runs an author's policy: what `fp_native_custom` gets.

@@ -77,6 +77,26 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 	return s->op;
 }
 
+/* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
+void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
+			   struct fp_outcome *outcomes, u32 most)
+{
+	s->ops_at = (u64)((u8 *)ops - (u8 *)s);
+	s->ops = count;
+	s->op = 0;
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+}
+
+/* How far it came; outcomes told so far are forgotten. */
+u32 fp_native_sched_progress(struct fp_sched *s, u32 *told)
+{
+	*told = s->outcomes;
+	s->outcomes = 0;
+	return s->op;
+}
+
 void fp_native_sched_stats(const struct fp_sched *s, struct fp_sched_stats *stats)
 {
 	*stats = s->stats;
@@ -92,3 +112,37 @@ u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
 	return fp_sched_audit(s, where);
 }
+
+/* Sizes and offsets that Rust mirrors, in the order of ffi.rs's test. */
+#define AT(type, member) (u32) offsetof(struct type, member)
+const u32 fp_native_sched_layout[] = {
+	sizeof(struct fp_meta),
+	sizeof(struct fp_op),
+	sizeof(struct fp_outcome),
+	sizeof(struct fp_node_config),
+	sizeof(struct fp_sched_config),
+	sizeof(struct fp_sched_stats),
+	sizeof(struct fp_node_stats),
+	sizeof(struct fp_policy),
+	sizeof(struct fp_param),
+	sizeof(struct fp_plan),
+	sizeof(struct fp_call),
+	AT(fp_meta, source),
+	AT(fp_meta, dscp),
+	AT(fp_op, node),
+	AT(fp_op, meta),
+	AT(fp_outcome, reason),
+	AT(fp_node_config, cost),
+	AT(fp_node_config, floor),
+	AT(fp_node_config, params),
+	AT(fp_sched_config, overflow),
+	AT(fp_sched_config, horizon),
+	AT(fp_sched_stats, put_off),
+	AT(fp_node_stats, bytes),
+	AT(fp_policy, queue),
+	AT(fp_param, standard),
+	FP_DROP_REMOVED,
+	FP_CUSTOM,
+};
+const u32 fp_native_sched_layout_len =
+	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

@@ -5,10 +5,9 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use super::ffi::{self, Sched};
-use super::memory::Laid;
 use super::{
     Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan, Policy,
-    SchedMemory, SchedStats,
+    SchedLayout, SchedMemory, SchedStats,
 };
 
 /// Of `struct fp_sched`.
@@ -75,7 +74,7 @@ impl Scheduler {
     }
 
     fn lay_out(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, HomeError> {
-        let mut laid = Laid::new(plan, policy)?;
+        let mut laid = SchedLayout::new(plan, policy)?;
         let bytes = laid.bytes() as usize;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
             .map_err(|_| HomeError::Plan(format!("{bytes} bytes are more than there can be")))?;
