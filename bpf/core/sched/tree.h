@@ -24,6 +24,7 @@ FP_INLINE void fp_begin_call(struct fp_sched FP_MEM *s, u32 node, u32 leaf, u32 
 	s->handle = handle;
 	FP_PUT(s->call.now, s->now);
 	FP_PUT(s->call.over, n->config.over);
+	FP_PUT(s->call.waiting, fp_waiting(s, node));
 	FP_PUT(s->call.queue_packets, l->stats.packets);
 	FP_PUT(s->call.queue_bytes, l->stats.bytes);
 	FP_PUT(s->call.sojourn, 0ull);
