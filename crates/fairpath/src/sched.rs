@@ -5,6 +5,7 @@
 mod check;
 mod list;
 mod new;
+mod own;
 mod replay;
 mod run;
 mod show;
@@ -21,6 +22,10 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write a policy to begin with, and its script
+    New(new::Args),
+    /// Compile a policy, ask the verifier, try it in every home
+    Check(check::Args),
     /// List the policies that are compiled in
     List(list::Args),
     /// Show a policy: its parameters, what it ranks, where it comes from
@@ -30,6 +35,8 @@ enum Command {
 /// Runs `fairpath sched`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
+        Command::New(args) => new::run(args),
+        Command::Check(args) => check::run(args),
         Command::List(args) => list::run(args),
         Command::Show(args) => show::run(args),
     }
