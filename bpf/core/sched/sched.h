@@ -192,7 +192,7 @@ FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 }
 
 /* Everything whose time has come goes back to its queue. */
-FP_INLINE int fp_wake(struct fp_sched FP_MEM *s)
+FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
 
