@@ -441,6 +441,18 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
+/*
+ * Lets a window go on as fp_pifo_pop() would: for a caller that serves the first item by peeking,
+ * and moves or removes it afterwards.
+ */
+FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
+		fp_window_rotate(p);
+}
+
 /* The item that would be served last of those that are there, which stays; 0 if there is none. */
 FP_FUNC u32 fp_pifo_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
