@@ -17,7 +17,7 @@ use fairpath_sched::author::trial::{self, Trial};
 use fairpath_sched::tree::{Known, Tree};
 
 use self::findings::{Findings, Format, Function, Trialled, Verifier};
-use super::own::Own;
+use super::own::{self, Own};
 
 /// Operations of a trial; about half of them are packets.
 const OPERATIONS: usize = 20_000;
@@ -130,17 +130,7 @@ fn ask_verifier(own: &Own, findings: &mut Findings) -> anyhow::Result<bool> {
         return Ok(true);
     };
     findings.verifier = Verifier::Refused;
-    let line = refusal
-        .line
-        .unwrap_or_else(|| "a line that it does not name".to_owned());
-    let function = refusal
-        .function
-        .trim_start_matches("custom_")
-        .to_uppercase();
-    bail!(
-        "the verifier refuses {function}, at {line}\n  {}",
-        refusal.reason
-    )
+    bail!("{}", own::told(&refusal))
 }
 
 /// Runs the same operations natively and, if we may, in the kernel.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use fairpath_bpf::SchedRun;
-use fairpath_bpf::author::Compiler;
+use fairpath_bpf::author::{self, Compiler, Refusal};
 use fairpath_core::sched::{Plan, Policy, Scheduler, policies};
 use fairpath_sched::author::{Author, Watch};
 
@@ -17,13 +17,6 @@ pub struct Own {
 }
 
 impl Own {
-    /// Whether a name on the command line is a file to be compiled, and not a policy's name.
-    pub fn is_file(name: &str) -> bool {
-        Path::new(name)
-            .extension()
-            .is_some_and(|extension| extension == "c")
-    }
-
     /// Compiles and reads a file.
     pub fn open(file: &Path) -> anyhow::Result<Own> {
         let compiler = Compiler::new()?;
@@ -66,15 +59,33 @@ impl Own {
 
     /// The kernel home, from [`Own::object`].
     pub fn load(&self, object: &[u8], plan: &Plan) -> anyhow::Result<SchedRun> {
-        Ok(SchedRun::load_object(
-            object,
-            plan,
-            Some(&self.author.policy),
-        )?)
+        let loaded = SchedRun::load_object(object, plan, Some(&self.author.policy));
+        loaded.map_err(|error| match author::refusal(object) {
+            Some(refusal) => anyhow::anyhow!("{}", told(&refusal)),
+            None => error.into(),
+        })
     }
 
     /// What the verifier has to say of the policy's functions.
     pub fn trial(&self) -> anyhow::Result<Vec<u8>> {
         Ok(self.compiler.trial(&self.file, self.author.has())?)
     }
+}
+
+/// Why the verifier refuses, with the author's line.
+pub fn told(refusal: &Refusal) -> String {
+    let Refusal {
+        function,
+        line,
+        reason,
+    } = refusal;
+    if reason.starts_with("combined stack size") {
+        return format!(
+            "the verifier refuses it: its functions need too much stack below the scheduler's ({reason}); \
+             use fewer local variables, and no arrays"
+        );
+    }
+    let line = line.as_deref().unwrap_or("a line that it does not name");
+    let function = function.trim_start_matches("custom_").to_uppercase();
+    format!("the verifier refuses {function}, at {line}\n  {reason}")
 }
