@@ -7,6 +7,7 @@ mod home;
 mod list;
 mod new;
 mod output;
+mod own;
 mod replay;
 mod run;
 mod show;
@@ -24,6 +25,10 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write a policy to begin with, and its script
+    New(new::Args),
+    /// Compile a policy, ask the verifier, try it in every home
+    Check(check::Args),
     /// List the policies that are compiled in
     List(list::Args),
     /// Show a policy: its parameters, what it ranks, where it comes from
@@ -35,6 +40,8 @@ enum Command {
 /// Runs `fairpath sched`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
+        Command::New(args) => new::run(args),
+        Command::Check(args) => check::run(args),
         Command::List(args) => list::run(args),
         Command::Show(args) => show::run(args),
         Command::Run(args) => run::run(args),
