@@ -13,10 +13,18 @@
 #define FP_POLICY_NAME stfq
 #include "../../policy/stfq.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME fq_codel
+#include "../../policy/fq_codel.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME codel
+#include "../../policy/codel.c"
+#undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
-	X(2, stfq, E, D, N, N)
+	X(2, stfq, E, D, N, N)                                                                     \
+	X(3, fq_codel, E, D, N, N)                                                                 \
+	X(7, codel, E, D, N, N)
 
 /* An author's own, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
 #ifdef FP_CUSTOM_FILE
