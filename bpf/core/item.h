@@ -124,7 +124,8 @@ struct fp_pifo {
 	u32 headroom;	 /* FP_AIFO: k, in parts of FP_AIFO_HEADROOM_ONE */
 	u32 wheel;	 /* FP_PIEO: the PIFO of those that are not eligible yet */
 	u32 ready;	 /* FP_PIEO: the PIFO of those that are */
-	u64 zero2;
+	u32 each;	 /* FP_SP_PIFO: items of one list at most */
+	u32 zero2;
 };
 
 struct fp_pool {

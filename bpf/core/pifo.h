@@ -13,7 +13,7 @@
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band
  *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
  *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket
- *   FP_SP_PIFO    approximate     lists  1      lists   1      16 bytes a list
+ *   FP_SP_PIFO    approximate     lists  1      lists   1      24 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *
  * Exact by g: by buckets of g ranks, by arrival within. Formatting and sizes: pool.h. Eligible
@@ -84,16 +84,19 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 		p->top[0] &= ~fp_bit(place);
 }
 
-/* Where a rank goes in lists, among `others`; FP_NOWHERE and why, if nowhere. */
+/*
+ * Where a rank goes in lists, among `others`; FP_NOWHERE and why, if nowhere. `from`: the place
+ * that it leaves, or FP_NOWHERE.
+ */
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
-			  u32 others, u32 kind)
+			  u32 others, u32 from, u32 kind)
 {
 	if (fp_is_window(kind))
 		return fp_window_place(p, rank, others);
 	if (kind == FP_BANDS)
 		return fp_bands_place(p, rank);
 	if (kind == FP_SP_PIFO)
-		return fp_sp_place(pool, q, rank);
+		return fp_sp_place(pool, q, rank, from);
 	return 0;
 }
 
@@ -108,6 +111,8 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	}
 	it->place = place;
 	p->count++;
+	if (kind == FP_SP_PIFO)
+		(*fp_sp_held(pool, p, place))++;
 	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
 		fp_mark(pool, p, place, kind);
 }
@@ -130,6 +135,8 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		fp_heap_take(pool, p, q, place);
 	} else {
 		p->count--;
+		if (kind == FP_SP_PIFO)
+			(*fp_sp_held(pool, p, place))--;
 		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
 			fp_unmark(pool, p, place, kind);
 	}
@@ -224,6 +231,8 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 		next = fp_item_bound(pool, fp_item_at(pool, item)->next);
 		list->head = next;
 		p->count--;
+		if (kind == FP_SP_PIFO)
+			(*fp_sp_held(pool, p, place))--;
 		if (!next) {
 			list->tail = 0;
 			fp_unmark(pool, p, place, kind);
@@ -310,7 +319,7 @@ FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 r
 		}
 	}
 	if (kind != FP_HEAP) {
-		place = fp_place_as(pool, p, q, rank, p->count, kind);
+		place = fp_place_as(pool, p, q, rank, p->count, FP_NOWHERE, kind);
 		if (place & FP_NOWHERE)
 			return fp_refusal_of(place);
 	}
@@ -432,6 +441,18 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
+/*
+ * Lets a window go on as fp_pifo_pop() would: for a caller that serves the first item by peeking,
+ * and moves or removes it afterwards.
+ */
+FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
+		fp_window_rotate(p);
+}
+
 /* The item that would be served last of those that are there, which stays; 0 if there is none. */
 FP_FUNC u32 fp_pifo_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
@@ -465,8 +486,9 @@ FP_FUNC int fp_leave(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item)
 		return fp_leave_as(pool, p, q, item, it, FP_CFFS);
 	case FP_GRADIENT:
 		return fp_leave_as(pool, p, q, item, it, FP_GRADIENT);
-	case FP_BANDS:
 	case FP_SP_PIFO:
+		return fp_leave_as(pool, p, q, item, it, FP_SP_PIFO);
+	case FP_BANDS:
 	case FP_AIFO:
 		return fp_leave_as(pool, p, q, item, it, FP_BANDS);
 	}
@@ -486,18 +508,18 @@ FP_FUNC int fp_pifo_remove(struct fp_pool FP_MEM *pool FP_ARG, u32 item)
 }
 
 /* Where a queued item would go for another rank. */
-FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank)
+FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 from)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 
 	switch (p->kind) {
 	case FP_CFFS:
 	case FP_GRADIENT:
-		return fp_place_as(pool, p, q, rank, p->count - 1, FP_CFFS);
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_CFFS);
 	case FP_BANDS:
-		return fp_place_as(pool, p, q, rank, p->count - 1, FP_BANDS);
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_BANDS);
 	case FP_SP_PIFO:
-		return fp_place_as(pool, p, q, rank, p->count - 1, FP_SP_PIFO);
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_SP_PIFO);
 	}
 	return 0;
 }
@@ -518,6 +540,9 @@ FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pl
 	case FP_GRADIENT:
 		fp_enter_as(pool, p, q, item, it, place, FP_GRADIENT);
 		break;
+	case FP_SP_PIFO:
+		fp_enter_as(pool, p, q, item, it, place, FP_SP_PIFO);
+		break;
 	default:
 		fp_enter_as(pool, p, q, item, it, place, FP_BANDS);
 	}
@@ -535,7 +560,7 @@ FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 
 	if (!item || item > pool->items || !q)
 		return fp_refuse_item(pool);
-	place = fp_new_place(pool, q, rank);
+	place = fp_new_place(pool, q, rank, it->place);
 	if (place & FP_NOWHERE)
 		return fp_refusal_of(place);
 	if (fp_leave(pool, q, item))

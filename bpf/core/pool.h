@@ -39,7 +39,7 @@ struct fp_pifo_config {
 	u32 headroom; /* FP_AIFO: less than FP_AIFO_HEADROOM_ONE */
 	u32 wheel;    /* FP_PIEO: a FP_HEAP or window formatted before */
 	u32 ready;    /* FP_PIEO: likewise; clamps and does not push out */
-	u32 zero;
+	u32 each;     /* FP_SP_PIFO: items of one list at most, from 1 */
 };
 
 /* Why something cannot be formatted. */
@@ -107,7 +107,7 @@ FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 	case FP_GRADIENT:
 		return fp_pool_align(((u64)buckets * 2 + 4) * 8);
 	case FP_SP_PIFO:
-		return fp_pool_align((u64)buckets * 16);
+		return fp_pool_align((u64)buckets * 24);
 	case FP_AIFO:
 		return fp_pool_align(((u64)buckets + 1) * 8);
 	case FP_PIEO:
@@ -194,7 +194,8 @@ FP_FUNC int fp_pifo_misfit(struct fp_pool *pool, u32 q, const struct fp_pifo_con
 	if (!q || q > pool->pifos)
 		return FP_MISFIT_NUMBER;
 	if (!config->capacity || config->capacity > pool->items ||
-	    (pieo && config->capacity != pool->items))
+	    (pieo && config->capacity != pool->items) ||
+	    (config->kind == FP_SP_PIFO && !config->each))
 		return FP_MISFIT_CAPACITY;
 	if (!fp_buckets_fit(config->kind, config->buckets))
 		return FP_MISFIT_BUCKETS;
@@ -243,6 +244,7 @@ FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_con
 	p->level_at[1] = level_at[1];
 	p->window = config->kind == FP_AIFO ? config->buckets : 0;
 	p->headroom = config->headroom;
+	p->each = config->each;
 	p->wheel = config->wheel;
 	p->ready = config->ready;
 	p->kind = (u8)config->kind;

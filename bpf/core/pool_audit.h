@@ -169,7 +169,7 @@ static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);
 	u32 lists = fp_is_window(p->kind) ? 2 * p->buckets : p->buckets, place;
-	u64 held = 0;
+	u64 held = 0, before;
 
 	audit->pifo = q;
 	if (!p->kind || p->kind == FP_PIEO)
@@ -181,8 +181,11 @@ static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 	if (p->kind == FP_HEAP)
 		return fp_audit_heap(pool, p, audit);
 	for (place = 0; place < lists; place++) {
+		before = held;
 		if (fp_audit_list(pool, p, place, &held, audit))
 			return 1;
+		if (p->kind == FP_SP_PIFO && *fp_sp_held(pool, p, place) != held - before)
+			return fp_flawed(audit, FP_FLAW_INDEX, place);
 	}
 	if (held != p->count)
 		return fp_flawed(audit, FP_FLAW_COUNT, 0);

@@ -287,6 +287,7 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
+	fp_pifo_turn(pool, fp_queue_of(leaf));
 	fp_about_leaving(s, leaf, handle, item);
 	if (fp_slot_at(s, handle)->next) {
 		struct fp_slot FP_MEM *next = fp_slot_at(s, fp_slot_at(s, handle)->next);

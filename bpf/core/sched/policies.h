@@ -19,12 +19,36 @@
 #define FP_POLICY_NAME codel
 #include "../../policy/codel.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME drr
+#include "../../policy/drr.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME srpt
+#include "../../policy/srpt.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME pfabric
+#include "../../policy/pfabric.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME lstf
+#include "../../policy/lstf.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME edf
+#include "../../policy/edf.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME hpfq
+#include "../../policy/hpfq.c"
+#undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
 	X(2, stfq, E, D, N, N)                                                                     \
 	X(3, fq_codel, E, D, N, N)                                                                 \
-	X(7, codel, E, D, N, N)
+	X(7, codel, E, D, N, N)                                                                    \
+	X(13, drr, E, D, N, P)                                                                     \
+	X(14, srpt, E, N, N, N)                                                                    \
+	X(15, pfabric, E, D, N, N)                                                                 \
+	X(16, lstf, E, N, N, N)                                                                    \
+	X(17, edf, E, N, N, N)                                                                     \
+	X(18, hpfq, E, D, N, N)
 
 /* An author's own, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
 #ifdef FP_CUSTOM_FILE

@@ -31,6 +31,7 @@ struct fp_call {
 	u32 by_floor;	/* dequeue: chosen because its floor was due */
 	u32 reason;	/* ON_DROP: enum fp_drop */
 	u32 over;	/* enum fp_over: of the queue */
+	u32 waiting;	/* entries in the node's queue that may leave now */
 	/* out */
 	u64 due; /* from then on it goes before all ranks; NEVER (set before the call): by rank alone */
 	u32 verdict;

@@ -192,7 +192,7 @@ FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 }
 
 /* Everything whose time has come goes back to its queue. */
-FP_INLINE int fp_wake(struct fp_sched FP_MEM *s)
+FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
 
@@ -233,6 +233,7 @@ FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
 		FP_PUT(s->by_floor[place], due ? 1 : 0);
 		if (!item)
 			return 0;
+		fp_pifo_turn(pool, fp_queue_of(node));
 		node = item - fp_node_item(s, 0);
 		if (n->config.over == FP_OVER_REFERENCES)
 			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;

@@ -16,7 +16,7 @@
 #include "flows.h"
 
 /* What the policy of `node` is told of packet `handle`, whatever it is asked. */
-FP_INLINE void fp_begin_call(struct fp_sched FP_MEM *s, u32 node, u32 leaf, u32 handle)
+FP_FUNC int fp_begin_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
@@ -24,6 +24,7 @@ FP_INLINE void fp_begin_call(struct fp_sched FP_MEM *s, u32 node, u32 leaf, u32 
 	s->handle = handle;
 	FP_PUT(s->call.now, s->now);
 	FP_PUT(s->call.over, n->config.over);
+	FP_PUT(s->call.waiting, fp_waiting(s, node));
 	FP_PUT(s->call.queue_packets, l->stats.packets);
 	FP_PUT(s->call.queue_bytes, l->stats.bytes);
 	FP_PUT(s->call.sojourn, 0ull);
@@ -33,10 +34,11 @@ FP_INLINE void fp_begin_call(struct fp_sched FP_MEM *s, u32 node, u32 leaf, u32 
 	FP_PUT(s->call.by_floor, 0);
 	FP_PUT(s->call.reason, 0);
 	FP_PUT(s->call.rank, 0ull);
+	return 0;
 }
 
 /* The entry is a child of the node. */
-FP_INLINE void fp_about_child(struct fp_sched FP_MEM *s, u32 child, u32 leaf)
+FP_FUNC int fp_about_child(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
@@ -49,10 +51,11 @@ FP_INLINE void fp_about_child(struct fp_sched FP_MEM *s, u32 child, u32 leaf)
 	FP_PUT(s->call.packets, l->stats.packets);
 	FP_PUT(s->call.bytes, l->stats.bytes);
 	FP_PUT(s->call.hosts, 1);
+	return 0;
 }
 
 /* The entry is a flow of a leaf, or a packet of it; flow 0 has neither state nor weight. */
-FP_INLINE void fp_about_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
+FP_FUNC int fp_about_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
@@ -66,6 +69,7 @@ FP_INLINE void fp_about_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
 	FP_PUT(s->call.packets, f->packets);
 	FP_PUT(s->call.bytes, f->bytes);
 	FP_PUT(s->call.hosts, l->wants & WANTS_HOSTS ? fp_busier_host(s, flow) : 1);
+	return 0;
 }
 
 /* When the entry that s->call is about may leave; its verdict and due time stay as they are. */

@@ -123,12 +123,7 @@ impl Compiler {
     /// # Errors
     /// What clang says of it.
     pub fn trial(&self, file: &Path, has: u32) -> Result<Vec<u8>, CompileError> {
-        self.compile(
-            file,
-            "trial",
-            TRIAL,
-            &[&format!("-DFP_HAS={has}"), "-DFP_TRIAL"],
-        )
+        self.compile(file, "trial", TRIAL, &[&format!("-DFP_HAS={has}")])
     }
 
     /// The whole scheduler with the file's policy in it; `has` as in [`Compiler::trial`].
@@ -168,7 +163,7 @@ impl Compiler {
     ) -> Result<Vec<u8>, CompileError> {
         let source = self.dir.path().join(format!("{name}.c"));
         let text = format!(
-            "#include <fairpath/policy.h>\n{WEAK}#include \"{}\"\n{rest}",
+            "#include <fairpath/policy.h>\n#include \"{}\"\n{rest}",
             absolute(file)?.display()
         );
         fs::write(&source, text)?;
@@ -268,11 +263,6 @@ fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
     }
     Ok(path)
 }
-
-/// A function that the linker might replace is called with all its arguments, and called at all: clang
-/// does not look into it.
-const WEAK: &str = "#ifdef FP_TRIAL\n#undef FP_POLICY_FUNC\n\
-     #define FP_POLICY_FUNC __attribute__((noinline, weak))\n#endif\n";
 
 /// Calls each function that there is, on a desk as the scheduler has one.
 const TRIAL: &str = r#"

@@ -16,6 +16,7 @@ mod elf;
 mod lines;
 mod machine;
 mod regions;
+pub mod trial;
 
 use std::sync::Arc;
 

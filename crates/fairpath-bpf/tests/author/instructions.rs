@@ -8,7 +8,7 @@ use fairpath_sched::author::Author;
 use fairpath_testbed::{Need, requires};
 
 use super::object::{EXIT, object, op};
-use super::policies::Random;
+use fairpath_sched::traffic::Random;
 
 const PROGRAMS: u64 = 400;
 const RUNS: usize = 16;
@@ -60,7 +60,7 @@ fn register(random: &mut Random) -> u8 {
 
 fn constant(random: &mut Random) -> i32 {
     let edge = EDGES[random.below(10) as usize] as u32;
-    let any = random.next() as u32;
+    let any = random.draw() as u32;
     (if random.below(2) == 0 { edge } else { any }).cast_signed()
 }
 
@@ -168,17 +168,17 @@ fn random_programs_leave_the_same_in_the_kernel_and_in_the_machine() {
     requires!(Need::Root);
     for seed in 0..PROGRAMS {
         println!("seed {seed}");
-        let text = program(&mut Random(seed), true);
+        let text = program(&mut Random::new(seed), true);
         let in_kernel = load(&text);
-        let author = Author::parse(&object(&program(&mut Random(seed), false)));
+        let author = Author::parse(&object(&program(&mut Random::new(seed), false)));
         let author = author.unwrap_or_else(|problems| panic!("{problems:?}"));
         let mut machine = author.machine();
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         for _ in 0..RUNS {
             let start: [u64; 8] = std::array::from_fn(|_| match random.below(3) {
                 0 => EDGES[random.below(10) as usize],
                 1 => random.below(70),
-                _ => random.next(),
+                _ => random.draw(),
             });
             let (mut wanted, mut got) = (start, start);
             run_in_kernel(&in_kernel, &mut wanted);

@@ -59,6 +59,8 @@ pub enum Kind {
     SpPifo {
         /// 1 to 64.
         lists: u32,
+        /// Items of one list at most, from 1.
+        each: u32,
     },
     /// One FIFO with admission by rank; approximate (AIFO, SIGCOMM 2021).
     Aifo {
@@ -95,7 +97,7 @@ pub enum Misfit {
     Kind,
     /// Capacity.
     #[error(
-        "format a PIFO: its capacity is 0, or not what the pool has; ask for 1 to as many as the pool has items (a PIEO: exactly these)"
+        "format a PIFO: its capacity (or that of an SP-PIFO's lists) is 0, or not what the pool has; ask for 1 to as many as the pool has items (a PIEO: exactly these)"
     )]
     Capacity,
     /// Buckets.
@@ -183,9 +185,10 @@ impl PifoConfig {
             },
             Kind::Cffs(window) => of_window(3, window),
             Kind::Gradient(window) => of_window(4, window),
-            Kind::SpPifo { lists } => RawPifoConfig {
+            Kind::SpPifo { lists, each } => RawPifoConfig {
                 kind: 5,
                 buckets: lists,
+                each,
                 ..config
             },
             Kind::Aifo { window, headroom } => RawPifoConfig {

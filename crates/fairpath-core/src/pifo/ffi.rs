@@ -30,7 +30,7 @@ pub(crate) struct RawPifoConfig {
     pub headroom: u32,
     pub wheel: u32,
     pub ready: u32,
-    pub zero: u32,
+    pub each: u32,
 }
 
 /// `struct fp_item`.
@@ -80,7 +80,8 @@ pub(crate) struct RawPifo {
     pub headroom: u32,
     pub wheel: u32,
     pub ready: u32,
-    pub zero2: u64,
+    pub each: u32,
+    pub zero2: u32,
 }
 
 /// `struct fp_audit`.

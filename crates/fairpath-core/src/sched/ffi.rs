@@ -82,3 +82,56 @@ unsafe extern "C" {
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::sched::{Drop, Meta, Policy};
+
+    const LENGTH: usize = 27;
+
+    unsafe extern "C" {
+        static fp_native_sched_layout: [u32; LENGTH];
+        static fp_native_sched_layout_len: u32;
+    }
+
+    #[test]
+    fn layout_matches_the_c_compiler() {
+        // SAFETY: constants of the native library.
+        let c = unsafe { fp_native_sched_layout };
+        // SAFETY: likewise.
+        assert_eq!(unsafe { fp_native_sched_layout_len } as usize, LENGTH);
+        let rust = [
+            size_of::<Meta>(),
+            size_of::<Op>(),
+            size_of::<Outcome>(),
+            size_of::<NodeConfig>(),
+            size_of::<SchedConfig>(),
+            size_of::<SchedStats>(),
+            size_of::<NodeStats>(),
+            size_of::<RawPolicy>(),
+            size_of::<RawParam>(),
+            size_of::<RawPlan>(),
+            size_of::<[u64; 16]>(),
+            offset_of!(Meta, source),
+            offset_of!(Meta, dscp),
+            offset_of!(Op, node),
+            offset_of!(Op, meta),
+            offset_of!(Outcome, reason),
+            offset_of!(NodeConfig, cost),
+            offset_of!(NodeConfig, floor),
+            offset_of!(NodeConfig, params),
+            offset_of!(SchedConfig, overflow),
+            offset_of!(SchedConfig, horizon),
+            offset_of!(SchedStats, put_off),
+            offset_of!(NodeStats, bytes),
+            offset_of!(RawPolicy, queue),
+            offset_of!(RawParam, standard),
+            Drop::Removed as usize,
+            Policy::CUSTOM as usize,
+        ];
+        assert_eq!(c.map(|number| number as usize), rust);
+    }
+}

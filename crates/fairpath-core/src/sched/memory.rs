@@ -118,6 +118,7 @@ impl SchedLayout {
             laid.functions.push(bits(&policy.functions));
             laid.flow_bytes.push(policy.state_bytes[0]);
         }
+        check_references(&laid)?;
         Ok(laid)
     }
 
@@ -303,6 +304,26 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
         ));
     }
     Ok(())
+}
+
+/// A reference that the shaper held cannot be refused: its packet is queued below.
+fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
+    let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
+    let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
+    let holds = over
+        .clone()
+        .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
+    let refuses = |node: &NodeConfig| {
+        node.queue_capacity | node.queue_below | node.queue_beyond | node.queue_full != 0
+    };
+    match over.find(|(_, (node, _))| refuses(node)) {
+        Some((index, _)) if holds => {
+            let text =
+                "is over references and may refuse some, in a tree that holds references back";
+            Err(wrong(index, text.into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl SchedMemory {

@@ -112,3 +112,37 @@ u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
 	return fp_sched_audit(s, where);
 }
+
+/* Sizes and offsets that Rust mirrors, in the order of ffi.rs's test. */
+#define AT(type, member) (u32) offsetof(struct type, member)
+const u32 fp_native_sched_layout[] = {
+	sizeof(struct fp_meta),
+	sizeof(struct fp_op),
+	sizeof(struct fp_outcome),
+	sizeof(struct fp_node_config),
+	sizeof(struct fp_sched_config),
+	sizeof(struct fp_sched_stats),
+	sizeof(struct fp_node_stats),
+	sizeof(struct fp_policy),
+	sizeof(struct fp_param),
+	sizeof(struct fp_plan),
+	sizeof(struct fp_call),
+	AT(fp_meta, source),
+	AT(fp_meta, dscp),
+	AT(fp_op, node),
+	AT(fp_op, meta),
+	AT(fp_outcome, reason),
+	AT(fp_node_config, cost),
+	AT(fp_node_config, floor),
+	AT(fp_node_config, params),
+	AT(fp_sched_config, overflow),
+	AT(fp_sched_config, horizon),
+	AT(fp_sched_stats, put_off),
+	AT(fp_node_stats, bytes),
+	AT(fp_policy, queue),
+	AT(fp_param, standard),
+	FP_DROP_REMOVED,
+	FP_CUSTOM,
+};
+const u32 fp_native_sched_layout_len =
+	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

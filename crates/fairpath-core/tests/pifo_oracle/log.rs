@@ -88,7 +88,8 @@ pub fn plan(random: &mut Random) -> Plan {
     let gradient = window(random, &[1, 5, 100, 523], origin);
     add(random, Kind::Gradient(gradient));
     let lists = random.pick(&[1, 2, 8, 64]);
-    add(random, Kind::SpPifo { lists });
+    let each = random.pick(&[1, 10, items]);
+    add(random, Kind::SpPifo { lists, each });
     let (window, headroom) = (random.pick(&[1, 5, 64]), random.pick(&[0, 25, 255]));
     add(random, Kind::Aifo { window, headroom });
     Plan {

@@ -49,7 +49,7 @@ impl Model {
             counts.base = w.base >> w.shift << w.shift;
         }
         let lists = match config.kind {
-            Kind::SpPifo { lists } => lists as usize,
+            Kind::SpPifo { lists, .. } => lists as usize,
             _ => 0,
         };
         Model {
@@ -72,7 +72,8 @@ impl Model {
         }
     }
 
-    fn place(&mut self, rank: u64, others: usize) -> Result<u128, u32> {
+    /// `from`: where the item stands that is to be moved.
+    fn place(&mut self, rank: u64, others: usize, from: Option<u128>) -> Result<u128, u32> {
         match self.config.kind {
             Kind::Heap | Kind::Pieo { .. } => Ok(u128::from(rank)),
             Kind::Bands { bands, beyond } => {
@@ -83,7 +84,7 @@ impl Model {
                 self.outside(beyond, BEYOND, u128::from(bands) - 1)
             }
             Kind::Cffs(w) | Kind::Gradient(w) => self.window_place(w, rank, others),
-            Kind::SpPifo { .. } => Ok(self.sp_place(rank)),
+            Kind::SpPifo { each, .. } => self.sp_place(rank, each, from),
             Kind::Aifo { .. } => Ok(0),
         }
     }
@@ -110,22 +111,29 @@ impl Model {
     }
 
     /// SP-PIFO's listing with the cost taken before overwriting, list 0 the highest priority.
-    fn sp_place(&mut self, rank: u64) -> u128 {
+    fn sp_place(&mut self, rank: u64, each: u32, from: Option<u128>) -> Result<u128, u32> {
         let rank = i128::from(rank);
-        for list in (1..self.bounds.len()).rev() {
-            if rank >= self.bounds[list] {
-                self.bounds[list] = rank;
-                return list as u128;
-            }
+        let reached = (1..self.bounds.len())
+            .rev()
+            .find(|&list| rank >= self.bounds[list]);
+        let list = reached.unwrap_or(0);
+        let held = self
+            .order
+            .keys()
+            .filter(|key| key.0 == list as u128)
+            .count();
+        if from != Some(list as u128) && held >= each as usize {
+            self.counts.was_full += 1;
+            return Err(FULL);
         }
-        let cost = self.bounds[0] - rank;
-        self.bounds[0] = rank;
+        let cost = self.bounds[list] - rank;
+        self.bounds[list] = rank;
         if cost > 0 {
             for bound in &mut self.bounds[1..] {
                 *bound -= cost;
             }
         }
-        0
+        Ok(list as u128)
     }
 
     /// AIFO's condition in fractions, multiplied out.
@@ -316,7 +324,7 @@ impl Oracle {
             model.counts.not_admitted += 1;
             return Err(ADMISSION);
         }
-        let place = model.place(rank, model.order.len())?;
+        let place = model.place(rank, model.order.len(), None)?;
         let mut out = 0;
         if is_full {
             let (&(last, _), &item) = model.order.last_key_value().expect("capacity is not 0");
@@ -371,7 +379,7 @@ impl Oracle {
         }
         let q = before.q;
         let model = &mut self.models[q as usize - 1];
-        let place = model.place(rank, model.order.len() - 1)?;
+        let place = model.place(rank, model.order.len() - 1, Some(before.key.0))?;
         model.counts.moved += 1;
         self.leave(item);
         self.arrivals += 1;

@@ -113,6 +113,7 @@ pub struct Machine {
     state_bytes: [u32; 3],
     stack: Box<[u64]>,
     rom: Box<[u64]>,
+    frames: [Frame; DEPTH],
     stopped: bool,
     watch: Watch,
 }
@@ -136,6 +137,7 @@ impl Machine {
         Machine {
             rom: program.rom.clone().into(),
             stack: vec![0; DEPTH * STACK_WORDS].into(),
+            frames: [Frame::default(); DEPTH],
             program,
             entries,
             state_bytes,
@@ -205,7 +207,7 @@ impl Custom for Machine {
                     &mut self.rom,
                 ],
             };
-            match run(&self.program, entry, &mut memory) {
+            match run(&self.program, entry, &mut memory, &mut self.frames) {
                 Ok(value) => {
                     call[super::CALL_DUE] = desk[super::CALL_DUE];
                     call[super::CALL_VERDICT] = desk[super::CALL_VERDICT];
@@ -224,12 +226,16 @@ impl Custom for Machine {
 
 /// Runs from `entry` until it returns. r1 to r5 are the five arguments of a policy's function.
 #[allow(clippy::too_many_lines)] // one arm an operation: a table, in the only form that is fast
-fn run(program: &Program, entry: usize, memory: &mut Regions<'_>) -> Result<u64, Stop> {
+fn run(
+    program: &Program,
+    entry: usize,
+    memory: &mut Regions<'_>,
+    frames: &mut [Frame; DEPTH],
+) -> Result<u64, Stop> {
     let mut r = [0u64; 16];
     for (argument, register) in r.iter_mut().enumerate().take(6).skip(1) {
         *register = regions::address(argument, 0);
     }
-    let mut frames = [Frame::default(); DEPTH];
     let mut depth = 0;
     let mut budget = CALL_BUDGET;
     let mut pc = entry;
