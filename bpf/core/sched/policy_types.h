@@ -63,6 +63,11 @@ enum {
 #define WANTS_HOSTS 1
 /* Entries may be due (r->due): a second queue. Over children only. */
 #define WANTS_DUE 2
+/*
+ * Entries become eligible at r->due of the node's own virtual time, the first word of its state
+ * after the parameters; the least of them makes it leap where none is. Over children only.
+ */
+#define WANTS_ELIGIBLE 4
 
 /* A parameter: what `fairpath sched show` prints and `set` checks. */
 struct fp_param {

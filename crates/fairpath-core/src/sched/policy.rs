@@ -112,6 +112,8 @@ impl Policy {
     pub const WANTS_HOSTS: u32 = 1;
     /// [`Policy::wants`]: entries may be due.
     pub const WANTS_DUE: u32 = 2;
+    /// [`Policy::wants`]: entries become eligible in the node's own virtual time.
+    pub const WANTS_ELIGIBLE: u32 = 4;
 
     /// Reads what a policy says of itself.
     ///
