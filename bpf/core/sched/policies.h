@@ -13,6 +13,12 @@
 #define FP_POLICY_NAME stfq
 #include "../../policy/stfq.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME fq_codel
+#include "../../policy/fq_codel.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME codel
+#include "../../policy/codel.c"
+#undef FP_POLICY_NAME
 #define FP_POLICY_NAME drr
 #include "../../policy/drr.c"
 #undef FP_POLICY_NAME
@@ -44,6 +50,8 @@
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
 	X(2, stfq, E, D, N, N)                                                                     \
+	X(3, fq_codel, E, D, N, N)                                                                 \
+	X(7, codel, E, D, N, N)                                                                    \
 	X(13, drr, E, D, N, P)                                                                     \
 	X(14, srpt, E, N, N, N)                                                                    \
 	X(15, pfabric, E, D, N, N)                                                                 \
