@@ -37,6 +37,15 @@
 #define FP_POLICY_NAME hpfq
 #include "../../policy/hpfq.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME sp_pifo
+#include "../../policy/sp_pifo.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME aifo
+#include "../../policy/aifo.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME qfq
+#include "../../policy/qfq.c"
+#undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
@@ -48,7 +57,10 @@
 	X(15, pfabric, E, D, N, N)                                                                 \
 	X(16, lstf, E, N, N, N)                                                                    \
 	X(17, edf, E, N, N, N)                                                                     \
-	X(18, hpfq, E, D, N, N)
+	X(18, hpfq, E, D, N, N)                                                                    \
+	X(19, sp_pifo, E, D, N, N)                                                                 \
+	X(20, aifo, E, N, N, N)                                                                    \
+	X(21, qfq, E, D, N, N)
 
 /* An author's own, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
 #ifdef FP_CUSTOM_FILE
