@@ -216,12 +216,12 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	if (s->config.overflow == FP_OVERFLOW_FATTEST)
 		fp_weigh_flow(s, flow);
 	if (!f->packets) {
-		if (verdict & LINGER) {
+		if ((verdict & LINGER) && rank != KEEP)
 			fp_pifo_move(pool, item, rank);
-			return 0;
+		if (!(verdict & LINGER) && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+			fp_pifo_remove(pool, item);
+			fp_rest(s, leaf, flow);
 		}
-		fp_pifo_remove(pool, item);
-		fp_rest(s, leaf, flow);
 		return 0;
 	}
 	if (verdict & DROP)
@@ -244,6 +244,28 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	return 0;
 }
 
+/* The first flow of a leaf has no packet: it goes, or its policy says where it waits on. */
+FP_FUNC int fp_pass_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_flow_item(s, flow);
+	u64 rank;
+
+	if (fp_node_at(s, leaf)->wants & WANTS_EMPTY) {
+		fp_begin_call(s, leaf, leaf, 0);
+		fp_about_flow(s, leaf, flow);
+		s->call.rank = fp_item_at(pool, item)->rank;
+		rank = fp_ask_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+		if ((s->call.verdict & LINGER) && rank != KEEP) {
+			s->stats.put_off++;
+			return fp_pifo_move(pool, item, rank);
+		}
+	}
+	fp_pifo_remove(pool, item);
+	fp_rest(s, leaf, flow);
+	return 0;
+}
+
 /* From a leaf over flows: the first packet of the first flow leaves, is dropped, or waits on. */
 FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
@@ -254,13 +276,15 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	u32 handle = f->head;
 	u64 rank;
 
-	if (item <= s->config.packets || flow > s->config.flows || f->leaf != leaf || !f->packets ||
+	if (item > s->config.packets && flow <= s->config.flows && f->leaf == leaf && !f->packets) {
+		fp_pass_empty_flow(s, leaf, flow);
+		return FP_TAKEN_NOTHING;
+	}
+	/* Memory that contradicts itself. */
+	if (item <= s->config.packets || flow > s->config.flows || f->leaf != leaf ||
 	    fp_slot_at(s, handle)->flow != flow) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
-		if (item > s->config.packets && f->leaf == leaf && !f->packets)
-			fp_rest(s, leaf, flow);
-		else
-			s->stats.dropped[FP_DROP_BROKEN]++;
+		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
 	fp_pifo_turn(pool, fp_queue_of(leaf));
@@ -306,7 +330,8 @@ FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 		fp_unlink(s, flow, handle);
 		if (s->config.overflow == FP_OVERFLOW_FATTEST)
 			fp_weigh_flow(s, flow);
-		if (!fp_fq_at(s, flow)->packets) {
+		if (!fp_fq_at(s, flow)->packets &&
+		    !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, fp_flow_item(s, flow));
 			fp_rest(s, leaf, flow);
 		}

@@ -46,7 +46,7 @@ enum {
 	DROP = 1,   /* RANK_ENQUEUE, RANK_DEQUEUE of a leaf: this packet */
 	LATER = 2,  /* RANK_DEQUEUE over flows: not now, it waits on at the new rank */
 	MARK = 4,   /* with SEND: set CE */
-	LINGER = 8, /* with SEND: an emptied flow keeps its turn, at the new rank */
+	LINGER = 8, /* with SEND, or of an empty flow: it keeps its turn, at the new rank */
 };
 
 /* RANK_ENQUEUE: a waiting flow stays where it is. */
@@ -63,6 +63,16 @@ enum {
 #define WANTS_HOSTS 1
 /* Entries may be due (r->due): a second queue. Over children only. */
 #define WANTS_DUE 2
+/*
+ * A flow keeps its turn when its last packet left or was dropped, until RANK_DEQUEUE, asked once
+ * more as its turn comes and it is still empty (r->packets is 0, p nobody's), does not say LINGER.
+ */
+#define WANTS_EMPTY 4
+/*
+ * Entries become eligible at r->due of the node's own virtual time, the first word of its state
+ * after the parameters; the least of them makes it leap where none is. Over children only.
+ */
+#define WANTS_ELIGIBLE 8
 
 /* A parameter: what `fairpath sched show` prints and `set` checks. */
 struct fp_param {

@@ -3,12 +3,15 @@
 //! One module a verb. What they do lives in `fairpath-sched`; here are arguments, files and output.
 
 mod check;
+mod home;
 mod list;
 mod new;
+mod output;
 mod own;
 mod replay;
 mod run;
 mod show;
+mod subject;
 mod test;
 
 use clap::Subcommand;
@@ -30,6 +33,8 @@ enum Command {
     List(list::Args),
     /// Show a policy: its parameters, what it ranks, where it comes from
     Show(show::Args),
+    /// Simulate a link: a policy or a tree, and packets that are made or captured
+    Run(run::Args),
 }
 
 /// Runs `fairpath sched`.
@@ -39,5 +44,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Check(args) => check::run(args),
         Command::List(args) => list::run(args),
         Command::Show(args) => show::run(args),
+        Command::Run(args) => run::run(args),
     }
 }
