@@ -7,8 +7,8 @@
  * helper. What it needs of a home is here: the address space of its tables, loops that a verifier
  * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
  *
- * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (each
- * home provides fp_emit(), declared at the end).
+ * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
+ * monitor: fp_emit(), declared in work.h; of the scheduler: outcomes in its memory).
  */
 #ifndef FP_HOME_H
 #define FP_HOME_H
@@ -119,7 +119,8 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 #include <string.h>
 
 #define FP_MEM
-#define FP_FUNC static
+/* Headers are included for some of what they have: the rest is no mistake. */
+#define FP_FUNC static __attribute__((unused))
 #define FP_ARG
 #define fp_can_loop 1
 #define FP_ZERO	    0
@@ -251,9 +252,5 @@ FP_INLINE void fp_unlock(u32 FP_MEM *lock)
 {
 	fp_store_release32(lock, 0);
 }
-
-struct fp_work;
-/* Hands w->event (`bytes` of it) to the home's reader; 0, or -1 where it had to be dropped. */
-FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes);
 
 #endif /* FP_HOME_H */

@@ -211,4 +211,7 @@ FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 	return fp_watched(r, ifindex) != FP_MAX_WATCHED;
 }
 
+/* Hands w->event (`bytes` of it) to the home's reader; 0, or -1 where it had to be dropped. */
+FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes);
+
 #endif /* FP_WORK_H */

@@ -10,11 +10,13 @@
 
 struct flow {
 	u64 finish;
+	u64 period;
 };
 
 struct class {
 	PARAMS;
 	u64 virtual;
+	u64 period; /* the number of the busy period: each begins at 0, so that nothing grows for months */
 };
 
 struct global {
@@ -31,7 +33,17 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start = max(c->virtual, f->finish);
+	u64 start;
+
+	if (!r->waiting) {
+		c->period++;
+		c->virtual = 0;
+	}
+	if (f->period != c->period) {
+		f->period = c->period;
+		f->finish = 0;
+	}
+	start = max(c->virtual, f->finish);
 
 	/* Flows and children stand in the queue by their next packet's start: charged as it leaves. */
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)

@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, fed with damaged packets.
+//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, fed with damaged packets and queues.
 //!
 //! Only the C is instrumented (`FAIRPATH_SANITIZE`, read by fairpath-core's build script); clang links, because it knows
 //! where its runtime is. Naming the target keeps the flags away from build scripts. Builds in a directory of its own.
@@ -9,8 +9,10 @@ use anyhow::Result;
 const SANITIZERS: &str = "address,undefined";
 
 /// The tests that take the C where it is most likely to stray.
-const TESTS: [&str; 5] = [
+const TESTS: [&str; 7] = [
     "mutations",
+    "pifo",
+    "pifo_damage",
     "edges_frames",
     "edges_table",
     "edges_tcp",

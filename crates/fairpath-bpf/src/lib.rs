@@ -3,19 +3,27 @@
 //! Everything attached here is held by a file descriptor of this process (`bpf_link`, also for
 //! XDP): however the process ends, nothing stays attached and no map survives.
 
+mod arena;
 mod attach;
+pub mod author;
 pub mod cost;
 mod drop;
 mod inject;
 mod objects;
+mod pifo;
+mod pifo_bench;
 pub mod probe;
 mod rtt;
+mod sched;
 
 pub use attach::{AttachError, Attached, Hook};
 pub use drop::{DropError, Dropper};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
+pub use pifo::{KernelPool, PoolError};
+pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
+pub use sched::SchedRun;
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {
@@ -41,6 +49,12 @@ mod skel {
     }
     pub mod inject {
         include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
+    }
+    pub mod pifo {
+        include!(concat!(env!("OUT_DIR"), "/pifo.skel.rs"));
+    }
+    pub mod pifo_bench {
+        include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

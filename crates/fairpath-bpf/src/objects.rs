@@ -21,7 +21,27 @@ fn load_rtt() -> Result<(), libbpf_rs::Error> {
     open.maps.arena.set_max_entries(16)?;
     open.maps
         .arena
-        .set_map_extra(crate::rtt::next_arena_address())?;
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
+fn load_pifo() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::pifo::PifoSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
+fn load_pifo_bench() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::pifo_bench::PifoBenchSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
     open.load().map(drop)
 }
 
@@ -65,8 +85,20 @@ pub fn load_all() -> Vec<Loaded> {
             result: load_inject(),
         },
         Loaded {
+            name: "pifo",
+            result: load_pifo(),
+        },
+        Loaded {
+            name: "pifo_bench",
+            result: load_pifo_bench(),
+        },
+        Loaded {
             name: "rtt",
             result: load_rtt(),
+        },
+        Loaded {
+            name: "sched",
+            result: crate::sched::load_shipped(),
         },
     ]
 }

@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairpath_core::{
@@ -14,28 +12,17 @@ use fairpath_core::{
 };
 use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{AsRawLibbpf, MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
 
+use crate::arena::{self, PAGE, START, STRIDE, touch};
 use crate::attach::{self, AttachError, Attached, Hook};
 use crate::skel::rtt::{OpenRttSkel, RttSkel, RttSkelBuilder};
 
-/// Where the monitor begins in the arena: libbpf may keep globals in the first page.
-const ARENA_START: u64 = 4096;
-/// Arenas lie 4 GiB apart from here on: 1 << 44 would collide with sanitizers.
-const ARENA_BASE: u64 = 2 << 44;
-const ARENA_STRIDE: u64 = 4 << 30;
-const PAGE: u64 = 4096;
 /// How often a live reader should look: a full ring of [`Options::live`] then takes some seven
 /// million samples a second.
 pub const READ_EVERY: Duration = Duration::from_millis(20);
 /// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
 const REPLAY_FRAMES: usize = 2048;
-
-/// A user-space address for an arena that no other of this process has.
-pub(crate) fn next_arena_address() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    ARENA_BASE + NEXT.fetch_add(1, Ordering::Relaxed) * ARENA_STRIDE
-}
 
 /// The monitor could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -114,10 +101,9 @@ impl RttMonitor {
         if config.cpus <= 1 {
             config.cpus = libbpf_rs::num_possible_cpus().map_err(LoadError::Refused)? as u32;
         }
-        let bytes =
-            ARENA_START + Memory::bytes(&config) + Memory::replay_bytes(options.replay_frames);
+        let bytes = START + Memory::bytes(&config) + Memory::replay_bytes(options.replay_frames);
         let pages = bytes.div_ceil(PAGE);
-        if pages * PAGE > ARENA_STRIDE {
+        if pages * PAGE > STRIDE {
             return Err(LoadError::TooLarge { bytes });
         }
         // The skeleton borrows its place for good: a few bytes a monitor, freed with the process.
@@ -125,16 +111,17 @@ impl RttMonitor {
             Box::leak(Box::new(MaybeUninit::uninit()));
         let open = open(place, pages, options).map_err(LoadError::Refused)?;
         let skel = open.load().map_err(LoadError::Refused)?;
-        let start = arena_address(&skel).ok_or(LoadError::NotMapped)?;
+        let start = arena::mapped_at(&skel.maps.arena).ok_or(LoadError::NotMapped)?;
         // The first page stays empty, but must be there: the programs read a zero from it.
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
         unsafe { start.write_volatile(0) };
         // SAFETY: likewise.
-        let at = unsafe { start.add(ARENA_START as usize) };
+        let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which
         // lives as long as `memory`; the programs are not attached yet.
         let memory = unsafe { Memory::format(at, &config) };
-        touch(start, used_pages(&config, pages));
+        // SAFETY: the mapping has that many pages.
+        unsafe { touch(start, used_pages(&config, pages)) };
         let batch = Rc::new(RefCell::new(Batch::default()));
         let ring = read_ring(&skel, &batch).map_err(LoadError::Refused)?;
         Ok(RttMonitor {
@@ -372,7 +359,7 @@ fn open(
 ) -> Result<OpenRttSkel<'static>, libbpf_rs::Error> {
     let mut open = RttSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
-    open.maps.arena.set_map_extra(next_arena_address())?;
+    open.maps.arena.set_map_extra(arena::next_address())?;
     open.maps.events.set_max_entries(options.ring_bytes)?;
     // The verifier takes a tenth of a second a program: none is loaded for nothing.
     let replay = options.replay_frames > 0;
@@ -410,32 +397,12 @@ fn wait_for_programs() {
     }
 }
 
-/// Where libbpf mapped the arena: at the address that was asked for.
-fn arena_address(skel: &RttSkel<'_>) -> Option<NonNull<u8>> {
-    let map = skel.maps.arena.as_libbpf_object().as_ptr();
-    // SAFETY: a loaded map.
-    let address = unsafe { libbpf_sys::bpf_map__map_extra(map) };
-    NonNull::new(address as *mut u8)
-}
-
 /// Pages that the programs may write to: the rules' images behind them are written by user space,
 /// as far as they need, and so is what unattached runs read.
 fn used_pages(config: &Config, pages: u64) -> u64 {
     let images = 2 * config.image_bytes * u64::from(config.slots > 0);
-    let written = ARENA_START + Memory::bytes(config) - images;
+    let written = START + Memory::bytes(config) - images;
     written.div_ceil(PAGE).min(pages)
-}
-
-/// Writes to every page once: the kernel's side cannot fault one in.
-fn touch(start: NonNull<u8>, pages: u64) {
-    for page in 0..pages {
-        // SAFETY: inside the mapping.
-        let at = unsafe { start.add((page * PAGE) as usize) };
-        // SAFETY: inside the mapping, and nobody else works on it yet.
-        let byte = unsafe { at.read_volatile() };
-        // SAFETY: likewise; the same byte is written back.
-        unsafe { at.write_volatile(byte) };
-    }
 }
 
 fn read_ring(

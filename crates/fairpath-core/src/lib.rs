@@ -2,7 +2,8 @@
 //!
 //! [`Monitor`] is the native home: captures, tests, fuzzing. [`Memory`] is a monitor's memory
 //! wherever it lies; `fairpath-bpf` puts it over the kernel's arena, so that formatting, counting
-//! and ending are the same code in every home. Pure: `now` is an argument everywhere.
+//! and ending are the same code in every home. [`pifo`] has queues over
+//! numbers. Pure: `now` is an argument everywhere.
 
 mod abi;
 mod aggregate;
@@ -11,6 +12,7 @@ mod ffi;
 mod image;
 mod memory;
 mod monitor;
+pub mod pifo;
 pub mod sched;
 
 pub use abi::*;

@@ -3,12 +3,17 @@
 //! A [`Plan`] says what there is; a [`Home`] runs operations on it. [`Scheduler`] is the native home.
 
 mod abi;
+mod ffi;
+mod memory;
 mod plan;
 mod policy;
+mod scheduler;
 
 pub use abi::*;
+pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
-pub use policy::{Custom, Function, Param, Policy, encode_rate, policies};
+pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
+pub use scheduler::Scheduler;
 
 /// A home could not run operations.
 #[derive(Debug, thiserror::Error)]

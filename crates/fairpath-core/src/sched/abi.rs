@@ -257,6 +257,12 @@ pub enum Drop {
     Beyond = 3,
     /// The queue did not admit it (AIFO).
     Admission = 4,
+    /// Its item was queued already: memory was overwritten.
+    Item = 5,
+    /// There is no such queue: memory was overwritten.
+    Pifo = 6,
+    /// A rank outside the window, which was said not to happen.
+    Rank = 7,
     /// The scheduler is full.
     Limit = 16,
     /// Its leaf is full.
@@ -285,11 +291,14 @@ pub enum Drop {
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 16] = [
+    pub const ALL: [Drop; 19] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
         Drop::Admission,
+        Drop::Item,
+        Drop::Pifo,
+        Drop::Rank,
         Drop::Limit,
         Drop::NodeLimit,
         Drop::PushedOut,
@@ -316,6 +325,9 @@ impl Drop {
             Drop::Below => "below_window",
             Drop::Beyond => "beyond_window",
             Drop::Admission => "not_admitted",
+            Drop::Item => "bad_item",
+            Drop::Pifo => "bad_queue",
+            Drop::Rank => "outside_window",
             Drop::Limit => "limit",
             Drop::NodeLimit => "node_limit",
             Drop::PushedOut => "pushed_out",

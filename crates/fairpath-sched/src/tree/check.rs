@@ -47,15 +47,19 @@ fn below_references(
     problems: &mut Problems,
 ) {
     let above = shape.parent[at].filter(|parent| overs[*parent] == Over::References);
-    if above.is_some() && overs[at] == Over::Children {
-        let span = node.over.as_ref().map_or(node.place.clone(), Spanned::span);
-        let text = format!(
-            "node \"{}\": it is over {} below a node over references; make it over references, or a leaf",
-            node.name,
-            over_name(overs[at])
-        );
-        problems.error(span, text);
-    }
+    let remedy = match overs[at] {
+        _ if above.is_none() => return,
+        Over::Children => "make it over references, or a leaf over packets",
+        Over::Flows => "make it over packets: no flow has a reference",
+        Over::Packets | Over::References => return,
+    };
+    let span = node.over.as_ref().map_or(node.place.clone(), Spanned::span);
+    let text = format!(
+        "node \"{}\": it is over {} below a node over references; {remedy}",
+        node.name,
+        over_name(overs[at])
+    );
+    problems.error(span, text);
 }
 
 fn push_out(node: &NodeDraft, at: usize, shape: &Shape, overs: &[Over], problems: &mut Problems) {
@@ -106,9 +110,10 @@ fn rates(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) {
         );
         problems.error(place.span(), text);
     }
-    if shape.parent[at].is_none() && floor.is_some() {
+    let is_inner_root = shape.parent[at].is_none() && !shape.children[at].is_empty();
+    if is_inner_root && (floor.is_some() || ceil.is_some() || node.weight.is_some()) {
         let text = format!(
-            "node \"{}\": it is the root, and a floor is what a parent promises; leave it out",
+            "node \"{}\": it is the root, and floor, ceil and weight are what a parent sees to; leave them out",
             node.name
         );
         problems.error(node.place.clone(), text);

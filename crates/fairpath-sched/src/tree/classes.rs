@@ -28,7 +28,7 @@ const INNER: &str = "class_tree";
 const LEAF: &str = "fq_codel";
 
 impl Tree {
-    /// The tree of these classes, numbered from 1 in their order, under a root of `link_bps`.
+    /// The tree of these classes, numbered from 1 in their order, under one root.
     ///
     /// Floors of children that are more than there is are a warning here: that is how lines are
     /// sold. O(classes).
@@ -38,7 +38,6 @@ impl Tree {
     pub fn of_classes(
         set: &ClassSet,
         way: Way,
-        link_bps: u64,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
         let classes: Vec<String> = set
@@ -58,10 +57,7 @@ impl Tree {
             name
         };
         let root = unique("root");
-        draft.nodes.push(NodeDraft {
-            ceil_bps: Some(here(link_bps)),
-            ..node(&root, None, INNER)
-        });
+        draft.nodes.push(node(&root, None, INNER));
         for (at, class) in set.classes().iter().enumerate() {
             let parent = set.parent(class).map_or(&root, |parent| &parent.name);
             let has_children = set.subtree(at).len() > 1;

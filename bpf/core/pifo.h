@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * pifo.h: push-in first-out queues over numbers (Sivaraman et al., SIGCOMM 2016): push by rank,
+ * pop the smallest. Equal ranks leave in order of arrival. A number is whatever the caller says:
+ * a packet's handle, a flow, a child, another PIFO.
+ *
+ * What may be pushed: items 1 to fp_pool.items that are in no PIFO. A rank is any 64-bit number,
+ * compared as such; what wraps at 2^32 or counts down is the caller's to widen.
+ *
+ *   kind          order           push   pop    move,   last   memory beside 32 bytes an item
+ *                                               remove         and 192 a PIFO
+ *   FP_HEAP       exact           log n  log n  log n   n      4 bytes an item
+ *   FP_BANDS      exact           1      1      1       1      8 bytes a band
+ *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
+ *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket
+ *   FP_SP_PIFO    approximate     lists  1      lists   1      24 bytes a list
+ *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
+ *
+ * Exact by g: by buckets of g ranks, by arrival within. Formatting and sizes: pool.h. Eligible
+ * times: pieo.h. Errors: enum fp_refusal, counted in struct fp_pifo and struct fp_pool; a refused
+ * call changes nothing else (an FP_AIFO remembers the rank).
+ *
+ * Every function takes the pool and numbers, so that a BPF program verifies each once. They nest
+ * four deep at most (pieo.h: six). Those that end in _as are the same code with the kind known when
+ * compiling, without a call: for hot paths.
+ */
+#ifndef FP_PIFO_H
+#define FP_PIFO_H
+
+#include "aifo.h"
+#include "bands.h"
+#include "cffs.h"
+#include "gradient.h"
+#include "heap.h"
+#include "sp_pifo.h"
+
+FP_INLINE int fp_refuse_item(struct fp_pool FP_MEM *pool)
+{
+	pool->bad_items++;
+	return FP_REFUSED_ITEM;
+}
+
+FP_INLINE int fp_refuse_pifo(struct fp_pool FP_MEM *pool)
+{
+	pool->bad_pifos++;
+	return FP_REFUSED_PIFO;
+}
+
+FP_INLINE int fp_is_window(u32 kind)
+{
+	return kind == FP_CFFS || kind == FP_GRADIENT;
+}
+
+/* Half and bucket of a place in a window. */
+FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
+{
+	return place >= p->buckets;
+}
+
+FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
+{
+	return place >= p->buckets ? place - p->buckets : place;
+}
+
+/* The list at `place` is not empty any more. */
+FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 place, u32 kind)
+{
+	if (kind == FP_CFFS)
+		fp_cffs_set(pool, p, fp_half_of(p, place), fp_bucket_of(p, place));
+	else if (kind == FP_GRADIENT)
+		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
+	else
+		p->top[0] |= fp_bit(place);
+}
+
+/* It is empty now. */
+FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 place, u32 kind)
+{
+	if (kind == FP_CFFS)
+		fp_cffs_clear(pool, p, fp_half_of(p, place), fp_bucket_of(p, place));
+	else if (kind == FP_GRADIENT)
+		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), -1);
+	else
+		p->top[0] &= ~fp_bit(place);
+}
+
+/*
+ * Where a rank goes in lists, among `others`; FP_NOWHERE and why, if nowhere. `from`: the place
+ * that it leaves, or FP_NOWHERE.
+ */
+FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
+			  u32 others, u32 from, u32 kind)
+{
+	if (fp_is_window(kind))
+		return fp_window_place(p, rank, others);
+	if (kind == FP_BANDS)
+		return fp_bands_place(p, rank);
+	if (kind == FP_SP_PIFO)
+		return fp_sp_place(pool, q, rank, from);
+	return 0;
+}
+
+/* The item becomes one of this PIFO, at `place`; of a heap behind all others. */
+FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
+			   struct fp_item FP_MEM *it, u32 place, u32 kind)
+{
+	it->pifo = q;
+	if (kind == FP_HEAP) {
+		fp_heap_up(pool, q, item, p->count++);
+		return;
+	}
+	it->place = place;
+	p->count++;
+	if (kind == FP_SP_PIFO)
+		(*fp_sp_held(pool, p, place))++;
+	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
+		fp_mark(pool, p, place, kind);
+}
+
+/* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
+FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
+			  struct fp_item FP_MEM *it, u32 kind)
+{
+	u32 place = it->place;
+
+	if (!p->count) {
+		pool->broken++;
+		return 1;
+	}
+	if (kind == FP_HEAP) {
+		if (place >= p->count || *fp_heap_slot(pool, p, place) != item) {
+			pool->broken++;
+			return 1;
+		}
+		fp_heap_take(pool, p, q, place);
+	} else {
+		p->count--;
+		if (kind == FP_SP_PIFO)
+			(*fp_sp_held(pool, p, place))--;
+		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
+			fp_unmark(pool, p, place, kind);
+	}
+	it->pifo = 0;
+	return 0;
+}
+
+/* The list that is served first, FP_NOWHERE if there is none. Turns no window. */
+FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
+{
+	u32 half = p->half & 1, first;
+
+	if (!fp_is_window(kind))
+		return p->top[0] ? fp_lowest(p->top[0]) : FP_NOWHERE;
+	if (!p->top[half])
+		half ^= 1;
+	if (!p->top[half])
+		return FP_NOWHERE;
+	first = kind == FP_CFFS ? fp_cffs_first(pool, p, half) : fp_gradient_first(pool, q, half);
+	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
+}
+
+/* The list that is served last, likewise. */
+FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
+{
+	u32 half = (p->half & 1) ^ 1, last;
+
+	if (!fp_is_window(kind))
+		return p->top[0] ? fp_highest(p->top[0]) : FP_NOWHERE;
+	if (!p->top[half])
+		half ^= 1;
+	if (!p->top[half])
+		return FP_NOWHERE;
+	last = kind == FP_CFFS ? fp_cffs_last(pool, p, half) : fp_gradient_last(pool, q, half);
+	return last < p->buckets ? fp_window_at(p, half, last) : FP_NOWHERE;
+}
+
+/* fp_pifo_peek() of a PIFO whose kind is known. */
+FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u32 place;
+
+	if (!p->count || p->kind != kind)
+		return 0;
+	if (kind == FP_HEAP)
+		return fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
+	place = fp_front_as(pool, p, q, kind);
+	if (place == FP_NOWHERE)
+		return 0;
+	return fp_item_bound(pool, fp_list_at(pool, p, place)->head);
+}
+
+/* fp_pifo_last() of a PIFO whose kind is known. */
+FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u32 place;
+
+	if (!p->count || p->kind != kind)
+		return 0;
+	if (kind == FP_HEAP)
+		return fp_heap_last(pool, q);
+	place = fp_back_as(pool, p, q, kind);
+	if (place == FP_NOWHERE)
+		return 0;
+	return fp_item_bound(pool, fp_list_at(pool, p, place)->tail);
+}
+
+/* fp_pifo_pop() of a PIFO whose kind is known. */
+FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_list FP_MEM *list;
+	u32 item, place, next;
+
+	if (!p->count || p->kind != kind)
+		return 0;
+	if (kind == FP_HEAP) {
+		item = fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
+		fp_heap_take(pool, p, q, 0);
+	} else {
+		place = fp_front_as(pool, p, q, kind);
+		if (place == FP_NOWHERE) {
+			pool->broken++;
+			return 0;
+		}
+		if (fp_is_window(kind) && fp_half_of(p, place) != (p->half & 1))
+			fp_window_rotate(p);
+		list = fp_list_at(pool, p, place);
+		item = fp_item_bound(pool, list->head);
+		next = fp_item_bound(pool, fp_item_at(pool, item)->next);
+		list->head = next;
+		p->count--;
+		if (kind == FP_SP_PIFO)
+			(*fp_sp_held(pool, p, place))--;
+		if (!next) {
+			list->tail = 0;
+			fp_unmark(pool, p, place, kind);
+		}
+	}
+	fp_item_at(pool, item)->pifo = 0;
+	p->popped++;
+	return item;
+}
+
+/* Where items of lists stand in the order of service: the halves may have changed places. */
+FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
+{
+	if (!fp_is_window(kind))
+		return place;
+	return fp_bucket_of(p, place) + (fp_half_of(p, place) == (p->half & 1) ? 0 : p->buckets);
+}
+
+/*
+ * Makes room for an item of `rank` that would stand at `place`, by pushing out the last one; 0 if
+ * there is room now.
+ */
+FP_INLINE int fp_make_room_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
+			      u64 rank, u32 place, u32 kind)
+{
+	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_pifo_last_as(pool, q, kind) : 0;
+	struct fp_item FP_MEM *it = fp_item_at(pool, last);
+	int is_last = kind == FP_HEAP
+			      ? rank >= it->rank
+			      : fp_turn_of(p, place, kind) >= fp_turn_of(p, it->place, kind);
+
+	if (!last || is_last || fp_leave_as(pool, p, q, last, it, kind)) {
+		p->was_full++;
+		return FP_REFUSED_FULL;
+	}
+	p->pushed_out++;
+	pool->pushed_out = last;
+	return 0;
+}
+
+FP_FUNC int fp_make_room(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 place)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	switch (p->kind) {
+	case FP_HEAP:
+		return fp_make_room_as(pool, p, q, rank, place, FP_HEAP);
+	case FP_BANDS:
+		return fp_make_room_as(pool, p, q, rank, place, FP_BANDS);
+	case FP_CFFS:
+		return fp_make_room_as(pool, p, q, rank, place, FP_CFFS);
+	case FP_GRADIENT:
+		return fp_make_room_as(pool, p, q, rank, place, FP_GRADIENT);
+	}
+	p->was_full++;
+	return FP_REFUSED_FULL;
+}
+
+/* fp_pifo_put() of a PIFO whose kind is known. */
+FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq,
+			     u32 kind)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+	u32 place = 0;
+	int refused;
+
+	pool->pushed_out = 0;
+	if (p->kind != kind)
+		return fp_refuse_pifo(pool);
+	if (!item || item > pool->items || it->pifo)
+		return fp_refuse_item(pool);
+	/* Approximate kinds push nobody out, and what is refused must not move bounds. */
+	if (kind == FP_SP_PIFO || kind == FP_AIFO) {
+		int admitted = kind != FP_AIFO || fp_aifo_admits(pool, q, rank);
+
+		if (p->count >= p->capacity) {
+			p->was_full++;
+			return FP_REFUSED_FULL;
+		}
+		if (!admitted) {
+			p->not_admitted++;
+			return FP_REFUSED_ADMISSION;
+		}
+	}
+	if (kind != FP_HEAP) {
+		place = fp_place_as(pool, p, q, rank, p->count, FP_NOWHERE, kind);
+		if (place & FP_NOWHERE)
+			return fp_refusal_of(place);
+	}
+	if (p->count >= p->capacity) {
+		refused = fp_make_room(pool, q, rank, place);
+		if (refused)
+			return refused;
+	}
+	it->rank = rank;
+	it->seq = seq;
+	fp_enter_as(pool, p, q, item, it, place, kind);
+	p->pushed++;
+	return 0;
+}
+
+/* fp_pifo_push() to a PIFO whose kind is known. */
+FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
+{
+	u64 seq = pool->seq + 1;
+
+	pool->seq = seq;
+	return fp_pifo_put_as(pool, q, item, rank, seq, kind);
+}
+
+/* The kinds that seldom are in a hot path. */
+FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
+				    u64 seq)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_GRADIENT:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_GRADIENT);
+	case FP_SP_PIFO:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_SP_PIFO);
+	case FP_AIFO:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_AIFO);
+	}
+	return fp_refuse_pifo(pool);
+}
+
+/*
+ * fp_pifo_push() of an item that arrived before: FP_HEAP orders equal ranks by `seq`; the others
+ * put it behind what is there.
+ */
+FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank, u64 seq)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_HEAP:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_HEAP);
+	case FP_BANDS:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_BANDS);
+	case FP_CFFS:
+		return fp_pifo_put_as(pool, q, item, rank, seq, FP_CFFS);
+	}
+	pool->pushed_out = 0;
+	return fp_refuse_pifo(pool);
+}
+
+/*
+ * Queues `item` in PIFO `q` by `rank`. 0, or enum fp_refusal.
+ *
+ * Where the PIFO is full and pushes out, pool->pushed_out is the item that had to leave for this
+ * one, else 0; the new item itself is refused with FP_REFUSED_FULL where it would be last.
+ */
+FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank)
+{
+	u64 seq = pool->seq + 1;
+
+	pool->seq = seq;
+	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+		return fp_pifo_put_approximate(pool, q, item, rank, seq);
+	return fp_pifo_put(pool, q, item, rank, seq);
+}
+
+/* The kinds that seldom are in a hot path. */
+FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_GRADIENT:
+		return fp_pifo_pop_as(pool, q, FP_GRADIENT);
+	case FP_SP_PIFO:
+		return fp_pifo_pop_as(pool, q, FP_SP_PIFO);
+	case FP_AIFO:
+		return fp_pifo_pop_as(pool, q, FP_AIFO);
+	}
+	return 0;
+}
+
+/* Takes the item of the smallest rank, the earliest of those; 0 if there is none. */
+FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_HEAP:
+		return fp_pifo_pop_as(pool, q, FP_HEAP);
+	case FP_BANDS:
+		return fp_pifo_pop_as(pool, q, FP_BANDS);
+	case FP_CFFS:
+		return fp_pifo_pop_as(pool, q, FP_CFFS);
+	}
+	return fp_pifo_pop_approximate(pool, q);
+}
+
+/* The item that fp_pifo_pop() would take, which stays; 0 if there is none. */
+FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_HEAP:
+		return fp_pifo_peek_as(pool, q, FP_HEAP);
+	case FP_BANDS:
+		return fp_pifo_peek_as(pool, q, FP_BANDS);
+	case FP_CFFS:
+		return fp_pifo_peek_as(pool, q, FP_CFFS);
+	case FP_GRADIENT:
+		return fp_pifo_peek_as(pool, q, FP_GRADIENT);
+	case FP_SP_PIFO:
+		return fp_pifo_peek_as(pool, q, FP_SP_PIFO);
+	case FP_AIFO:
+		return fp_pifo_peek_as(pool, q, FP_AIFO);
+	}
+	return 0;
+}
+
+/*
+ * Lets a window go on as fp_pifo_pop() would: for a caller that serves the first item by peeking,
+ * and moves or removes it afterwards.
+ */
+FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
+		fp_window_rotate(p);
+}
+
+/* The item that would be served last of those that are there, which stays; 0 if there is none. */
+FP_FUNC u32 fp_pifo_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
+{
+	switch (fp_pifo_at(pool, q)->kind) {
+	case FP_HEAP:
+		return fp_pifo_last_as(pool, q, FP_HEAP);
+	case FP_BANDS:
+		return fp_pifo_last_as(pool, q, FP_BANDS);
+	case FP_CFFS:
+		return fp_pifo_last_as(pool, q, FP_CFFS);
+	case FP_GRADIENT:
+		return fp_pifo_last_as(pool, q, FP_GRADIENT);
+	case FP_SP_PIFO:
+		return fp_pifo_last_as(pool, q, FP_SP_PIFO);
+	case FP_AIFO:
+		return fp_pifo_last_as(pool, q, FP_AIFO);
+	}
+	return 0;
+}
+
+/* Takes out an item wherever it stands; 0 or 1 where its record is wrong. */
+FP_FUNC int fp_leave(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+
+	switch (p->kind) {
+	case FP_HEAP:
+		return fp_leave_as(pool, p, q, item, it, FP_HEAP);
+	case FP_CFFS:
+		return fp_leave_as(pool, p, q, item, it, FP_CFFS);
+	case FP_GRADIENT:
+		return fp_leave_as(pool, p, q, item, it, FP_GRADIENT);
+	case FP_SP_PIFO:
+		return fp_leave_as(pool, p, q, item, it, FP_SP_PIFO);
+	case FP_BANDS:
+	case FP_AIFO:
+		return fp_leave_as(pool, p, q, item, it, FP_BANDS);
+	}
+	pool->broken++;
+	return 1;
+}
+
+/* Takes an item out of the PIFO it is in. 0, or FP_REFUSED_ITEM where it is in none. */
+FP_FUNC int fp_pifo_remove(struct fp_pool FP_MEM *pool FP_ARG, u32 item)
+{
+	u32 q = fp_item_at(pool, item)->pifo;
+
+	if (!item || item > pool->items || !q || fp_leave(pool, q, item))
+		return fp_refuse_item(pool);
+	fp_pifo_at(pool, q)->removed++;
+	return 0;
+}
+
+/* Where a queued item would go for another rank. */
+FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 from)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	switch (p->kind) {
+	case FP_CFFS:
+	case FP_GRADIENT:
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_CFFS);
+	case FP_BANDS:
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_BANDS);
+	case FP_SP_PIFO:
+		return fp_place_as(pool, p, q, rank, p->count - 1, from, FP_SP_PIFO);
+	}
+	return 0;
+}
+
+/* Puts an item that left where fp_new_place() says. */
+FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 place)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+
+	switch (p->kind) {
+	case FP_HEAP:
+		fp_enter_as(pool, p, q, item, it, place, FP_HEAP);
+		break;
+	case FP_CFFS:
+		fp_enter_as(pool, p, q, item, it, place, FP_CFFS);
+		break;
+	case FP_GRADIENT:
+		fp_enter_as(pool, p, q, item, it, place, FP_GRADIENT);
+		break;
+	case FP_SP_PIFO:
+		fp_enter_as(pool, p, q, item, it, place, FP_SP_PIFO);
+		break;
+	default:
+		fp_enter_as(pool, p, q, item, it, place, FP_BANDS);
+	}
+	return 0;
+}
+
+/*
+ * Gives a queued item another rank; it counts as a new arrival. 0, FP_REFUSED_ITEM where it is in
+ * no PIFO, or why the rank is refused: then it stays where it was. An FP_AIFO admits it always.
+ */
+FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
+{
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+	u32 q = it->pifo, place;
+
+	if (!item || item > pool->items || !q)
+		return fp_refuse_item(pool);
+	place = fp_new_place(pool, q, rank, it->place);
+	if (place & FP_NOWHERE)
+		return fp_refusal_of(place);
+	if (fp_leave(pool, q, item))
+		return fp_refuse_item(pool);
+	it->rank = rank;
+	it->seq = ++pool->seq;
+	fp_enter(pool, q, item, place);
+	fp_pifo_at(pool, q)->moved++;
+	return 0;
+}
+
+/* Pops up to `n` items (at most FP_POP_BATCH) into `out`; how many there were. */
+FP_FUNC u32 fp_pifo_pop_batch(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 FP_MEM *out FP_ARG,
+			      u32 n)
+{
+	u32 i;
+
+	fp_loop(i, FP_POP_BATCH) {
+		u32 item;
+
+		if (i >= n)
+			break;
+		item = fp_pifo_pop(pool, q);
+		if (!item)
+			break;
+		out[i] = item;
+	}
+	return i;
+}
+
+#endif /* FP_PIFO_H */

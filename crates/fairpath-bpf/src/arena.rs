@@ -1,0 +1,47 @@
+//! Arenas: memory that programs and this process share, at an address of its own.
+//!
+//! What lies in one begins at [`START`]: libbpf may keep globals in the first page, and programs
+//! read a zero from it (`FP_ZERO`). The kernel's side cannot fault a page in, so whoever opens an
+//! arena touches what programs will write to.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{AsRawLibbpf, Map};
+
+/// Where what is shared begins.
+pub(crate) const START: u64 = 4096;
+/// Arenas lie 4 GiB apart from here on: 1 << 44 would collide with sanitizers.
+const BASE: u64 = 2 << 44;
+/// The size of the largest arena.
+pub(crate) const STRIDE: u64 = 4 << 30;
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// A user-space address for an arena that no other of this process has.
+pub(crate) fn next_address() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    BASE + NEXT.fetch_add(1, Ordering::Relaxed) * STRIDE
+}
+
+/// Where libbpf mapped the arena of a loaded object: at the address that was asked for.
+pub(crate) fn mapped_at(map: &Map<'_>) -> Option<NonNull<u8>> {
+    // SAFETY: a loaded map.
+    let address = unsafe { libbpf_sys::bpf_map__map_extra(map.as_libbpf_object().as_ptr()) };
+    NonNull::new(address as *mut u8)
+}
+
+/// Writes to every page once, without changing it.
+///
+/// # Safety
+/// The mapping begins at `start` and has as many pages, and nobody else works on it yet.
+pub(crate) unsafe fn touch(start: NonNull<u8>, pages: u64) {
+    for page in 0..pages {
+        // SAFETY: the caller promises the mapping.
+        let at = unsafe { start.add((page * PAGE) as usize) };
+        // SAFETY: likewise.
+        let byte = unsafe { at.read_volatile() };
+        // SAFETY: likewise; the same byte is written back.
+        unsafe { at.write_volatile(byte) };
+    }
+}

@@ -1,0 +1,495 @@
+//! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo.h`).
+//!
+//! [`Pool::new`] is the native home. [`Pool::format`] puts a pool over memory that somebody else
+//! owns, as `fairpath-bpf` does with the kernel's arena. Items are numbers from 1 that the caller
+//! gives a meaning; so are PIFOs, and an item may stand for a PIFO.
+//!
+//! Damage inside the memory costs answers, never safety: see [`Pool::overwrite`].
+
+mod config;
+mod ffi;
+mod op;
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+pub use config::{Kind, Misfit, Outside, PifoConfig, WhenFull, Window};
+use ffi::{RawAudit, RawItem, RawPifo, RawPool, RawPoolConfig};
+pub use op::Op;
+
+/// Items of one [`Pool::pop_batch`].
+pub const POP_BATCH: usize = 64;
+/// A time that does not come.
+pub const NEVER: u64 = u64::MAX;
+/// Of `struct fp_pool`, in words; what stands behind it may be overwritten without harm.
+const HEADER_WORDS: usize = 16;
+/// Of `struct fp_pool`.
+const ALIGN: usize = 64;
+
+/// Why an item was not taken. Each is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// `capacity` items are queued, and this one would have to leave.
+    #[error("the PIFO is full")]
+    Full,
+    /// Its rank lies below the window.
+    #[error("the rank lies below the window")]
+    Below,
+    /// Its rank lies beyond the window or the last band.
+    #[error("the rank lies beyond the window")]
+    Beyond,
+    /// Too many smaller ranks came lately.
+    #[error("not admitted by rank")]
+    Admission,
+    /// No such item, or already queued; of moves and removals, queued nowhere.
+    #[error("the item does not exist, or is (not) queued")]
+    Item,
+    /// No such PIFO, or it has no such operation.
+    #[error("the PIFO does not exist, or cannot do this")]
+    Pifo,
+    /// Its rank lies outside, which the caller said cannot be.
+    #[error("the rank lies outside, which was said to be impossible")]
+    Rank,
+}
+
+impl Refusal {
+    /// The refusal in [`Op::answer`] of a push, removal or move; `None` where it was done.
+    pub fn from_answer(code: u32) -> Option<Refusal> {
+        Some(match code {
+            0 => return None,
+            1 => Refusal::Full,
+            2 => Refusal::Below,
+            3 => Refusal::Beyond,
+            4 => Refusal::Admission,
+            5 => Refusal::Item,
+            6 => Refusal::Pifo,
+            _ => Refusal::Rank,
+        })
+    }
+
+    fn check(code: u32) -> Result<(), Refusal> {
+        Refusal::from_answer(code).map_or(Ok(()), Err)
+    }
+}
+
+/// What one PIFO counted: `pushed = popped + removed + pushed_out + count`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as in struct fp_pifo, where they are explained"
+)]
+pub struct PifoCounts {
+    pub count: u32,
+    pub base: u64,
+    pub pushed: u64,
+    pub popped: u64,
+    pub removed: u64,
+    pub moved: u64,
+    pub pushed_out: u64,
+    pub was_full: u64,
+    pub was_below: u64,
+    pub was_beyond: u64,
+    pub not_admitted: u64,
+    pub errors: u64,
+    pub rotations: u64,
+    pub rebases: u64,
+    pub searched: u64,
+}
+
+/// What a pool counted over all its PIFOs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// Arrivals: pushes, refused ones too, and moves.
+    pub arrivals: u64,
+    /// [`Refusal::Item`].
+    pub bad_items: u64,
+    /// [`Refusal::Pifo`].
+    pub bad_pifos: u64,
+    /// Contradictions met in the memory: somebody else wrote to it.
+    pub broken: u64,
+}
+
+/// An item, as it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// As pushed or moved last.
+    pub rank: u64,
+    /// Its arrival among those of the pool.
+    pub seq: u64,
+    /// The PIFO that holds it, 0 none.
+    pub pifo: u32,
+    /// Bucket, band, list, or position in the heap.
+    pub place: u32,
+}
+
+/// The first contradiction that [`Pool::audit`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "audit a pool: PIFO {pifo}, item or bucket {item}: {what}; its memory was written to by somebody else"
+)]
+pub struct Flaw {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Where, 0 nowhere in particular.
+    pub pifo: u32,
+    /// Likewise.
+    pub item: u32,
+}
+
+/// `enum fp_flaw`.
+const FLAWS: [&str; 9] = [
+    "the header is not that of its format",
+    "the descriptor is not that of any format",
+    "pushed is not popped + removed + pushed out + count",
+    "it holds another number of items than it counts",
+    "an item's record says that it stands elsewhere",
+    "links contradict each other",
+    "a child stands before its parent",
+    "bits or sums contradict the lists",
+    "an item says that it is queued and is not",
+];
+
+/// A pool of items and PIFOs.
+///
+/// ```
+/// use fairpath_core::pifo::{Kind, PifoConfig, Pool};
+///
+/// let mut pool = Pool::new(10, &[PifoConfig::new(Kind::Heap, 10)])?;
+/// for (item, rank) in [(1, 70), (2, 50), (3, 50)] {
+///     pool.push(1, item, rank).expect("there is room");
+/// }
+/// assert_eq!([pool.pop(1), pool.pop(1), pool.pop(1)], [Some(2), Some(3), Some(1)]);
+/// # Ok::<(), fairpath_core::pifo::Misfit>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool {
+    pool: NonNull<RawPool>,
+    bytes: u64,
+    sound: bool,
+    owned: Option<(NonNull<u8>, Layout)>,
+}
+
+// SAFETY: the memory is plain bytes; a pool has one owner, and every access needs it.
+unsafe impl Send for Pool {}
+
+fn raw_config(items: u32, pifos: &[PifoConfig]) -> RawPoolConfig {
+    RawPoolConfig {
+        items,
+        pifos: u32::try_from(pifos.len()).unwrap_or(u32::MAX),
+        array_bytes: pifos.iter().map(array_bytes).sum(),
+    }
+}
+
+fn array_bytes(config: &PifoConfig) -> u64 {
+    let raw = config.raw();
+    // SAFETY: takes numbers only.
+    unsafe { ffi::fp_native_pifo_bytes(raw.kind, raw.capacity, raw.buckets) }
+}
+
+impl Pool {
+    /// Bytes of a pool of `items` items and these PIFOs.
+    pub fn bytes(items: u32, pifos: &[PifoConfig]) -> u64 {
+        let config = raw_config(items, pifos);
+        // SAFETY: reads the configuration only.
+        unsafe { ffi::fp_native_pool_bytes(&raw const config) }
+    }
+
+    /// Allocates and formats a pool; PIFOs are numbered from 1 in their order.
+    ///
+    /// # Errors
+    /// [`Misfit`] says what cannot be. Aborts like every allocation where memory is short.
+    pub fn new(items: u32, pifos: &[PifoConfig]) -> Result<Pool, Misfit> {
+        let bytes = usize::try_from(Pool::bytes(items, pifos)).map_err(|_| Misfit::Number)?;
+        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
+            .map_err(|_| Misfit::Number)?;
+        // SAFETY: the size is not zero: a header always exists.
+        let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: less than ALIGN further, where at least `bytes` bytes follow.
+        let at = unsafe { allocated.add(allocated.align_offset(ALIGN)) };
+        // SAFETY: freshly allocated, zeroed, aligned, and freed only by drop().
+        match unsafe { Pool::format(at, items, pifos) } {
+            Ok(pool) => Ok(Pool {
+                owned: Some((allocated, layout)),
+                ..pool
+            }),
+            Err(misfit) => {
+                // SAFETY: allocated above with this layout, and nothing refers to it.
+                unsafe { dealloc(allocated.as_ptr(), layout) };
+                Err(misfit)
+            }
+        }
+    }
+
+    /// Formats zeroed memory, which stays its owner's.
+    ///
+    /// # Safety
+    /// `at` points to [`Pool::bytes`] zeroed, writable bytes, aligned to 64, that outlive the
+    /// value. Nobody but the core's code writes to the first 128 of them.
+    ///
+    /// # Errors
+    /// [`Misfit`]; then the memory is no pool.
+    pub unsafe fn format(
+        at: NonNull<u8>,
+        items: u32,
+        pifos: &[PifoConfig],
+    ) -> Result<Pool, Misfit> {
+        let pool = at.cast::<RawPool>();
+        let config = raw_config(items, pifos);
+        // SAFETY: the caller promises size, zeroes and alignment.
+        Misfit::check(unsafe { ffi::fp_native_pool_format(pool.as_ptr(), &raw const config) })?;
+        // SAFETY: reads the configuration only.
+        let mut arrays = unsafe { ffi::fp_native_pool_arrays(&raw const config) };
+        for (q, config) in (1..).zip(pifos) {
+            let raw = config.raw();
+            // SAFETY: the pool was formatted above, and bounds what this writes.
+            Misfit::check(unsafe {
+                ffi::fp_native_pifo_format(pool.as_ptr(), q, &raw const raw, arrays)
+            })?;
+            arrays += array_bytes(config);
+        }
+        Ok(Pool {
+            pool,
+            bytes: Pool::bytes(items, pifos),
+            sound: true,
+            owned: None,
+        })
+    }
+
+    /// Queues `item` in PIFO `q`. What had to leave for it, if anything.
+    ///
+    /// # Errors
+    /// [`Refusal`]; then nothing changed (an AIFO remembers the rank).
+    pub fn push(&mut self, q: u32, item: u32, rank: u64) -> Result<Option<u32>, Refusal> {
+        self.check()?;
+        // SAFETY: the header is sound; the core bounds everything else.
+        let answer = unsafe { ffi::fp_native_pifo_push(self.pool.as_ptr(), q, item, rank) };
+        pushed(answer)
+    }
+
+    /// Takes the item of the smallest rank, the earliest of those.
+    pub fn pop(&mut self, q: u32) -> Option<u32> {
+        self.check().ok()?;
+        // SAFETY: as in push().
+        found(unsafe { ffi::fp_native_pifo_pop(self.pool.as_ptr(), q) })
+    }
+
+    /// The item that [`Pool::pop`] would take.
+    pub fn peek(&self, q: u32) -> Option<u32> {
+        self.check().ok()?;
+        // SAFETY: as in push().
+        found(unsafe { ffi::fp_native_pifo_peek(self.pool.as_ptr(), q) })
+    }
+
+    /// The item that would be served last. O(n) of a heap.
+    pub fn last(&self, q: u32) -> Option<u32> {
+        self.check().ok()?;
+        // SAFETY: as in push().
+        found(unsafe { ffi::fp_native_pifo_last(self.pool.as_ptr(), q) })
+    }
+
+    /// Pops until `into` is full, the PIFO empty or [`POP_BATCH`] reached; how many.
+    pub fn pop_batch(&mut self, q: u32, into: &mut [u32]) -> usize {
+        if self.check().is_err() {
+            return 0;
+        }
+        let n = into.len().min(POP_BATCH) as u32;
+        // SAFETY: as in push(); `into` has at least `n` places.
+        let count =
+            unsafe { ffi::fp_native_pifo_pop_batch(self.pool.as_ptr(), q, into.as_mut_ptr(), n) };
+        count as usize
+    }
+
+    /// Takes an item out of the PIFO that it is in.
+    ///
+    /// # Errors
+    /// [`Refusal::Item`] where it is in none.
+    pub fn remove(&mut self, item: u32) -> Result<(), Refusal> {
+        self.check()?;
+        // SAFETY: as in push().
+        let refused = unsafe { ffi::fp_native_pifo_remove(self.pool.as_ptr(), item) };
+        Refusal::check(refused as u32)
+    }
+
+    /// Gives a queued item another rank; it counts as a new arrival.
+    ///
+    /// # Errors
+    /// [`Refusal`]; then it stays where it was.
+    pub fn move_to(&mut self, item: u32, rank: u64) -> Result<(), Refusal> {
+        self.check()?;
+        // SAFETY: as in push().
+        let refused = unsafe { ffi::fp_native_pifo_move(self.pool.as_ptr(), item, rank) };
+        Refusal::check(refused as u32)
+    }
+
+    /// Queues an item that is eligible from a time on. What had to leave for it, if anything.
+    ///
+    /// # Errors
+    /// [`Refusal`]; then nothing changed.
+    pub fn pieo_push(
+        &mut self,
+        q: u32,
+        item: u32,
+        eligible: u64,
+        rank: u64,
+    ) -> Result<Option<u32>, Refusal> {
+        self.check()?;
+        let pool = self.pool.as_ptr();
+        // SAFETY: as in push().
+        pushed(unsafe { ffi::fp_native_pieo_push(pool, q, item, eligible, rank) })
+    }
+
+    /// Takes the smallest rank that is eligible, the earliest of those. An earlier `now` than
+    /// before is taken for the latest one.
+    pub fn pieo_pop(&mut self, q: u32, now: u64) -> Option<u32> {
+        self.check().ok()?;
+        // SAFETY: as in push().
+        found(unsafe { ffi::fp_native_pieo_pop(self.pool.as_ptr(), q, now) })
+    }
+
+    /// When to ask again: the latest `now` where something is eligible, else the earliest eligible
+    /// time, or [`NEVER`].
+    pub fn pieo_next_event(&self, q: u32) -> u64 {
+        if self.check().is_err() {
+            return NEVER;
+        }
+        // SAFETY: as in push().
+        unsafe { ffi::fp_native_pieo_next_event(self.pool.as_ptr(), q) }
+    }
+
+    /// Does what `ops` say, one after the other, and writes down what came of each.
+    pub fn run(&mut self, ops: &mut [Op]) {
+        if self.check().is_ok() {
+            let count = ops.len() as u64;
+            // SAFETY: as in push(); `ops` is that long.
+            unsafe { ffi::fp_native_pool_run(self.pool.as_ptr(), ops.as_mut_ptr(), count) };
+        }
+    }
+
+    /// An item, as it stands; item 0 where there is no such.
+    pub fn item(&self, item: u32) -> Item {
+        let mut raw = RawItem::default();
+        if self.check().is_ok() {
+            // SAFETY: as in push(); `raw` is a `struct fp_item`.
+            unsafe { ffi::fp_native_pool_item(self.pool.as_ptr(), item, &raw mut raw) };
+        }
+        Item {
+            rank: raw.rank,
+            seq: raw.seq,
+            pifo: raw.pifo,
+            place: raw.place,
+        }
+    }
+
+    /// What a PIFO counted; zeroes where there is no such.
+    pub fn counts(&self, q: u32) -> PifoCounts {
+        let mut raw = RawPifo::default();
+        if self.check().is_ok() {
+            // SAFETY: as in push(); `raw` is a `struct fp_pifo`.
+            unsafe { ffi::fp_native_pool_pifo(self.pool.as_ptr(), q, &raw mut raw) };
+        }
+        PifoCounts {
+            count: raw.count,
+            base: raw.base,
+            pushed: raw.pushed,
+            popped: raw.popped,
+            removed: raw.removed,
+            moved: raw.moved,
+            pushed_out: raw.pushed_out,
+            was_full: raw.was_full,
+            was_below: raw.was_below,
+            was_beyond: raw.was_beyond,
+            not_admitted: raw.not_admitted,
+            errors: raw.errors,
+            rotations: raw.rotations,
+            rebases: raw.rebases,
+            searched: raw.searched,
+        }
+    }
+
+    /// What the pool counted.
+    pub fn pool_counts(&self) -> PoolCounts {
+        let mut counts = [0; 4];
+        if self.check().is_ok() {
+            // SAFETY: as in push(); four numbers are written.
+            unsafe { ffi::fp_native_pool_counts(self.pool.as_ptr(), &raw mut counts) };
+        }
+        let [arrivals, bad_items, bad_pifos, broken] = counts;
+        PoolCounts {
+            arrivals,
+            bad_items,
+            bad_pifos,
+            broken,
+        }
+    }
+
+    /// Whether the pool keeps its promises. Walks everything: for tests and for suspicion.
+    ///
+    /// # Errors
+    /// The first [`Flaw`].
+    pub fn audit(&self) -> Result<(), Flaw> {
+        let mut audit = RawAudit::default();
+        if self.check().is_ok() {
+            // SAFETY: as in push().
+            let flawed = unsafe { ffi::fp_native_pool_audit(self.pool.as_ptr(), &raw mut audit) };
+            if flawed == 0 {
+                return Ok(());
+            }
+        }
+        Err(Flaw {
+            what: FLAWS[audit.flaw as usize % FLAWS.len()],
+            pifo: audit.pifo,
+            item: audit.item,
+        })
+    }
+
+    /// 64-bit words of the pool, for [`Pool::overwrite`].
+    pub fn words(&self) -> usize {
+        (self.bytes / 8) as usize
+    }
+
+    /// Damages the pool: writes one word. Whatever it was, nothing outside the pool is touched and
+    /// every operation ends; a header that fits no format any more refuses them all.
+    ///
+    /// # Panics
+    /// Where there is no such word.
+    pub fn overwrite(&mut self, word: usize, value: u64) {
+        assert!(word < self.words(), "word {word} of {}", self.words());
+        // SAFETY: inside the pool.
+        let at = unsafe { self.pool.as_ptr().cast::<u64>().add(word) };
+        // SAFETY: inside the pool, aligned, and plain bytes.
+        unsafe { at.write_volatile(value) };
+        if word < HEADER_WORDS {
+            // SAFETY: reads the header.
+            self.sound = unsafe { ffi::fp_native_pool_sound(self.pool.as_ptr(), self.bytes) } != 0;
+        }
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.sound {
+            Ok(())
+        } else {
+            Err(Refusal::Pifo)
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some((allocated, layout)) = self.owned {
+            // SAFETY: allocated by new() with this layout.
+            unsafe { dealloc(allocated.as_ptr(), layout) };
+        }
+    }
+}
+
+fn found(item: u32) -> Option<u32> {
+    (item != 0).then_some(item)
+}
+
+/// The refusal stands in the lower half, what was pushed out in the upper one.
+fn pushed(answer: u64) -> Result<Option<u32>, Refusal> {
+    Refusal::check(answer as u32)?;
+    Ok(found((answer >> 32) as u32))
+}

@@ -1,0 +1,208 @@
+//! What a pool and its PIFOs look like, and why they may not.
+
+use super::ffi::RawPifoConfig;
+
+/// What happens where `capacity` items are queued already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new item is refused.
+    #[default]
+    Refuse,
+    /// The item of the largest rank has to leave, the latest of those; it may be the new one.
+    PushOut,
+}
+
+/// What happens to a rank below or beyond what a PIFO can tell apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outside {
+    /// It goes into the first or last bucket, in order of arrival.
+    #[default]
+    Clamp,
+    /// It is refused.
+    Drop,
+    /// It is refused as a mistake of the caller's.
+    Error,
+}
+
+/// A window of buckets, twice `buckets << shift` ranks wide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Of each half: 1 to 2^20 ([`Kind::Cffs`]), 1 to 523 ([`Kind::Gradient`]).
+    pub buckets: u32,
+    /// A bucket is `1 << shift` ranks wide, 0 to 63.
+    pub shift: u8,
+    /// Where it begins; rounded down to a bucket.
+    pub base: u64,
+    /// Ranks below it.
+    pub below: Outside,
+    /// Ranks beyond it.
+    pub beyond: Outside,
+}
+
+/// How a PIFO keeps its items; see `bpf/core/pifo.h` for order, cost and memory of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Exact order of any ranks, O(log n).
+    Heap,
+    /// Strict priority: the rank is the band.
+    Bands {
+        /// 1 to 64.
+        bands: u32,
+        /// Ranks from `bands` on.
+        beyond: Outside,
+    },
+    /// Buckets in a moving window, O(1) (Eiffel, NSDI 2019).
+    Cffs(Window),
+    /// Likewise, found by a division; approximate.
+    Gradient(Window),
+    /// A few FIFOs with adaptive bounds; approximate (SP-PIFO, NSDI 2020).
+    SpPifo {
+        /// 1 to 64.
+        lists: u32,
+        /// Items of one list at most, from 1.
+        each: u32,
+    },
+    /// One FIFO with admission by rank; approximate (AIFO, SIGCOMM 2021).
+    Aifo {
+        /// Ranks remembered, 1 to 1024.
+        window: u32,
+        /// Share of the capacity in which all is admitted, in 256ths; below 256.
+        headroom: u32,
+    },
+    /// Eligible times and ranks (PIEO, SIGCOMM 2019), over two PIFOs with smaller numbers.
+    Pieo {
+        /// Where items wait until they are eligible.
+        wheel: u32,
+        /// Where they are then, by rank.
+        ready: u32,
+    },
+}
+
+/// One PIFO of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PifoConfig {
+    /// How it keeps its items.
+    pub kind: Kind,
+    /// Items at most; of [`Kind::Pieo`], all items of the pool.
+    pub capacity: u32,
+    /// Beyond that.
+    pub full: WhenFull,
+}
+
+/// A pool, or one of its PIFOs, cannot be as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// No such kind.
+    #[error("format a PIFO: there is no such kind; take one of `Kind`")]
+    Kind,
+    /// Capacity.
+    #[error(
+        "format a PIFO: its capacity (or that of an SP-PIFO's lists) is 0, or not what the pool has; ask for 1 to as many as the pool has items (a PIEO: exactly these)"
+    )]
+    Capacity,
+    /// Buckets.
+    #[error(
+        "format a PIFO: its kind cannot have that many buckets; ask for 1 to 2^20 (cFFS), 523 (gradient), 64 (bands, SP-PIFO), 1024 (AIFO's window)"
+    )]
+    Buckets,
+    /// Width of a bucket.
+    #[error("format a PIFO: buckets of that width; ask for a shift from 0 to 63, of a window only")]
+    Shift,
+    /// Policies.
+    #[error("format a PIFO: its kind pushes nobody out; let it refuse where it is full")]
+    Policy,
+    /// Numbers.
+    #[error(
+        "format a pool: it has 1 to 2^28 items and 1 to 2^24 PIFOs; ask for a number within these"
+    )]
+    Number,
+    /// Space.
+    #[error("format a PIFO: its arrays lie outside the pool; give the pool room for all of them")]
+    Space,
+    /// Headroom, or the halves of a PIEO.
+    #[error(
+        "format a PIFO: a headroom of 1 or more, or a PIEO whose wheel and ready are not two heaps or windows formatted before it, ready clamping and refusing; mend the configuration"
+    )]
+    Parts,
+}
+
+impl Misfit {
+    pub(crate) fn check(code: i32) -> Result<(), Misfit> {
+        Err(match code {
+            0 => return Ok(()),
+            1 => Misfit::Kind,
+            2 => Misfit::Capacity,
+            3 => Misfit::Buckets,
+            4 => Misfit::Shift,
+            5 => Misfit::Policy,
+            6 => Misfit::Number,
+            7 => Misfit::Space,
+            _ => Misfit::Parts,
+        })
+    }
+}
+
+impl PifoConfig {
+    /// A PIFO that refuses where it is full.
+    pub fn new(kind: Kind, capacity: u32) -> PifoConfig {
+        let full = WhenFull::Refuse;
+        PifoConfig {
+            kind,
+            capacity,
+            full,
+        }
+    }
+
+    /// The same, pushing out where it is full.
+    #[must_use]
+    pub fn pushing_out(self) -> PifoConfig {
+        let full = WhenFull::PushOut;
+        PifoConfig { full, ..self }
+    }
+
+    pub(crate) fn raw(&self) -> RawPifoConfig {
+        let config = RawPifoConfig {
+            capacity: self.capacity,
+            full: self.full as u8,
+            ..RawPifoConfig::default()
+        };
+        let of_window = |kind, window: Window| RawPifoConfig {
+            kind,
+            buckets: window.buckets,
+            shift: window.shift,
+            below: window.below as u8,
+            beyond: window.beyond as u8,
+            base: window.base,
+            ..config
+        };
+        match self.kind {
+            Kind::Heap => RawPifoConfig { kind: 1, ..config },
+            Kind::Bands { bands, beyond } => RawPifoConfig {
+                kind: 2,
+                buckets: bands,
+                beyond: beyond as u8,
+                ..config
+            },
+            Kind::Cffs(window) => of_window(3, window),
+            Kind::Gradient(window) => of_window(4, window),
+            Kind::SpPifo { lists, each } => RawPifoConfig {
+                kind: 5,
+                buckets: lists,
+                each,
+                ..config
+            },
+            Kind::Aifo { window, headroom } => RawPifoConfig {
+                kind: 6,
+                buckets: window,
+                headroom,
+                ..config
+            },
+            Kind::Pieo { wheel, ready } => RawPifoConfig {
+                kind: 7,
+                wheel,
+                ready,
+                ..config
+            },
+        }
+    }
+}
