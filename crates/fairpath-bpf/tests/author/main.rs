@@ -4,6 +4,7 @@
 mod instructions;
 mod policies;
 mod refusals;
+mod templates;
 
 #[allow(dead_code)] // made for more than these tests
 #[path = "../../../fairpath-sched/tests/author/object.rs"]

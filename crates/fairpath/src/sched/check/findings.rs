@@ -222,7 +222,7 @@ impl Findings {
             line("problem", problem.clone());
         }
         if self.problems.is_empty() {
-            line("ok", String::new());
+            text += "ok\n";
         }
         text
     }
