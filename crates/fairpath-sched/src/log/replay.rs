@@ -130,12 +130,12 @@ impl Replayed {
         let Some(Current { number, homes, .. }) = ended else {
             return;
         };
-        let stats = |home: &Box<dyn Home>| Replay {
+        let stats = |home: &dyn Home| Replay {
             run: number,
             home: home.name(),
             stats: home.stats(),
         };
-        self.homes.extend(homes.iter().map(stats));
+        self.homes.extend(homes.iter().map(|home| stats(home.as_ref())));
     }
 }
 
