@@ -183,9 +183,9 @@ impl Tree {
         let parent = self.nodes[child].parent;
         let virtual_time = self.nodes[parent].virtual_time;
         let node = &mut self.nodes[child];
-        node.share = node.rank.max(virtual_time) + (bytes * node.cost >> 8);
+        node.share = node.rank.max(virtual_time) + ((bytes * node.cost) >> 8);
         if by_floor {
-            node.share = node.share.min(virtual_time + (LEAD * node.cost >> 8));
+            node.share = node.share.min(virtual_time + ((LEAD * node.cost) >> 8));
         }
         let packet = time_at(bytes, node.ceil);
         let bucket = node.burst.max(packet);
