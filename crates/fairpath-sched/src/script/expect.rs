@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Goes to the next time at which something may leave.
-    fn to_next(&mut self) -> Result<Option<Rc<Item>>, Halt> {
+    fn go_to_next(&mut self) -> Result<Option<Rc<Item>>, Halt> {
         loop {
             let (sent, again) = self.dequeue(1, 0)?;
             if let Some(item) = sent.into_iter().next() {
@@ -207,7 +207,7 @@ fn times(verbs: &Verbs<'_>) -> mlua::Result<()> {
             move |session, _, (packet, at, tag): (Value, Value, Value)| {
                 let wanted = Wanted::new(&packet, &tag)?;
                 let at = number(&at, "time", 0, u64::MAX)?;
-                let Some(item) = session.to_next()? else {
+                let Some(item) = session.go_to_next()? else {
                     return Err(Halt::expected(
                         "nothing leaves",
                         wanted.name(),

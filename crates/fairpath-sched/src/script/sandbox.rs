@@ -193,7 +193,7 @@ fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()>
             if plain {
                 return Ok(());
             }
-            let lengths = [args.get(0), args.get(1)].map(text);
+            let lengths = [args.front(), args.get(1)].map(text);
             let steps = pattern_steps(lengths[0].len(), &lengths[1]);
             if steps > MAX_PATTERN_STEPS {
                 return Err(refuse(format!(
@@ -209,7 +209,7 @@ fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()>
     let budget = budget.clone();
     let check = move |args: &MultiValue| {
         let times = args.get(1).and_then(Value::as_integer).unwrap_or(0);
-        let bytes = times.saturating_mul(text(args.get(0)).len().cast_signed() as i64);
+        let bytes = times.saturating_mul(text(args.front()).len().cast_signed() as i64);
         let charged = budget.charge(bytes.max(0).cast_unsigned() / 100);
         charged.map_err(mlua::Error::external)
     };
@@ -304,7 +304,7 @@ fn range(args: &MultiValue, first: usize, last: usize, length: i64) -> i64 {
 fn fix_random(lua: &Lua, math: &Table, seed: u64) -> mlua::Result<()> {
     let randomseed: Function = math.raw_get("randomseed")?;
     randomseed.call::<()>(seed.cast_signed())?;
-    let check = |args: &MultiValue| match args.get(0) {
+    let check = |args: &MultiValue| match args.front() {
         Some(Value::Integer(_) | Value::Number(_)) => Ok(()),
         _ => Err(refuse(
             "math.randomseed: give a number, so that the script does the same each time",

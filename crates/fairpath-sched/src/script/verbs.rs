@@ -594,7 +594,7 @@ fn numbers_table(lua: &Lua, values: &[(&str, u64)]) -> Result<Table, Halt> {
 
 fn cases(verbs: &Verbs<'_>) -> mlua::Result<()> {
     verbs.add_calling("test", |shared, args| {
-        let (name, body) = match (args.get(0), args.get(1)) {
+        let (name, body) = match (args.front(), args.get(1)) {
             (Some(Value::String(name)), Some(Value::Function(body))) => {
                 (name.to_string_lossy(), body.clone())
             }
@@ -622,7 +622,7 @@ fn cases(verbs: &Verbs<'_>) -> mlua::Result<()> {
         }
     })?;
     verbs.add_calling("expect_error", |shared, args| {
-        let (Some(Value::Function(body)), text) = (args.get(0), args.get(1)) else {
+        let (Some(Value::Function(body)), text) = (args.front(), args.get(1)) else {
             return Err(mlua::Error::runtime(
                 "expect_error: a function and a text are wanted",
             ));
