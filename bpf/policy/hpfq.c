@@ -36,7 +36,7 @@ RANK_ENQUEUE
 {
 	u64 start = max(c->virtual, f->finish);
 
-	f->finish = add(start, (u64)p->bytes * r->cost);
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
 	return start;
 }
 

@@ -100,7 +100,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         done.push((part, outcome));
     }
     let (summary, told, wire_drops) = lab.finish()?;
-    let title = "ten transfers and a call under FIFO and FQ-CoDel, simulated, and by the kernel";
+    let title = "ten transfers and a call under FIFO and FQ-CoDel, simulated";
     let schedule = progress.run(title, Schedule::run);
 
     let records = Records::read(&samples)?;

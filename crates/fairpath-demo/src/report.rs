@@ -338,7 +338,13 @@ mod tests {
     fn a_part_that_failed_fails_the_report() {
         let part = Plan::QUICK.parts()[0];
         let failed = [(part, Err(anyhow!("no route to host")))];
-        let report = Report::new(&failed, &Records::default(), Told::default(), 0);
+        let report = Report::new(
+            &failed,
+            &Records::default(),
+            Told::default(),
+            Ok(Schedule::default()),
+            0,
+        );
         assert_eq!(report.failed(), 1);
         let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
         assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
@@ -352,7 +358,10 @@ mod tests {
     fn samples_that_got_lost_fail_the_report() {
         let mut records = Records::default();
         records.events_lost = 1;
-        assert_eq!(Report::new(&[], &records, Told::default(), 0).failed(), 1);
+        assert_eq!(
+            Report::new(&[], &records, Told::default(), Ok(Schedule::default()), 0).failed(),
+            1
+        );
     }
 
     #[test]
