@@ -77,6 +77,7 @@ pub fn read_rate(text: &str) -> Result<u64, BadQuantity> {
 /// `value` of `unit` as [`read`] takes it, in the largest unit that keeps it whole.
 pub fn written(value: u64, unit: &str) -> String {
     match unit {
+        "ns" | "bytes" | "bps" if value == 0 => "0".to_owned(),
         "ns" => whole(value, &TIMES, "ns"),
         "bytes" => whole(value, &[("MiB", 1 << 20), ("KiB", 1 << 10)], "B"),
         "bps" => whole(value, &RATES, "bit"),
@@ -144,14 +145,15 @@ fn bytes(text: &str) -> Option<u64> {
     scaled(number, factor, EXACT)
 }
 
+/// `mbps` is refused: to `tc` it means bytes.
 fn rate(text: &str) -> Option<u64> {
     let (number, word) = split(text)?;
     let factor = match word.trim_end_matches("/s") {
-        "bit" | "bps" => 1.0,
-        "kbit" | "kbps" => 1e3,
-        "mbit" | "mbps" => 1e6,
-        "gbit" | "gbps" => 1e9,
-        "tbit" | "tbps" => 1e12,
+        "bit" => 1.0,
+        "kbit" | "k" => 1e3,
+        "mbit" | "m" => 1e6,
+        "gbit" | "g" => 1e9,
+        "tbit" | "t" => 1e12,
         "" if number == 0.0 => 1.0,
         _ => return None,
     };
@@ -191,6 +193,7 @@ mod tests {
             ("1MiB", "bytes", 1 << 20),
             ("100mbit", "bps", 100_000_000),
             ("1.5 Gbit/s", "bps", 1_500_000_000),
+            ("20M", "bps", 20_000_000),
             ("1000 packets", "packets", 1000),
             ("7", "packets", 7),
             ("18446744073709551615", "", u64::MAX),
@@ -211,6 +214,7 @@ mod tests {
             ("99999999999999999999B", "bytes"),
             ("100", "bps"),
             ("2000tbit", "bps"),
+            ("100mbps", "bps"),
             ("1.5", "packets"),
             ("1.5", ""),
             ("+1", ""),

@@ -26,11 +26,11 @@ svg{background:#fff;font:13px system-ui,sans-serif;fill:#1f2328}
 .grid{stroke:#e4e7eb}.axis{stroke:#8c959f;fill:none}
 .line{fill:none;stroke-width:2;stroke-linejoin:round}.key{stroke-width:3}
 .c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#00845f}.c3{stroke:#b0488a}
-.c4{stroke:#a87400}.c5{stroke:#2b8fc9}.c6{stroke:#57606a}.c7{stroke:#9aa2ab;stroke-dasharray:5 4}
+.c4{stroke:#a87400}.c5{stroke:#6639ba}.c6{stroke:#57606a}.c7{stroke:#9aa2ab;stroke-dasharray:5 4}
 @media(prefers-color-scheme:dark){svg{background:#0d1117;fill:#e6edf3}
 .tick,.about,.label{fill:#9198a1}.grid{stroke:#262c35}.axis{stroke:#6e7681}
 .c0{stroke:#58a6ff}.c1{stroke:#ff8c42}.c2{stroke:#3fce9b}.c3{stroke:#e58ac4}
-.c4{stroke:#e3b341}.c5{stroke:#8ecdf5}.c6{stroke:#c9d1d9}.c7{stroke:#8b949e}}";
+.c4{stroke:#e3b341}.c5{stroke:#b392f0}.c6{stroke:#c9d1d9}.c7{stroke:#8b949e}}";
 
 pub(super) fn write(report: &Report<'_>) -> String {
     let (kind, groups) = largest(report);
@@ -143,11 +143,8 @@ fn throughput(
             }
         })
         .collect();
-    let most = if most > 0.0 {
-        nice(most / 5.0) * 5.0
-    } else {
-        1.0
-    };
+    let step = nice(most / 5.0);
+    let most = (most / step).ceil().max(1.0) * step;
     let x = Axis {
         title: "virtual time, s",
         scale: Scale::Linear,
@@ -214,7 +211,7 @@ fn sojourn(groups: &[(String, Measured)], frame: Frame, kind: &str) -> String {
         .map(|sojourn| sojourn.quantile(0.0))
         .min()
         .unwrap_or(1_000)
-        .max(100) as f64;
+        .max(1_000) as f64;
     let most = some()
         .map(Histogram::largest)
         .max()

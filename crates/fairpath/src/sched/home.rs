@@ -1,6 +1,7 @@
 //! Which home a scheduler runs in.
 
 use anyhow::Context;
+use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{Home, Plan, Scheduler};
 
 /// One home.
@@ -8,6 +9,8 @@ use fairpath_core::sched::{Home, Plan, Scheduler};
 pub enum HomeKind {
     /// In this process
     Native,
+    /// In the kernel, attached to nothing (needs CAP_BPF and CAP_PERFMON)
+    Kernel,
 }
 
 impl HomeKind {
@@ -15,6 +18,7 @@ impl HomeKind {
     pub fn name(self) -> &'static str {
         match self {
             HomeKind::Native => "native",
+            HomeKind::Kernel => "kernel",
         }
     }
 
@@ -25,6 +29,7 @@ impl HomeKind {
     pub fn open(self, plan: &Plan) -> anyhow::Result<Box<dyn Home>> {
         Ok(match self {
             HomeKind::Native => Box::new(Scheduler::new(plan).context("open the native home")?),
+            HomeKind::Kernel => Box::new(SchedRun::load(plan).context("open the kernel home")?),
         })
     }
 }
