@@ -11,12 +11,14 @@
 
 struct flow {
 	u64 finish;
+	u64 period;
 };
 
 struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 period; /* of being busy: each begins at 0 */
 };
 
 struct global {
@@ -34,8 +36,17 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start = max(c->virtual, f->finish);
+	u64 start;
 
+	if (!r->waiting) {
+		c->period++;
+		c->virtual = 0;
+	}
+	if (f->period != c->period) {
+		f->period = c->period;
+		f->finish = 0;
+	}
+	start = max(c->virtual, f->finish);
 	f->finish = add(start, (u64)p->bytes * r->cost);
 	return start;
 }

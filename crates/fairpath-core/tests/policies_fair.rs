@@ -407,6 +407,10 @@ mod qfq {
         }
 
         fn enqueue(&mut self, child: usize, handle: u32, bytes: u32) {
+            if self.children.iter().all(|child| child.queue.is_empty()) {
+                self.now = 0;
+                self.children.iter_mut().for_each(|child| child.start = 0);
+            }
             if self.children[child].queue.is_empty() {
                 if !self.children[child].weighed {
                     self.children[child].weighed = true;
