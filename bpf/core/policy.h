@@ -8,12 +8,11 @@
  *
  *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow had others waiting):
  *                 the rank of packet, flow or child. KEEP leaves a waiting flow where it is.
- *   RANK_DEQUEUE  its packet is about to leave: the rank at which flow or child waits on (KEEP: where
- *                 it is). r->verdict says SEND (the default), DROP (this packet; the next is asked
- *                 for) or LATER (not yet: it waits at the new rank).
- *   SEND_TIME     not before this time, in ns of r->now. Called for a packet or child that becomes
- *                 the next of its queue.
- *   ON_DROP       a queued packet was dropped by somebody else (r->reason).
+ *   RANK_DEQUEUE  its packet is about to leave: the rank at which flow or child waits on (KEEP:
+ * where it is). r->verdict says SEND (the default), DROP (this packet; the next is asked for) or
+ * LATER (not yet: it waits at the new rank). SEND_TIME     not before this time, in ns of r->now.
+ * Called for a packet or child that becomes the next of its queue. ON_DROP       a queued packet
+ * was dropped by somebody else (r->reason).
  *
  * In scope of each: p the packet, f the state of flow or child, c of the node, g of the policy, and
  * r, the call. A function that is not there: rank 0, send at once, nothing.
@@ -42,18 +41,19 @@
 #define FP_POLICY_SECTION ".fairpath.policy"
 
 #ifdef __bpf__
-#define FP_MEMBER	  __attribute__((unused, btf_decl_tag("arg:nonnull")))
+#define FP_MEMBER __attribute__((unused, btf_decl_tag("arg:nonnull")))
 /* Weak, or clang leaves out arguments that a function does not use, which the verifier misses. */
-#define FP_POLICY_FUNC	  __attribute__((noinline, weak))
+#define FP_POLICY_FUNC __attribute__((noinline, weak))
 #else
-#define FP_MEMBER __attribute__((unused))
+#define FP_MEMBER      __attribute__((unused))
 #define FP_POLICY_FUNC static inline
 #endif
 
-#define POLICY const struct fp_policy FP_OWN(policy) __attribute__((section(FP_POLICY_SECTION), used)) =
+#define POLICY                                                                                     \
+	const struct fp_policy FP_OWN(policy) __attribute__((section(FP_POLICY_SECTION), used)) =
 
-#define FP_POLICY_ARGS                                                                              \
-	const struct fp_meta *p FP_MEMBER, struct flow *f FP_MEMBER, struct class *c FP_MEMBER,     \
+#define FP_POLICY_ARGS                                                                             \
+	const struct fp_meta *p FP_MEMBER, struct flow *f FP_MEMBER, struct class *c FP_MEMBER,    \
 		struct global *g FP_MEMBER, struct fp_call *r FP_MEMBER
 
 #define RANK_ENQUEUE FP_POLICY_FUNC u64 FP_OWN(rank_enqueue)(FP_POLICY_ARGS)
@@ -63,7 +63,7 @@
 
 /* The sizes of its state, for the POLICY block. */
 #define STATE                                                                                      \
-	.version = FP_POLICY_VERSION, .flow_bytes = sizeof(struct flow),                            \
+	.version = FP_POLICY_VERSION, .flow_bytes = sizeof(struct flow),                           \
 	.class_bytes = sizeof(struct class), .global_bytes = sizeof(struct global)
 
 /* What BPF and C agree on, saturating where they would wrap. */
@@ -109,10 +109,21 @@ FP_INLINE u64 sub(u64 a, u64 b)
 	return a > b ? a - b : 0;
 }
 
-/* Nanoseconds that `bytes` take at `rate` (ns a byte << FP_RATE_SHIFT: r->ceil, RATE parameters). */
+/* Nanoseconds that `bytes` take at `rate` (ns a byte << FP_RATE_SHIFT: r->ceil, RATE parameters).
+ */
 FP_INLINE u64 time_at(u64 bytes, u64 rate)
 {
 	return bytes * rate >> FP_RATE_SHIFT;
+}
+
+/*
+ * How far `bytes` move virtual time on, for a flow or child whose byte costs `cost` (r->cost): in
+ * 64ths of a byte at weight 1, so that a node that never rests at 10 Gbit/s takes seven years to
+ * the end of 64 bits.
+ */
+FP_INLINE u64 virtual_time(u64 bytes, u32 cost)
+{
+	return bytes * cost >> 8;
 }
 
 #endif /* FP_POLICY_H */

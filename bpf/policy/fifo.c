@@ -5,7 +5,8 @@
 struct flow {
 };
 
-struct class {
+struct class
+{
 	PARAMS;
 };
 

@@ -11,14 +11,12 @@
 
 struct flow {
 	u64 finish;
-	u64 period;
 };
 
 struct class
 {
 	PARAMS;
 	u64 virtual;
-	u64 period; /* of being busy: each begins at 0 */
 };
 
 struct global {
@@ -36,18 +34,9 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start;
+	u64 start = max(c->virtual, f->finish);
 
-	if (!r->waiting) {
-		c->period++;
-		c->virtual = 0;
-	}
-	if (f->period != c->period) {
-		f->period = c->period;
-		f->finish = 0;
-	}
-	start = max(c->virtual, f->finish);
-	f->finish = add(start, (u64)p->bytes * r->cost);
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
 	return start;
 }
 

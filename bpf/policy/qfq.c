@@ -23,7 +23,6 @@
 struct flow {
 	u64 start;
 	u64 weight; /* as counted in class.weights */
-	u64 period;
 };
 
 struct class
@@ -31,7 +30,6 @@ struct class
 	PARAMS;
 	u64 virtual; /* where WANTS_ELIGIBLE looks for it */
 	u64 weights;
-	u64 period; /* of being busy: virtual time is 0 where each begins */
 };
 
 struct global {
@@ -77,14 +75,6 @@ RANK_ENQUEUE
 	if (r->backlogged)
 		return KEEP;
 	qfq_weigh(f, c, r);
-	if (!r->waiting) {
-		c->period++;
-		c->virtual = 0;
-	}
-	if (f->period != c->period) {
-		f->period = c->period;
-		f->start = 0;
-	}
 	f->start = max(f->start, c->virtual);
 	return qfq_rank(f, c, r);
 }

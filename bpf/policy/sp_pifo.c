@@ -14,14 +14,12 @@
 
 struct flow {
 	u64 finish;
-	u64 period;
 };
 
 struct class
 {
 	PARAMS;
 	u64 virtual;
-	u64 period; /* of being busy: each begins at 0 */
 };
 
 struct global {
@@ -44,19 +42,10 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start;
+	u64 start = max(c->virtual, f->finish);
 
 	if (!c->param[SP_PIFO_FAIR])
 		return p->hint;
-	if (!r->waiting) {
-		c->period++;
-		c->virtual = 0;
-	}
-	if (f->period != c->period) {
-		f->period = c->period;
-		f->finish = 0;
-	}
-	start = max(c->virtual, f->finish);
 	f->finish = add(start, (u64)p->bytes * r->cost);
 	return start;
 }

@@ -10,13 +10,12 @@
 
 struct flow {
 	u64 finish;
-	u64 period;
 };
 
-struct class {
+struct class
+{
 	PARAMS;
 	u64 virtual;
-	u64 period; /* the number of the busy period: each begins at 0, so that nothing grows for months */
 };
 
 struct global {
@@ -33,22 +32,13 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start;
+	u64 start = max(c->virtual, f->finish);
 
-	if (!r->waiting) {
-		c->period++;
-		c->virtual = 0;
-	}
-	if (f->period != c->period) {
-		f->period = c->period;
-		f->finish = 0;
-	}
-	start = max(c->virtual, f->finish);
-
-	/* Flows and children stand in the queue by their next packet's start: charged as it leaves. */
+	/* Flows and children stand in the queue by their next packet's start: charged as it leaves.
+	 */
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
 		return r->backlogged ? KEEP : start;
-	f->finish = add(start, (u64)p->bytes * r->cost);
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
 	return start;
 }
 
@@ -56,6 +46,6 @@ RANK_DEQUEUE
 {
 	c->virtual = max(c->virtual, r->rank);
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
-		f->finish = add(r->rank, (u64)p->bytes * r->cost);
+		f->finish = add(r->rank, virtual_time(p->bytes, r->cost));
 	return f->finish;
 }

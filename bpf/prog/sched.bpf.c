@@ -55,7 +55,8 @@ int sched_run(void *ctx)
 	fp_loop(i, FP_RUN_OPS) {
 		if (s->op >= s->ops || !fp_has_room(s))
 			break;
-		fp_operate(s, FP_AT(struct fp_op, s, s->ops_at + (u64)s->op * sizeof(struct fp_op)));
+		fp_operate(s,
+			   FP_AT(struct fp_op, s, s->ops_at + (u64)s->op * sizeof(struct fp_op)));
 		s->op++;
 	}
 	return 0;

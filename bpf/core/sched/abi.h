@@ -3,9 +3,9 @@
  * sched/abi.h: what the scheduler shares with Rust and with its ports, mirrored in
  * crates/fairpath-core/src/sched/abi.rs.
  *
- * A port (AF_XDP, NFQUEUE, a BPF qdisc, the simulator, a script) keeps the packets and names them by
- * handles, 1 to `packets`. It says what happens as operations and gets outcomes; every handle that
- * it gave comes back exactly once: sent, or dropped with its reason.
+ * A port (AF_XDP, NFQUEUE, a BPF qdisc, the simulator, a script) keeps the packets and names them
+ * by handles, 1 to `packets`. It says what happens as operations and gets outcomes; every handle
+ * that it gave comes back exactly once: sent, or dropped with its reason.
  */
 #ifndef FP_SCHED_ABI_H
 #define FP_SCHED_ABI_H
@@ -32,16 +32,17 @@
 #define FP_DEQUEUE_TRIES 1024
 /* Outcomes that one operation gives at most. */
 #define FP_OUTCOMES_PER_OP 1056
-/* Packets that leave the fattest flow at once when the scheduler is full (RFC 8290 section 4.1.3). */
+/* Packets that leave the fattest flow at once when the scheduler is full (RFC 8290 section 4.1.3).
+ */
 #define FP_FAT_BATCH 64
 
 /* A packet as policies see it; the port fills it in. Ports and addresses as on the wire. */
 struct fp_meta {
-	u64 arrival;  /* ns */
-	u64 hint;     /* what ranks by the packet itself read: bytes left, deadline, slack */
-	u32 bytes;    /* on the wire, headers of all segments included */
+	u64 arrival;   /* ns */
+	u64 hint;      /* what ranks by the packet itself read: bytes left, deadline, slack */
+	u32 bytes;     /* on the wire, headers of all segments included */
 	u32 flow_hash; /* hash over addresses, protocol and ports */
-	u32 class_id; /* number of its class, 0 none */
+	u32 class_id;  /* number of its class, 0 none */
 	u32 mark;
 	u8 source[16]; /* IPv4 mapped */
 	u8 destination[16];
@@ -58,18 +59,18 @@ struct fp_meta {
 /* Why a packet was dropped. 1 to 15: refused by a queue (enum fp_refusal). */
 enum fp_drop {
 	FP_DROP_NONE = 0,
-	FP_DROP_LIMIT = 16,    /* the scheduler is full */
-	FP_DROP_NODE_LIMIT,    /* its leaf is full */
-	FP_DROP_PUSHED_OUT,    /* a better-ranked packet took its place */
-	FP_DROP_FATTEST,       /* the scheduler is full and its flow the fattest */
-	FP_DROP_REFUSED,       /* by the policy, at enqueue */
-	FP_DROP_POLICY,	       /* by the policy, at dequeue: CoDel */
-	FP_DROP_HORIZON,       /* its send time is too far away */
-	FP_DROP_NO_LEAF,       /* no leaf for its class */
-	FP_DROP_BAD_HANDLE,    /* 0, too large, or queued already */
-	FP_DROP_NO_REFERENCE,  /* the pool of references is used up */
-	FP_DROP_BROKEN,	       /* the tree contradicts itself: corrupted memory */
-	FP_DROP_REMOVED,       /* by FP_OP_REMOVE */
+	FP_DROP_LIMIT = 16,   /* the scheduler is full */
+	FP_DROP_NODE_LIMIT,   /* its leaf is full */
+	FP_DROP_PUSHED_OUT,   /* a better-ranked packet took its place */
+	FP_DROP_FATTEST,      /* the scheduler is full and its flow the fattest */
+	FP_DROP_REFUSED,      /* by the policy, at enqueue */
+	FP_DROP_POLICY,	      /* by the policy, at dequeue: CoDel */
+	FP_DROP_HORIZON,      /* its send time is too far away */
+	FP_DROP_NO_LEAF,      /* no leaf for its class */
+	FP_DROP_BAD_HANDLE,   /* 0, too large, or queued already */
+	FP_DROP_NO_REFERENCE, /* the pool of references is used up */
+	FP_DROP_BROKEN,	      /* the tree contradicts itself: corrupted memory */
+	FP_DROP_REMOVED,      /* by FP_OP_REMOVE */
 	FP_DROP_REASONS,
 };
 
@@ -104,8 +105,8 @@ enum fp_outcome_kind {
 
 struct fp_outcome {
 	u64 rank;
-	u64 at;	   /* queued: its send time; nothing: when to ask again; else its sojourn in ns */
-	u32 op;	   /* index of the operation */
+	u64 at; /* queued: its send time; nothing: when to ask again; else its sojourn in ns */
+	u32 op; /* index of the operation */
 	u32 handle;
 	u32 node;  /* its leaf */
 	u8 kind;   /* enum fp_outcome_kind */
@@ -116,10 +117,11 @@ struct fp_outcome {
 
 /* What the entries of a node's queue are. */
 enum fp_over {
-	FP_OVER_PACKETS = 1,	/* leaf: a PIFO of packets */
-	FP_OVER_FLOWS = 2,	/* leaf: a FIFO each flow, a PIFO of flows */
-	FP_OVER_CHILDREN = 3,	/* inner: a PIFO of children that have packets */
-	FP_OVER_REFERENCES = 4, /* inner: a PIFO with a reference to a child for each packet below */
+	FP_OVER_PACKETS = 1,  /* leaf: a PIFO of packets */
+	FP_OVER_FLOWS = 2,    /* leaf: a FIFO each flow, a PIFO of flows */
+	FP_OVER_CHILDREN = 3, /* inner: a PIFO of children that have packets */
+	FP_OVER_REFERENCES =
+		4, /* inner: a PIFO with a reference to a child for each packet below */
 };
 
 /* Whom a full scheduler drops. */
@@ -151,15 +153,15 @@ struct fp_node_config {
 };
 
 struct fp_sched_config {
-	u32 packets;	    /* handles are 1 to this */
-	u32 limit_packets;  /* full from here on; at most `packets` */
-	u32 flows; /* rounded up to sets of 8 */
+	u32 packets;	   /* handles are 1 to this */
+	u32 limit_packets; /* full from here on; at most `packets` */
+	u32 flows;	   /* rounded up to sets of 8 */
 	u32 hosts;
 	u32 nodes;
 	u32 classes; /* entries of the class table: class -> leaf */
 	u32 splits;  /* entries of the table of splits */
 	u32 references;
-	u32 overflow; /* enum fp_overflow */
+	u32 overflow;	 /* enum fp_overflow */
 	u32 limit_bytes; /* likewise; 0 none */
 	u32 seed;
 	u32 zero;

@@ -2,8 +2,8 @@
 /*
  * sched/ask.h: calling a policy.
  *
- * Natively it works on the scheduler's memory itself. In the kernel it gets copies on a desk of this
- * CPU, so that the verifier knows the bounds of all that it can touch.
+ * Natively it works on the scheduler's memory itself. In the kernel it gets copies on a desk of
+ * this CPU, so that the verifier knows the bounds of all that it can touch.
  */
 #ifndef FP_SCHED_ASK_H
 #define FP_SCHED_ASK_H
@@ -124,8 +124,8 @@ u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64
 
 #define FP_ASK_ARGS(name)                                                                          \
 	&fp_slot_at(s, s->handle)->meta, FP_AT(struct name##_flow, s, s->flow_at),                 \
-		(struct name##_class *)n->class, (struct name##_global *)s->global[number_of_##name], \
-		&s->call
+		(struct name##_class *)n->class,                                                   \
+		(struct name##_global *)s->global[number_of_##name], &s->call
 
 #define FP_NUMBER_OF(number, name, e, d, t, p) number_of_##name = number,
 enum { FP_POLICIES(FP_NUMBER_OF) };

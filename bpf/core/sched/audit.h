@@ -9,12 +9,12 @@
 #include "sched.h"
 
 enum fp_fault {
-	FP_FAULT_PACKETS = 1,	 /* packets waiting are not those counted; where: their number */
-	FP_FAULT_BYTES = 2,	 /* likewise, of bytes */
-	FP_FAULT_LOST = 3,	 /* where: a packet that waits in no queue */
-	FP_FAULT_FLOW = 4,	 /* where: a flow whose count is not what waits in it */
-	FP_FAULT_UNSEEN = 5,	 /* where: a node that has something to send and is not in its parent */
-	FP_FAULT_IDLE = 6,	 /* where: a node that is in its parent's queue with nothing to send */
+	FP_FAULT_PACKETS = 1, /* packets waiting are not those counted; where: their number */
+	FP_FAULT_BYTES = 2,   /* likewise, of bytes */
+	FP_FAULT_LOST = 3,    /* where: a packet that waits in no queue */
+	FP_FAULT_FLOW = 4,    /* where: a flow whose count is not what waits in it */
+	FP_FAULT_UNSEEN = 5, /* where: a node that has something to send and is not in its parent */
+	FP_FAULT_IDLE = 6,   /* where: a node that is in its parent's queue with nothing to send */
 	FP_FAULT_REFERENCES = 7, /* where: a node whose references are not its packets */
 	FP_FAULT_SUM = 8,	 /* packets in are not packets out, dropped and waiting */
 };

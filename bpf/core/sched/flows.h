@@ -152,7 +152,8 @@ FP_INLINE u32 fp_fat_band(u32 bytes)
 	return FP_FAT_BANDS - 1 - (2 * log + half);
 }
 
-/* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest. */
+/* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest.
+ */
 FP_FUNC int fp_weigh_flow(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);

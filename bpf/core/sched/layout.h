@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/layout.h: how big a scheduler is, and how it is formatted. User space only: it formats plain
- * memory and an arena (through its mapping) alike.
+ * sched/layout.h: how big a scheduler is, and how it is formatted. User space only: it formats
+ * plain memory and an arena (through its mapping) alike.
  */
 #ifndef FP_SCHED_LAYOUT_H
 #define FP_SCHED_LAYOUT_H
@@ -20,7 +20,8 @@ struct fp_plan {
 	const u32 *splits;
 };
 
-/* Counts the children of each node, for the capacity of its queues. `children` has nodes + 1 zeroes. */
+/* Counts the children of each node, for the capacity of its queues. `children` has nodes + 1
+ * zeroes. */
 static void fp_count_children(const struct fp_plan *p, u32 *children)
 {
 	u32 i;
@@ -34,14 +35,14 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 {
 	const struct fp_sched_config *c = p->config;
 	const struct fp_node_config *n = &p->nodes[node - 1];
-	u32 most = n->over == FP_OVER_PACKETS	 ? c->packets :
-		   n->over == FP_OVER_FLOWS	 ? c->flows :
-		   n->over == FP_OVER_REFERENCES ? c->references :
-						   children;
+	u32 most = n->over == FP_OVER_PACKETS	   ? c->packets
+		   : n->over == FP_OVER_FLOWS	   ? c->flows
+		   : n->over == FP_OVER_REFERENCES ? c->references
+						   : children;
 	struct fp_pifo_config q = {
 		.kind = n->queue,
-		.capacity = n->queue_capacity && n->queue_capacity < most ? n->queue_capacity :
-									    most,
+		.capacity =
+			n->queue_capacity && n->queue_capacity < most ? n->queue_capacity : most,
 		.buckets = n->queue_buckets,
 		.shift = n->queue == FP_AIFO ? 0 : (u8)n->queue_shift,
 		.headroom = n->queue == FP_AIFO ? n->queue_shift : 0,
@@ -54,9 +55,9 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 		q.capacity = 1;
 	/* A capacity that the tree says is shared out among the lists, as in the paper. */
 	if (n->queue == FP_SP_PIFO)
-		q.each = n->queue_capacity && n->queue_buckets ?
-				 (q.capacity + n->queue_buckets - 1) / n->queue_buckets :
-				 q.capacity;
+		q.each = n->queue_capacity && n->queue_buckets
+				 ? (q.capacity + n->queue_buckets - 1) / n->queue_buckets
+				 : q.capacity;
 	return q;
 }
 

@@ -2,8 +2,9 @@
 /*
  * sched/leaf.h: packets in and out of the leaves.
  *
- * A leaf over packets ranks each packet and keeps a flow only for its state. A leaf over flows ranks
- * flows, whose packets never pass each other: each is ranked again as it gets and loses packets.
+ * A leaf over packets ranks each packet and keeps a flow only for its state. A leaf over flows
+ * ranks flows, whose packets never pass each other: each is ranked again as it gets and loses
+ * packets.
  */
 #ifndef FP_SCHED_LEAF_H
 #define FP_SCHED_LEAF_H
@@ -169,8 +170,8 @@ FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 		fp_weigh_flow(s, flow);
 	fp_begin_waiting(s, handle);
 	/* Waiting for its flow's time, which is not known as the packet's own. */
-	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER :
-										       s->now;
+	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER
+										    : s->now;
 	return 0;
 }
 
@@ -316,8 +317,8 @@ FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 	u32 leaf = p->leaf;
 	u32 flow = p->flow;
 
-	if (!leaf || fp_node_at(s, fp_node_at(s, leaf)->config.parent)->config.over ==
-			     FP_OVER_REFERENCES)
+	if (!leaf ||
+	    fp_node_at(s, fp_node_at(s, leaf)->config.parent)->config.over == FP_OVER_REFERENCES)
 		return -1;
 	fp_begin_call(s, leaf, leaf, handle);
 	fp_about_flow(s, leaf, flow);
@@ -330,8 +331,7 @@ FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 		fp_unlink(s, flow, handle);
 		if (s->config.overflow == FP_OVERFLOW_FATTEST)
 			fp_weigh_flow(s, flow);
-		if (!fp_fq_at(s, flow)->packets &&
-		    !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+		if (!fp_fq_at(s, flow)->packets && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, fp_flow_item(s, flow));
 			fp_rest(s, leaf, flow);
 		}

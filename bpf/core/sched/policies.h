@@ -46,12 +46,20 @@
 #define FP_POLICY_NAME qfq
 #include "../../policy/qfq.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME class_tree
+#include "../../policy/class_tree.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME hclock
+#include "../../policy/hclock.c"
+#undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
 	X(2, stfq, E, D, N, N)                                                                     \
 	X(3, fq_codel, E, D, N, N)                                                                 \
+	X(4, class_tree, E, D, T, N)                                                               \
 	X(7, codel, E, D, N, N)                                                                    \
+	X(10, hclock, E, D, T, N)                                                                  \
 	X(13, drr, E, D, N, P)                                                                     \
 	X(14, srpt, E, N, N, N)                                                                    \
 	X(15, pfabric, E, D, N, N)                                                                 \

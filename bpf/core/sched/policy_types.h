@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/policy_types.h: what policies and the scheduler say to each other. Authors include policy.h.
+ * sched/policy_types.h: what policies and the scheduler say to each other. Authors include
+ * policy.h.
  */
 #ifndef FP_POLICY_TYPES_H
 #define FP_POLICY_TYPES_H
@@ -14,15 +15,15 @@
 struct fp_call {
 	/* in */
 	u64 now;
-	u64 rank;     /* at which flow or child waits; of a packet, at dequeue, its own */
-	u64 sojourn;  /* dequeue: ns that the packet has waited */
-	u64 floor;    /* of the child: ns a byte << FP_RATE_SHIFT; 0 none */
-	u64 ceil;     /* likewise */
-	u64 burst;    /* ns that the child may run ahead */
-	u64 next_hint; /* dequeue: p->hint of the packet behind, of the same flow */
+	u64 rank;	/* at which flow or child waits; of a packet, at dequeue, its own */
+	u64 sojourn;	/* dequeue: ns that the packet has waited */
+	u64 floor;	/* of the child: ns a byte << FP_RATE_SHIFT; 0 none */
+	u64 ceil;	/* likewise */
+	u64 burst;	/* ns that the child may run ahead */
+	u64 next_hint;	/* dequeue: p->hint of the packet behind, of the same flow */
 	u32 next_bytes; /* its length, 0 if there is none */
-	u32 cost;     /* of a byte in virtual time: FP_COST_ONE over the weight of flow or child */
-	u32 packets;  /* waiting in flow or leaf, the one in question included */
+	u32 cost;    /* of a byte in virtual time: FP_COST_ONE over the weight of flow or child */
+	u32 packets; /* waiting in flow or leaf, the one in question included */
 	u32 bytes;
 	u32 queue_packets; /* waiting in the leaf */
 	u32 queue_bytes;
@@ -33,7 +34,8 @@ struct fp_call {
 	u32 over;	/* enum fp_over: of the queue */
 	u32 waiting;	/* entries in the node's queue that may leave now */
 	/* out */
-	u64 due; /* from then on it goes before all ranks; NEVER (set before the call): by rank alone */
+	u64 due; /* from then on it goes before all ranks; NEVER (set before the call): by rank
+		    alone */
 	u32 verdict;
 	u32 zero;
 	u64 zero2;
@@ -50,7 +52,7 @@ enum {
 };
 
 /* RANK_ENQUEUE: a waiting flow stays where it is. */
-#define KEEP (~0ull - 1)
+#define KEEP  (~0ull - 1)
 #define NEVER FP_NEVER
 
 /* What the entries are that the policy ranks; and what it fits. */
@@ -77,7 +79,8 @@ enum {
 /* A parameter: what `fairpath sched show` prints and `set` checks. */
 struct fp_param {
 	char name[24];
-	char unit[16]; /* "ns", "bytes", "bps" (stored as ns a byte << FP_RATE_SHIFT), "packets", "" */
+	char unit[16]; /* "ns", "bytes", "bps" (stored as ns a byte << FP_RATE_SHIFT), "packets", ""
+			*/
 	char about[104];
 	u64 least;
 	u64 most;
@@ -108,7 +111,8 @@ struct fp_policy {
 	struct fp_param params[FP_PARAMS];
 };
 
-/* A node's parameters begin its state: `struct class { PARAMS; ... };`, read as c->param[QUANTUM]. */
+/* A node's parameters begin its state: `struct class { PARAMS; ... };`, read as c->param[QUANTUM].
+ */
 #define PARAMS u64 param[FP_PARAMS]
 
 #endif /* FP_POLICY_TYPES_H */

@@ -78,8 +78,8 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 		s->call.rank = fp_item_at(fp_pool_of(s), fp_flow_item(s, p->flow))->rank;
 	if (n->undo)
 		fp_remember(s, 0, leaf);
-	refused = n->config.over == FP_OVER_PACKETS ? fp_take_packet(s, handle) :
-						      fp_take_in_flow(s, handle);
+	refused = n->config.over == FP_OVER_PACKETS ? fp_take_packet(s, handle)
+						    : fp_take_in_flow(s, handle);
 	if (!refused && s->at <= s->now) {
 		refused = fp_refer(s, leaf, leaf, handle, 1);
 		if (refused) {
@@ -240,7 +240,8 @@ FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
 		if (n->config.over == FP_OVER_REFERENCES)
 			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;
 		/* Memory that contradicts itself: no child of this node. */
-		if (fp_node_at(s, node)->config.parent != s->path[place] || node > s->config.nodes) {
+		if (fp_node_at(s, node)->config.parent != s->path[place] ||
+		    node > s->config.nodes) {
 			fp_pifo_remove(pool, item);
 			s->stats.dropped[FP_DROP_BROKEN]++;
 			return 0;
@@ -319,8 +320,7 @@ FP_FUNC int fp_ascend(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
 		if (fp_node_at(s, s->path[place])->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
-		} else if (!fp_waiting(s, node) &&
-			   fp_is_shown(s, node)) {
+		} else if (!fp_waiting(s, node) && fp_is_shown(s, node)) {
 			fp_hide_child(s, node);
 		}
 	}
@@ -338,8 +338,8 @@ FP_INLINE int fp_try(struct fp_sched FP_MEM *s)
 		fp_settle(s, s->path[s->depth & (FP_SCHED_LEVELS - 1)]);
 		return FP_TAKEN_NOTHING;
 	}
-	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_give_packet(s, leaf) :
-								      fp_give_from_flow(s, leaf);
+	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_give_packet(s, leaf)
+								    : fp_give_from_flow(s, leaf);
 	if (taken == FP_TAKEN_NOTHING) {
 		fp_settle(s, leaf);
 		return taken;
@@ -399,9 +399,9 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 		s->stats.tries_spent++;
 	item = fp_pifo_peek(fp_pool_of(s), FP_SHAPER);
 	fp_tell(s, FP_NOTHING, 0, 0,
-		fp_waiting(s, 1) ? s->now :
-		item		 ? fp_item_at(fp_pool_of(s), item)->rank :
-				   FP_NEVER);
+		fp_waiting(s, 1) ? s->now
+		: item		 ? fp_item_at(fp_pool_of(s), item)->rank
+				 : FP_NEVER);
 	return 0;
 }
 

@@ -22,7 +22,8 @@
 #include "policy_types.h"
 
 #define FP_FLOW_WAYS 8
-/* Queues: the shaper, the flows by their bytes, then each node's by rank, each node's by due time. */
+/* Queues: the shaper, the flows by their bytes, then each node's by rank, each node's by due time.
+ */
 #define FP_SHAPER 1
 #define FP_FAT	  2
 /* Bands of FP_FAT: two an octave, the fattest first. */
@@ -51,7 +52,7 @@ struct fp_fq {
 	u32 tail;
 	u32 packets;
 	u32 bytes;
-	u32 cost; /* of a byte: FP_COST_ONE over its weight */
+	u32 cost;   /* of a byte: FP_COST_ONE over its weight */
 	u32 source; /* hosts; 0 uncounted */
 	u32 destination;
 	u32 zero;
@@ -75,10 +76,10 @@ struct fp_reference {
 };
 
 struct fp_node {
-	struct fp_node_config config; /* its params lie in `class` */
+	struct fp_node_config config;	       /* its params lie in `class` */
 	u64 class[FP_PARAMS + FP_STATE_WORDS]; /* parameters, then state */
-	u64 child[FP_STATE_WORDS]; /* its state as a child of its parent */
-	u64 rank; /* while the shaper holds it */
+	u64 child[FP_STATE_WORDS];	       /* its state as a child of its parent */
+	u64 rank;			       /* while the shaper holds it */
 	u64 due;
 	u32 functions; /* bits of fp_function that its policy has */
 	u32 wants;     /* of its policy */
@@ -98,9 +99,9 @@ enum fp_function {
 
 /* What to put back where a push is refused half way up the tree. */
 struct fp_undo {
-	u32 node; /* whose queue it is, 0: nothing here */
+	u32 node;      /* whose queue it is, 0: nothing here */
 	u32 reference; /* pushed into it, or held back; 0 none */
-	u64 flow_at; /* offset of the state of flow or child */
+	u64 flow_at;   /* offset of the state of flow or child */
 	u64 flow[FP_STATE_WORDS];
 	u64 class[FP_STATE_WORDS];
 	u64 global[FP_STATE_WORDS];
@@ -141,10 +142,10 @@ struct fp_sched {
 	u32 undone;  /* step of undo */
 	u32 upwards; /* a child that its parent has to hear of */
 	u32 depth;
-	u32 marked; /* the packet that leaves gets CE */
-	u32 wanted; /* packets of this operation still to leave */
-	u32 path[FP_SCHED_LEVELS];	/* nodes from the root on */
-	u32 entry[FP_SCHED_LEVELS];	/* items chosen in their queues */
+	u32 marked;		    /* the packet that leaves gets CE */
+	u32 wanted;		    /* packets of this operation still to leave */
+	u32 path[FP_SCHED_LEVELS];  /* nodes from the root on */
+	u32 entry[FP_SCHED_LEVELS]; /* items chosen in their queues */
 	u32 by_floor[FP_SCHED_LEVELS];
 	struct fp_call call;
 	struct fp_sched_stats stats;

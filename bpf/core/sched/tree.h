@@ -63,8 +63,8 @@ FP_FUNC int fp_about_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 
-	s->flow_at = flow ? (u64)((u8 FP_MEM *)f->state - (u8 FP_MEM *)s) :
-			    (u64)((u8 FP_MEM *)s->nobody - (u8 FP_MEM *)s);
+	s->flow_at = flow ? (u64)((u8 FP_MEM *)f->state - (u8 FP_MEM *)s)
+			  : (u64)((u8 FP_MEM *)s->nobody - (u8 FP_MEM *)s);
 	FP_PUT(s->call.floor, l->config.floor);
 	FP_PUT(s->call.ceil, l->config.ceil);
 	FP_PUT(s->call.burst, l->config.burst);
@@ -331,9 +331,9 @@ FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
 }
 
 /*
- * Packet `handle` of `leaf` is known further up from node `child` on: by references, or by entries of
- * its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first step
- * of undo that it may use.
+ * Packet `handle` of `leaf` is known further up from node `child` on: by references, or by entries
+ * of its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first
+ * step of undo that it may use.
  */
 FP_INLINE int fp_refer(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle, u32 step)
 {

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`Compiler::policy`] | the author's file alone, BPF version 3 | the native home interprets it |
 //! | [`Compiler::trial`] | the file, and a program that calls each function | the verifier's opinion ([`verify`]) |
-//! | [`Compiler::scheduler`] | the whole scheduler with the file in it | the kernel home |
+//! | [`Compiler::scheduler`] | the whole scheduler, linked with the first | the kernel home |
 //!
 //! In the first, clang calls a trap (by name) before each division and each shift that it cannot
 //! prove harmless at -O2; whoever reads the object refuses it by that name, with the line. What went
@@ -21,6 +21,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
+
+use libbpf_rs::Linker;
 
 pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 
@@ -53,11 +55,9 @@ pub enum CompileError {
     /// Its name does not fit into a line of C.
     #[error("compile {0}: its path has a quote, a backslash or a control character; rename it")]
     Path(PathBuf),
-    /// This fairpath was built without the scheduler's program.
-    #[error(
-        "compile the scheduler: this fairpath carries no scheduler; build it with bpf/prog/sched.bpf.c"
-    )]
-    NoScheduler,
+    /// Policy and scheduler do not fit together.
+    #[error("link the policy with the scheduler: {0}")]
+    Link(libbpf_rs::Error),
     /// The directory of headers.
     #[error("write the headers for clang: {0}; is the temporary directory (TMPDIR) full?")]
     Write(#[from] io::Error),
@@ -126,15 +126,12 @@ impl Compiler {
         self.compile(file, "trial", TRIAL, &[&format!("-DFP_HAS={has}")])
     }
 
-    /// The whole scheduler with the file's policy in it; `has` as in [`Compiler::trial`].
+    /// The whole scheduler with a policy in it, linked from an object of [`Compiler::policy`], so that the
+    /// kernel gets the instructions that the native home interprets; `has` as in [`Compiler::trial`].
     ///
     /// # Errors
-    /// What clang says of it.
-    pub fn scheduler(&self, file: &Path, has: u32) -> Result<Vec<u8>, CompileError> {
-        let source = self.dir.path().join("bpf/prog/sched.bpf.c");
-        if !source.exists() {
-            return Err(CompileError::NoScheduler);
-        }
+    /// [`CompileError::Link`], or what clang says of the scheduler.
+    pub fn scheduler(&self, policy: &[u8], has: u32) -> Result<Vec<u8>, CompileError> {
         let letters = ["E", "D", "T", "P"];
         let letter = |n: usize| if has >> n & 1 == 1 { letters[n] } else { "N" };
         let has = [0, 1, 2, 3].map(letter).join(", ");
@@ -143,14 +140,22 @@ impl Compiler {
             "aarch64" => "arm64",
             _ => "other",
         };
+        fs::write(self.dir.path().join("declared.h"), DECLARED)?;
         let defines = [
-            format!("-DFP_CUSTOM_FILE=\"{}\"", absolute(file)?.display()),
+            format!(
+                "-DFP_CUSTOM_FILE=\"{}/declared.h\"",
+                self.dir.path().display()
+            ),
             format!("-DFP_CUSTOM_HAS={has}"),
             format!("-D__TARGET_ARCH_{machine}"),
             "-mcpu=v4".to_owned(),
         ];
         let defines: Vec<_> = defines.iter().map(String::as_str).collect();
-        self.clang(file, &source, &defines)
+        let source = self.dir.path().join("bpf/prog/sched.bpf.c");
+        let scheduler = self.clang(&source, &source, &defines)?;
+        let linked = self.dir.path().join("linked.o");
+        link(&[policy, &scheduler], &linked).map_err(CompileError::Link)?;
+        Ok(fs::read(linked)?)
     }
 
     /// Compiles a file that includes the author's, and `rest` behind it.
@@ -254,6 +259,14 @@ fn check_version(clang: &OsStr) -> Result<(), CompileError> {
     Ok(())
 }
 
+fn link(objects: &[&[u8]], into: &Path) -> Result<(), libbpf_rs::Error> {
+    let mut linker = Linker::new(into)?;
+    for object in objects {
+        linker.add_buf(object)?;
+    }
+    linker.link()
+}
+
 /// The file's path from the root, if it can stand in an #include.
 fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
     let path = fs::canonicalize(file).map_err(|e| CompileError::Read(file.to_owned(), e))?;
@@ -263,6 +276,11 @@ fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
     }
     Ok(path)
 }
+
+/// What the scheduler is told of an author's functions; they are linked to it.
+const DECLARED: &str = "struct flow;\nstruct class;\nstruct global;\n\
+     u64 FP_OWN(rank_enqueue)(FP_POLICY_ARGS);\nu64 FP_OWN(rank_dequeue)(FP_POLICY_ARGS);\n\
+     u64 FP_OWN(send_time)(FP_POLICY_ARGS);\nu64 FP_OWN(on_drop)(FP_POLICY_ARGS);\n";
 
 /// Calls each function that there is, on a desk as the scheduler has one.
 const TRIAL: &str = r#"

@@ -221,7 +221,7 @@ mod stfq {
         for handle in [1, 2, 3, 4] {
             home.enqueue(handle, again(handle));
         }
-        // 1 MB at cost 16384 is 2^34 of virtual time a packet: beyond 2^32 at once.
+        // 1 MB at weight 1 is 2^26 of virtual time: beyond 2^32 after 64 packets of each.
         let [even, odd] = shares(&mut home, 3000, again);
         assert!(even.abs_diff(odd) <= 2_000_000, "{even} and {odd}");
     }
@@ -407,10 +407,6 @@ mod qfq {
         }
 
         fn enqueue(&mut self, child: usize, handle: u32, bytes: u32) {
-            if self.children.iter().all(|child| child.queue.is_empty()) {
-                self.now = 0;
-                self.children.iter_mut().for_each(|child| child.start = 0);
-            }
             if self.children[child].queue.is_empty() {
                 if !self.children[child].weighed {
                     self.children[child].weighed = true;

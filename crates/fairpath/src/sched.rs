@@ -4,6 +4,7 @@
 
 mod check;
 mod home;
+mod homes;
 mod list;
 mod new;
 mod output;
@@ -35,6 +36,10 @@ enum Command {
     Show(show::Args),
     /// Simulate a link: a policy or a tree, and packets that are made or captured
     Run(run::Args),
+    /// Run Lua scripts and their expectations against a policy or a tree
+    Test(test::Args),
+    /// Replay an operation log and compare its outcomes
+    Replay(replay::Args),
 }
 
 /// Runs `fairpath sched`.
@@ -45,5 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::List(args) => list::run(args),
         Command::Show(args) => show::run(args),
         Command::Run(args) => run::run(args),
+        Command::Test(args) => test::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }

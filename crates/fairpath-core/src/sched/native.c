@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native home of bpf/core/sched, and user space's hand on a scheduler's memory wherever
- * it lies. Every function here is declared in ffi.rs.
+ * native.c: the native home of bpf/core/sched, and user space's hand on a scheduler's memory
+ * wherever it lies. Every function here is declared in ffi.rs.
  */
 #include <stddef.h>
 #include "sched/layout.h"

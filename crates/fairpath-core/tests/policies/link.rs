@@ -129,6 +129,22 @@ impl<H: Home> Link<H> {
         sent
     }
 
+    /// `count` packets leave, and whoever's did gives another: for many sources.
+    pub fn saturate_by_turns(&mut self, count: usize, depth: u32) -> Vec<Sent> {
+        for source in 0..self.templates.len() {
+            (0..depth).for_each(|_| self.offer(source));
+        }
+        let mut sent = Vec::with_capacity(count);
+        while sent.len() < count {
+            let (one, _) = self.run(Op::dequeue(self.now, 1));
+            let one = one.expect("nobody is held back");
+            self.now += self.busy(one.bytes);
+            self.offer(one.source);
+            sent.push(one);
+        }
+        sent
+    }
+
     fn run(&mut self, op: Op) -> (Option<Sent>, u64) {
         let mut sent = None;
         let mut again = NEVER;

@@ -130,12 +130,11 @@ impl Replayed {
         let Some(Current { number, homes, .. }) = ended else {
             return;
         };
-        let stats = |home: &Box<dyn Home>| Replay {
+        self.homes.extend(homes.iter().map(|home| Replay {
             run: number,
             home: home.name(),
             stats: home.stats(),
-        };
-        self.homes.extend(homes.iter().map(stats));
+        }));
     }
 }
 

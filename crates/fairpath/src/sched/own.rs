@@ -13,6 +13,7 @@ pub struct Own {
     /// What it is, and its instructions.
     pub author: Author,
     file: PathBuf,
+    object: Vec<u8>,
     compiler: Compiler,
 }
 
@@ -29,6 +30,7 @@ impl Own {
         Ok(Own {
             author,
             file: file.to_owned(),
+            object,
             compiler,
         })
     }
@@ -52,9 +54,9 @@ impl Own {
         Ok((home, watch))
     }
 
-    /// The scheduler's program, compiled with the policy in it: for [`Own::load`].
+    /// The scheduler's program, linked with the policy: for [`Own::load`].
     pub fn object(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.compiler.scheduler(&self.file, self.author.has())?)
+        Ok(self.compiler.scheduler(&self.object, self.author.has())?)
     }
 
     /// The kernel home, from [`Own::object`].
