@@ -5,6 +5,7 @@
 //!   classes.rs  the monitor without and with ten thousand classes  likewise
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
 //!   check.rs    files with many classes through `fairpath class check`
+//!   pifo.rs     a pop and a push, natively and in the kernel
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
@@ -21,6 +22,7 @@ mod made;
 mod measure;
 mod offline;
 mod peer;
+mod pifo;
 mod scene;
 mod slice;
 mod table;
@@ -53,6 +55,8 @@ enum What {
     Daemon(daemon::Args),
     /// Seconds that a check of many classes takes
     Check(check::Args),
+    /// Nanoseconds of a pop and a push, natively and in the kernel (root)
+    Pifo(pifo::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -73,13 +77,14 @@ fn main() -> anyhow::Result<()> {
         print!("{}", machine.text());
     }
     let all = args.what.is_none();
-    let (mut live, mut classes, mut daemon, mut check, mut offline) =
-        (None, None, None, None, None);
+    let (mut live, mut classes, mut daemon, mut check, mut pifo, mut offline) =
+        (None, None, None, None, None, None);
     match args.what {
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
         Some(What::Daemon(args)) => daemon = Some(args),
         Some(What::Check(args)) => check = Some(args),
+        Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         None => {}
     }
@@ -91,12 +96,14 @@ fn main() -> anyhow::Result<()> {
     let daemon = part(daemon, daemon::run, daemon::Report::text, text)?;
     let check = check.or_else(|| all.then(check::Args::usual));
     let check = part(check, check::run, check::Report::text, text)?;
+    let pifo = pifo.or_else(|| all.then(pifo::Args::usual));
+    let pifo = part(pifo, pifo::run, pifo::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
-            "live": live, "classes": classes, "daemon": daemon, "check": check, "offline": offline
+            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "offline": offline
         });
         println!("{all}");
     }

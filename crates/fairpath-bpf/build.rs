@@ -26,7 +26,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
     embed(&root, Path::new(&libbpf), &out);
-    for name in ["drop", "empty", "inject", "pifo", "rtt", "sched"] {
+    for name in ["drop", "empty", "inject", "pifo", "pifo_bench", "rtt", "sched"] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let mut builder = SkeletonBuilder::new();
         builder.source(&source).clang(&clang).clang_args([

@@ -136,7 +136,7 @@ struct fp_node_config {
 	u32 queue;	    /* enum fp_pifo_kind */
 	u32 queue_capacity; /* entries; 0: as many as there can be */
 	u32 queue_buckets;
-	u32 queue_shift; /* granularity, as a power of two */
+	u32 queue_shift; /* granularity, as a power of two; FP_AIFO: headroom, in parts of 256 */
 	u32 queue_below; /* enum fp_pifo_policy */
 	u32 queue_beyond;
 	u32 queue_full;

@@ -43,7 +43,8 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 		.capacity = n->queue_capacity && n->queue_capacity < most ? n->queue_capacity :
 									    most,
 		.buckets = n->queue_buckets,
-		.shift = (u8)n->queue_shift,
+		.shift = n->queue == FP_AIFO ? 0 : (u8)n->queue_shift,
+		.headroom = n->queue == FP_AIFO ? n->queue_shift : 0,
 		.full = (u8)n->queue_full,
 		.below = (u8)n->queue_below,
 		.beyond = (u8)n->queue_beyond,
@@ -51,6 +52,11 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 
 	if (!q.capacity)
 		q.capacity = 1;
+	/* A capacity that the tree says is shared out among the lists, as in the paper. */
+	if (n->queue == FP_SP_PIFO)
+		q.each = n->queue_capacity && n->queue_buckets ?
+				 (q.capacity + n->queue_buckets - 1) / n->queue_buckets :
+				 q.capacity;
 	return q;
 }
 
@@ -123,7 +129,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 	for (node = 1; node <= p->config->nodes; node++) {
 		q = fp_queue_config(p, node, children[node]);
 		FP_QUEUE(fp_queue_of(node), node);
-		if (!(p->wants[node - 1] & WANTS_DUE))
+		if (!(p->wants[node - 1] & (WANTS_DUE | WANTS_ELIGIBLE)))
 			continue;
 		q = (struct fp_pifo_config){ .kind = FP_HEAP,
 					     .capacity = children[node] ? children[node] : 1 };

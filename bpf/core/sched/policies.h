@@ -16,8 +16,14 @@
 #define FP_POLICY_NAME fq_codel
 #include "../../policy/fq_codel.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME class_tree
+#include "../../policy/class_tree.c"
+#undef FP_POLICY_NAME
 #define FP_POLICY_NAME codel
 #include "../../policy/codel.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME hclock
+#include "../../policy/hclock.c"
 #undef FP_POLICY_NAME
 #define FP_POLICY_NAME drr
 #include "../../policy/drr.c"
@@ -37,11 +43,14 @@
 #define FP_POLICY_NAME hpfq
 #include "../../policy/hpfq.c"
 #undef FP_POLICY_NAME
-#define FP_POLICY_NAME class_tree
-#include "../../policy/class_tree.c"
+#define FP_POLICY_NAME sp_pifo
+#include "../../policy/sp_pifo.c"
 #undef FP_POLICY_NAME
-#define FP_POLICY_NAME hclock
-#include "../../policy/hclock.c"
+#define FP_POLICY_NAME aifo
+#include "../../policy/aifo.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME qfq
+#include "../../policy/qfq.c"
 #undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
@@ -56,7 +65,10 @@
 	X(15, pfabric, E, D, N, N)                                                                 \
 	X(16, lstf, E, N, N, N)                                                                    \
 	X(17, edf, E, N, N, N)                                                                     \
-	X(18, hpfq, E, D, N, N)
+	X(18, hpfq, E, D, N, N)                                                                    \
+	X(19, sp_pifo, E, D, N, N)                                                                 \
+	X(20, aifo, E, N, N, N)                                                                    \
+	X(21, qfq, E, D, N, N)
 
 /* An author's own, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
 #ifdef FP_CUSTOM_FILE

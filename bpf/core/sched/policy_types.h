@@ -68,6 +68,11 @@ enum {
  * more as its turn comes and it is still empty (r->packets is 0, p nobody's), does not say LINGER.
  */
 #define WANTS_EMPTY 4
+/*
+ * Entries become eligible at r->due of the node's own virtual time, the first word of its state
+ * after the parameters; the least of them makes it leap where none is. Over children only.
+ */
+#define WANTS_ELIGIBLE 8
 
 /* A parameter: what `fairpath sched show` prints and `set` checks. */
 struct fp_param {

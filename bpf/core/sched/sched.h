@@ -221,6 +221,8 @@ FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
 		s->depth = level;
 		if (n->config.over <= FP_OVER_FLOWS)
 			return node;
+		if (n->wants & WANTS_ELIGIBLE)
+			fp_release(s, node);
 		if (n->wants & WANTS_DUE)
 			due = fp_pifo_peek(pool, fp_due_queue_of(s, node));
 		if (due && fp_item_at(pool, due)->rank <= s->now)
@@ -275,6 +277,10 @@ FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 		fp_hide_child(s, child);
 		return fp_pifo_push(pool, FP_SHAPER, item, at);
 	}
+	if (fp_node_at(s, parent)->wants & WANTS_ELIGIBLE) {
+		fp_pifo_remove(pool, item);
+		return fp_show_child(s, child);
+	}
 	if (rank != KEEP)
 		fp_pifo_move(pool, item, rank);
 	if (fp_node_at(s, parent)->wants & WANTS_DUE) {
@@ -314,8 +320,7 @@ FP_FUNC int fp_ascend(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
 		} else if (!fp_waiting(s, node) &&
-			   fp_item_at(fp_pool_of(s), s->entry[place])->pifo ==
-				   fp_queue_of(s->path[place])) {
+			   fp_is_shown(s, node)) {
 			fp_hide_child(s, node);
 		}
 	}

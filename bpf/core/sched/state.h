@@ -236,10 +236,14 @@ FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 	return FP_FAT + s->config.nodes + node;
 }
 
-/* Entries that wait in a node's queue and may leave. */
+/* Whether entries wait in a node's queue and may leave, eligible or not. */
 FP_INLINE u32 fp_waiting(struct fp_sched FP_MEM *s, u32 node)
 {
-	return fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;
+	u32 count = fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;
+
+	if (!count && (fp_node_at(s, node)->wants & WANTS_ELIGIBLE))
+		count = fp_pifo_at(fp_pool_of(s), fp_due_queue_of(s, node))->count;
+	return count;
 }
 
 #endif /* FP_SCHED_STATE_H */

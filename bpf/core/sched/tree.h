@@ -15,6 +15,9 @@
 #include "ask.h"
 #include "flows.h"
 
+/* Children that become eligible at one look, at most; the rest follow at the next. */
+#define FP_RELEASE_BATCH 4096
+
 /* What the policy of `node` is told of packet `handle`, whatever it is asked. */
 FP_FUNC int fp_begin_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
 {
@@ -86,7 +89,14 @@ FP_INLINE int fp_show_child(struct fp_sched FP_MEM *s, u32 child)
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	u32 parent = n->config.parent;
+	struct fp_node FP_MEM *above = fp_node_at(s, parent);
 
+	if (above->wants & WANTS_ELIGIBLE) {
+		if (n->due != FP_NEVER && n->due > above->class[FP_PARAMS])
+			return fp_pifo_push(pool, fp_due_queue_of(s, parent),
+					    fp_node_item(s, child), n->due);
+		return fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
+	}
 	fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
 	if (n->due != FP_NEVER)
 		fp_pifo_push(pool, fp_due_queue_of(s, parent), fp_due_item(s, child), n->due);
@@ -101,6 +111,40 @@ FP_INLINE int fp_hide_child(struct fp_sched FP_MEM *s, u32 child)
 	fp_pifo_remove(pool, fp_node_item(s, child));
 	if (fp_item_at(pool, fp_due_item(s, child))->pifo)
 		fp_pifo_remove(pool, fp_due_item(s, child));
+	return 0;
+}
+
+/* The child is in its parent's queue, eligible or not; not with the shaper. */
+FP_INLINE int fp_is_shown(struct fp_sched FP_MEM *s, u32 child)
+{
+	u32 parent = fp_node_at(s, child)->config.parent;
+	u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, child))->pifo;
+
+	return in == fp_queue_of(parent) || in == fp_due_queue_of(s, parent);
+}
+
+/* WANTS_ELIGIBLE: children whose time has come in virtual time may be chosen from now on. */
+FP_FUNC int fp_release(struct fp_sched FP_MEM *s FP_ARG, u32 node)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, node);
+	u32 i;
+
+	fp_loop(i, FP_RELEASE_BATCH) {
+		u32 item = fp_pifo_peek(pool, fp_due_queue_of(s, node));
+		u64 eligible = fp_item_at(pool, item)->rank;
+
+		if (!item)
+			break;
+		if (eligible > n->class[FP_PARAMS]) {
+			if (fp_pifo_at(pool, fp_queue_of(node))->count)
+				break;
+			FP_PUT(n->class[FP_PARAMS], eligible);
+		}
+		fp_pifo_pop(pool, fp_due_queue_of(s, node));
+		fp_pifo_push(pool, fp_queue_of(node), item,
+			     fp_node_at(s, item - fp_node_item(s, 0))->rank);
+	}
 	return 0;
 }
 
@@ -151,9 +195,7 @@ FP_FUNC int fp_settle(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 
 		if (!parent || fp_waiting(s, child))
 			return 0;
-		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN &&
-		    fp_item_at(fp_pool_of(s), fp_node_item(s, child))->pifo ==
-			    fp_queue_of(parent))
+		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN && fp_is_shown(s, child))
 			fp_hide_child(s, child);
 		child = parent;
 	}

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-pub use verdict::{Verdict, VerifyError, verify};
+pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 
 /// Path below bpf/ and text of all that programs and policies include.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
@@ -48,7 +48,7 @@ pub enum CompileError {
     #[error("compile {0}:\n{1}")]
     Errors(PathBuf, String),
     /// The file cannot be read.
-    #[error("read {0}: {1}")]
+    #[error("read {0}")]
     Read(PathBuf, #[source] io::Error),
     /// Its name does not fit into a line of C.
     #[error("compile {0}: its path has a quote, a backslash or a control character; rename it")]

@@ -11,6 +11,7 @@ mod drop;
 mod inject;
 mod objects;
 mod pifo;
+mod pifo_bench;
 pub mod probe;
 mod rtt;
 mod sched;
@@ -20,6 +21,7 @@ pub use drop::{DropError, Dropper};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
+pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 
@@ -50,6 +52,9 @@ mod skel {
     }
     pub mod pifo {
         include!(concat!(env!("OUT_DIR"), "/pifo.skel.rs"));
+    }
+    pub mod pifo_bench {
+        include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

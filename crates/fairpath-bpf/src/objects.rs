@@ -35,6 +35,16 @@ fn load_pifo() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_pifo_bench() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::pifo_bench::PifoBenchSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
 fn load_empty() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::empty::EmptySkelBuilder::default()
@@ -77,6 +87,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "pifo",
             result: load_pifo(),
+        },
+        Loaded {
+            name: "pifo_bench",
+            result: load_pifo_bench(),
         },
         Loaded {
             name: "rtt",

@@ -5,7 +5,7 @@
 #[path = "../../fairpath-core/tests/pifo_oracle/mod.rs"]
 mod pifo_oracle;
 
-use fairpath_bpf::KernelPool;
+use fairpath_bpf::{KernelPool, QueueBench, Variant};
 use fairpath_core::pifo::{Kind, Op, PifoConfig, Pool, Refusal, Window};
 use fairpath_testbed::{Need, requires};
 use pifo_oracle::Oracle;
@@ -116,5 +116,15 @@ fn a_damaged_header_stops_nothing_but_the_answers() {
         if kernel.pool().audit().is_err() {
             assert_eq!(kernel.pool().push(1, 1, 1), Err(Refusal::Pifo));
         }
+    }
+}
+
+/// A few thousand rounds of each program of the bench, the kernel's own lists and trees included.
+#[test]
+fn every_program_of_the_bench_pops_and_pushes_without_a_mishap() {
+    requires!(Need::Root);
+    for variant in Variant::ALL {
+        let mut bench = QueueBench::load(variant, 1_000).unwrap();
+        bench.run(5_000).unwrap();
     }
 }

@@ -357,3 +357,222 @@ mod hpfq {
         assert_eq!(home.dequeue_many(5), [21, 3, 22, 4, 5]);
     }
 }
+
+mod qfq {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// The longest packet of these tests.
+    const LONGEST: u32 = 1500;
+
+    /// The paper's rules, and a search through all children instead of groups and bitmaps.
+    struct Slow {
+        children: Vec<Child>,
+        costs: Vec<u64>,
+        sum: u64,
+        now: u64,
+    }
+
+    #[derive(Default)]
+    struct Child {
+        queue: VecDeque<(u32, u32)>,
+        start: u64,
+        weighed: bool,
+    }
+
+    impl Slow {
+        fn new(weights: &[u32]) -> Slow {
+            let costs = weights.iter().map(|weight| u64::from(COST_ONE / weight));
+            Slow {
+                children: weights.iter().map(|_| Child::default()).collect(),
+                costs: costs.collect(),
+                sum: 0,
+                now: 0,
+            }
+        }
+
+        fn cost(&self, child: usize) -> u64 {
+            self.costs[child]
+        }
+
+        fn slot(&self, child: usize) -> u64 {
+            (u64::from(LONGEST) * self.cost(child)).next_power_of_two()
+        }
+
+        /// When it is eligible, and its rank.
+        fn stamps(&self, child: usize) -> (u64, u64) {
+            let slot = self.slot(child);
+            let start = self.children[child].start / slot * slot;
+            (start, start + 2 * slot)
+        }
+
+        fn enqueue(&mut self, child: usize, handle: u32, bytes: u32) {
+            if self.children[child].queue.is_empty() {
+                if !self.children[child].weighed {
+                    self.children[child].weighed = true;
+                    self.sum += (u64::from(COST_ONE) << 16) / self.cost(child);
+                }
+                self.children[child].start = self.children[child].start.max(self.now);
+            }
+            self.children[child].queue.push_back((handle, bytes));
+        }
+
+        /// Who may be sent, as bits: any of those of least rank.
+        fn candidates(&mut self) -> Option<u32> {
+            let waiting: Vec<usize> = (0..self.children.len())
+                .filter(|child| !self.children[*child].queue.is_empty())
+                .collect();
+            let least = waiting.iter().map(|child| self.stamps(*child).0).min()?;
+            self.now = self.now.max(least);
+            let eligible = waiting
+                .iter()
+                .copied()
+                .filter(|child| self.stamps(*child).0 <= self.now);
+            let rank = eligible.clone().map(|child| self.stamps(child).1).min()?;
+            let candidates: Vec<usize> = eligible
+                .filter(|child| self.stamps(*child).1 == rank)
+                .collect();
+            Some(candidates.iter().fold(0, |set, child| set | 1 << child))
+        }
+
+        fn send(&mut self, child: usize) -> (u32, u32) {
+            let (handle, bytes) = self.children[child].queue.pop_front().unwrap();
+            self.now += ((u64::from(bytes) * u64::from(COST_ONE)) << 16) / self.sum;
+            self.children[child].start += u64::from(bytes) * self.cost(child);
+            (handle, bytes)
+        }
+    }
+
+    fn tree(weights: &[u32]) -> Watched<Scheduler> {
+        let root = with_param(
+            node(0, "qfq", Over::Children),
+            "qfq",
+            "longest",
+            LONGEST.into(),
+        );
+        let leaf = |weight: &u32| weighing(node(1, "fifo", Over::Packets), *weight);
+        let nodes = [root].into_iter().chain(weights.iter().map(leaf)).collect();
+        let classes =
+            (0..=weights.len() as u32).map(|class| if class == 0 { 0 } else { class + 1 });
+        Watched::natively(&plan(nodes, classes.collect()))
+    }
+
+    /// Start and end of what child `k` has got, as long as it waits.
+    #[derive(Default)]
+    struct Service {
+        own: Vec<u64>,
+        all: Vec<u64>,
+    }
+
+    impl Service {
+        /// The furthest that it fell behind its share since any moment of its waiting.
+        fn behind(&self, share: f64) -> f64 {
+            let lead = |at: usize| share * self.all[at] as f64 - self.own[at] as f64;
+            let mut least = f64::MAX;
+            let mut behind = 0.0_f64;
+            for at in 0..self.own.len() {
+                least = least.min(lead(at));
+                behind = behind.max(lead(at) - least);
+            }
+            behind
+        }
+    }
+
+    proptest! {
+        /// Section 3 and theorem 2 of the paper: who is sent, and B-WFI.
+        #[test]
+        fn the_least_finish_of_those_eligible_is_sent_and_nobody_falls_behind_by_more_than_the_wfi(
+            weights in prop::collection::vec(1u32..33, 2..7),
+            ops in prop::collection::vec((0usize..7, 40u32..=LONGEST, 0u32..3), 50..250),
+        ) {
+            let mut home = tree(&weights);
+            let mut slow = Slow::new(&weights);
+            let mut served: Vec<Service> = weights.iter().map(|_| Service::default()).collect();
+            let (mut all, mut own) = (0u64, vec![0u64; weights.len()]);
+            let sum: u32 = weights.iter().sum();
+            let handles = ops.len() as u32;
+            for (index, (child, bytes, leave)) in ops.into_iter().enumerate() {
+                let (child, handle) = (child % weights.len(), index as u32 + 1);
+                home.enqueue(handle, of_class(child as u32 + 1, 1, bytes));
+                if slow.children[child].queue.is_empty() {
+                    served[child] = Service { own: vec![own[child]], all: vec![all] };
+                }
+                slow.enqueue(child, handle, bytes);
+                let count = if handle == handles { handles } else { leave.saturating_sub(1) };
+                for _ in 0..count {
+                    let Some(candidates) = slow.candidates() else { break };
+                    let sent = home.dequeue().unwrap();
+                    let from = slow.children.iter()
+                        .position(|child| child.queue.front().is_some_and(|first| first.0 == sent));
+                    let from = from.expect("the first packet of a child");
+                    prop_assert!(candidates >> from & 1 == 1, "{from} of {candidates:b}");
+                    let (_, bytes) = slow.send(from);
+                    all += u64::from(bytes);
+                    own[from] += u64::from(bytes);
+                    for k in 0..weights.len() {
+                        if !slow.children[k].queue.is_empty() || k == from {
+                            served[k].own.push(own[k]);
+                            served[k].all.push(all);
+                        }
+                        let share = f64::from(weights[k]) / f64::from(sum);
+                        let slot = slow.slot(k) as f64 / f64::from(COST_ONE) * f64::from(sum);
+                        let bound = share * (3.0 * slot + 2.0 * f64::from(LONGEST));
+                        prop_assert!(served[k].behind(share) <= bound + 1.0,
+                            "child {k}: {} bytes behind, {bound} allowed", served[k].behind(share));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stfq and drr do not: a child of half the weight does not send its half in one burst.
+    #[test]
+    fn a_heavy_child_among_many_light_ones_sends_no_burst() {
+        let weights: Vec<u32> = [10].into_iter().chain([1; 10]).collect();
+        let mut home = tree(&weights);
+        for handle in 1..=600 {
+            let class = if handle % 2 == 1 {
+                1
+            } else {
+                handle / 2 % 10 + 2
+            };
+            home.enqueue(handle, of_class(class, 1, LONGEST));
+        }
+        let order = home.dequeue_many(400);
+        let heavy = order.iter().map(|handle| handle % 2 == 1);
+        let runs = heavy.collect::<Vec<bool>>();
+        let longest = runs.split(|heavy| !heavy).map(<[bool]>::len).max();
+        assert!(longest <= Some(3), "{longest:?} in a row");
+        let share = runs.iter().filter(|heavy| **heavy).count();
+        assert!((195..=205).contains(&share), "{share} of 400");
+    }
+
+    #[test]
+    fn shares_are_within_one_percent_below_other_trees_too() {
+        let nodes = vec![
+            node(0, "stfq", Over::Children),
+            node(1, "qfq", Over::Children),
+            node(1, "qfq", Over::Children),
+            weighing(node(2, "drr", Over::Flows), 1),
+            weighing(node(2, "fifo", Over::Packets), 3),
+            node(3, "fifo", Over::Packets),
+        ];
+        let mut home = Watched::natively(&plan(nodes, vec![0, 4, 5, 6]));
+        let of = |handle: u32| of_class(handle % 3 + 1, handle % 7, 1000);
+        for handle in 1..=90 {
+            home.enqueue(handle, of(handle));
+        }
+        let mut sent = [0u32; 3];
+        for _ in 0..8000 {
+            let handle = home.dequeue().unwrap();
+            sent[handle as usize % 3] += 1;
+            home.enqueue(handle, of(handle));
+        }
+        for (sent, share) in sent.into_iter().zip([1000u32, 3000, 4000]) {
+            assert!(
+                sent.abs_diff(share) <= share / 100 + 2,
+                "{sent}, not {share}"
+            );
+        }
+    }
+}

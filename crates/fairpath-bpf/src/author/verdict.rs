@@ -12,7 +12,9 @@ use libbpf_rs::{AsRawLibbpf, ObjectBuilder};
 /// The verifier's log, at most.
 const LOG_BYTES: usize = 64 << 20;
 /// Every instruction, with the state before it.
-const LOG_LEVEL: u32 = 2;
+const ALL: u32 = 2;
+/// Only the way to where it stopped.
+const LAST_WAY: u32 = 1;
 
 /// The verifier could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +52,22 @@ pub struct Refusal {
 /// # Errors
 /// [`VerifyError`]; a refusal is no error, but part of the verdict.
 pub fn verify(object: &[u8]) -> Result<Verdict, VerifyError> {
+    ask(object, ALL)
+}
+
+/// Why the verifier refuses an object of [`super::Compiler::scheduler`], which is too large for
+/// [`verify`]; `None` if it does not, or cannot be asked.
+pub fn refusal(object: &[u8]) -> Option<Refusal> {
+    ask(object, LAST_WAY).ok()?.refusal
+}
+
+fn ask(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut open = ObjectBuilder::default()
         .open_memory(object)
         .map_err(VerifyError::Other)?;
     for mut program in open.progs_mut() {
-        program.set_log_level(LOG_LEVEL);
+        program.set_log_level(level);
         let place = log.as_mut_ptr().cast::<c_char>();
         // SAFETY: the buffer outlives the load below, and libbpf writes at most its length.
         let rc = unsafe {

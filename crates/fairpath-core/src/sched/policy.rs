@@ -114,6 +114,8 @@ impl Policy {
     pub const WANTS_DUE: u32 = 2;
     /// [`Policy::wants`]: flows keep their turn when their last packet left.
     pub const WANTS_EMPTY: u32 = 4;
+    /// [`Policy::wants`]: entries become eligible in the node's own virtual time.
+    pub const WANTS_ELIGIBLE: u32 = 8;
 
     /// Reads what a policy says of itself.
     ///
