@@ -143,7 +143,7 @@ fn flows_of_one_band_take_turns_and_a_better_band_goes_first() {
 
 #[test]
 fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
-    for (guard, expected) in [(0, 0), (20 * MS, 50)] {
+    for (guard, expected) in [(0, 0), (20 * MS, 49)] {
         let root = with_param(
             node(0, "priority", Over::Children),
             "priority",
