@@ -16,8 +16,26 @@
 #define FP_POLICY_NAME fq_codel
 #include "../../policy/fq_codel.c"
 #undef FP_POLICY_NAME
+#define FP_POLICY_NAME class_tree
+#include "../../policy/class_tree.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME priority
+#include "../../policy/priority.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME diffserv
+#include "../../policy/diffserv.c"
+#undef FP_POLICY_NAME
 #define FP_POLICY_NAME codel
 #include "../../policy/codel.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME token_bucket
+#include "../../policy/token_bucket.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME pacing
+#include "../../policy/pacing.c"
+#undef FP_POLICY_NAME
+#define FP_POLICY_NAME hclock
+#include "../../policy/hclock.c"
 #undef FP_POLICY_NAME
 #define FP_POLICY_NAME drr
 #include "../../policy/drr.c"
@@ -46,19 +64,17 @@
 #define FP_POLICY_NAME qfq
 #include "../../policy/qfq.c"
 #undef FP_POLICY_NAME
-#define FP_POLICY_NAME class_tree
-#include "../../policy/class_tree.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME hclock
-#include "../../policy/hclock.c"
-#undef FP_POLICY_NAME
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \
 	X(2, stfq, E, D, N, N)                                                                     \
 	X(3, fq_codel, E, D, N, N)                                                                 \
 	X(4, class_tree, E, D, T, N)                                                               \
+	X(5, priority, E, D, N, N)                                                                 \
+	X(6, diffserv, E, D, N, N)                                                                 \
 	X(7, codel, E, D, N, N)                                                                    \
+	X(8, token_bucket, E, N, T, N)                                                             \
+	X(9, pacing, E, N, T, N)                                                                   \
 	X(10, hclock, E, D, T, N)                                                                  \
 	X(13, drr, E, D, N, P)                                                                     \
 	X(14, srpt, E, N, N, N)                                                                    \

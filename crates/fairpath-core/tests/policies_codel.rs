@@ -231,6 +231,23 @@ fn drops_of(nodes: Vec<NodeConfig>) -> Vec<u64> {
 }
 
 #[test]
+fn a_queue_that_was_emptied_starts_afresh() {
+    for (name, over) in [("codel", Over::Packets), ("fq_codel", Over::Flows)] {
+        let mut watched = Watched::natively(&room(vec![node(0, name, over)]));
+        (1..=4).for_each(|handle| assert!(watched.enqueue(handle, packet(7, 1500))));
+        // Above target from here on: a drop would be due at 110 ms. But the rest is taken out.
+        assert_eq!(watched.at(10 * MS).dequeue(), Some(1));
+        (2..=4).for_each(|handle| {
+            watched.run(&[Op::remove(15 * MS, handle)]);
+        });
+        assert_eq!(watched.at(20 * MS).dequeue(), None);
+        watched.at(200 * MS);
+        (5..=8).for_each(|handle| assert!(watched.enqueue(handle, packet(7, 1500))));
+        assert_eq!(watched.at(210 * MS).dequeue(), Some(5), "{name}");
+    }
+}
+
+#[test]
 fn codel_drops_first_after_an_interval_and_then_by_the_square_root() {
     let drops = drops_of(vec![node(0, "codel", Over::Packets)]);
     // The queue of 100 packets stands 120 ms; from the first packet that waited 5 ms, an interval on.
