@@ -29,10 +29,13 @@
 
 #include "bands.h"
 
-/* The bucket of a rank, and whether that is in the secondary half: `half * buckets + bucket`. */
+/* Below the top: 64^4 > 2^20 buckets. */
+#define FP_CFFS_LEVELS 3
+
+/* The place of a bucket of a half. */
 FP_INLINE u32 fp_window_at(struct fp_pifo FP_MEM *p, u32 half, u32 bucket)
 {
-	return (half & 1) * p->buckets + bucket;
+	return (half & 1 ? p->stride : 0) + bucket;
 }
 
 /* Moves an empty window so that `rank` lies in the middle of its primary half. */
@@ -77,11 +80,22 @@ FP_INLINE void fp_window_rotate(struct fp_pifo FP_MEM *p)
 	p->rotations++;
 }
 
-/* Word `word` of a half's index, which lies behind the buckets of both. */
+/* Half and bucket of a place. */
+FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
+{
+	return place >= p->stride;
+}
+
+FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
+{
+	return place >= p->stride ? place - p->stride : place;
+}
+
+/* Word `word` of a half's index, which lies behind its buckets. */
 FP_INLINE u64 FP_MEM *fp_index_word(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 				    u64 word)
 {
-	return fp_word_at(pool, p, 2ull * p->buckets + (u64)(half & 1) * p->words + word);
+	return fp_word_at(pool, p, (u64)(half & 1 ? p->stride : 0) + p->buckets + word);
 }
 
 /* Sets a bit; 1 if its word was 0, so that the level above has to know. */
@@ -102,82 +116,91 @@ FP_INLINE int fp_index_clear(u64 FP_MEM *word, u32 i)
 	return !is;
 }
 
-/* Says that a bucket is not empty any more. */
-FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half, u32 i)
+/* The first word of a level of bitmaps: 0 for the lowest. */
+FP_INLINE u64 fp_level_at(struct fp_pifo FP_MEM *p, u32 level)
 {
-	u32 levels = p->levels;
-
-	if (levels > 0) {
-		if (!fp_index_set(fp_index_word(pool, p, half, i >> 6), i))
-			return;
-		i >>= 6;
-	}
-	if (levels > 1) {
-		if (!fp_index_set(fp_index_word(pool, p, half, (u64)p->level_at[0] + (i >> 6)), i))
-			return;
-		i >>= 6;
-	}
-	if (levels > 2) {
-		if (!fp_index_set(fp_index_word(pool, p, half, (u64)p->level_at[1] + (i >> 6)), i))
-			return;
-		i >>= 6;
-	}
-	p->top[half & 1] |= fp_bit(i);
+	return level ? p->level_at[(level - 1) & 1] : 0;
 }
 
-/* Says that a bucket is empty now. */
-FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half, u32 i)
+/* Sets or clears bucket `i` through all levels: windows of more than 4,096 buckets. */
+FP_FUNC int fp_cffs_change_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 i, u32 set)
 {
-	u32 levels = p->levels;
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u32 level;
 
-	if (levels > 0) {
-		if (!fp_index_clear(fp_index_word(pool, p, half, i >> 6), i))
-			return;
+	fp_loop(level, FP_CFFS_LEVELS) {
+		u64 FP_MEM *word;
+
+		if (level >= p->levels)
+			break;
+		word = fp_index_word(pool, p, half, fp_level_at(p, level) + (i >> 6));
+		if (!(set ? fp_index_set(word, i) : fp_index_clear(word, i)))
+			return 0;
 		i >>= 6;
 	}
-	if (levels > 1) {
-		if (!fp_index_clear(fp_index_word(pool, p, half, (u64)p->level_at[0] + (i >> 6)),
-				    i))
-			return;
-		i >>= 6;
+	if (set)
+		p->top[half & 1] |= fp_bit(i);
+	else
+		p->top[half & 1] &= ~fp_bit(i);
+	return 0;
+}
+
+/* The first or last bucket of a half that is not empty, likewise. */
+FP_FUNC u32 fp_cffs_find_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 last)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u64 word = p->top[half & 1];
+	u32 i = last ? fp_highest(word) : fp_lowest(word), step;
+
+	fp_loop(step, FP_CFFS_LEVELS) {
+		if (step >= p->levels)
+			break;
+		word = *fp_index_word(pool, p, half, fp_level_at(p, p->levels - 1 - step) + i);
+		i = i * 64 + (last ? fp_highest(word) : fp_lowest(word));
 	}
-	if (levels > 2) {
-		if (!fp_index_clear(fp_index_word(pool, p, half, (u64)p->level_at[1] + (i >> 6)),
-				    i))
-			return;
-		i >>= 6;
-	}
-	p->top[half & 1] &= ~fp_bit(i);
+	return i;
+}
+
+/* Says that bucket `i` is not empty any more. */
+FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
+			   u32 i)
+{
+	if (p->levels != 1)
+		fp_cffs_change_deep(pool, q, half, i, 1);
+	else if (fp_index_set(fp_index_word(pool, p, half, i >> 6), i))
+		p->top[half & 1] |= fp_bit(i >> 6);
+}
+
+/* Says that bucket `i` is empty now. */
+FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
+			     u32 i)
+{
+	if (p->levels != 1)
+		fp_cffs_change_deep(pool, q, half, i, 0);
+	else if (fp_index_clear(fp_index_word(pool, p, half, i >> 6), i))
+		p->top[half & 1] &= ~fp_bit(i >> 6);
 }
 
 /* The first bucket of a half that is not empty. The caller knows that top[half] is not 0. */
-FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half)
+FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half)
 {
-	u32 i = fp_lowest(p->top[half & 1]);
-	u32 levels = p->levels;
+	u32 i;
 
-	if (levels > 2)
-		i = i * 64 + fp_lowest(*fp_index_word(pool, p, half, (u64)p->level_at[1] + i));
-	if (levels > 1)
-		i = i * 64 + fp_lowest(*fp_index_word(pool, p, half, (u64)p->level_at[0] + i));
-	if (levels > 0)
-		i = i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
-	return i;
+	if (p->levels != 1)
+		return fp_cffs_find_deep(pool, q, half, 0);
+	i = fp_lowest(p->top[half & 1]);
+	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
 }
 
-/* The last bucket of a half that is not empty, likewise. */
-FP_INLINE u32 fp_cffs_last(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half)
+/* The same as fp_window_place(), for what lies in the window. */
+FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 {
-	u32 i = fp_highest(p->top[half & 1]);
-	u32 levels = p->levels;
+	u64 at = (rank - p->base) >> (p->shift & 63), n = p->buckets;
+	u32 half = p->half & 1;
 
-	if (levels > 2)
-		i = i * 64 + fp_highest(*fp_index_word(pool, p, half, (u64)p->level_at[1] + i));
-	if (levels > 1)
-		i = i * 64 + fp_highest(*fp_index_word(pool, p, half, (u64)p->level_at[0] + i));
-	if (levels > 0)
-		i = i * 64 + fp_highest(*fp_index_word(pool, p, half, i));
-	return i;
+	if (rank >= p->base && at < n)
+		return fp_window_at(p, half, (u32)at);
+	return fp_window_place(p, rank, others);
 }
 
 #endif /* FP_CFFS_H */

@@ -18,9 +18,10 @@
 /* 4^16 = 2^32: no heap is deeper. */
 #define FP_HEAP_LEVELS 17
 
+/* Position `pos` of the heap: two to a word. */
 FP_INLINE u32 FP_MEM *fp_heap_slot(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 pos)
 {
-	return FP_AT(u32, pool, fp_pool_bound(pool, (p->arrays & ~7ull) + pos * 4));
+	return (u32 FP_MEM *)fp_word_at(pool, p, pos / 2) + pos % 2;
 }
 
 FP_INLINE int fp_before(struct fp_item FP_MEM *a, struct fp_item FP_MEM *b)

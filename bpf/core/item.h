@@ -76,11 +76,11 @@ struct fp_item {
 	u64 seq;   /* arrival: larger is later, over all PIFOs of the pool */
 	u32 next;  /* in its list; the caller's own while it is in no PIFO */
 	u32 prev;  /* likewise; of a list's head: anything */
-	u32 place; /* bucket, or position in the heap */
+	u32 place; /* its list (of a window: half * stride + bucket), or position in the heap */
 	u32 pifo;  /* which holds it, 0 none */
 };
 
-/* A FIFO of items, by their next and prev. */
+/* A FIFO of items, by their next and prev; empty where head is 0, whatever tail says. */
 struct fp_list {
 	u32 head;
 	u32 tail;
@@ -96,13 +96,13 @@ struct fp_pifo {
 	u8 below;  /* enum fp_outside */
 	u8 beyond; /* enum fp_outside */
 	u8 shift;  /* a bucket is 2^shift ranks wide */
-	u8 levels; /* of bitmaps below `top` */
+	u8 levels; /* of bitmaps below `top`: 1 to 3 */
 	u8 half;   /* which array of buckets is the primary one */
 	u8 zero;
 	u32 capacity; /* items at most */
 	u32 count;
 	u32 buckets; /* of each half; lists of FP_BANDS, FP_SP_PIFO, FP_AIFO */
-	u32 words;   /* 64-bit words of each half's index */
+	u32 stride;  /* 64-bit words of a half: its buckets, then its index */
 	u64 arrays;  /* offset from the pool */
 	u64 base;    /* first rank of the primary array; FP_AIFO: ranks seen; FP_PIEO: latest now */
 	u64 top[2];  /* of each half: bit i <=> bucket, or word of the level below, is not empty */
@@ -150,12 +150,6 @@ _Static_assert(sizeof(struct fp_item) == 32, "two to a cache line");
 _Static_assert(sizeof(struct fp_pifo) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_pool) == 128, "item 0 follows");
 
-/* `at` if an object of up to 32 bytes lies there behind the header; else item 0's offset. */
-FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
-{
-	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
-}
-
 /* `i` if there is such an item, else 0. */
 FP_INLINE u32 fp_item_bound(struct fp_pool FP_MEM *pool, u32 i)
 {
@@ -176,6 +170,12 @@ FP_INLINE struct fp_pifo FP_MEM *fp_pifo_at(struct fp_pool FP_MEM *pool, u32 q)
 	return FP_AT(struct fp_pifo, pool, pool->pifo_at + (u64)q * sizeof(struct fp_pifo));
 }
 
+/* `at` if an object of up to 32 bytes lies there behind the header; else item 0's offset. */
+FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
+{
+	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
+}
+
 /* 64-bit word `word` of a PIFO's arrays. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
@@ -183,7 +183,7 @@ FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_
 }
 
 FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
-					    u32 place)
+					    u64 place)
 {
 	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
 }
@@ -208,14 +208,14 @@ FP_INLINE int fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM 
 FP_INLINE int fp_list_unlink(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
 			     struct fp_item FP_MEM *it)
 {
-	u32 next = fp_item_bound(pool, it->next);
+	u32 next = it->next;
 
 	if (list->head == item)
 		list->head = next;
 	else
 		fp_item_at(pool, it->prev)->next = next;
 	if (list->tail == item)
-		list->tail = list->head ? it->prev : 0;
+		list->tail = it->prev;
 	else
 		fp_item_at(pool, next)->prev = it->prev;
 	return !list->head;

@@ -51,22 +51,12 @@ FP_INLINE int fp_is_window(u32 kind)
 	return kind == FP_CFFS || kind == FP_GRADIENT;
 }
 
-/* Half and bucket of a place in a window. */
-FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
-{
-	return place >= p->buckets;
-}
-
-FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
-{
-	return place >= p->buckets ? place - p->buckets : place;
-}
-
 /* The list at `place` is not empty any more. */
-FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 place, u32 kind)
+FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
+		       u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_set(pool, p, fp_half_of(p, place), fp_bucket_of(p, place));
+		fp_cffs_set(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
 	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
 	else
@@ -74,10 +64,11 @@ FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u3
 }
 
 /* It is empty now. */
-FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 place, u32 kind)
+FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
+			 u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_clear(pool, p, fp_half_of(p, place), fp_bucket_of(p, place));
+		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
 	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), -1);
 	else
@@ -91,7 +82,9 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
 			  u32 others, u32 from, u32 kind)
 {
-	if (fp_is_window(kind))
+	if (kind == FP_CFFS)
+		return fp_cffs_place(p, rank, others);
+	if (kind == FP_GRADIENT)
 		return fp_window_place(p, rank, others);
 	if (kind == FP_BANDS)
 		return fp_bands_place(p, rank);
@@ -114,7 +107,7 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
 	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
-		fp_mark(pool, p, place, kind);
+		fp_mark(pool, p, q, place, kind);
 }
 
 /* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
@@ -138,7 +131,7 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
 		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
-			fp_unmark(pool, p, place, kind);
+			fp_unmark(pool, p, q, place, kind);
 	}
 	it->pifo = 0;
 	return 0;
@@ -155,7 +148,8 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		half ^= 1;
 	if (!p->top[half])
 		return FP_NOWHERE;
-	first = kind == FP_CFFS ? fp_cffs_first(pool, p, half) : fp_gradient_first(pool, q, half);
+	first = kind == FP_CFFS ? fp_cffs_first(pool, p, q, half)
+				: fp_gradient_first(pool, q, half);
 	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
 }
 
@@ -170,7 +164,8 @@ FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 		half ^= 1;
 	if (!p->top[half])
 		return FP_NOWHERE;
-	last = kind == FP_CFFS ? fp_cffs_last(pool, p, half) : fp_gradient_last(pool, q, half);
+	last = kind == FP_CFFS ? fp_cffs_find_deep(pool, q, half, 1)
+			       : fp_gradient_last(pool, q, half);
 	return last < p->buckets ? fp_window_at(p, half, last) : FP_NOWHERE;
 }
 
@@ -228,15 +223,13 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 			fp_window_rotate(p);
 		list = fp_list_at(pool, p, place);
 		item = fp_item_bound(pool, list->head);
-		next = fp_item_bound(pool, fp_item_at(pool, item)->next);
+		next = fp_item_at(pool, item)->next;
 		list->head = next;
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (!next) {
-			list->tail = 0;
-			fp_unmark(pool, p, place, kind);
-		}
+		if (!next)
+			fp_unmark(pool, p, q, place, kind);
 	}
 	fp_item_at(pool, item)->pifo = 0;
 	p->popped++;

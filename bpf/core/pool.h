@@ -74,19 +74,19 @@ FP_INLINE u64 fp_pool_bytes(const struct fp_pool_config *config)
 	return fp_pool_arrays(config) + fp_pool_align(config->array_bytes) + 64;
 }
 
-/* Words of a window's bitmaps below the top: ceil(N / 64), ceil of that / 64, ... */
+/* Words of a half's bitmaps below the top: ceil(N / 64), ceil of that / 64, ... up to 64. */
 FP_FUNC u32 fp_bitmap_words(u32 buckets, u32 *levels, u32 level_at[2])
 {
 	u32 words = 0, wide = buckets;
 
 	*levels = 0;
-	while (wide > 64) {
+	do {
 		wide = (wide + 63) / 64;
 		if (*levels > 0 && *levels < 3)
 			level_at[*levels - 1] = words;
 		words += wide;
 		(*levels)++;
-	}
+	} while (wide > 64);
 	return words;
 }
 
@@ -235,10 +235,11 @@ FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_con
 	p->beyond = config->beyond;
 	p->arrays = at;
 	p->base = fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0;
+	p->stride = config->buckets;
 	if (config->kind == FP_CFFS)
-		p->words = fp_bitmap_words(config->buckets, &levels, level_at);
+		p->stride += fp_bitmap_words(config->buckets, &levels, level_at);
 	if (config->kind == FP_GRADIENT)
-		p->words = 2;
+		p->stride += 2;
 	p->levels = (u8)levels;
 	p->level_at[0] = level_at[0];
 	p->level_at[1] = level_at[1];

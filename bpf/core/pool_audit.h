@@ -36,7 +36,7 @@ FP_INLINE int fp_flawed(struct fp_audit *audit, u32 flaw, u32 item)
 
 static int fp_audit_geometry(struct fp_pool *pool, struct fp_pifo *p, struct fp_audit *audit)
 {
-	u32 levels = 0, at[2] = { 0, 0 }, words = 0;
+	u32 levels = 0, at[2] = { 0, 0 }, stride;
 	u32 buckets = p->kind == FP_AIFO ? p->window : p->buckets;
 	u64 bytes;
 
@@ -48,11 +48,12 @@ static int fp_audit_geometry(struct fp_pool *pool, struct fp_pifo *p, struct fp_
 	if (p->arrays % 8 || p->arrays < pool->arrays || p->arrays > pool->bytes ||
 	    bytes > pool->bytes - p->arrays)
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
+	stride = buckets;
 	if (p->kind == FP_CFFS)
-		words = fp_bitmap_words(p->buckets, &levels, at);
+		stride += fp_bitmap_words(p->buckets, &levels, at);
 	if (p->kind == FP_GRADIENT)
-		words = 2;
-	if (p->words != words || p->levels != levels || p->level_at[0] != at[0] ||
+		stride += 2;
+	if (p->stride != stride || p->levels != levels || p->level_at[0] != at[0] ||
 	    p->level_at[1] != at[1])
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
 	return 0;
@@ -93,7 +94,7 @@ static int fp_audit_list(struct fp_pool *pool, struct fp_pifo *p, u32 place, u64
 		before = item;
 		item = it->next;
 	}
-	if (list->tail != before)
+	if (before && list->tail != before)
 		return fp_flawed(audit, FP_FLAW_LINKS, before);
 	return 0;
 }
@@ -168,7 +169,7 @@ static int fp_audit_index(struct fp_pool *pool, struct fp_pifo *p, struct fp_aud
 static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);
-	u32 lists = fp_is_window(p->kind) ? 2 * p->buckets : p->buckets, place;
+	u32 lists = fp_is_window(p->kind) ? 2 * p->buckets : p->buckets, i, place;
 	u64 held = 0, before;
 
 	audit->pifo = q;
@@ -180,7 +181,8 @@ static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 		return fp_flawed(audit, FP_FLAW_ACCOUNTS, 0);
 	if (p->kind == FP_HEAP)
 		return fp_audit_heap(pool, p, audit);
-	for (place = 0; place < lists; place++) {
+	for (i = 0; i < lists; i++) {
+		place = i < p->buckets ? i : p->stride + i - p->buckets;
 		before = held;
 		if (fp_audit_list(pool, p, place, &held, audit))
 			return 1;

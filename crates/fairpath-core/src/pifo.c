@@ -50,6 +50,11 @@ void fp_native_pool_counts(struct fp_pool *pool, u64 counts[4])
 	counts[3] = pool->broken;
 }
 
+u64 fp_native_pool_rank(struct fp_pool *pool, u32 item)
+{
+	return fp_item_at(pool, item)->rank;
+}
+
 void fp_native_pool_item(struct fp_pool *pool, u32 item, struct fp_item *out)
 {
 	*out = *fp_item_at(pool, item);

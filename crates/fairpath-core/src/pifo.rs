@@ -367,6 +367,15 @@ impl Pool {
         }
     }
 
+    /// The rank of an item, as pushed or moved last, also after it left; 0 where there is no such.
+    pub fn rank(&self, item: u32) -> u64 {
+        if self.check().is_err() {
+            return 0;
+        }
+        // SAFETY: as in push().
+        unsafe { ffi::fp_native_pool_rank(self.pool.as_ptr(), item) }
+    }
+
     /// An item, as it stands; item 0 where there is no such.
     pub fn item(&self, item: u32) -> Item {
         let mut raw = RawItem::default();

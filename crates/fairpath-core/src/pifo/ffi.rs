@@ -58,7 +58,7 @@ pub(crate) struct RawPifo {
     pub capacity: u32,
     pub count: u32,
     pub buckets: u32,
-    pub words: u32,
+    pub stride: u32,
     pub arrays: u64,
     pub base: u64,
     pub top: [u64; 2],
@@ -108,6 +108,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_pool_sound(pool: *const RawPool, bytes: u64) -> i32;
     pub(crate) fn fp_native_pool_audit(pool: *mut RawPool, audit: *mut RawAudit) -> i32;
     pub(crate) fn fp_native_pool_counts(pool: *mut RawPool, counts: *mut [u64; 4]);
+    pub(crate) fn fp_native_pool_rank(pool: *mut RawPool, item: u32) -> u64;
     pub(crate) fn fp_native_pool_item(pool: *mut RawPool, item: u32, out: *mut RawItem);
     pub(crate) fn fp_native_pool_pifo(pool: *mut RawPool, q: u32, out: *mut RawPifo);
     pub(crate) fn fp_native_pool_run(pool: *mut RawPool, ops: *mut super::Op, count: u64);
