@@ -109,7 +109,7 @@ fn the_example_is_verified_and_pops_by_rank_and_arrival() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (object, pool) = build(dir.path());
     let mut open = ObjectBuilder::default();
-    let mut object = open
+    let object = open
         .open_memory(&object)
         .expect("an object")
         .load()

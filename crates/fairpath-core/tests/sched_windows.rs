@@ -30,7 +30,7 @@ fn flows_and_children_leave_a_moving_window_as_they_leave_a_heap() {
             for node in &mut nodes {
                 node.queue = queue;
                 node.queue_buckets = if queue == CFFS { 8 } else { 0 };
-                node.queue_shift = if queue == CFFS { 25 } else { 0 };
+                node.queue_shift = if queue == CFFS { 17 } else { 0 };
             }
             let classes = if over == Over::Flows {
                 vec![1]

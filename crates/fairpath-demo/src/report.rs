@@ -26,7 +26,8 @@ const NOTES: &str = "  router – lan    from the router to the client and back;
   by class        the last minute of all this traffic as the daemon counted it: inside (IN) is the
                   client's side, outside (OUT) the server's; LOAD tells how much load delays.
   a call          simulated: `fairpath sched run` sends ten greedy transfers and one call through a
-                  100 Mbit/s link. The transfers' rate together, and how long the call's packets wait.
+                  100 Mbit/s link. The transfers' rate together, and how long the call's packets
+                  wait.
   the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
 ";
 

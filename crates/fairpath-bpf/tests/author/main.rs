@@ -21,6 +21,7 @@ fn shipped() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/policy");
     let files = fs::read_dir(&folder).expect("the folder is there");
     let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|name| name == "c"));
     files.sort();
     files
 }
