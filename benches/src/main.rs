@@ -6,6 +6,7 @@
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
 //!   check.rs    files with many classes through `fairpath class check`
 //!   pifo.rs     a pop and a push, natively and in the kernel
+//!   sched.rs    a simulated link: packets a second of CPU time
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
@@ -24,6 +25,7 @@ mod offline;
 mod peer;
 mod pifo;
 mod scene;
+mod sched;
 mod slice;
 mod table;
 
@@ -57,6 +59,8 @@ enum What {
     Check(check::Args),
     /// Nanoseconds of a pop and a push, natively and in the kernel (root)
     Pifo(pifo::Args),
+    /// Simulated packets per second of CPU time
+    Sched(sched::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -77,14 +81,15 @@ fn main() -> anyhow::Result<()> {
         print!("{}", machine.text());
     }
     let all = args.what.is_none();
-    let (mut live, mut classes, mut daemon, mut check, mut pifo, mut offline) =
-        (None, None, None, None, None, None);
+    let (mut live, mut classes, mut daemon, mut check, mut pifo, mut sched, mut offline) =
+        (None, None, None, None, None, None, None);
     match args.what {
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
         Some(What::Daemon(args)) => daemon = Some(args),
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
+        Some(What::Sched(args)) => sched = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         None => {}
     }
@@ -98,12 +103,15 @@ fn main() -> anyhow::Result<()> {
     let check = part(check, check::run, check::Report::text, text)?;
     let pifo = pifo.or_else(|| all.then(pifo::Args::usual));
     let pifo = part(pifo, pifo::run, pifo::Report::text, text)?;
+    let sched = sched.or_else(|| all.then(sched::Args::usual));
+    let sched = part(sched, sched::run, sched::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
-            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "offline": offline
+            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
+            "sched": sched, "offline": offline
         });
         println!("{all}");
     }

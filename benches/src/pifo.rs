@@ -87,7 +87,7 @@ impl Draw {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        rank + ((self.0 >> 32) * AHEAD >> 32)
+        rank + (((self.0 >> 32) * AHEAD) >> 32)
     }
 }
 

@@ -7,8 +7,8 @@
  * helper. What it needs of a home is here: the address space of its tables, loops that a verifier
  * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
  *
- * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (each
- * home provides fp_emit(), declared in work.h).
+ * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
+ * monitor: fp_emit(), declared in work.h; of the scheduler: outcomes in its memory).
  */
 #ifndef FP_HOME_H
 #define FP_HOME_H

@@ -405,7 +405,7 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 		return fp_pifo_put_as(pool, q, item, rank, seq, FP_CFFS);
 	}
 	pool->pushed_out = 0;
-	return fp_pifo_put_approximate(pool, q, item, rank, seq);
+	return fp_refuse_pifo(pool);
 }
 
 /*
@@ -419,6 +419,8 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	u64 seq = pool->seq + 1;
 
 	pool->seq = seq;
+	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+		return fp_pifo_put_approximate(pool, q, item, rank, seq);
 	return fp_pifo_put(pool, q, item, rank, seq);
 }
 
@@ -468,6 +470,18 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 		return fp_pifo_peek_as(pool, q, FP_AIFO);
 	}
 	return 0;
+}
+
+/*
+ * Lets a window go on as fp_pifo_pop() would: for a caller that serves the first item by peeking,
+ * and moves or removes it afterwards.
+ */
+FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+
+	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
+		fp_window_rotate(p);
 }
 
 /* The item that would be served last of those that are there, which stays; 0 if there is none. */

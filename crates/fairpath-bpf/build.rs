@@ -1,8 +1,11 @@
 //! Compiles every `bpf/prog/*.bpf.c` and generates its typed skeleton.
 //!
+//! Embeds the sources of bpf/ and libbpf's headers, too: authors' policies are compiled with them.
+//!
 //! Needs clang 19 or newer: clang 14 drops type tags and crashes on builtins. `CLANG` names it.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
@@ -19,26 +22,39 @@ fn main() {
         Ok("aarch64") => "arm64",
         _ => "other",
     };
-    for folder in ["bpf/core", "bpf/prog"] {
+    for folder in ["bpf/core", "bpf/policy", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    for name in ["drop", "empty", "inject", "pifo", "pifo_bench", "rtt"] {
+    embed(&root, Path::new(&libbpf), &out);
+    for name in [
+        "drop",
+        "empty",
+        "inject",
+        "pifo",
+        "pifo_bench",
+        "rtt",
+        "sched",
+    ] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
-        let result = SkeletonBuilder::new()
-            .source(&source)
-            .clang(&clang)
-            .clang_args([
-                "-mcpu=v4",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-unused-parameter",
-                &format!("-I{libbpf}"),
-                // Debug information does not say where this was built.
-                &format!("-ffile-prefix-map={}=.", root.display()),
-                &format!("-D__TARGET_ARCH_{machine}"),
-            ])
-            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        let mut builder = SkeletonBuilder::new();
+        builder.source(&source).clang(&clang).clang_args([
+            "-mcpu=v4",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+            &format!("-I{libbpf}"),
+            &format!("-I{}", root.join("bpf/include").display()),
+            // Debug information does not say where this was built.
+            &format!("-ffile-prefix-map={}=.", root.display()),
+            &format!("-D__TARGET_ARCH_{machine}"),
+        ]);
+        // Opened as an object, as an author's own is: no skeleton.
+        let result = if name == "sched" {
+            builder.obj(out.join("sched.bpf.o")).build().map(drop)
+        } else {
+            builder.build_and_generate(out.join(format!("{name}.skel.rs")))
+        };
         if let Err(error) = result {
             panic!(
                 "compile {} for BPF with {clang}: {error:#}; needs clang 19 or newer (`make setup` installs it)",
@@ -46,4 +62,39 @@ fn main() {
             );
         }
     }
+}
+
+/// Writes `sources.rs`: the path of each source below bpf/ (and include/bpf/), and its text.
+fn embed(root: &Path, libbpf: &Path, out: &Path) {
+    let folders = [
+        (root.join("bpf/core"), "core"),
+        (root.join("bpf/core/sched"), "core/sched"),
+        (root.join("bpf/policy"), "policy"),
+        (root.join("bpf/prog"), "prog"),
+        (libbpf.join("bpf"), "include/bpf"),
+    ];
+    // Of libbpf, what programs include; of programs, the scheduler and what it includes.
+    let wanted = |folder: &str, name: &str| match folder {
+        "include/bpf" => ["bpf_helpers.h", "bpf_helper_defs.h", "bpf_core_read.h"].contains(&name),
+        "prog" => name.ends_with(".h") || name.starts_with("sched"),
+        _ => name.ends_with(".h") || name.ends_with(".c"),
+    };
+    let mut text = String::from("&[\n");
+    for (folder, place) in folders {
+        let entries =
+            fs::read_dir(&folder).unwrap_or_else(|e| panic!("list {}: {e}", folder.display()));
+        let mut files: Vec<_> = entries.filter_map(Result::ok).map(|e| e.path()).collect();
+        files.sort();
+        for file in files {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            if file.is_file() && wanted(place, &name) {
+                text += &format!(
+                    "    ({:?}, include_str!({file:?})),\n",
+                    format!("{place}/{name}")
+                );
+            }
+        }
+    }
+    text += "]\n";
+    fs::write(out.join("sources.rs"), text).expect("OUT_DIR can be written");
 }

@@ -4,15 +4,19 @@ use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf/core");
+    println!("cargo:rerun-if-changed=../../bpf/policy");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
+    println!("cargo:rerun-if-changed=src/sched/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
     let mut build = cc::Build::new();
     build
         .file("src/native.c")
         .file("src/pifo.c")
+        .file("src/sched/native.c")
         .include("../../bpf/core")
+        .include("../../bpf/include")
         .std("gnu11")
         .opt_level(2)
         .warnings(true)

@@ -26,7 +26,8 @@ fn upload(lossy: impl Fn(&Router) -> &LinkEnd) -> (Value, u64, u64) {
     let server = Iperf3Server::start(&site.net.server, 5201).unwrap();
     let transfer = Iperf3::to(Router::SERVER.v4, server.port())
         .bytes(BYTES)
-        .congestion("cubic");
+        .congestion("cubic")
+        .one_cpu();
     transfer.run(&site.net.client).unwrap();
     let row = daemon.row_when("anna", "all flows closed", |row| {
         row["flows"]["closed"] == 2 && row["flows"]["opened"] == 2

@@ -5,6 +5,7 @@
 
 mod arena;
 mod attach;
+pub mod author;
 pub mod cost;
 mod drop;
 mod inject;
@@ -13,6 +14,7 @@ mod pifo;
 mod pifo_bench;
 pub mod probe;
 mod rtt;
+mod sched;
 
 pub use attach::{AttachError, Attached, Hook};
 pub use drop::{DropError, Dropper};
@@ -21,6 +23,7 @@ pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
+pub use sched::SchedRun;
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {

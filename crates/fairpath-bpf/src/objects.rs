@@ -96,5 +96,9 @@ pub fn load_all() -> Vec<Loaded> {
             name: "rtt",
             result: load_rtt(),
         },
+        Loaded {
+            name: "sched",
+            result: crate::sched::load_shipped(),
+        },
     ]
 }

@@ -13,6 +13,7 @@ mod image;
 mod memory;
 mod monitor;
 pub mod pifo;
+pub mod sched;
 
 pub use abi::*;
 pub use aggregate::*;

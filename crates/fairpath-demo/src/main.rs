@@ -23,6 +23,7 @@ mod parts;
 mod progress;
 mod report;
 mod samples;
+mod schedule;
 mod spread;
 
 use std::io::{self, Write};
@@ -38,6 +39,7 @@ use parts::Plan;
 use progress::Progress;
 use report::Report;
 use samples::Records;
+use schedule::Schedule;
 
 /// Show and check `fairpath rtt` on a client, a router and a server in namespaces of this machine
 ///
@@ -98,8 +100,11 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         done.push((part, outcome));
     }
     let (summary, told, wire_drops) = lab.finish()?;
+    let title = "ten transfers and a call under FIFO and FQ-CoDel, simulated";
+    let schedule = progress.run(title, Schedule::run);
 
-    let report = Report::new(&done, &Records::read(&samples)?, told, wire_drops);
+    let records = Records::read(&samples)?;
+    let report = Report::new(&done, &records, told, schedule, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
     out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;

@@ -11,6 +11,7 @@ use crate::loss::{Estimate, Place, Planted};
 use crate::outcome::{Block, Outcome};
 use crate::parts::Part;
 use crate::samples::Records;
+use crate::schedule::Schedule;
 use crate::spread::Spread;
 
 const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back.
@@ -24,6 +25,9 @@ const NOTES: &str = "  router – lan    from the router to the client and back;
   resent          segments sent again, as the senders' kernels counted.
   by class        the last minute of all this traffic as the daemon counted it: inside (IN) is the
                   client's side, outside (OUT) the server's; LOAD tells how much load delays.
+  a call          simulated: `fairpath sched run` sends ten greedy transfers and one call through a
+                  100 Mbit/s link. The transfers' rate together, and how long the call's packets
+                  wait.
   the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
 ";
 
@@ -38,6 +42,8 @@ pub struct Report {
     times: Vec<Line>,
     losses: Vec<Line>,
     others: Vec<Line>,
+    /// A simulated link.
+    schedule: Vec<Line>,
     /// `fairpath top --once` at the end.
     classes: String,
     samples: usize,
@@ -49,12 +55,14 @@ impl Report {
         done: &[(Part, anyhow::Result<Outcome>)],
         records: &Records,
         told: Told,
+        schedule: anyhow::Result<Schedule>,
         wire_drops: u64,
     ) -> Report {
         let mut report = Report {
             times: Vec::new(),
             losses: Vec::new(),
             others: Vec::new(),
+            schedule: Vec::new(),
             classes: told.table,
             samples: records.len(),
         };
@@ -70,6 +78,10 @@ impl Report {
         }
         for check in told.checks {
             report.other(check);
+        }
+        match schedule {
+            Ok(schedule) => report.schedule(schedule),
+            Err(error) => report.other(Check::new(false, format!("{error:#}"))),
         }
         let lost = records.events_lost;
         let claim = format!("no sample was lost on its way to user space ({lost})");
@@ -91,7 +103,8 @@ impl Report {
     }
 
     fn checks(&self) -> impl Iterator<Item = &Check> {
-        let lines = self.times.iter().chain(&self.losses).chain(&self.others);
+        let lines = self.times.iter().chain(&self.losses);
+        let lines = lines.chain(&self.schedule).chain(&self.others);
         lines.filter_map(|line| line.check.as_ref())
     }
 
@@ -122,6 +135,12 @@ impl Report {
         for line in self.classes.lines() {
             writeln!(out, "  {line}")?;
         }
+        let heading = schedule_row(
+            "A call beside ten transfers",
+            ["Mbit/s", "median", "p99", "max"],
+        );
+        writeln!(out, "\n{}", heading.trim_end())?;
+        lines(out, &self.schedule)?;
         writeln!(out, "\nBesides")?;
         lines(out, &self.others)?;
         write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
@@ -142,6 +161,21 @@ impl Report {
             text: "  ".to_owned(),
             check: Some(check),
         });
+    }
+
+    fn schedule(&mut self, schedule: Schedule) {
+        for line in schedule.rows {
+            let [p50, p99, longest] = line.call_ms.map(|ms| format!("{ms:.2}"));
+            let rate = format!("{:.1}", line.transfers_mbps);
+            let label = format!("  {}", line.policy);
+            self.schedule.push(Line {
+                text: schedule_row(&label, [&rate, &p50, &p99, &longest]),
+                check: line.check,
+            });
+        }
+        for check in schedule.checks {
+            self.other(check);
+        }
     }
 
     fn part(&mut self, outcome: &Outcome, records: &Records, pings: &Pings) {
@@ -275,6 +309,10 @@ fn loss_row(label: &str, [passed, before, beyond, resent]: [&str; 4]) -> String 
     format!("{label:<40}{passed:>7}{before:>8}{beyond:>8}{resent:>7}  ")
 }
 
+fn schedule_row(label: &str, [transfers, median, p99, max]: [&str; 4]) -> String {
+    format!("{label:<30}{transfers:>9}{median:>9}{p99:>9}{max:>9}  ")
+}
+
 fn estimate_row(label: &str, estimate: &Estimate, resent: Option<u64>) -> String {
     let passed = estimate.passed.to_string();
     let [before, beyond] = [estimate.share_before(), estimate.share_beyond()].map(percent);
@@ -301,7 +339,13 @@ mod tests {
     fn a_part_that_failed_fails_the_report() {
         let part = Plan::QUICK.parts()[0];
         let failed = [(part, Err(anyhow!("no route to host")))];
-        let report = Report::new(&failed, &Records::default(), Told::default(), 0);
+        let report = Report::new(
+            &failed,
+            &Records::default(),
+            Told::default(),
+            Ok(Schedule::default()),
+            0,
+        );
         assert_eq!(report.failed(), 1);
         let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
         assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
@@ -315,7 +359,10 @@ mod tests {
     fn samples_that_got_lost_fail_the_report() {
         let mut records = Records::default();
         records.events_lost = 1;
-        assert_eq!(Report::new(&[], &records, Told::default(), 0).failed(), 1);
+        assert_eq!(
+            Report::new(&[], &records, Told::default(), Ok(Schedule::default()), 0).failed(),
+            1
+        );
     }
 
     #[test]

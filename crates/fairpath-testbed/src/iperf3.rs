@@ -1,8 +1,12 @@
 //! Bulk traffic with `iperf3`, its JSON report read.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 use serde::Deserialize;
 
 use crate::netns::Netns;
@@ -27,6 +31,9 @@ pub enum Iperf3Error {
         /// What it said.
         message: String,
     },
+    /// The CPUs that this process may use could not be read.
+    #[error("choose a CPU for both ends of iperf3")]
+    Cpus(#[source] Errno),
     /// Its report was not understood.
     #[error("read iperf3's report")]
     Report(#[from] serde_json::Error),
@@ -54,6 +61,11 @@ impl Iperf3Server {
         self.port
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What the server has printed.
     pub fn log(&self) -> String {
         self.process.stdout()
@@ -76,6 +88,7 @@ pub struct Iperf3 {
     parallel: u32,
     reverse: bool,
     mss: Option<u32>,
+    one_cpu: bool,
 }
 
 impl Iperf3 {
@@ -89,6 +102,7 @@ impl Iperf3 {
             parallel: 1,
             reverse: false,
             mss: None,
+            one_cpu: false,
         }
     }
 
@@ -141,10 +155,26 @@ impl Iperf3 {
         self
     }
 
+    /// Client and server stay on one CPU, another one for each transfer in turn.
+    ///
+    /// A packet over veth waits in the queue of the CPU that sent it. A connection that sends from
+    /// two CPUs, as one whose receiver acknowledges on another than its sender writes on, overtakes
+    /// its own packets wherever the first CPU is busy: real reordering that nobody planted.
+    #[must_use]
+    pub fn one_cpu(mut self) -> Iperf3 {
+        self.one_cpu = true;
+        self
+    }
+
     /// Starts the transfer in `ns`.
     pub fn start(&self, ns: &Netns) -> Result<Iperf3Run, Iperf3Error> {
         let mut command = ns.command("iperf3");
         command.arg("--json").args(self.arguments());
+        if self.one_cpu {
+            // iperf3 takes the server along: both settle before the data's connection is made.
+            let cpu = next_cpu().map_err(Iperf3Error::Cpus)?;
+            command.arg(format!("--affinity={cpu},{cpu}"));
+        }
         let seconds = match self.amount {
             Amount::Bytes(_) => 0,
             Amount::Seconds(seconds) => seconds,
@@ -182,6 +212,18 @@ impl Iperf3 {
     }
 }
 
+/// The CPUs that this process may use, in turn: transfers at once do not all crowd on the first.
+fn next_cpu() -> Result<usize, Errno> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let cpus = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    let cpus: Vec<usize> = cpus.collect();
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+    // A running thread may use some CPU.
+    let cpu = turn.checked_rem(cpus.len()).map(|at| cpus[at]);
+    cpu.ok_or(Errno::EINVAL)
+}
+
 /// A transfer under way; ends on drop.
 #[derive(Debug)]
 pub struct Iperf3Run {
@@ -191,6 +233,11 @@ pub struct Iperf3Run {
 }
 
 impl Iperf3Run {
+    /// The client's process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits for its end; longer than its time and a minute is an error.
     pub fn finish(mut self) -> Result<Iperf3Report, Iperf3Error> {
         self.process.wait(self.deadline)?;

@@ -1,12 +1,13 @@
 //! The ready-made topology, traffic over it, and captures of it.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use fairpath_testbed::{
     Capture, CaptureOptions, Direction, EchoServer, Iperf3, Iperf3Server, LinkEnd, Need, Ping,
-    Precision, Router, ShortConnections, TcpPair, Testbed, Veth, requires, sockets,
+    Precision, Router, ShortConnections, TcpPair, Testbed, Veth, requires, sockets, wait_for,
 };
 
 const MILLION: u64 = 1_000_000;
@@ -64,6 +65,30 @@ fn iperf3_to_a_closed_port_is_an_error_that_says_so() {
         .run(&router.client)
         .unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
+}
+
+/// The CPUs that a process may use, as `/proc` lists them; `None` once it has gone.
+fn cpus_of(process: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let mut lines = status.lines();
+    let cpus = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(cpus.trim().to_owned())
+}
+
+#[test]
+fn iperf3_on_one_cpu_has_both_ends_there() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port()).one_cpu();
+    let run = transfer.seconds(60).start(&router.client).unwrap();
+    let settled = wait_for(Duration::from_secs(10), || {
+        let [sender, receiver] = [run.id(), server.id()].map(cpus_of);
+        let one = sender.as_ref()?.parse::<usize>().is_ok();
+        (one && sender == receiver).then_some(())
+    });
+    let now = [run.id(), server.id()].map(cpus_of);
+    assert!(settled.is_some(), "client and server may use {now:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod filter;
 mod generate;
 mod rtt;
 mod run;
+mod sched;
 mod status;
 mod top;
 mod watch;
@@ -45,6 +46,8 @@ enum Command {
     Rtt(Box<rtt::Args>),
     /// Run the daemon: watch interfaces, count by class, answer the others
     Run(run::Args),
+    /// Packet schedulers: list and show policies, simulate a link
+    Sched(sched::Args),
     /// Tell how the daemon is
     Status(status::StatusArgs),
     /// Let the daemon take in its configuration again
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Sched(args) => sched::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Reload(args) => status::reload(&args),
         Command::Check(args) => return check::run(&args),

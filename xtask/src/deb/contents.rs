@@ -3,6 +3,7 @@
 //! ```text
 //! /usr/bin/fairpath                      /usr/share/man/man1, completions of bash, zsh and fish
 //! /usr/lib/systemd/system                /usr/share/doc/fairpath: copyright, changelogs, guide
+//! /usr/include/fairpath                  headers of queues and policies
 //! /usr/lib/sysusers.d                    /etc/fairpath/fairpath.toml, the only configuration file
 //! ```
 
@@ -35,6 +36,8 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
         "usr/share/doc/fairpath/kernel-support.md",
     ),
 ];
+/// The headers that are installed, a line each, as below bpf/core.
+const HEADERS: &str = "packaging/headers";
 /// What `fairpath generate completions` writes, and where each shell looks.
 const COMPLETIONS: &[(&str, &str)] = &[
     (
@@ -138,6 +141,12 @@ pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Re
     tree.put("usr/bin/fairpath", 0o755, &read(binary)?)?;
     for (from, to) in AS_THEY_ARE {
         tree.put(to, 0o644, &read(&run::root().join(from))?)?;
+    }
+    let headers = fs::read_to_string(run::root().join(HEADERS));
+    let headers = headers.with_context(|| format!("read {HEADERS}"))?;
+    for name in headers.lines().filter(|line| !line.starts_with('#')) {
+        let header = read(&run::root().join("bpf").join("core").join(name))?;
+        tree.put(&format!("usr/include/fairpath/{name}"), 0o644, &header)?;
     }
     for (from, to) in COMPLETIONS {
         tree.put(to, 0o644, &read(&made.join("completions").join(from))?)?;

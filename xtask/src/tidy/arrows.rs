@@ -1,7 +1,7 @@
 //! Which crate may depend on which: data flows one way.
 //!
 //! ```text
-//! units <- wire <- core <- class  rtt  sched  rules    pure: no clock, no sockets
+//! units <- wire <- core <- class  rtt  rules    class <- sched    pure: no clock, no sockets
 //! units <- wire <- bpf  pktio  netlink                 the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
 //! pure + edge <- fairpath                              assembly
@@ -118,9 +118,11 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         "units" | "xtask" => vec![],
         "wire" | "report" => vec!["units"],
         "core" => vec!["units", "wire"],
-        "class" | "rtt" | "sched" | "rules" | "bpf" | "pktio" | "netlink" => {
+        "class" | "rtt" | "rules" | "bpf" | "pktio" | "netlink" => {
             vec!["units", "wire", "core"]
         }
+        // Its trees and its traffic may come from classes.
+        "sched" => vec!["units", "wire", "core", "class"],
         // What shows and exports snapshots knows no kernel.
         "top" | "export" => vec!["units", "rtt"],
         "fairpath" => [PURE, EDGE, &["report", "top", "export"]].concat(),

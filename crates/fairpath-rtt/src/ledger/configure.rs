@@ -1,6 +1,6 @@
 //! Taking a new set of rows in, without losing what belongs to those that stay.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use fairpath_core::ClassCounts;
 
@@ -8,6 +8,7 @@ use super::account::Account;
 use super::take::alert;
 use super::tally::Meter;
 use super::tree::{self, ConfigureError, NO_SLOT, Place, RowSpec};
+use super::unmatched::parse_subnet;
 use super::{Ledger, MAX_PARKED, NO_ROW, Node, Parked, Slot};
 use crate::snapshot::{Alert, Kind};
 
@@ -18,6 +19,12 @@ struct Before {
 }
 
 impl Ledger {
+    /// Whether [`Ledger::configure`] would take these rows: to be asked before anybody else is told
+    /// of them. O(rows).
+    pub fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
+        tree::check(rows)
+    }
+
     /// Makes these the rows: a parent comes before its children, siblings in the order they are
     /// to be shown in. Returns the alerts that end because their row vanished.
     ///
@@ -48,9 +55,8 @@ impl Ledger {
     fn forget_subnets(&mut self, places: &[Place]) {
         let subnets = places.iter().map(|place| &place.spec);
         let subnets = subnets.filter(|spec| spec.kind == Kind::Subnet);
-        let names: HashSet<&str> = subnets.map(|spec| spec.name.as_str()).collect();
-        self.unmatched
-            .retain(|prefix| !names.contains(prefix.to_string().as_str()));
+        let prefixes = subnets.filter_map(|spec| parse_subnet(&spec.name));
+        self.unmatched.set_rows(prefixes.collect());
     }
 
     fn take_rows(&mut self) -> Before {

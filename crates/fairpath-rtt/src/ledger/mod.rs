@@ -75,7 +75,7 @@ use tally::Meter;
 use tree::Place;
 pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec, Sla};
 use unmatched::Unmatched;
-pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS};
+pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS, parse_subnet};
 pub use window::HISTORY_POINTS;
 
 /// Intervals that a window may have.

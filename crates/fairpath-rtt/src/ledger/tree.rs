@@ -128,7 +128,8 @@ pub(super) fn plant(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
     Ok(places)
 }
 
-fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
+/// Whether every row can stand where it is wanted.
+pub(super) fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
     if rows.len() > MAX_ROWS {
         return Err(ConfigureError::TooMany { rows: rows.len() });
     }

@@ -1,6 +1,9 @@
 //! Subnets of endpoints that no class matched: candidates for rows of their own.
+//!
+//! A subnet that has a row is no candidate, whatever is still told of it: what passed between a
+//! reading and the rules that lead to the new row comes with the next reading, as unmatched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use fairpath_core::{Pair, Prefix};
 
@@ -13,6 +16,8 @@ pub const UNMATCHED_HALF_LIFE_NS: u64 = 30_000_000_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unmatched {
     bytes: HashMap<Prefix, f64>,
+    /// Subnets that have rows.
+    rows: HashSet<Prefix>,
     /// Subnets dropped.
     pub dropped: u64,
 }
@@ -27,12 +32,15 @@ impl Unmatched {
         });
     }
 
-    /// Takes in what passed; [`Unmatched::bound`] follows.
+    /// Takes in what passed, unless the subnet has a row; [`Unmatched::bound`] follows.
     pub fn add(&mut self, pair: &Pair) {
         let prefix = Prefix {
             address: pair.address,
             len: pair.prefix_len,
         };
+        if self.rows.contains(&prefix) {
+            return;
+        }
         *self.bytes.entry(prefix).or_default() += (pair.bytes_up + pair.bytes_down) as f64;
     }
 
@@ -54,10 +62,18 @@ impl Unmatched {
         all
     }
 
-    /// Keeps those that `stays` says.
-    pub fn retain(&mut self, stays: impl Fn(&Prefix) -> bool) {
-        self.bytes.retain(|prefix, _| stays(prefix));
+    /// These have rows from now on, and no others.
+    pub fn set_rows(&mut self, rows: HashSet<Prefix>) {
+        self.bytes.retain(|prefix, _| !rows.contains(prefix));
+        self.rows = rows;
     }
+}
+
+/// The prefix of a row of kind [`Kind::Subnet`](crate::snapshot::Kind::Subnet), which is called as
+/// its prefix is written: `10.0.2.0/24`. `None` for what is no prefix.
+pub fn parse_subnet(name: &str) -> Option<Prefix> {
+    let (address, len) = name.split_once('/')?;
+    Some(Prefix::new(address.parse().ok()?, len.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -186,6 +186,42 @@ fn unmatched_subnets_are_told_busiest_first_until_they_are_rows() {
 }
 
 #[test]
+fn a_subnet_that_is_a_row_is_not_told_as_unmatched_whatever_comes_late() {
+    let mut world = World::new(3);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    let late = |world: &mut World| {
+        world.pairs = [2, 3]
+            .map(|number| pair(OTHER, PairKind::Unmatched, number, 20_000))
+            .to_vec();
+    };
+    let names = |ledger: &Ledger| {
+        let busiest = ledger.unmatched(9).into_iter();
+        busiest
+            .map(|(prefix, _)| prefix.to_string())
+            .collect::<Vec<_>>()
+    };
+    late(&mut world);
+    world.second(&mut ledger);
+    let subnet = RowSpec {
+        kind: Kind::Subnet,
+        ..class("10.0.2.0/24", 2)
+    };
+    let rows = vec![class("a", 1), subnet];
+    ledger.configure(rows, &world.counts).unwrap();
+    // What passed between the last reading and the rules that lead to the row.
+    late(&mut world);
+    world.second(&mut ledger);
+    assert_eq!(names(&ledger), ["10.0.3.0/24"]);
+    // A row no more: what passes now makes it a candidate again.
+    ledger
+        .configure(vec![class("a", 1)], &world.counts)
+        .unwrap();
+    late(&mut world);
+    world.second(&mut ledger);
+    assert_eq!(names(&ledger), ["10.0.3.0/24", "10.0.2.0/24"]);
+}
+
+#[test]
 fn what_belongs_to_no_row_is_counted_and_harms_nothing() {
     let mut world = World::new(2);
     let mut ledger = world.ledger(vec![class("a", 1)]);

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairpath_class::SlotKey;
 use fairpath_core::{FlowView, OTHER};
-use fairpath_rtt::ledger::Meta;
+use fairpath_rtt::ledger::{Meta, parse_subnet};
 use fairpath_rtt::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
 
 use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
-use super::reading::parse_subnet;
 use crate::duration::nanos;
 use crate::watch::monotonic_ns;
 

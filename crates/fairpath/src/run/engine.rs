@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_core::Prefix;
-use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State};
+use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
 use fairpath_rtt::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::config::{Alerts, Config};
 use super::kernel::{self, Kernel};
-use super::reading::parse_subnet;
 use super::roster::Roster;
 use super::state;
 use crate::duration::nanos;

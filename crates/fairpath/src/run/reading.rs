@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fairpath_core::Prefix;
-use fairpath_rtt::ledger::{Reading, RowSpec};
+use fairpath_rtt::ledger::{Ledger, Reading, RowSpec, parse_subnet};
 use fairpath_rtt::snapshot::Kind;
 
 use super::engine::Engine;
@@ -94,19 +94,12 @@ impl Engine {
             .into_iter()
             .filter_map(parse_subnet)
             .collect();
-        let mut subnets = self.roster.subnets().to_vec();
-        subnets.retain(|subnet| !idle.contains(subnet));
-        subnets.truncate(wanted.max);
-        let places = wanted.max - subnets.len();
-        let busiest = self.ledger.unmatched(places).into_iter();
+        let busiest = self.ledger.unmatched(wanted.max).into_iter();
         let found = busiest.filter(|(_, bytes)| *bytes >= SUBNET_BYTES);
-        let before = subnets.len();
-        subnets.extend(found.map(|(prefix, _)| prefix));
-        self.counters.subnets_found += (subnets.len() - before) as u64;
-        if subnets != self.roster.subnets() {
-            self.roster.set_subnets(subnets);
-            self.layout_due = true;
-        }
+        let found: Vec<Prefix> = found.map(|(prefix, _)| prefix).collect();
+        let renewed = self.roster.renew_subnets(&idle, &found, wanted.max);
+        self.counters.subnets_found += renewed.came as u64;
+        self.layout_due |= renewed.came + renewed.went > 0;
     }
 
     /// Rows and rules anew, for links or subnets that came or went.
@@ -140,6 +133,8 @@ impl Engine {
     fn lay_rules(&mut self) -> anyhow::Result<Vec<RowSpec>> {
         let mut roster = self.roster.clone();
         let layout = self.kernel.with_watched(|watched| roster.layout(watched));
+        // The ledger's refusal must come before the kernel counts by these rules.
+        Ledger::check(&layout.rows)?;
         self.kernel.set_layout(&layout)?;
         self.kernel
             .set_filters(&self.config.monitor.filters, &roster);
@@ -164,10 +159,4 @@ impl Engine {
             .filter_map(|(_, number)| Some((*number, labels.name(*number)?.to_owned())));
         self.ledger.set_labels(named.collect());
     }
-}
-
-/// A subnet's row is called as its prefix is written.
-pub fn parse_subnet(name: &str) -> Option<Prefix> {
-    let (address, len) = name.split_once('/')?;
-    Some(Prefix::new(address.parse().ok()?, len.parse().ok()?))
 }

@@ -10,9 +10,10 @@
 //! A name keeps its slot as long as it has a row. A slot that is given up serves nobody else before
 //! [`Roster::read`] says that its last counts were read.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use fairpath_class::{Class, ClassSet, Labels, SlotKey, Slots, Space};
+use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
 use fairpath_core::{OTHER, Prefix, Rules};
 use fairpath_rtt::ledger::{NO_SLOT, RowSpec, Sla};
 use fairpath_rtt::snapshot::Kind;
@@ -46,12 +47,22 @@ pub struct Layout {
     pub refused: usize,
 }
 
+/// What a renewal of subnets did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// Subnets that are new.
+    pub came: usize,
+    /// Subnets that are no longer wanted.
+    pub went: usize,
+}
+
 /// Rows and their slots.
 #[derive(Clone, Debug)]
 pub struct Roster {
     slots: Slots,
     classes: Arc<ClassSet>,
     labels: Arc<Labels>,
+    /// Each once.
     subnets: Vec<Prefix>,
     /// Given up; the next reading still tells their last counts.
     given_up: Vec<u32>,
@@ -85,9 +96,33 @@ impl Roster {
         &self.labels
     }
 
-    /// Takes other subnets; [`Roster::layout`] makes it so.
-    pub fn set_subnets(&mut self, subnets: Vec<Prefix>) {
+    /// Takes other subnets, each once; [`Roster::layout`] makes it so.
+    pub fn set_subnets(&mut self, mut subnets: Vec<Prefix>) {
+        let mut seen = HashSet::new();
+        subnets.retain(|subnet| seen.insert(*subnet));
         self.subnets = subnets;
+    }
+
+    /// Lets go of `idle` subnets and of those beyond `max`, then takes as many of `found`, in their
+    /// order, as there is room for; [`Roster::layout`] makes it so.
+    ///
+    /// What is found may be there already: a row that found no slot stays unmatched. O(subnets), and
+    /// O(classes) where anything was found.
+    pub fn renew_subnets(&mut self, idle: &[Prefix], found: &[Prefix], max: usize) -> Renewed {
+        let before = self.subnets.len();
+        self.subnets.retain(|subnet| !idle.contains(subnet));
+        self.subnets.truncate(max);
+        let kept = self.subnets.len();
+        if !found.is_empty() {
+            let taken = self.class_prefixes();
+            let free = found.iter().filter(|subnet| !taken.contains(subnet));
+            self.set_subnets(self.subnets.iter().chain(free).copied().collect());
+            self.subnets.truncate(max);
+        }
+        Renewed {
+            came: self.subnets.len() - kept,
+            went: before - kept,
+        }
     }
 
     /// The subnets that have rows.
@@ -150,17 +185,7 @@ impl Roster {
 
     fn assign(&mut self, watched: &Watched<'_>, layout: &mut Layout) {
         // A prefix of a class is the class's, even if a subnet was found there before.
-        let criteria = self
-            .classes
-            .classes()
-            .iter()
-            .flat_map(|class| &class.criteria);
-        let taken: std::collections::HashSet<Prefix> = criteria
-            .filter_map(|criterion| match criterion {
-                fairpath_class::Criterion::Prefix(prefix) => Some(*prefix),
-                _ => None,
-            })
-            .collect();
+        let taken = self.class_prefixes();
         self.subnets.retain(|subnet| !taken.contains(subnet));
         // A class that nothing leads to counts what is below it, and needs no slot for that.
         let led_to = self
@@ -181,6 +206,17 @@ impl Roster {
             layout.refused += assigned.refused;
             self.given_up.extend(assigned.freed);
         }
+    }
+
+    /// The prefixes that lead to classes.
+    fn class_prefixes(&self) -> HashSet<Prefix> {
+        let classes = self.classes.classes().iter();
+        let criteria = classes.flat_map(|class| &class.criteria);
+        let prefixes = criteria.filter_map(|criterion| match criterion {
+            Criterion::Prefix(prefix) => Some(*prefix),
+            _ => None,
+        });
+        prefixes.collect()
     }
 
     /// Classes in tree order; positions of rows are those of classes.
@@ -224,5 +260,77 @@ fn row(slot: u32, class: &Class) -> RowSpec {
             rtt_p95_ns: class.sla.rtt_p95_ns,
             loss: class.sla.loss,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_rtt::ledger::Ledger;
+
+    use super::*;
+    use crate::run::config;
+
+    fn net(third: u8) -> Prefix {
+        Prefix::new([10, 10, third, 0].into(), 24)
+    }
+
+    fn laid_out(roster: &mut Roster) -> Layout {
+        let watched = Watched {
+            interfaces: Vec::new(),
+            uplinks: Vec::new(),
+            index_of: &|_| None,
+        };
+        let layout = roster.layout(&watched);
+        Ledger::check(&layout.rows).unwrap();
+        layout
+    }
+
+    fn renewed(came: usize, went: usize) -> Renewed {
+        Renewed { came, went }
+    }
+
+    #[test]
+    fn a_subnet_that_is_found_again_has_one_row() {
+        let mut roster = Roster::new(16);
+        assert_eq!(roster.renew_subnets(&[], &[net(2)], 9), renewed(1, 0));
+        laid_out(&mut roster);
+        let again = [net(2), net(3), net(3)];
+        assert_eq!(roster.renew_subnets(&[], &again, 9), renewed(1, 0));
+        assert_eq!(roster.subnets(), [net(2), net(3)]);
+        let rows = laid_out(&mut roster).rows;
+        let subnets = rows.iter().filter(|row| row.kind == Kind::Subnet);
+        assert_eq!(subnets.count(), 2);
+        // As a state file that names one twice would have it.
+        roster.set_subnets(vec![net(2), net(3), net(2)]);
+        laid_out(&mut roster);
+    }
+
+    #[test]
+    fn a_subnet_that_waits_for_a_slot_is_not_added_again_each_time_it_is_found() {
+        let mut roster = Roster::new(2);
+        roster.renew_subnets(&[], &[net(2), net(3)], 9);
+        assert_eq!(laid_out(&mut roster).refused, 1);
+        // Without a row it is unmatched for as long as it has traffic.
+        assert_eq!(roster.renew_subnets(&[], &[net(3)], 9), renewed(0, 0));
+        assert_eq!(roster.renew_subnets(&[net(2)], &[net(3)], 9), renewed(0, 1));
+        laid_out(&mut roster);
+        assert!(roster.read());
+        assert_eq!(laid_out(&mut roster).refused, 0);
+    }
+
+    #[test]
+    fn renewal_keeps_to_the_limit_and_leaves_classes_their_prefixes() {
+        let text = "[monitor]\ninterfaces = [\"eth0\"]\n\
+                    [[class]]\nname = \"emil\"\nprefix = \"10.10.4.0/24\"\n";
+        let config = config::parse("f.toml", text).unwrap();
+        let mut roster = Roster::new(16);
+        roster.set_classes(&config.classes.set, &config.classes.labels);
+        let found = [net(4), net(2), net(3), net(5)];
+        assert_eq!(roster.renew_subnets(&[], &found, 2), renewed(2, 0));
+        assert_eq!(roster.subnets(), [net(2), net(3)]);
+        assert_eq!(roster.renew_subnets(&[net(2)], &[net(5)], 2), renewed(1, 1));
+        assert_eq!(roster.renew_subnets(&[], &[], 1), renewed(0, 1));
+        assert_eq!(roster.subnets(), [net(3)]);
+        laid_out(&mut roster);
     }
 }

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/audit.h: looks through a scheduler for what contradicts itself. User space only; walks
+ * everything: for tests and fuzzing.
+ */
+#ifndef FP_SCHED_AUDIT_H
+#define FP_SCHED_AUDIT_H
+
+#include "sched.h"
+
+enum fp_fault {
+	FP_FAULT_PACKETS = 1, /* packets waiting are not those counted; where: their number */
+	FP_FAULT_BYTES = 2,   /* likewise, of bytes */
+	FP_FAULT_LOST = 3,    /* where: a packet that waits in no queue */
+	FP_FAULT_FLOW = 4,    /* where: a flow whose count is not what waits in it */
+	FP_FAULT_UNSEEN = 5, /* where: a node that has something to send and is not in its parent */
+	FP_FAULT_IDLE = 6,   /* where: a node that is in its parent's queue with nothing to send */
+	FP_FAULT_REFERENCES = 7, /* where: a node whose references are not its packets */
+	FP_FAULT_SUM = 8,	 /* packets in are not packets out, dropped and waiting */
+};
+
+static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
+{
+	u64 packets = 0, bytes = 0;
+	u32 h;
+
+	for (h = 1; h <= s->config.packets; h++) {
+		struct fp_slot *p = fp_slot_at(s, h);
+
+		if (!p->leaf)
+			continue;
+		packets++;
+		bytes += p->meta.bytes;
+		*where = h;
+		if (fp_node_at(s, p->leaf)->config.over == FP_OVER_PACKETS && !fp_holds(s, h))
+			return FP_FAULT_LOST;
+	}
+	*where = packets;
+	if (packets != s->packets)
+		return FP_FAULT_PACKETS;
+	*where = bytes;
+	return (u32)bytes != s->bytes_waiting ? FP_FAULT_BYTES : 0;
+}
+
+/* Packets that wait in a flow are linked to it, and it is in a queue. */
+static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
+{
+	u32 i;
+
+	for (i = 1; i <= s->config.flows; i++) {
+		struct fp_fq *f = fp_fq_at(s, i);
+		u32 h = f->head, packets = 0, bytes = 0;
+
+		*where = i;
+		if (!f->packets || fp_node_at(s, f->leaf)->config.over != FP_OVER_FLOWS)
+			continue;
+		if (!fp_holds(s, fp_flow_item(s, i)))
+			return FP_FAULT_LOST;
+		while (h && packets <= f->packets) {
+			struct fp_slot *p = fp_slot_at(s, h);
+
+			if (p->flow != i || p->leaf != f->leaf)
+				return FP_FAULT_FLOW;
+			packets++;
+			bytes += p->meta.bytes;
+			h = p->next;
+		}
+		if (packets != f->packets || bytes != f->bytes)
+			return FP_FAULT_FLOW;
+	}
+	return 0;
+}
+
+/* References to a node, in its parent's queue and with the shaper, are its packets. */
+static u32 fp_audit_references(struct fp_sched *s, u64 *where)
+{
+	u32 held = 0, i;
+
+	for (i = 1; i <= s->config.references; i++)
+		held += fp_holds(s, fp_reference_item(s, i)) ? 1 : 0;
+	*where = held;
+	return held != s->config.references - s->free_references ? FP_FAULT_REFERENCES : 0;
+}
+
+static u32 fp_audit_nodes(struct fp_sched *s, u64 *where)
+{
+	struct fp_pool *pool = fp_pool_of(s);
+	u32 i;
+
+	for (i = 2; i <= s->config.nodes; i++) {
+		struct fp_node *n = fp_node_at(s, i);
+		u32 in = fp_item_at(pool, fp_node_item(s, i))->pifo;
+
+		*where = i;
+		if (fp_node_at(s, n->config.parent)->config.over != FP_OVER_CHILDREN)
+			continue;
+		if (fp_waiting(s, i) && !in)
+			return FP_FAULT_UNSEEN;
+		if (!fp_waiting(s, i) && in && in != FP_SHAPER)
+			return FP_FAULT_IDLE;
+	}
+	return 0;
+}
+
+static u32 fp_audit_sum(struct fp_sched *s, u64 *where)
+{
+	u64 dropped = 0;
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		dropped += i == FP_DROP_BROKEN ? 0 : s->stats.dropped[i];
+	*where = s->stats.enqueued;
+	return s->stats.enqueued != s->stats.sent + dropped + s->packets ? FP_FAULT_SUM : 0;
+}
+
+static u32 fp_sched_audit(struct fp_sched *s, u64 *where)
+{
+	u32 fault = fp_audit_packets(s, where);
+
+	if (!fault)
+		fault = fp_audit_flows(s, where);
+	if (!fault)
+		fault = fp_audit_references(s, where);
+	if (!fault)
+		fault = fp_audit_nodes(s, where);
+	if (!fault)
+		fault = fp_audit_sum(s, where);
+	return fault;
+}
+
+#endif /* FP_SCHED_AUDIT_H */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/flows.h: which flow a packet belongs to, and how many flows its hosts have waiting.
+ *
+ * Both tables are sets of eight places, as CAKE's is: two flows meet in one queue only where eight
+ * others of their set are waiting. A flow's state stays when its queue is empty, until another
+ * needs the place: the one that was idle longest gives way (stats.state_lost counts it).
+ */
+#ifndef FP_SCHED_FLOWS_H
+#define FP_SCHED_FLOWS_H
+
+#include "outcome.h"
+
+FP_INLINE u32 fp_mix(u32 a, u32 b, u32 seed)
+{
+	u32 h = (a ^ seed) * 0x9e3779b1u ^ b * 0x85ebca77u;
+
+	h ^= h >> 15;
+	h *= 0x2c1b3c6du;
+	h ^= h >> 12;
+	h *= 0x297a2d39u;
+	return h ^ h >> 15;
+}
+
+/* The set that a hash falls into, as the number of the place before its first. */
+FP_INLINE u32 fp_set_of(u32 hash, u32 places)
+{
+	return (u32)((u64)hash * (places / FP_FLOW_WAYS) >> 32) * FP_FLOW_WAYS;
+}
+
+FP_INLINE void fp_begin_flow(struct fp_sched FP_MEM *s, u32 flow, u32 leaf, u32 hash)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 i;
+
+	if (f->leaf)
+		s->stats.state_lost++;
+	FP_PUT(f->leaf, leaf);
+	FP_PUT(f->hash, hash);
+	FP_PUT(f->cost, FP_COST_ONE);
+	for (i = 0; i < FP_STATE_WORDS; i++)
+		FP_PUT(f->state[i], 0ull);
+}
+
+/* An idle flow may give way: nobody waits in it, and neither a queue nor the shaper holds it. */
+FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
+{
+	return !fp_fq_at(s, flow)->packets &&
+	       !fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo;
+}
+
+/* The number of the flow, its place taken if it is new. */
+FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
+{
+	u32 mixed = fp_mix(leaf, hash, s->config.seed);
+	u32 first = fp_set_of(mixed, s->config.flows) + 1;
+	u32 idle = 0;
+	u64 oldest = FP_NEVER;
+	u32 way;
+
+	fp_loop(way, FP_FLOW_WAYS) {
+		struct fp_fq FP_MEM *f = fp_fq_at(s, first + way);
+
+		if (f->leaf == leaf && f->hash == hash) {
+			f->used = s->came;
+			return first + way;
+		}
+		if (f->used < oldest && fp_is_idle(s, first + way)) {
+			oldest = f->used;
+			idle = first + way;
+		}
+	}
+	if (!idle) {
+		s->stats.shared++;
+		return first + (mixed & (FP_FLOW_WAYS - 1));
+	}
+	fp_begin_flow(s, idle, leaf, hash);
+	fp_fq_at(s, idle)->used = s->came;
+	return idle;
+}
+
+FP_INLINE u32 fp_hash_address(const u8 FP_MEM *a)
+{
+	return fp_mix(fp_load32_raw(a) ^ fp_load32_raw(a + 8) * 0x9e3779b1u, fp_load32_raw(a + 4),
+		      fp_load32_raw(a + 12));
+}
+
+/* The host's place; two hosts share one where eight others of their set have flows waiting. */
+FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 address)
+{
+	u32 tag = fp_mix(leaf, address, s->config.seed + 1);
+	u32 first = fp_set_of(tag, s->config.hosts) + 1;
+	u32 idle = 0;
+	u32 way;
+
+	if (!s->config.hosts)
+		return 0;
+	fp_loop(way, FP_FLOW_WAYS) {
+		struct fp_host FP_MEM *h = fp_host_at(s, first + way);
+
+		if (h->flows && h->tag == tag)
+			return first + way;
+		if (!h->flows)
+			idle = first + way;
+	}
+	if (!idle)
+		return first + (tag & (FP_FLOW_WAYS - 1));
+	FP_PUT(fp_host_at(s, idle)->tag, tag);
+	return idle;
+}
+
+/* A flow begins to wait: its hosts have one more. Sources and destinations are told apart. */
+FP_INLINE void fp_count_hosts(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	f->source = fp_find_host(s, f->leaf * 2, fp_hash_address(p->meta.source));
+	fp_host_at(s, f->source)->flows++;
+	f->destination = fp_find_host(s, f->leaf * 2 + 1, fp_hash_address(p->meta.destination));
+	fp_host_at(s, f->destination)->flows++;
+}
+
+FP_INLINE void fp_uncount_hosts(struct fp_sched FP_MEM *s, u32 flow)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+
+	if (f->source && fp_host_at(s, f->source)->flows)
+		fp_host_at(s, f->source)->flows--;
+	if (f->destination && fp_host_at(s, f->destination)->flows)
+		fp_host_at(s, f->destination)->flows--;
+	FP_PUT(f->source, 0);
+	FP_PUT(f->destination, 0);
+}
+
+FP_INLINE u32 fp_busier_host(struct fp_sched FP_MEM *s, u32 flow)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 a = f->source ? fp_host_at(s, f->source)->flows : 0;
+	u32 b = f->destination ? fp_host_at(s, f->destination)->flows : 0;
+	u32 most = a > b ? a : b;
+
+	return most ? most : 1;
+}
+
+/* The band of FP_FAT for so many bytes: two an octave, the largest amounts in the first bands. */
+FP_INLINE u32 fp_fat_band(u32 bytes)
+{
+	u32 log = 31 - (u32)__builtin_clz(bytes | 1);
+	u32 half = log ? bytes >> (log - 1) & 1 : 0;
+
+	return FP_FAT_BANDS - 1 - (2 * log + half);
+}
+
+/* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest.
+ */
+FP_FUNC int fp_weigh_flow(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 item = fp_fat_item(s, flow);
+	u32 band = fp_fat_band(f->bytes);
+
+	if (!f->packets)
+		fp_pifo_remove(pool, item);
+	else if (!fp_item_at(pool, item)->pifo)
+		fp_pifo_push(pool, FP_FAT, item, band);
+	else if (fp_item_at(pool, item)->rank != band)
+		fp_pifo_move(pool, item, band);
+	return 0;
+}
+
+FP_INLINE void fp_append(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	FP_PUT(p->next, 0);
+	FP_PUT(p->prev, f->packets ? f->tail : 0);
+	if (f->packets)
+		FP_PUT(fp_slot_at(s, f->tail)->next, handle);
+	else
+		FP_PUT(f->head, handle);
+	FP_PUT(f->tail, handle);
+	f->packets++;
+	f->bytes += p->meta.bytes;
+}
+
+FP_INLINE void fp_unlink(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
+{
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	if (p->prev)
+		FP_PUT(fp_slot_at(s, p->prev)->next, p->next);
+	else
+		FP_PUT(f->head, p->next);
+	if (p->next)
+		FP_PUT(fp_slot_at(s, p->next)->prev, p->prev);
+	else
+		FP_PUT(f->tail, p->prev);
+	f->packets--;
+	f->bytes -= p->meta.bytes;
+}
+
+#endif /* FP_SCHED_FLOWS_H */

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/leaf.h: packets in and out of the leaves.
+ *
+ * A leaf over packets ranks each packet and keeps a flow only for its state. A leaf over flows
+ * ranks flows, whose packets never pass each other: each is ranked again as it gets and loses
+ * packets.
+ */
+#ifndef FP_SCHED_LEAF_H
+#define FP_SCHED_LEAF_H
+
+#include "tree.h"
+
+/* What a try to take a packet from a leaf came to. */
+enum fp_taken {
+	FP_TAKEN_NOTHING = 0, /* an entry was put off, or had nothing: try again */
+	FP_TAKEN_SENT = 1,    /* s->handle */
+	FP_TAKEN_DROPPED = 2,
+};
+
+/* The leaf for a packet: by its class, and by DSCP where nodes are split so; 0 none. */
+FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dscp)
+{
+	u32 entry = class_id < s->config.classes ? class_id : 0;
+	u32 node = *FP_AT(u32, s, s->classes_at + 4ull * entry);
+	u32 level;
+
+	fp_loop(level, FP_SCHED_LEVELS) {
+		struct fp_node FP_MEM *n = fp_node_at(s, node);
+		u32 place;
+
+		if (!n->config.split)
+			break;
+		place = n->config.split - 1 + (dscp & 63);
+		node = place < s->config.splits ? *FP_AT(u32, s, s->splits_at + 4ull * place) : 0;
+	}
+	if (fp_node_at(s, node)->config.over > FP_OVER_FLOWS || node > s->config.nodes)
+		return 0;
+	return node;
+}
+
+/* A flow has no packets left and no entry: its hosts have one flow less waiting. */
+FP_INLINE void fp_rest(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
+{
+	if (fp_node_at(s, leaf)->wants & WANTS_HOSTS)
+		fp_uncount_hosts(s, flow);
+}
+
+/* The packet's place in its flow's count, for policies over packets: no queue of its own. */
+FP_INLINE void fp_note_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, p->flow);
+
+	if (!p->flow)
+		return;
+	if (comes) {
+		f->packets++;
+		f->bytes += p->meta.bytes;
+	} else {
+		f->packets--;
+		f->bytes -= p->meta.bytes;
+	}
+}
+
+/* Somebody else's packet took its place in the leaf's queue. */
+FP_INLINE void fp_push_out(struct fp_sched FP_MEM *s, u32 handle)
+{
+	u32 new = s->handle;
+
+	if (!handle)
+		return;
+	fp_note_in_flow(s, handle, 0);
+	fp_end_waiting(s, handle);
+	if (fp_has(s, fp_slot_at(s, handle)->leaf, FP_ON_DROP)) {
+		u32 leaf = fp_slot_at(s, handle)->leaf;
+
+		fp_begin_call(s, leaf, leaf, handle);
+		fp_about_flow(s, leaf, fp_slot_at(s, handle)->flow);
+		FP_PUT(s->call.reason, FP_DROP_PUSHED_OUT);
+		fp_ask(s, leaf, FP_ON_DROP);
+	}
+	fp_drop_packet(s, handle, FP_DROP_PUSHED_OUT);
+	s->handle = new;
+}
+
+/* A ranked packet enters its leaf's queue: 0, or why not. */
+FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	int refused = fp_pifo_push(pool, fp_queue_of(p->leaf), handle, p->rank);
+
+	if (!refused)
+		fp_push_out(s, pool->pushed_out);
+	return refused;
+}
+
+/* Enqueue at a leaf over packets, s->call prepared: 0, or why not. */
+FP_FUNC int fp_take_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 leaf = p->leaf;
+	u64 at;
+	int refused;
+
+	p->rank = fp_ask_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	if (s->call.verdict & DROP)
+		return FP_DROP_REFUSED;
+	at = fp_send_time(s, leaf);
+	if (at > s->now) {
+		if (s->config.horizon && at - s->now > s->config.horizon)
+			return FP_DROP_HORIZON;
+		refused = fp_pifo_push(fp_pool_of(s), FP_SHAPER, handle, at);
+	} else {
+		refused = fp_push_packet(s, handle);
+	}
+	if (refused)
+		return refused;
+	fp_note_in_flow(s, handle, 1);
+	fp_begin_waiting(s, handle);
+	s->at = at > s->now ? at : s->now;
+	return 0;
+}
+
+/* A flow of `leaf` gets its first entry, or a new rank. */
+FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u64 rank)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 item = fp_flow_item(s, flow);
+	u32 in = fp_item_at(pool, item)->pifo;
+	u64 at;
+
+	if (in == FP_SHAPER) {
+		if (rank != KEEP)
+			f->rank = rank;
+		return 0;
+	}
+	if (in) {
+		if (rank != KEEP && rank != fp_item_at(pool, item)->rank)
+			fp_pifo_move(pool, item, rank);
+		return 0;
+	}
+	f->rank = rank;
+	at = fp_send_time(s, leaf);
+	if (at > s->now)
+		return fp_pifo_push(pool, FP_SHAPER, item, at);
+	return fp_pifo_push(pool, fp_queue_of(leaf), item, rank);
+}
+
+/* Enqueue at a leaf over flows, s->call prepared: 0, or why not. */
+FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 leaf = p->leaf;
+	u32 flow = p->flow;
+	u64 rank;
+	int refused;
+
+	rank = fp_ask_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	if (s->call.verdict & DROP)
+		return FP_DROP_REFUSED;
+	p->rank = rank;
+	refused = fp_rank_flow(s, leaf, flow, rank);
+	if (refused)
+		return refused;
+	fp_append(s, flow, handle);
+	if (s->config.overflow == FP_OVERFLOW_FATTEST)
+		fp_weigh_flow(s, flow);
+	fp_begin_waiting(s, handle);
+	/* Waiting for its flow's time, which is not known as the packet's own. */
+	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER
+										    : s->now;
+	return 0;
+}
+
+/* What the policy is told of the packet that is about to leave. */
+FP_INLINE void fp_about_leaving(struct fp_sched FP_MEM *s, u32 leaf, u32 handle, u32 item)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	fp_begin_call(s, leaf, leaf, handle);
+	fp_about_flow(s, leaf, p->flow);
+	FP_PUT(s->call.sojourn, s->now - p->enqueued);
+	s->call.rank = fp_item_at(fp_pool_of(s), item)->rank;
+}
+
+/* From a leaf over packets: the first leaves, or is dropped. */
+FP_FUNC int fp_give_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 handle = fp_pifo_peek(pool, fp_queue_of(leaf));
+
+	/* Memory that contradicts itself: the entry is no packet of this leaf. */
+	if (!handle || handle > s->config.packets || fp_slot_at(s, handle)->leaf != leaf) {
+		fp_pifo_pop(pool, fp_queue_of(leaf));
+		s->stats.dropped[FP_DROP_BROKEN]++;
+		return FP_TAKEN_NOTHING;
+	}
+	fp_about_leaving(s, leaf, handle, handle);
+	fp_ask_or(s, leaf, FP_RANK_DEQUEUE, 0);
+	fp_pifo_pop(pool, fp_queue_of(leaf));
+	fp_note_in_flow(s, handle, 0);
+	fp_end_waiting(s, handle);
+	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
+}
+
+/* The flow's packet left or was dropped: its entry moves, waits with the shaper, or goes. */
+FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 rank)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 item = fp_flow_item(s, flow);
+	u32 verdict = s->call.verdict;
+
+	if (s->config.overflow == FP_OVERFLOW_FATTEST)
+		fp_weigh_flow(s, flow);
+	if (!f->packets) {
+		if ((verdict & LINGER) && rank != KEEP)
+			fp_pifo_move(pool, item, rank);
+		if (!(verdict & LINGER) && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+			fp_pifo_remove(pool, item);
+			fp_rest(s, leaf, flow);
+		}
+		return 0;
+	}
+	if (verdict & DROP)
+		return 0;
+	if (fp_has(s, leaf, FP_SEND_TIME)) {
+		u64 at;
+
+		fp_begin_call(s, leaf, leaf, f->head);
+		fp_about_flow(s, leaf, flow);
+		at = fp_ask(s, leaf, FP_SEND_TIME);
+		s->call.verdict = verdict;
+		if (at > s->now) {
+			f->rank = rank == KEEP ? fp_item_at(pool, item)->rank : rank;
+			fp_pifo_remove(pool, item);
+			return fp_pifo_push(pool, FP_SHAPER, item, at);
+		}
+	}
+	if (rank != KEEP)
+		fp_pifo_move(pool, item, rank);
+	return 0;
+}
+
+/* The first flow of a leaf has no packet: it goes, or its policy says where it waits on. */
+FP_FUNC int fp_pass_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_flow_item(s, flow);
+	u64 rank;
+
+	if (fp_node_at(s, leaf)->wants & WANTS_EMPTY) {
+		fp_begin_call(s, leaf, leaf, 0);
+		fp_about_flow(s, leaf, flow);
+		s->call.rank = fp_item_at(pool, item)->rank;
+		rank = fp_ask_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+		if ((s->call.verdict & LINGER) && rank != KEEP) {
+			s->stats.put_off++;
+			return fp_pifo_move(pool, item, rank);
+		}
+	}
+	fp_pifo_remove(pool, item);
+	fp_rest(s, leaf, flow);
+	return 0;
+}
+
+/* From a leaf over flows: the first packet of the first flow leaves, is dropped, or waits on. */
+FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_pifo_peek(pool, fp_queue_of(leaf));
+	u32 flow = item - s->config.packets;
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 handle = f->head;
+	u64 rank;
+
+	if (item > s->config.packets && flow <= s->config.flows && f->leaf == leaf && !f->packets) {
+		fp_pass_empty_flow(s, leaf, flow);
+		return FP_TAKEN_NOTHING;
+	}
+	/* Memory that contradicts itself. */
+	if (item <= s->config.packets || flow > s->config.flows || f->leaf != leaf ||
+	    fp_slot_at(s, handle)->flow != flow) {
+		fp_pifo_pop(pool, fp_queue_of(leaf));
+		s->stats.dropped[FP_DROP_BROKEN]++;
+		return FP_TAKEN_NOTHING;
+	}
+	fp_pifo_turn(pool, fp_queue_of(leaf));
+	fp_about_leaving(s, leaf, handle, item);
+	if (fp_slot_at(s, handle)->next) {
+		struct fp_slot FP_MEM *next = fp_slot_at(s, fp_slot_at(s, handle)->next);
+
+		FP_PUT(s->call.next_hint, next->meta.hint);
+		FP_PUT(s->call.next_bytes, next->meta.bytes);
+	}
+	rank = fp_ask_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+	if ((s->call.verdict & LATER) && !(s->call.verdict & DROP)) {
+		fp_pifo_move(pool, item, rank);
+		s->stats.put_off++;
+		return FP_TAKEN_NOTHING;
+	}
+	fp_unlink(s, flow, handle);
+	fp_end_waiting(s, handle);
+	fp_rerank_flow(s, leaf, flow, rank);
+	s->handle = handle;
+	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
+}
+
+/* Takes a waiting packet out, wherever it is; not below references. 0, or -1. Then fp_settle(). */
+FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 leaf = p->leaf;
+	u32 flow = p->flow;
+
+	if (!leaf ||
+	    fp_node_at(s, fp_node_at(s, leaf)->config.parent)->config.over == FP_OVER_REFERENCES)
+		return -1;
+	fp_begin_call(s, leaf, leaf, handle);
+	fp_about_flow(s, leaf, flow);
+	FP_PUT(s->call.reason, reason);
+	fp_ask_or(s, leaf, FP_ON_DROP, 0);
+	if (fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS) {
+		fp_pifo_remove(pool, handle);
+		fp_note_in_flow(s, handle, 0);
+	} else {
+		fp_unlink(s, flow, handle);
+		if (s->config.overflow == FP_OVERFLOW_FATTEST)
+			fp_weigh_flow(s, flow);
+		if (!fp_fq_at(s, flow)->packets && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+			fp_pifo_remove(pool, fp_flow_item(s, flow));
+			fp_rest(s, leaf, flow);
+		}
+	}
+	fp_end_waiting(s, handle);
+	fp_drop_packet(s, handle, reason);
+	return 0;
+}
+
+#endif /* FP_SCHED_LEAF_H */

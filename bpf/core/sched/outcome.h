@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/outcome.h: telling the port what became of a packet.
+ *
+ * An operation gives at most FP_OUTCOMES_PER_OP outcomes, and is only begun where there is room for
+ * so many: a handle never gets lost.
+ */
+#ifndef FP_SCHED_OUTCOME_H
+#define FP_SCHED_OUTCOME_H
+
+#include "state.h"
+
+FP_INLINE void fp_tell(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reason, u64 at)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_outcome FP_MEM *o;
+
+	if (s->outcomes >= s->outcomes_most)
+		return;
+	o = FP_AT(struct fp_outcome, s,
+		  s->outcomes_at + (u64)s->outcomes * sizeof(struct fp_outcome));
+	FP_PUT(o->rank, handle ? p->rank : 0);
+	FP_PUT(o->at, at);
+	FP_PUT(o->op, s->op);
+	FP_PUT(o->handle, handle);
+	FP_PUT(o->node, handle ? p->leaf : 0);
+	FP_PUT(o->kind, (u8)kind);
+	FP_PUT(o->reason, (u8)reason);
+	FP_PUT(o->flags, (u8)0);
+	FP_PUT(o->zero, (u8)0);
+	s->outcomes++;
+}
+
+/* The handle goes back to the port. */
+FP_INLINE void fp_forget(struct fp_sched FP_MEM *s, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	FP_PUT(p->leaf, 0);
+	FP_PUT(p->flow, 0);
+}
+
+/* A packet that waits nowhere any more is dropped. */
+FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 reason)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
+
+	s->stats.dropped[reason & 31]++;
+	n->stats.dropped++;
+	fp_tell(s, FP_DROPPED, handle, reason, s->now - p->enqueued);
+	fp_forget(s, handle);
+	return 0;
+}
+
+/* A packet counts as waiting from here, until fp_end_waiting(). */
+FP_INLINE void fp_begin_waiting(struct fp_sched FP_MEM *s, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
+
+	n->stats.packets++;
+	n->stats.bytes += p->meta.bytes;
+	s->packets++;
+	s->bytes_waiting += p->meta.bytes;
+}
+
+FP_INLINE void fp_end_waiting(struct fp_sched FP_MEM *s, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
+
+	n->stats.packets--;
+	n->stats.bytes -= p->meta.bytes;
+	s->packets--;
+	s->bytes_waiting -= p->meta.bytes;
+}
+
+#endif /* FP_SCHED_OUTCOME_H */

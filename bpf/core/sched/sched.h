@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/sched.h: a tree of policies over queues, one packet in, one packet out.
+ *
+ *                       root: children ranked by its policy
+ *                      /    \
+ *                   site     site            one shaper: entries that must
+ *                  /    \        \           wait for their time
+ *               leaf    leaf     leaf
+ *             flows     flows    packets
+ *
+ * In: the packet finds its leaf, is ranked there with its flow, and its leaf and the nodes above
+ * enter their parents' queues where they were not waiting already. Out: from the root down by the
+ * first entry of each queue, to a packet that leaves; then up again, each policy charging the child
+ * that sent. A packet dropped on its way out (CoDel) costs no turn: the next is tried.
+ *
+ * PIFO trees: Sivaraman and others, SIGCOMM 2016. Ranking flows, on enqueue and on dequeue, and one
+ * shaper for all: Eiffel, NSDI 2019. Floors before shares: hClock, EuroSys 2013.
+ *
+ * Invariant: every handle taken is given back once, as sent or dropped. Deliberately absent: locks
+ * and clocks; the port has one caller at a time and passes `now`.
+ */
+#ifndef FP_SCHED_H
+#define FP_SCHED_H
+
+#include "leaf.h"
+
+/* Entries that the shaper gives back in one operation, at most; the rest follow in the next. */
+#define FP_WAKE_BATCH 4096
+
+FP_INLINE int fp_is_full(struct fp_sched FP_MEM *s, u32 bytes)
+{
+	return s->packets >= s->config.limit_packets ||
+	       (s->config.limit_bytes && s->bytes_waiting + bytes > s->config.limit_bytes);
+}
+
+/* The full scheduler drops from the heads of the fattest flow: half of it, FP_FAT_BATCH at most. */
+FP_FUNC int fp_slim(struct fp_sched FP_MEM *s FP_ARG)
+{
+	u32 item = fp_pifo_peek(fp_pool_of(s), FP_FAT);
+	u32 flow = item - fp_fat_item(s, 0);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	u32 goal = f->bytes / 2;
+	u32 leaf = f->leaf;
+	u32 i;
+
+	if (!item || flow > s->config.flows)
+		return -1;
+	fp_loop(i, FP_FAT_BATCH) {
+		if (!f->packets || fp_take_out(s, f->head, FP_DROP_FATTEST) || f->bytes <= goal)
+			break;
+	}
+	fp_settle(s, leaf);
+	return 0;
+}
+
+/* Finds place for a packet and asks the policy about it; the reason if it cannot stay. */
+FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 leaf = p->leaf;
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
+	int refused;
+
+	if (n->knows_flows)
+		FP_PUT(p->flow, fp_find_flow(s, leaf, p->meta.flow_hash));
+	if ((n->config.limit_packets && n->stats.packets >= n->config.limit_packets) ||
+	    (n->config.limit_bytes && n->stats.bytes + p->meta.bytes > n->config.limit_bytes))
+		return FP_DROP_NODE_LIMIT;
+	if ((n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+		fp_count_hosts(s, p->flow, handle);
+	fp_begin_call(s, leaf, leaf, handle);
+	fp_about_flow(s, leaf, p->flow);
+	FP_PUT(s->call.backlogged, fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
+	FP_PUT(s->call.packets, s->call.packets + 1);
+	FP_PUT(s->call.bytes, s->call.bytes + p->meta.bytes);
+	if (p->flow)
+		s->call.rank = fp_item_at(fp_pool_of(s), fp_flow_item(s, p->flow))->rank;
+	if (n->undo)
+		fp_remember(s, 0, leaf);
+	refused = n->config.over == FP_OVER_PACKETS ? fp_take_packet(s, handle)
+						    : fp_take_in_flow(s, handle);
+	if (!refused && s->at <= s->now) {
+		refused = fp_refer(s, leaf, leaf, handle, 1);
+		if (refused) {
+			fp_pifo_remove(fp_pool_of(s), handle);
+			fp_note_in_flow(s, handle, 0);
+			fp_end_waiting(s, handle);
+		}
+	}
+	if (refused && refused != FP_DROP_REFUSED && n->undo)
+		fp_put_back(s, 0);
+	if (refused && (n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+		fp_rest(s, leaf, p->flow);
+	return refused;
+}
+
+/* The packet of an operation comes. */
+FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+{
+	u32 handle = op->handle;
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	int refused;
+
+	s->stats.enqueued++;
+	s->came++;
+	if (!handle || handle > s->config.packets || p->leaf) {
+		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
+		fp_tell(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
+		return 0;
+	}
+	FP_COPY(&p->meta, &op->meta);
+	FP_PUT(p->enqueued, s->now);
+	FP_PUT(p->rank, 0ull);
+	FP_PUT(p->flow, 0);
+	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
+	if (!p->leaf)
+		return fp_drop_packet(s, handle, FP_DROP_NO_LEAF);
+	if (fp_is_full(s, p->meta.bytes)) {
+		if (s->config.overflow != FP_OVERFLOW_FATTEST || fp_slim(s) ||
+		    fp_is_full(s, p->meta.bytes))
+			return fp_drop_packet(s, handle, FP_DROP_LIMIT);
+	}
+	refused = fp_admit(s, handle);
+	if (refused)
+		return fp_drop_packet(s, handle, (u32)refused);
+	s->stats.queued++;
+	fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	return 0;
+}
+
+/* An entry whose time has come goes back to its queue. */
+FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
+{
+	u32 flow = item - fp_flow_item(s, 0);
+	u32 node = item - fp_node_item(s, 0);
+	u32 reference = item - fp_reference_item(s, 0);
+	struct fp_reference FP_MEM *ref = fp_reference_at(s, reference);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	int refused;
+
+	s->stats.woken++;
+	if (item <= s->config.packets) {
+		refused = fp_push_packet(s, item);
+		if (!refused)
+			refused = fp_refer(s, fp_slot_at(s, item)->leaf, fp_slot_at(s, item)->leaf,
+					   item, 1);
+		if (refused) {
+			fp_pifo_remove(fp_pool_of(s), item);
+			fp_note_in_flow(s, item, 0);
+			fp_end_waiting(s, item);
+			fp_drop_packet(s, item, (u32)refused);
+		}
+	} else if (flow <= s->config.flows) {
+		if (!f->packets) {
+			fp_rest(s, f->leaf, flow);
+			return 0;
+		}
+		fp_pifo_push(fp_pool_of(s), fp_queue_of(f->leaf), item, f->rank);
+		fp_activate(s, f->leaf, f->leaf, f->head);
+	} else if (node <= s->config.nodes) {
+		if (!fp_waiting(s, node))
+			return 0;
+		fp_show_child(s, node);
+		/* Its leaf is not known here; who stands above is told of no packet but its own. */
+		fp_activate(s, fp_node_at(s, node)->config.parent, 0, 0);
+	} else if (reference <= s->config.references) {
+		u32 parent = fp_node_at(s, ref->child)->config.parent;
+
+		if (fp_pifo_push(fp_pool_of(s), fp_queue_of(parent), item, ref->rank))
+			s->stats.dropped[FP_DROP_BROKEN]++;
+		else
+			fp_refer(s, parent, ref->leaf,
+				 fp_pifo_peek(fp_pool_of(s), fp_queue_of(ref->leaf)), 1);
+	}
+	return 0;
+}
+
+/* The first entry whose time has come goes back to its queue; 0 if there is none. */
+FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_pifo_peek_as(pool, FP_SHAPER, FP_HEAP);
+
+	/* Room for the operation itself besides what may be dropped here. */
+	if (!item || fp_item_at(pool, item)->rank > s->now ||
+	    s->outcomes + FP_OUTCOMES_PER_OP + 2 > s->outcomes_most)
+		return 0;
+	fp_pifo_pop_as(pool, FP_SHAPER, FP_HEAP);
+	fp_wake_item(s, item);
+	return 1;
+}
+
+/* Everything whose time has come goes back to its queue. */
+FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
+{
+	u32 i;
+
+	fp_loop(i, FP_WAKE_BATCH) {
+		if (!fp_wake_one(s))
+			break;
+	}
+	return 0;
+}
+
+/* From the root down by the first entries: the leaf; 0 if a queue on the way has none. */
+FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 node = 1;
+	u32 level;
+
+	s->depth = 0;
+	fp_loop(level, FP_SCHED_LEVELS) {
+		struct fp_node FP_MEM *n = fp_node_at(s, node);
+		u32 place = level & (FP_SCHED_LEVELS - 1);
+		u32 item = 0;
+		u32 due = 0;
+
+		FP_PUT(s->path[place], node);
+		s->depth = level;
+		if (n->config.over <= FP_OVER_FLOWS)
+			return node;
+		if (n->wants & WANTS_ELIGIBLE)
+			fp_release(s, node);
+		if (n->wants & WANTS_DUE)
+			due = fp_pifo_peek(pool, fp_due_queue_of(s, node));
+		if (due && fp_item_at(pool, due)->rank <= s->now)
+			item = due - s->config.nodes - s->config.references;
+		else
+			due = 0;
+		if (!item)
+			item = fp_pifo_peek(pool, fp_queue_of(node));
+		FP_PUT(s->entry[place], item);
+		FP_PUT(s->by_floor[place], due ? 1 : 0);
+		if (!item)
+			return 0;
+		fp_pifo_turn(pool, fp_queue_of(node));
+		node = item - fp_node_item(s, 0);
+		if (n->config.over == FP_OVER_REFERENCES)
+			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;
+		/* Memory that contradicts itself: no child of this node. */
+		if (fp_node_at(s, node)->config.parent != s->path[place] ||
+		    node > s->config.nodes) {
+			fp_pifo_remove(pool, item);
+			s->stats.dropped[FP_DROP_BROKEN]++;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+/* Node `child` sent s->handle of `leaf`: its parent's policy charges it and ranks it again. */
+FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 place = level & (FP_SCHED_LEVELS - 1);
+	u32 parent = s->path[place];
+	u32 child = s->path[(level + 1) & (FP_SCHED_LEVELS - 1)];
+	struct fp_node FP_MEM *n = fp_node_at(s, child);
+	u32 item = s->entry[place];
+	u64 rank;
+	u64 at;
+
+	fp_begin_call(s, parent, leaf, s->handle);
+	fp_about_child(s, child, leaf);
+	s->call.sojourn = s->now - fp_slot_at(s, s->handle)->enqueued;
+	s->call.by_floor = s->by_floor[place];
+	s->call.rank = fp_item_at(pool, item)->rank;
+	rank = fp_ask_or(s, parent, FP_RANK_DEQUEUE, s->call.rank);
+	n->stats.by_floor += s->by_floor[place];
+	if (fp_node_at(s, parent)->config.over == FP_OVER_REFERENCES || !fp_waiting(s, child))
+		return 0;
+	n->rank = rank == KEEP ? s->call.rank : rank;
+	n->due = s->call.due;
+	at = fp_send_time(s, parent);
+	if (at > s->now) {
+		fp_hide_child(s, child);
+		return fp_pifo_push(pool, FP_SHAPER, item, at);
+	}
+	if (fp_node_at(s, parent)->wants & WANTS_ELIGIBLE) {
+		fp_pifo_remove(pool, item);
+		return fp_show_child(s, child);
+	}
+	if (rank != KEEP)
+		fp_pifo_move(pool, item, rank);
+	if (fp_node_at(s, parent)->wants & WANTS_DUE) {
+		fp_pifo_remove(pool, fp_due_item(s, child));
+		if (n->due != FP_NEVER)
+			fp_pifo_push(pool, fp_due_queue_of(s, parent), fp_due_item(s, child),
+				     n->due);
+	}
+	return 0;
+}
+
+/* Up from the leaf: references are used up, children charged and ranked again, the empty go. */
+FP_FUNC int fp_ascend(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
+{
+	u32 handle = s->handle;
+	u32 bytes = fp_slot_at(s, handle)->meta.bytes;
+	u32 level = s->depth;
+	u32 i;
+
+	fp_loop(i, FP_SCHED_LEVELS) {
+		u32 place = level & (FP_SCHED_LEVELS - 1);
+		u32 node = s->path[place];
+		struct fp_node FP_MEM *n = fp_node_at(s, node);
+
+		if (sent) {
+			n->stats.sent++;
+			n->stats.sent_bytes += bytes;
+		}
+		if (!level)
+			return 0;
+		level--;
+		place = level & (FP_SCHED_LEVELS - 1);
+		s->handle = handle;
+		if (sent)
+			fp_charge(s, level, leaf);
+		if (fp_node_at(s, s->path[place])->config.over == FP_OVER_REFERENCES) {
+			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
+			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
+		} else if (!fp_waiting(s, node) && fp_is_shown(s, node)) {
+			fp_hide_child(s, node);
+		}
+	}
+	return 0;
+}
+
+/* One try: from the root to a packet that leaves or is dropped, or to an entry put off. */
+FP_INLINE int fp_try(struct fp_sched FP_MEM *s)
+{
+	u32 leaf = fp_descend(s);
+	int taken;
+	u32 marked;
+
+	if (!leaf) {
+		fp_settle(s, s->path[s->depth & (FP_SCHED_LEVELS - 1)]);
+		return FP_TAKEN_NOTHING;
+	}
+	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_give_packet(s, leaf)
+								    : fp_give_from_flow(s, leaf);
+	if (taken == FP_TAKEN_NOTHING) {
+		fp_settle(s, leaf);
+		return taken;
+	}
+	marked = taken == FP_TAKEN_SENT && (s->call.verdict & MARK);
+	fp_node_at(s, leaf)->stats.marked += marked ? 1 : 0;
+	s->stats.marked += marked ? 1 : 0;
+	s->marked = marked;
+	{
+		u32 handle = s->handle;
+
+		fp_ascend(s, leaf, taken == FP_TAKEN_SENT);
+		s->handle = handle;
+	}
+	return taken;
+}
+
+FP_INLINE void fp_send(struct fp_sched FP_MEM *s)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
+
+	s->stats.sent++;
+	s->stats.sent_bytes += p->meta.bytes;
+	fp_tell(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
+	if (s->marked && s->outcomes)
+		FP_PUT(FP_AT(struct fp_outcome, s,
+			     s->outcomes_at + (u64)(s->outcomes - 1) * sizeof(struct fp_outcome))
+			       ->flags,
+		       (u8)FP_OUTCOME_MARK);
+	fp_forget(s, s->handle);
+}
+
+/* Up to `count` packets leave, or until `bytes` have (0: no limit). */
+FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
+{
+	u64 before = s->stats.sent_bytes;
+	u32 item;
+	u32 i;
+
+	s->wanted = count;
+	fp_loop(i, FP_DEQUEUE_TRIES) {
+		int taken;
+
+		if (!s->wanted || (bytes && s->stats.sent_bytes - before >= bytes))
+			return 0;
+		if (!fp_waiting(s, 1))
+			break;
+		taken = fp_try(s);
+		if (taken == FP_TAKEN_SENT) {
+			fp_send(s);
+			s->wanted--;
+		} else if (taken == FP_TAKEN_DROPPED) {
+			fp_drop_packet(s, s->handle, FP_DROP_POLICY);
+		}
+	}
+	if (i >= FP_DEQUEUE_TRIES)
+		s->stats.tries_spent++;
+	item = fp_pifo_peek(fp_pool_of(s), FP_SHAPER);
+	fp_tell(s, FP_NOTHING, 0, 0,
+		fp_waiting(s, 1) ? s->now
+		: item		 ? fp_item_at(fp_pool_of(s), item)->rank
+				 : FP_NEVER);
+	return 0;
+}
+
+FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+{
+	struct fp_node FP_MEM *n = fp_node_at(s, op->node);
+	int known = op->node && op->node <= s->config.nodes;
+	u32 flow;
+
+	if (op->kind == FP_OP_PARAM && known && op->count < FP_PARAMS) {
+		FP_PUT(n->class[op->count & (FP_PARAMS - 1)], op->value);
+		fp_tell(s, FP_DONE, 0, 0, s->now);
+	} else if (op->kind == FP_OP_WEIGHT && known && n->knows_flows && op->value) {
+		flow = fp_find_flow(s, op->node, op->handle);
+		FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
+		fp_tell(s, FP_DONE, 0, 0, s->now);
+	} else {
+		u32 leaf = fp_slot_at(s, op->handle)->leaf;
+
+		if (op->kind != FP_OP_REMOVE || fp_take_out(s, op->handle, FP_DROP_REMOVED))
+			fp_tell(s, FP_FAILED, 0, 0, s->now);
+		else
+			fp_settle(s, leaf);
+	}
+	return 0;
+}
+
+/* One operation; there is room for what it tells. */
+FP_INLINE int fp_operate(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
+{
+	/* Time never goes back, whatever the port says. */
+	if (op->now > s->now)
+		s->now = op->now;
+	fp_wake(s);
+	if (op->kind == FP_OP_ENQUEUE)
+		return fp_enqueue(s, op);
+	if (op->kind == FP_OP_DEQUEUE)
+		return fp_dequeue(s, op->count, op->value);
+	return fp_set(s, op);
+}
+
+FP_INLINE int fp_has_room(struct fp_sched FP_MEM *s)
+{
+	return s->outcomes + 2 * FP_OUTCOMES_PER_OP <= s->outcomes_most;
+}
+
+#endif /* FP_SCHED_H */

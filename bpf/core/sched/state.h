@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/state.h: the memory of one scheduler.
+ *
+ *   +----------+---------+--------+-------+-------+------------+---------+--------+------------+
+ *   | fp_sched | packets | flows  | hosts | nodes | references | classes | splits | queues     |
+ *   | header   |         | by 8   | by 8  | tree  |            | -> leaf | DSCP   | (fp_pool)  |
+ *   +----------+---------+--------+-------+-------+------------+---------+--------+------------+
+ *
+ * Everything is addressed by offsets from the header. What waits is an item of the pool: packets,
+ * flows, nodes and references have theirs by their numbers, so that nothing is allocated:
+ *
+ *   1 .. P | P+1 .. P+F | .. +N | .. +R      | .. +N          | .. +F
+ *   packet | flow       | node  | reference  | node, when due | flow, by its bytes
+ *
+ * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's.
+ */
+#ifndef FP_SCHED_STATE_H
+#define FP_SCHED_STATE_H
+
+#include "../pifo.h"
+#include "policy_types.h"
+
+#define FP_FLOW_WAYS 8
+/* Queues: the shaper, the flows by their bytes, then each node's by rank, each node's by due time.
+ */
+#define FP_SHAPER 1
+#define FP_FAT	  2
+/* Bands of FP_FAT: two an octave, the fattest first. */
+#define FP_FAT_BANDS 64
+/* Policies by number, the author's own last. */
+#define FP_POLICIES_MAX 32
+#define FP_CUSTOM	31
+
+/* A packet: its handle is its index. */
+struct fp_slot {
+	struct fp_meta meta;
+	u64 enqueued; /* ns */
+	u64 rank;
+	u32 leaf; /* 0: the handle is free */
+	u32 flow; /* 0: its leaf knows no flows */
+	u32 next; /* in its flow */
+	u32 prev;
+	u64 zero;
+};
+
+/* A flow's queue, or where a packet policy keeps the flow's state. */
+struct fp_fq {
+	u32 leaf; /* 0: never used */
+	u32 hash;
+	u32 head;
+	u32 tail;
+	u32 packets;
+	u32 bytes;
+	u32 cost;   /* of a byte: FP_COST_ONE over its weight */
+	u32 source; /* hosts; 0 uncounted */
+	u32 destination;
+	u32 zero;
+	u64 used; /* when it was last touched, in packets that came */
+	u64 rank; /* while the shaper holds it */
+	u64 state[FP_STATE_WORDS];
+};
+
+/* Waiting flows of one host at one leaf. */
+struct fp_host {
+	u32 tag; /* hash of leaf and address */
+	u32 flows;
+};
+
+struct fp_reference {
+	u32 child;
+	u32 leaf;
+	u32 next; /* free */
+	u32 zero;
+	u64 rank;
+};
+
+struct fp_node {
+	struct fp_node_config config;	       /* its params lie in `class` */
+	u64 class[FP_PARAMS + FP_STATE_WORDS]; /* parameters, then state */
+	u64 child[FP_STATE_WORDS];	       /* its state as a child of its parent */
+	u64 rank;			       /* while the shaper holds it */
+	u64 due;
+	u32 functions; /* bits of fp_function that its policy has */
+	u32 wants;     /* of its policy */
+	u32 level;     /* root 0 */
+	u32 knows_flows;
+	struct fp_node_stats stats;
+	u32 undo; /* a packet may be refused after ranks were given */
+	u32 zero;
+};
+
+enum fp_function {
+	FP_RANK_ENQUEUE = 0,
+	FP_RANK_DEQUEUE = 1,
+	FP_SEND_TIME = 2,
+	FP_ON_DROP = 3,
+};
+
+/* What to put back where a push is refused half way up the tree. */
+struct fp_undo {
+	u32 node;      /* whose queue it is, 0: nothing here */
+	u32 reference; /* pushed into it, or held back; 0 none */
+	u64 flow_at;   /* offset of the state of flow or child */
+	u64 flow[FP_STATE_WORDS];
+	u64 class[FP_STATE_WORDS];
+	u64 global[FP_STATE_WORDS];
+};
+
+struct fp_sched {
+	u32 magic;
+	u32 version;
+	u64 bytes;
+	struct fp_sched_config config;
+	u64 pool_at;
+	u64 packets_at;
+	u64 flows_at;
+	u64 hosts_at;
+	u64 nodes_at;
+	u64 references_at;
+	u64 classes_at;
+	u64 splits_at;
+	/* operations of an unattached run, and where outcomes go */
+	u64 ops_at;
+	u64 outcomes_at;
+	u32 ops;
+	u32 op; /* the next */
+	u32 outcomes;
+	u32 outcomes_most;
+	u64 custom; /* of the native home: who runs an author's policy */
+	/* now */
+	u64 now;
+	u64 came; /* packets */
+	u32 packets;
+	u32 bytes_waiting;
+	u32 free_reference;
+	u32 free_references;
+	/* desk */
+	u64 flow_at; /* offset of the state that the policy sees as f */
+	u64 at;	     /* when the packet that comes may leave */
+	u32 handle;  /* of the packet in question */
+	u32 undone;  /* step of undo */
+	u32 upwards; /* a child that its parent has to hear of */
+	u32 depth;
+	u32 marked;		    /* the packet that leaves gets CE */
+	u32 wanted;		    /* packets of this operation still to leave */
+	u32 path[FP_SCHED_LEVELS];  /* nodes from the root on */
+	u32 entry[FP_SCHED_LEVELS]; /* items chosen in their queues */
+	u32 by_floor[FP_SCHED_LEVELS];
+	struct fp_call call;
+	struct fp_sched_stats stats;
+	u64 nobody[FP_STATE_WORDS]; /* f where there is none */
+	u64 global[FP_POLICIES_MAX][FP_STATE_WORDS];
+	struct fp_undo undo[FP_SCHED_LEVELS];
+};
+
+FP_INLINE struct fp_pool FP_MEM *fp_pool_of(struct fp_sched FP_MEM *s)
+{
+	return FP_AT(struct fp_pool, s, s->pool_at);
+}
+
+/* Every number read from memory is checked: beyond the end is number 0, which is nobody's. */
+FP_INLINE struct fp_slot FP_MEM *fp_slot_at(struct fp_sched FP_MEM *s, u32 handle)
+{
+	if (handle > s->config.packets)
+		handle = 0;
+	return FP_AT(struct fp_slot, s, s->packets_at + (u64)handle * sizeof(struct fp_slot));
+}
+
+FP_INLINE struct fp_fq FP_MEM *fp_fq_at(struct fp_sched FP_MEM *s, u32 flow)
+{
+	if (flow > s->config.flows)
+		flow = 0;
+	return FP_AT(struct fp_fq, s, s->flows_at + (u64)flow * sizeof(struct fp_fq));
+}
+
+FP_INLINE struct fp_host FP_MEM *fp_host_at(struct fp_sched FP_MEM *s, u32 host)
+{
+	if (host > s->config.hosts)
+		host = 0;
+	return FP_AT(struct fp_host, s, s->hosts_at + (u64)host * sizeof(struct fp_host));
+}
+
+FP_INLINE struct fp_node FP_MEM *fp_node_at(struct fp_sched FP_MEM *s, u32 node)
+{
+	if (node > s->config.nodes)
+		node = 0;
+	return FP_AT(struct fp_node, s, s->nodes_at + (u64)node * sizeof(struct fp_node));
+}
+
+FP_INLINE struct fp_reference FP_MEM *fp_reference_at(struct fp_sched FP_MEM *s, u32 reference)
+{
+	if (reference > s->config.references)
+		reference = 0;
+	return FP_AT(struct fp_reference, s,
+		     s->references_at + (u64)reference * sizeof(struct fp_reference));
+}
+
+/* Items by what they are. */
+FP_INLINE u32 fp_flow_item(const struct fp_sched FP_MEM *s, u32 flow)
+{
+	return s->config.packets + flow;
+}
+
+FP_INLINE u32 fp_node_item(const struct fp_sched FP_MEM *s, u32 node)
+{
+	return s->config.packets + s->config.flows + node;
+}
+
+FP_INLINE u32 fp_reference_item(const struct fp_sched FP_MEM *s, u32 reference)
+{
+	return fp_node_item(s, s->config.nodes) + reference;
+}
+
+FP_INLINE u32 fp_due_item(const struct fp_sched FP_MEM *s, u32 node)
+{
+	return fp_reference_item(s, s->config.references) + node;
+}
+
+FP_INLINE u32 fp_fat_item(const struct fp_sched FP_MEM *s, u32 flow)
+{
+	return fp_due_item(s, s->config.nodes) + flow;
+}
+
+FP_INLINE u32 fp_items(const struct fp_sched_config FP_MEM *c)
+{
+	return c->packets + 2 * c->flows + 2 * c->nodes + c->references;
+}
+
+FP_INLINE u32 fp_queue_of(u32 node)
+{
+	return FP_FAT + node;
+}
+
+FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
+{
+	return FP_FAT + s->config.nodes + node;
+}
+
+/* Whether entries wait in a node's queue and may leave, eligible or not. */
+FP_INLINE u32 fp_waiting(struct fp_sched FP_MEM *s, u32 node)
+{
+	u32 count = fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;
+
+	if (!count && (fp_node_at(s, node)->wants & WANTS_ELIGIBLE))
+		count = fp_pifo_at(fp_pool_of(s), fp_due_queue_of(s, node))->count;
+	return count;
+}
+
+#endif /* FP_SCHED_STATE_H */

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/tree.h: what a change at a leaf means further up, and the one shaper for all.
+ *
+ * A node over children has one entry for each child that has something to send now; a child that
+ * must wait for its time is with the shaper instead, and one that has nothing is nowhere. A node
+ * over references has one for each packet below. Loops go up the tree, which has FP_SCHED_LEVELS
+ * at most.
+ *
+ *   leaf's queue not empty <=> leaf is in its parent's queue, or with the shaper
+ */
+#ifndef FP_SCHED_TREE_H
+#define FP_SCHED_TREE_H
+
+#include "ask.h"
+#include "flows.h"
+
+/* Children that become eligible at one look, at most; the rest follow at the next. */
+#define FP_RELEASE_BATCH 4096
+
+/* What the policy of `node` is told of packet `handle`, whatever it is asked. */
+FP_FUNC int fp_begin_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
+{
+	struct fp_node FP_MEM *n = fp_node_at(s, node);
+	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
+
+	s->handle = handle;
+	FP_PUT(s->call.now, s->now);
+	FP_PUT(s->call.over, n->config.over);
+	FP_PUT(s->call.waiting, fp_waiting(s, node));
+	FP_PUT(s->call.queue_packets, l->stats.packets);
+	FP_PUT(s->call.queue_bytes, l->stats.bytes);
+	FP_PUT(s->call.sojourn, 0ull);
+	FP_PUT(s->call.next_hint, 0ull);
+	FP_PUT(s->call.next_bytes, 0);
+	FP_PUT(s->call.backlogged, 0);
+	FP_PUT(s->call.by_floor, 0);
+	FP_PUT(s->call.reason, 0);
+	FP_PUT(s->call.rank, 0ull);
+	return 0;
+}
+
+/* The entry is a child of the node. */
+FP_FUNC int fp_about_child(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
+{
+	struct fp_node FP_MEM *n = fp_node_at(s, child);
+	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
+
+	s->flow_at = (u64)((u8 FP_MEM *)n->child - (u8 FP_MEM *)s);
+	FP_PUT(s->call.floor, n->config.floor);
+	FP_PUT(s->call.ceil, n->config.ceil);
+	FP_PUT(s->call.burst, n->config.burst);
+	FP_PUT(s->call.cost, n->config.cost);
+	FP_PUT(s->call.packets, l->stats.packets);
+	FP_PUT(s->call.bytes, l->stats.bytes);
+	FP_PUT(s->call.hosts, 1);
+	return 0;
+}
+
+/* The entry is a flow of a leaf, or a packet of it; flow 0 has neither state nor weight. */
+FP_FUNC int fp_about_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+{
+	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+
+	s->flow_at = flow ? (u64)((u8 FP_MEM *)f->state - (u8 FP_MEM *)s)
+			  : (u64)((u8 FP_MEM *)s->nobody - (u8 FP_MEM *)s);
+	FP_PUT(s->call.floor, l->config.floor);
+	FP_PUT(s->call.ceil, l->config.ceil);
+	FP_PUT(s->call.burst, l->config.burst);
+	FP_PUT(s->call.cost, flow ? f->cost : FP_COST_ONE);
+	FP_PUT(s->call.packets, f->packets);
+	FP_PUT(s->call.bytes, f->bytes);
+	FP_PUT(s->call.hosts, l->wants & WANTS_HOSTS ? fp_busier_host(s, flow) : 1);
+	return 0;
+}
+
+/* When the entry that s->call is about may leave; its verdict and due time stay as they are. */
+FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, u32 node)
+{
+	if (!fp_has(s, node, FP_SEND_TIME))
+		return 0;
+	return fp_ask(s, node, FP_SEND_TIME);
+}
+
+/* The child enters its parent's queue at child->rank, and the queue of due times. */
+FP_INLINE int fp_show_child(struct fp_sched FP_MEM *s, u32 child)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, child);
+	u32 parent = n->config.parent;
+	struct fp_node FP_MEM *above = fp_node_at(s, parent);
+
+	if (above->wants & WANTS_ELIGIBLE) {
+		if (n->due != FP_NEVER && n->due > above->class[FP_PARAMS])
+			return fp_pifo_push(pool, fp_due_queue_of(s, parent),
+					    fp_node_item(s, child), n->due);
+		return fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
+	}
+	fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
+	if (n->due != FP_NEVER)
+		fp_pifo_push(pool, fp_due_queue_of(s, parent), fp_due_item(s, child), n->due);
+	return 0;
+}
+
+/* The child leaves its parent's queue, or the shaper. */
+FP_INLINE int fp_hide_child(struct fp_sched FP_MEM *s, u32 child)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+
+	fp_pifo_remove(pool, fp_node_item(s, child));
+	if (fp_item_at(pool, fp_due_item(s, child))->pifo)
+		fp_pifo_remove(pool, fp_due_item(s, child));
+	return 0;
+}
+
+/* The child is in its parent's queue, eligible or not; not with the shaper. */
+FP_INLINE int fp_is_shown(struct fp_sched FP_MEM *s, u32 child)
+{
+	u32 parent = fp_node_at(s, child)->config.parent;
+	u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, child))->pifo;
+
+	return in == fp_queue_of(parent) || in == fp_due_queue_of(s, parent);
+}
+
+/* WANTS_ELIGIBLE: children whose time has come in virtual time may be chosen from now on. */
+FP_FUNC int fp_release(struct fp_sched FP_MEM *s FP_ARG, u32 node)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, node);
+	u32 i;
+
+	fp_loop(i, FP_RELEASE_BATCH) {
+		u32 item = fp_pifo_peek(pool, fp_due_queue_of(s, node));
+		u64 eligible = fp_item_at(pool, item)->rank;
+
+		if (!item)
+			break;
+		if (eligible > n->class[FP_PARAMS]) {
+			if (fp_pifo_at(pool, fp_queue_of(node))->count)
+				break;
+			FP_PUT(n->class[FP_PARAMS], eligible);
+		}
+		fp_pifo_pop(pool, fp_due_queue_of(s, node));
+		fp_pifo_push(pool, fp_queue_of(node), item,
+			     fp_node_at(s, item - fp_node_item(s, 0))->rank);
+	}
+	return 0;
+}
+
+FP_INLINE int fp_holds(struct fp_sched FP_MEM *s, u32 item)
+{
+	return fp_item_at(fp_pool_of(s), item)->pifo != 0;
+}
+
+/*
+ * Node `child` has something to send, told by packet `handle` of `leaf`: it enters its parent's
+ * queue, its parent the next one, up to the first that was waiting already or must wait for its
+ * time.
+ */
+FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle)
+{
+	u32 level;
+
+	fp_loop(level, FP_SCHED_LEVELS) {
+		struct fp_node FP_MEM *n = fp_node_at(s, child);
+		u32 parent = n->config.parent;
+		u64 at;
+
+		if (!parent || fp_node_at(s, parent)->config.over != FP_OVER_CHILDREN ||
+		    fp_holds(s, fp_node_item(s, child)))
+			return 0;
+		fp_begin_call(s, parent, leaf, handle);
+		fp_about_child(s, child, leaf);
+		n->rank = fp_ask_or(s, parent, FP_RANK_ENQUEUE, 0);
+		n->due = s->call.due;
+		at = fp_send_time(s, parent);
+		if (at > s->now) {
+			fp_pifo_push(fp_pool_of(s), FP_SHAPER, fp_node_item(s, child), at);
+			return 0;
+		}
+		fp_show_child(s, child);
+		child = parent;
+	}
+	return 0;
+}
+
+/* Node `child` may have nothing to send any more: then it and all that stood for it alone go. */
+FP_FUNC int fp_settle(struct fp_sched FP_MEM *s FP_ARG, u32 child)
+{
+	u32 level;
+
+	fp_loop(level, FP_SCHED_LEVELS) {
+		u32 parent = fp_node_at(s, child)->config.parent;
+
+		if (!parent || fp_waiting(s, child))
+			return 0;
+		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN && fp_is_shown(s, child))
+			fp_hide_child(s, child);
+		child = parent;
+	}
+	return 0;
+}
+
+FP_INLINE u32 fp_take_reference(struct fp_sched FP_MEM *s)
+{
+	u32 reference = s->free_reference;
+
+	if (!reference)
+		return 0;
+	s->free_reference = fp_reference_at(s, reference)->next;
+	s->free_references--;
+	return reference;
+}
+
+FP_FUNC int fp_free_reference(struct fp_sched FP_MEM *s FP_ARG, u32 reference)
+{
+	FP_PUT(fp_reference_at(s, reference)->next, s->free_reference);
+	s->free_reference = reference;
+	s->free_references++;
+	return 0;
+}
+
+/* Remembers what the policy of `node` may change, to put it back where the push fails. */
+FP_INLINE void fp_remember(struct fp_sched FP_MEM *s, u32 step, u32 node)
+{
+	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
+	struct fp_node FP_MEM *n = fp_node_at(s, node);
+	u64 FP_MEM *state = FP_AT(u64, s, s->flow_at);
+	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
+	u32 i;
+
+	FP_PUT(u->node, node);
+	FP_PUT(u->reference, 0);
+	FP_PUT(u->flow_at, s->flow_at);
+	for (i = 0; i < FP_STATE_WORDS; i++) {
+		FP_PUT(u->flow[i], state[i]);
+		FP_PUT(u->class[i], n->class[FP_PARAMS + i]);
+		FP_PUT(u->global[i], s->global[policy][i]);
+	}
+}
+
+/* Puts back one remembered step: the reference, if it got one, and all states. */
+FP_INLINE int fp_put_back(struct fp_sched FP_MEM *s, u32 step)
+{
+	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
+	struct fp_node FP_MEM *n = fp_node_at(s, u->node);
+	u64 FP_MEM *state = FP_AT(u64, s, u->flow_at);
+	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
+	u32 i;
+
+	if (u->reference) {
+		fp_pifo_remove(fp_pool_of(s), fp_reference_item(s, u->reference));
+		fp_free_reference(s, u->reference);
+	}
+	for (i = 0; i < FP_STATE_WORDS; i++) {
+		FP_PUT(state[i], u->flow[i]);
+		FP_PUT(n->class[FP_PARAMS + i], u->class[i]);
+		FP_PUT(s->global[policy][i], u->global[i]);
+	}
+	return 0;
+}
+
+/* Puts back the steps from s->undone to the first. */
+FP_FUNC int fp_put_all_back(struct fp_sched FP_MEM *s FP_ARG, u32 first)
+{
+	u32 i;
+
+	fp_loop(i, FP_SCHED_LEVELS) {
+		if (s->undone < first)
+			break;
+		fp_put_back(s, s->undone);
+		if (!s->undone--)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Packet `handle` of `leaf` gets a reference in each node above `child` that is over references, up
+ * to the first that must wait for its time. Where one is refused it returns a reason, and s->undone
+ * is the last step to put back; else s->upwards is a child to be activated, 0 none. `step` is the
+ * first step of undo that it may use.
+ */
+FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle, u32 step)
+{
+	u32 level;
+
+	s->upwards = 0;
+	fp_loop(level, FP_SCHED_LEVELS) {
+		u32 parent = fp_node_at(s, child)->config.parent;
+		struct fp_reference FP_MEM *ref;
+		u32 reference;
+		int refused;
+		u64 at;
+
+		if (!parent)
+			return 0;
+		if (fp_node_at(s, parent)->config.over != FP_OVER_REFERENCES) {
+			s->upwards = child;
+			return 0;
+		}
+		fp_begin_call(s, parent, leaf, handle);
+		fp_about_child(s, child, leaf);
+		fp_remember(s, step, parent);
+		reference = fp_take_reference(s);
+		refused = FP_DROP_NO_REFERENCE;
+		if (reference) {
+			ref = fp_reference_at(s, reference);
+			FP_PUT(s->undo[step & (FP_SCHED_LEVELS - 1)].reference, reference);
+			FP_PUT(ref->child, child);
+			FP_PUT(ref->leaf, leaf);
+			ref->rank = fp_ask_or(s, parent, FP_RANK_ENQUEUE, 0);
+			at = fp_send_time(s, parent);
+			if (at > s->now) {
+				fp_pifo_push(fp_pool_of(s), FP_SHAPER,
+					     fp_reference_item(s, reference), at);
+				return 0;
+			}
+			refused = fp_pifo_push(fp_pool_of(s), fp_queue_of(parent),
+					       fp_reference_item(s, reference), ref->rank);
+		}
+		if (refused) {
+			s->undone = step;
+			return refused;
+		}
+		step++;
+		child = parent;
+	}
+	return 0;
+}
+
+/*
+ * Packet `handle` of `leaf` is known further up from node `child` on: by references, or by entries
+ * of its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first
+ * step of undo that it may use.
+ */
+FP_INLINE int fp_refer(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle, u32 step)
+{
+	int refused = fp_climb(s, child, leaf, handle, step);
+
+	if (refused)
+		fp_put_all_back(s, step);
+	else if (s->upwards)
+		fp_activate(s, s->upwards, leaf, handle);
+	return refused;
+}
+
+#endif /* FP_SCHED_TREE_H */

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * codel.h: CoDel's decision about the packet at the head of a queue, for every policy that has one.
+ *
+ * A queue whose packets wait longer than `target` for a whole `interval` is a standing one: it
+ * loses a packet, then another after interval / sqrt(2), interval / sqrt(3) and so on, until
+ * packets wait less. Packets that understand ECN are marked instead.
+ *
+ * Source: RFC 8289 section 5. Its dequeue() takes packets in a loop; here every packet is one
+ * decision, and `after` says in which place of that loop the last one was dropped.
+ * Deliberately absent: its maxpacket_ that learns: `mtu` is a parameter.
+ */
+#ifndef FP_POLICY_CODEL_H
+#define FP_POLICY_CODEL_H
+
+#include <fairpath/policy.h>
+
+/* Parameters of a node whose policy runs CoDel begin with these. */
+enum {
+	CODEL_TARGET,
+	CODEL_INTERVAL,
+	CODEL_ECN,
+	CODEL_CE_THRESHOLD,
+	CODEL_MTU,
+	CODEL_PARAMS,
+};
+
+#define CODEL_PARAM_BLOCK                                                                          \
+	{ .name = "target",                                                                        \
+	  .unit = "ns",                                                                            \
+	  .about = "packets may always wait this long",                                            \
+	  .least = 1000,                                                                           \
+	  .most = 1000000000,                                                                      \
+	  .standard = 5000000 },                                                                   \
+		{ .name = "interval",                                                              \
+		  .unit = "ns",                                                                    \
+		  .about = "and longer for this time: the slowest round trip to be expected",      \
+		  .least = 1000000,                                                                \
+		  .most = 4000000000,                                                              \
+		  .standard = 100000000 },                                                         \
+		{ .name = "ecn",                                                                   \
+		  .about = "1 marks packets that understand it, 0 drops them, too",                \
+		  .most = 1,                                                                       \
+		  .standard = 1 },                                                                 \
+		{ .name = "ce_threshold",                                                          \
+		  .unit = "ns",                                                                    \
+		  .about = "marks every packet that waited longer, for DCTCP and its kin; 0: off", \
+		  .most = 1000000000 },                                                            \
+		{ .name = "mtu",                                                                   \
+		  .unit = "bytes",                                                                 \
+		  .about = "a queue with no more than this behind its first packet loses none",    \
+		  .least = 64,                                                                     \
+		  .most = 65536,                                                                   \
+		  .standard = 1514 }
+
+/* Where in RFC 8289's dequeue() the packet before was dropped. */
+enum {
+	CODEL_NOT_DROPPED = 0,
+	CODEL_ENTERED = 1, /* to enter the dropping state */
+	CODEL_AGAIN = 2,   /* in it */
+};
+
+struct codel {
+	u64 first_above; /* when the queue will have been above target for an interval; 0 below */
+	u64 drop_next;
+	u32 count; /* drops since the dropping state began */
+	u32 lastcount;
+	u32 dropping;
+	u32 after;
+};
+
+/* Rounds of Newton's method for a root of 64 bits: the first guess is right within its half. */
+#define CODEL_ROOT_ROUNDS 6
+
+/* The root of `n`, rounded down. Newton's method from above; exact. */
+FP_INLINE u64 codel_root(u64 n)
+{
+	u64 x;
+	u32 i;
+
+	if (n < 2)
+		return n;
+	x = shl(1, (65 - (u32)__builtin_clzll(n)) >> 1);
+	for (i = 0; i < CODEL_ROOT_ROUNDS; i++)
+		x = min(x, (x + div(n, x)) >> 1);
+	return x;
+}
+
+/* RFC 8289 section 5.6: the next drop comes interval / sqrt(count) later. */
+FP_INLINE u64 codel_law(const struct codel *q, const u64 *param, u64 since)
+{
+	return add(since, codel_root(div(param[CODEL_INTERVAL] * param[CODEL_INTERVAL], q->count)));
+}
+
+/* The queue is empty: it cannot be above target. */
+FP_INLINE void codel_emptied(struct codel *q)
+{
+	q->first_above = 0;
+	q->dropping = 0;
+	q->after = CODEL_NOT_DROPPED;
+}
+
+/* Section 5.5, dodequeue(): whether packets have waited above target for an interval. */
+FP_INLINE u32 codel_stands(struct codel *q, const u64 *param, const struct fp_call *r, u64 behind)
+{
+	if (r->sojourn < param[CODEL_TARGET] || behind <= param[CODEL_MTU]) {
+		q->first_above = 0;
+		return 0;
+	}
+	if (!q->first_above) {
+		q->first_above = add(r->now, param[CODEL_INTERVAL]);
+		return 0;
+	}
+	return r->now >= q->first_above;
+}
+
+FP_INLINE void codel_enter(struct codel *q, const u64 *param, u64 now)
+{
+	u32 delta = q->count - q->lastcount;
+
+	/* Where it dropped not long ago, the rate of then is where it goes on. */
+	q->count = delta > 1 && sub(now, q->drop_next) < 16 * param[CODEL_INTERVAL] ? delta : 1;
+	q->lastcount = q->count;
+	q->drop_next = codel_law(q, param, now);
+	q->dropping = 1;
+}
+
+/* SEND, SEND with MARK, or DROP for the packet at the head, with `behind` bytes behind it. */
+FP_INLINE u32 codel_decide(struct codel *q, const u64 *param, const struct fp_meta *p,
+			   const struct fp_call *r, u64 behind)
+{
+	u32 marks = p->ecn && param[CODEL_ECN];
+	u32 early = p->ecn && param[CODEL_CE_THRESHOLD] && r->sojourn > param[CODEL_CE_THRESHOLD];
+	u32 stands = codel_stands(q, param, r, behind);
+	u32 send = early ? MARK : SEND;
+	u32 after = q->after;
+
+	q->after = CODEL_NOT_DROPPED;
+	if (after == CODEL_ENTERED || (!stands && !q->dropping))
+		return send;
+	if (!stands) {
+		q->dropping = 0;
+		return send;
+	}
+	if (!q->dropping) {
+		codel_enter(q, param, r->now);
+		q->after = marks ? CODEL_NOT_DROPPED : CODEL_ENTERED;
+		return marks ? MARK : DROP;
+	}
+	if (after == CODEL_AGAIN)
+		q->drop_next = codel_law(q, param, q->drop_next);
+	if (r->now < q->drop_next)
+		return send;
+	q->count++;
+	if (marks) {
+		q->drop_next = codel_law(q, param, q->drop_next);
+		return MARK;
+	}
+	q->after = CODEL_AGAIN;
+	return DROP;
+}
+
+#endif /* FP_POLICY_CODEL_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* First in, first out: what the others are compared with. */
+#include <fairpath/policy.h>
+
+struct flow {
+};
+
+struct class
+{
+	PARAMS;
+};
+
+struct global {
+};
+
+POLICY{
+	STATE,
+	.name = "fifo",
+	.about = "first in, first out",
+	.source = "what every interface does by itself",
+	.over = PACKETS | FLOWS | CHILDREN | REFERENCES,
+	.usual = FP_OVER_PACKETS,
+};
+
+RANK_ENQUEUE
+{
+	return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Hierarchical packet fair queueing: shares of shares. Each node of the tree shares what it gets
+ * among its children by weight, and what a child does not use stays within its parent.
+ *
+ * As a tree of PIFOs: start-time fair queueing at each node, over references, one for each packet
+ * below. A reference has its own start time, so that virtual time is right at every node however
+ * many packets of a flow are waiting. Below it, leaves of packets by stfq share among flows.
+ */
+#include <fairpath/policy.h>
+
+struct flow {
+	u64 finish;
+};
+
+struct class
+{
+	PARAMS;
+	u64 virtual;
+};
+
+struct global {
+};
+
+POLICY{
+	STATE,
+	.name = "hpfq",
+	.about = "hierarchical fair queueing: a tree of shares by weight",
+	.source = "Sivaraman and others: Programmable Packet Scheduling at Line Rate, SIGCOMM "
+		  "2016, section 2.2",
+	.over = REFERENCES | PACKETS,
+	.usual = FP_OVER_REFERENCES,
+};
+
+RANK_ENQUEUE
+{
+	u64 start = max(c->virtual, f->finish);
+
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
+	return start;
+}
+
+RANK_DEQUEUE
+{
+	c->virtual = max(c->virtual, r->rank);
+	return 0;
+}

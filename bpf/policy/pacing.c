@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Pacing: every flow's packets leave at even distances, at the flow's rate times its weight; the
+ * flows do not wait for each other. A packet gets its time as it comes.
+ *
+ * With `by_hint` the packet says itself when it may leave (earliest departure time, in the clock of
+ * `now`), as a host's TCP does. A time that is past is now; one beyond the scheduler's horizon
+ * drops the packet, and takes nothing from its flow.
+ *
+ * Source: Saeed and others: Carousel, SIGCOMM 2017, section 4. Deliberately absent: its wheel (the
+ * scheduler's shaper is exact), and its back-pressure: that is the port's, by its limits.
+ */
+#include <fairpath/policy.h>
+
+enum {
+	PACING_RATE,
+	PACING_BY_HINT,
+};
+
+struct flow {
+	u64 next; /* when its next packet may leave */
+	u64 at;	  /* when its last one may */
+};
+
+struct class
+{
+	PARAMS;
+};
+
+struct global {
+};
+
+POLICY{
+	STATE,
+	.name = "pacing",
+	.about = "each flow at its own rate, evenly; or at the times that packets carry",
+	.source = "Saeed and others: Carousel, SIGCOMM 2017",
+	.over = PACKETS,
+	.usual = FP_OVER_PACKETS,
+	.params = { { .name = "rate",
+		      .unit = "bps",
+		      .about = "of each flow of weight 1",
+		      .least = 8000,
+		      .most = 1000000000000,
+		      .standard = 10000000 },
+		    { .name = "by_hint",
+		      .about = "1: a packet's hint is the time from which it may leave",
+		      .most = 1 } },
+};
+
+RANK_ENQUEUE
+{
+	if (c->param[PACING_BY_HINT]) {
+		f->at = max(r->now, p->hint);
+		return f->at;
+	}
+	f->at = max(r->now, f->next);
+	f->next = add(f->at, div(time_at(p->bytes, c->param[PACING_RATE]) * r->cost, FP_COST_ONE));
+	return f->at;
+}
+
+SEND_TIME
+{
+	return f->at;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Quick fair queueing: shares by weight, and nobody far ahead of his share, nor far behind.
+ *
+ * Like stfq, it gives each child its share. Beyond that, a child that has had its share already
+ * waits until virtual time catches up (it is not eligible), so that a heavy child does not send a
+ * burst and then pause: what any child has got, over any time in which it waits, is never less than
+ * its share by more than a few packets, however many children there are (the B-WFI below).
+ *
+ *   start time S, rounded down to a slot: S'   eligible where S' <= virtual time
+ *   slot: 2^i >= longest packet / weight       first of those: the least F' = S' + 2 slots
+ *
+ * F' needs no packet's length beforehand, which is what lets it rank children whose next packet
+ * nobody knows. Virtual time goes on by bytes over the sum of weights, and leaps to the least S'
+ * where nobody is eligible. With all weights' sum 1, B-WFI = weight * (3 slots + 2 longest
+ * packets).
+ *
+ * Sections are the paper's. Left out: groups and their bitmaps (section 4), which find the same
+ * child in O(1); the engine's queues do, in O(log children).
+ */
+#include <fairpath/policy.h>
+
+struct flow {
+	u64 start;
+	u64 weight; /* as counted in class.weights */
+};
+
+struct class
+{
+	PARAMS;
+	u64 virtual; /* where WANTS_ELIGIBLE looks for it */
+	u64 weights;
+};
+
+struct global {
+};
+
+enum { QFQ_LONGEST };
+
+POLICY{
+	STATE,
+	.name = "qfq",
+	.about = "quick fair queueing: shares by weight, nobody ahead of his share",
+	.source = "Checconi, Rizzo, Valente: QFQ, IEEE/ACM Transactions on Networking 2013",
+	.over = CHILDREN,
+	.usual = FP_OVER_CHILDREN,
+	.wants = WANTS_ELIGIBLE,
+	.params = {
+		{ "longest", "bytes", "the longest packet; of longer ones the bound is looser", 64,
+		  1000000, 1514 },
+	},
+};
+
+/* The child's weight, in parts of 2^-16, as the sum of weights has it. */
+FP_INLINE void qfq_weigh(struct flow *f, struct class *c, struct fp_call *r)
+{
+	u64 weight = max(1, div(shl(FP_COST_ONE, 16), r->cost));
+
+	c->weights = sub(c->weights, f->weight) + weight;
+	f->weight = weight;
+}
+
+/* Section 3: the slot's beginning is when it is eligible, two slots later its rank. */
+FP_INLINE u64 qfq_rank(struct flow *f, struct class *c, struct fp_call *r)
+{
+	u64 slot = max(2, c->param[QFQ_LONGEST] * r->cost);
+	u32 bits = 64 - (u32)__builtin_clzll(slot - 1);
+
+	r->due = shl(shr(f->start, bits), bits);
+	return add(r->due, shl(2, bits));
+}
+
+RANK_ENQUEUE
+{
+	if (r->backlogged)
+		return KEEP;
+	qfq_weigh(f, c, r);
+	f->start = max(f->start, c->virtual);
+	return qfq_rank(f, c, r);
+}
+
+RANK_DEQUEUE
+{
+	qfq_weigh(f, c, r);
+	c->virtual = add(c->virtual, div(shl((u64)p->bytes * FP_COST_ONE, 16), c->weights));
+	f->start = add(f->start, (u64)p->bytes * r->cost);
+	return qfq_rank(f, c, r);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * SP-PIFO: nearly in order of rank, with no more than a few FIFO queues under strict priority.
+ *
+ * What it saves is work a packet: a scan of the queues' bounds instead of a heap. What it costs is
+ * inversions: packets of larger rank that leave before smaller ones, as often as the queues are few
+ * and the ranks surprising. Low ranks can starve the last queues, and orders exist that defeat it.
+ *
+ * The rank is the packet's `hint`, or, with `fair` 1, its start time by weight as in stfq. The
+ * bounds themselves are the queue's (FP_SP_PIFO), which any policy over packets may name in its
+ * tree.
+ */
+#include <fairpath/policy.h>
+
+struct flow {
+	u64 finish;
+};
+
+struct class
+{
+	PARAMS;
+	u64 virtual;
+};
+
+struct global {
+};
+
+enum { SP_PIFO_FAIR };
+
+POLICY{
+	STATE,
+	.name = "sp_pifo",
+	.about = "nearly by rank, with a few FIFO queues",
+	.source = "Alcoz, Dietmueller, Vanbever: SP-PIFO, NSDI 2020",
+	.over = PACKETS,
+	.usual = FP_OVER_PACKETS,
+	.queue = { .kind = FP_SP_PIFO, .buckets = 8 },
+	.params = {
+		{ "fair", "", "rank by 0 the packet's hint, 1 start times by weight", 0, 1, 0 },
+	},
+};
+
+RANK_ENQUEUE
+{
+	u64 start = max(c->virtual, f->finish);
+
+	if (!c->param[SP_PIFO_FAIR])
+		return p->hint;
+	f->finish = add(start, (u64)p->bytes * r->cost);
+	return start;
+}
+
+RANK_DEQUEUE
+{
+	if (c->param[SP_PIFO_FAIR])
+		c->virtual = max(c->virtual, r->rank);
+	return 0;
+}

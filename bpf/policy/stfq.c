@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Start-time fair queueing: each flow gets its share of the bytes, by weight.
+ *
+ * Every packet starts in virtual time where its flow's last one ended, or now; packets leave in the
+ * order of their starts. A flow's end is kept while virtual time has not passed it, so that a flow
+ * with one packet at a time gets no more than its share.
+ */
+#include <fairpath/policy.h>
+
+struct flow {
+	u64 finish;
+};
+
+struct class
+{
+	PARAMS;
+	u64 virtual;
+};
+
+struct global {
+};
+
+POLICY{
+	STATE,
+	.name = "stfq",
+	.about = "start-time fair queueing: bytes shared by weight",
+	.source = "Goyal, Vin, Cheng: Start-time Fair Queueing, SIGCOMM 1996",
+	.over = PACKETS | FLOWS | CHILDREN | REFERENCES,
+	.usual = FP_OVER_PACKETS,
+};
+
+RANK_ENQUEUE
+{
+	u64 start = max(c->virtual, f->finish);
+
+	/* Flows and children stand in the queue by their next packet's start: charged as it leaves.
+	 */
+	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
+		return r->backlogged ? KEEP : start;
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
+	return start;
+}
+
+RANK_DEQUEUE
+{
+	c->virtual = max(c->virtual, r->rank);
+	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
+		f->finish = add(r->rank, virtual_time(p->bytes, r->cost));
+	return f->finish;
+}

@@ -1,0 +1,314 @@
+//! An author's policy in the kernel: what compiles it, and what the verifier says.
+//!
+//! The binary carries the headers and the scheduler's program. A [`Compiler`] writes them into a
+//! directory of its own and runs clang there, once for each of three objects:
+//!
+//! | object | what | for |
+//! |---|---|---|
+//! | [`Compiler::policy`] | the author's file alone, BPF version 3 | the native home interprets it |
+//! | [`Compiler::trial`] | the file, and a program that calls each function | the verifier's opinion ([`verify`]) |
+//! | [`Compiler::scheduler`] | the whole scheduler, linked with the first | the kernel home |
+//!
+//! In the first, clang calls a trap (by name) before each division and each shift that it cannot
+//! prove harmless at -O2; whoever reads the object refuses it by that name, with the line. What went
+//! through div() and shl() proves itself. Signed overflow wraps everywhere (-fwrapv), and an
+//! endless loop stays one (-fno-finite-loops), to be refused.
+//! Absent: running what was compiled; that is the scheduler's home.
+
+mod verdict;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use libbpf_rs::Linker;
+
+pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
+
+/// Path below bpf/ and text of all that programs and policies include.
+const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+
+/// The oldest clang that knows all that the core uses.
+const CLANG: u32 = 19;
+
+/// An author's file could not be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// Only authors need it.
+    #[error(
+        "run {0}: {1}; authors' policies are compiled by clang {CLANG} or newer: \
+         apt-get install clang-{CLANG}, or CLANG=... for another one"
+    )]
+    NoClang(String, io::Error),
+    /// Too old, or something else.
+    #[error(
+        "use {0}: it is clang {1}, and {CLANG} is needed: apt-get install clang-{CLANG}, or CLANG=... for another one"
+    )]
+    TooOld(String, String),
+    /// The file has errors.
+    #[error("compile {0}:\n{1}")]
+    Errors(PathBuf, String),
+    /// The file cannot be read.
+    #[error("read {0}")]
+    Read(PathBuf, #[source] io::Error),
+    /// Its name does not fit into a line of C.
+    #[error("compile {0}: its path has a quote, a backslash or a control character; rename it")]
+    Path(PathBuf),
+    /// Policy and scheduler do not fit together.
+    #[error("link the policy with the scheduler: {0}")]
+    Link(libbpf_rs::Error),
+    /// The directory of headers.
+    #[error("write the headers for clang: {0}; is the temporary directory (TMPDIR) full?")]
+    Write(#[from] io::Error),
+}
+
+/// Compiles authors' files, in a directory that goes with the value.
+#[derive(Debug)]
+pub struct Compiler {
+    clang: OsString,
+    dir: tempfile::TempDir,
+}
+
+impl Compiler {
+    /// Finds clang and writes the headers. `CLANG` names another than clang-19.
+    ///
+    /// # Errors
+    /// [`CompileError::NoClang`], [`CompileError::TooOld`], [`CompileError::Write`].
+    pub fn new() -> Result<Compiler, CompileError> {
+        let clang = std::env::var_os("CLANG").unwrap_or_else(|| format!("clang-{CLANG}").into());
+        Compiler::with_clang(Path::new(&clang))
+    }
+
+    /// Likewise, with the clang that is named.
+    ///
+    /// # Errors
+    /// As [`Compiler::new`].
+    pub fn with_clang(clang: &Path) -> Result<Compiler, CompileError> {
+        check_version(clang.as_os_str())?;
+        let dir = tempfile::Builder::new()
+            .prefix("fairpath-policy-")
+            .tempdir()?;
+        for (path, text) in SOURCES {
+            let file = dir.path().join("bpf").join(path);
+            fs::create_dir_all(file.parent().unwrap_or(dir.path()))?;
+            fs::write(file, text)?;
+        }
+        let include = dir.path().join("bpf/include");
+        std::os::unix::fs::symlink("../core", include.join("fairpath"))?;
+        let clang = clang.into();
+        Ok(Compiler { clang, dir })
+    }
+
+    /// The file alone: what `fairpath_sched::author` reads. Its state's true sizes are in a section of
+    /// their own, so that what its POLICY block says can be compared.
+    ///
+    /// # Errors
+    /// What clang says of it.
+    pub fn policy(&self, file: &Path) -> Result<Vec<u8>, CompileError> {
+        const GUARDS: [&str; 4] = [
+            "-Xclang",
+            "-fsanitize=integer-divide-by-zero,shift-exponent",
+            "-Xclang",
+            "-fsanitize-minimal-runtime",
+        ];
+        const SIZES: &str = "__attribute__((section(\".fairpath.sizes\"), used))\n\
+             const u32 fp_author_sizes[3] = {\n\
+             \tsizeof(struct flow), sizeof(struct class), sizeof(struct global)};\n";
+        self.compile(file, "policy", SIZES, &GUARDS)
+    }
+
+    /// The file and a program that calls each of its functions, `has` telling which there are.
+    ///
+    /// # Errors
+    /// What clang says of it.
+    pub fn trial(&self, file: &Path, has: u32) -> Result<Vec<u8>, CompileError> {
+        self.compile(file, "trial", TRIAL, &[&format!("-DFP_HAS={has}")])
+    }
+
+    /// The whole scheduler with a policy in it, linked from an object of [`Compiler::policy`], so that the
+    /// kernel gets the instructions that the native home interprets; `has` as in [`Compiler::trial`].
+    ///
+    /// # Errors
+    /// [`CompileError::Link`], or what clang says of the scheduler.
+    pub fn scheduler(&self, policy: &[u8], has: u32) -> Result<Vec<u8>, CompileError> {
+        let letters = ["E", "D", "T", "P"];
+        let letter = |n: usize| if has >> n & 1 == 1 { letters[n] } else { "N" };
+        let has = [0, 1, 2, 3].map(letter).join(", ");
+        let machine = match std::env::consts::ARCH {
+            "x86_64" => "x86",
+            "aarch64" => "arm64",
+            _ => "other",
+        };
+        fs::write(self.dir.path().join("declared.h"), DECLARED)?;
+        let defines = [
+            format!(
+                "-DFP_CUSTOM_FILE=\"{}/declared.h\"",
+                self.dir.path().display()
+            ),
+            format!("-DFP_CUSTOM_HAS={has}"),
+            format!("-D__TARGET_ARCH_{machine}"),
+            "-mcpu=v4".to_owned(),
+        ];
+        let defines: Vec<_> = defines.iter().map(String::as_str).collect();
+        let source = self.dir.path().join("bpf/prog/sched.bpf.c");
+        let scheduler = self.clang(&source, &source, &defines)?;
+        let linked = self.dir.path().join("linked.o");
+        link(&[policy, &scheduler], &linked).map_err(CompileError::Link)?;
+        Ok(fs::read(linked)?)
+    }
+
+    /// Compiles a file that includes the author's, and `rest` behind it.
+    fn compile(
+        &self,
+        file: &Path,
+        name: &str,
+        rest: &str,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, CompileError> {
+        let source = self.dir.path().join(format!("{name}.c"));
+        let text = format!(
+            "#include <fairpath/policy.h>\n#include \"{}\"\n{rest}",
+            absolute(file)?.display()
+        );
+        fs::write(&source, text)?;
+        self.clang(file, &source, &[&["-mcpu=v3"], arguments].concat())
+    }
+
+    fn clang(
+        &self,
+        file: &Path,
+        source: &Path,
+        arguments: &[&str],
+    ) -> Result<Vec<u8>, CompileError> {
+        let object = source.with_extension("o");
+        let include = |dir: &str| format!("-I{}", self.dir.path().join(dir).display());
+        let output = Command::new(&self.clang)
+            .args([
+                "-target",
+                "bpf",
+                "-O2",
+                "-g",
+                "-fwrapv",
+                "-fno-finite-loops",
+                "-c",
+            ])
+            .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+            .args(["-fno-color-diagnostics", "-fno-caret-diagnostics"])
+            .arg(include("bpf/include"))
+            .args(arguments)
+            .arg(source)
+            .arg("-o")
+            .arg(&object)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| CompileError::NoClang(self.clang_name(), error))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(CompileError::Errors(
+                file.to_owned(),
+                self.diagnostics(&said),
+            ));
+        }
+        Ok(fs::read(object)?)
+    }
+
+    fn clang_name(&self) -> String {
+        self.clang.to_string_lossy().into_owned()
+    }
+
+    /// What clang said, without our own directory in it.
+    fn diagnostics(&self, said: &str) -> String {
+        /// A policy that is wrong in more places than this is wrong in all.
+        const LINES: usize = 40;
+        let dir = format!("{}/", self.dir.path().display());
+        let ours = |line: &&str| line.starts_with("In file included from") && line.contains(&dir);
+        let lines = said.lines().filter(|line| !ours(line)).take(LINES);
+        let lines = lines.map(|line| {
+            let line = line.replace(&dir, "");
+            // clang for BPF has no floating point, and says so in its own way.
+            match line.contains("A call to built-in function '__") {
+                true if is_float(&line) => line + ": floating point; a policy counts in integers",
+                _ => line,
+            }
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A call of clang's own floating-point routines: types sf and df in their names.
+fn is_float(line: &str) -> bool {
+    line.contains("df") || line.contains("sf")
+}
+
+fn check_version(clang: &OsStr) -> Result<(), CompileError> {
+    let name = clang.to_string_lossy().into_owned();
+    let output = Command::new(clang)
+        .arg("-dumpversion")
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| CompileError::NoClang(name.clone(), error))?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < CLANG) {
+        return Err(CompileError::TooOld(name, version));
+    }
+    Ok(())
+}
+
+fn link(objects: &[&[u8]], into: &Path) -> Result<(), libbpf_rs::Error> {
+    let mut linker = Linker::new(into)?;
+    for object in objects {
+        linker.add_buf(object)?;
+    }
+    linker.link()
+}
+
+/// The file's path from the root, if it can stand in an #include.
+fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
+    let path = fs::canonicalize(file).map_err(|e| CompileError::Read(file.to_owned(), e))?;
+    let text = path.to_str().unwrap_or("\"");
+    if text.contains(|c: char| c == '"' || c == '\\' || c.is_control()) {
+        return Err(CompileError::Path(file.to_owned()));
+    }
+    Ok(path)
+}
+
+/// What the scheduler is told of an author's functions; they are linked to it.
+const DECLARED: &str = "struct flow;\nstruct class;\nstruct global;\n\
+     u64 FP_OWN(rank_enqueue)(FP_POLICY_ARGS);\nu64 FP_OWN(rank_dequeue)(FP_POLICY_ARGS);\n\
+     u64 FP_OWN(send_time)(FP_POLICY_ARGS);\nu64 FP_OWN(on_drop)(FP_POLICY_ARGS);\n";
+
+/// Calls each function that there is, on a desk as the scheduler has one.
+const TRIAL: &str = r#"
+char LICENSE[] __attribute__((section("license"), used)) = "Dual MIT/GPL";
+static struct {
+	struct fp_meta packet;
+	u64 flow[FP_STATE_WORDS];
+	u64 class[FP_PARAMS + FP_STATE_WORDS];
+	u64 global[FP_STATE_WORDS];
+	struct fp_call call;
+} desk;
+#define DESK &desk.packet, (void *)desk.flow, (void *)desk.class, (void *)desk.global, &desk.call
+__attribute__((section("syscall"), used)) int fairpath_check(void *context)
+{
+	u64 sum = 0;
+
+#if FP_HAS & 1
+	sum += FP_OWN(rank_enqueue)(DESK);
+#endif
+#if FP_HAS & 2
+	sum += FP_OWN(rank_dequeue)(DESK);
+#endif
+#if FP_HAS & 4
+	sum += FP_OWN(send_time)(DESK);
+#endif
+#if FP_HAS & 8
+	sum += FP_OWN(on_drop)(DESK);
+#endif
+	return sum & 1;
+}
+"#;

@@ -1,0 +1,182 @@
+//! The verifier's opinion of a policy, in a few lines.
+//!
+//! Each function is global, so the verifier looks at each once and by itself: what it says of one
+//! holds for every place that calls it. Its log is long and speaks of registers; kept of it are how
+//! many instructions it went through for each function, or the line of the author's file where it
+//! stopped and its last words.
+
+use std::ffi::c_char;
+
+use libbpf_rs::{AsRawLibbpf, ObjectBuilder};
+
+/// The verifier's log, at most.
+const LOG_BYTES: usize = 64 << 20;
+/// Every instruction, with the state before it.
+const ALL: u32 = 2;
+/// Only the way to where it stopped.
+const LAST_WAY: u32 = 1;
+
+/// The verifier could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// We may not load programs.
+    #[error("ask the verifier: not permitted; needs root, or CAP_BPF and CAP_PERFMON")]
+    NotPermitted,
+    /// Something else than the program.
+    #[error("ask the verifier: {0}")]
+    Other(libbpf_rs::Error),
+}
+
+/// What the verifier said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Functions that it went through, and how many instructions it looked at for each.
+    pub functions: Vec<(String, u64)>,
+    /// Why it refused, if it did.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why the verifier refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In which function.
+    pub function: String,
+    /// The author's line, if it is known: "file.c:12: text".
+    pub line: Option<String>,
+    /// Its last words.
+    pub reason: String,
+}
+
+/// Loads an object of [`super::Compiler::trial`] and lets it go again; nothing is attached or run.
+///
+/// # Errors
+/// [`VerifyError`]; a refusal is no error, but part of the verdict.
+pub fn verify(object: &[u8]) -> Result<Verdict, VerifyError> {
+    ask(object, ALL)
+}
+
+/// Why the verifier refuses an object of [`super::Compiler::scheduler`], which is too large for
+/// [`verify`]; `None` if it does not, or cannot be asked.
+pub fn refusal(object: &[u8]) -> Option<Refusal> {
+    ask(object, LAST_WAY).ok()?.refusal
+}
+
+fn ask(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut open = ObjectBuilder::default()
+        .open_memory(object)
+        .map_err(VerifyError::Other)?;
+    for mut program in open.progs_mut() {
+        program.set_log_level(level);
+        let place = log.as_mut_ptr().cast::<c_char>();
+        // SAFETY: the buffer outlives the load below, and libbpf writes at most its length.
+        let rc = unsafe {
+            libbpf_sys::bpf_program__set_log_buf(
+                program.as_libbpf_object().as_ptr(),
+                place,
+                LOG_BYTES as libbpf_sys::size_t,
+            )
+        };
+        debug_assert_eq!(rc, 0, "only unset or huge lengths are refused");
+    }
+    let result = open.load();
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]);
+    match result {
+        Ok(_) => Ok(read(&log, false)),
+        Err(_) if log.contains("processed ") || log.contains("Validating ") => Ok(read(&log, true)),
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+            Err(VerifyError::NotPermitted)
+        }
+        Err(error) => Err(VerifyError::Other(error)),
+    }
+}
+
+fn read(log: &str, refused: bool) -> Verdict {
+    let mut functions: Vec<(String, u64)> = Vec::new();
+    let (mut line, mut said) = (None, "");
+    for text in log.lines() {
+        if let Some(name) = text
+            .strip_prefix("Validating ")
+            .and_then(|rest| rest.split("()").next())
+        {
+            functions.push((name.to_owned(), 0));
+            line = None;
+        } else if is_instruction(text) {
+            if let Some((_, count)) = functions.last_mut() {
+                *count += 1;
+            }
+        } else if let Some(source) = text.strip_prefix("; ") {
+            line = Some(to_line(source));
+        } else if !is_chatter(text) {
+            said = text;
+        }
+    }
+    let refusal = refused.then(|| Refusal {
+        function: functions
+            .last()
+            .map_or_else(String::new, |(name, _)| name.clone()),
+        line: line.flatten(),
+        reason: said.to_owned(),
+    });
+    Verdict { functions, refusal }
+}
+
+/// "12: (bf) r1 = r2 ..."
+fn is_instruction(text: &str) -> bool {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.len() < text.len() && rest.starts_with(": (")
+}
+
+/// Lines of state, statistics and praise.
+fn is_chatter(text: &str) -> bool {
+    const BEGINS: [&str; 11] = [
+        "processed ",
+        "verification time",
+        "stack depth",
+        "Func#",
+        "func#",
+        "from ",
+        "mark_precise",
+        "caller",
+        "callee",
+        "Live regs",
+        "propagating",
+    ];
+    let is_state = text.split_once(':').is_some_and(|(number, _)| {
+        !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
+    });
+    text.trim().is_empty() || is_state || BEGINS.iter().any(|begin| text.starts_with(begin))
+}
+
+/// "text @ file.c:12" turned around.
+fn to_line(source: &str) -> Option<String> {
+    let (text, place) = source.rsplit_once(" @ ")?;
+    Some(format!("{place}: {}", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_by_function_line_and_last_words() {
+        let log = "func#0 @0\n0: R1=ctx() R10=fp0\n; int check() @ trial.c:9\n0: (b7) r0 = 0\n\
+                   Validating custom_rank_enqueue() func#1...\n9: R1=mem(sz=80) R10=fp0\n\
+                   ; return table[p->dscp]; @ mine.c:31\n9: (71) r1 = *(u8 *)(r1 +69)\n\
+                   10: (79) r0 = *(u64 *)(r2 +72)\ninvalid access to map value, value_size=64\n\
+                   R2 max value is outside of the allowed memory range\nprocessed 3 insns (limit 1000000)\n";
+        let verdict = read(log, true);
+        assert_eq!(verdict.functions, [("custom_rank_enqueue".to_owned(), 2)]);
+        let refusal = verdict.refusal.expect("it refused");
+        assert_eq!(refusal.function, "custom_rank_enqueue");
+        assert_eq!(
+            refusal.line.as_deref(),
+            Some("mine.c:31: return table[p->dscp];")
+        );
+        assert_eq!(
+            refusal.reason,
+            "R2 max value is outside of the allowed memory range"
+        );
+    }
+}

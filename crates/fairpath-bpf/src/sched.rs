@@ -1,0 +1,159 @@
+//! The kernel home of the scheduler, unattached: operations run by `BPF_PROG_TEST_RUN`.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use fairpath_core::sched::{
+    Home, HomeError, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedStats,
+};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
+
+use crate::arena::{self, PAGE, START, STRIDE};
+
+/// Operations of one run.
+const OPS: usize = 1024;
+/// The object with the shipped policies.
+const SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
+
+/// A scheduler in the kernel, attached to nothing.
+pub struct SchedRun {
+    memory: SchedMemory,
+    room: NonNull<u8>,
+    object: Object,
+}
+
+// SAFETY: the arena is this value's alone, and one caller at a time works on it.
+unsafe impl Send for SchedRun {}
+
+impl fmt::Debug for SchedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchedRun")
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refused(error: &libbpf_rs::Error) -> HomeError {
+    HomeError::Kernel(format!(
+        "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+    ))
+}
+
+impl SchedRun {
+    /// Loads the shipped policies into the kernel and lays out a plan.
+    ///
+    /// # Errors
+    /// [`HomeError`]: the plan cannot be laid out, or what the kernel lacks.
+    pub fn load(plan: &Plan) -> Result<SchedRun, HomeError> {
+        SchedRun::load_object(SHIPPED, plan, None)
+    }
+
+    /// Likewise, with an object that holds an author's policy as [`Policy::CUSTOM`].
+    ///
+    /// # Errors
+    /// [`HomeError`]: the plan cannot be laid out, or what the kernel said.
+    pub fn load_object(
+        object: &[u8],
+        plan: &Plan,
+        custom: Option<&Policy>,
+    ) -> Result<SchedRun, HomeError> {
+        let mut layout = SchedLayout::new(plan, custom)?;
+        let scheduler = layout.bytes().next_multiple_of(64);
+        let bytes = START + scheduler + SchedMemory::room_bytes(OPS) as u64;
+        let pages = bytes.div_ceil(PAGE);
+        if pages * PAGE > STRIDE {
+            return Err(HomeError::Plan(format!(
+                "{bytes} bytes exceed the arena's 4 GiB; ask for fewer packets or flows"
+            )));
+        }
+        let object = load(object, pages).map_err(|error| refused(&error))?;
+        let mapped = object.maps().find(|map| map.name() == "arena");
+        let start = mapped
+            .and_then(|map| arena::mapped_at(&map))
+            .ok_or_else(|| {
+                HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
+            })?;
+        // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
+        unsafe { arena::touch(start, pages) };
+        // SAFETY: the arena is mapped from `start` on, `pages` pages long.
+        let at = unsafe { start.add(START as usize) };
+        // SAFETY: fresh arena pages are zero and aligned; the mapping lives as long as the object.
+        let memory = unsafe { layout.format(at) }?;
+        // SAFETY: the room follows the scheduler, within the pages.
+        let room = unsafe { at.add(scheduler as usize) };
+        Ok(SchedRun {
+            memory,
+            room,
+            object,
+        })
+    }
+
+    fn run_once(&mut self) -> Result<(), HomeError> {
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == "sched_run");
+        let program = program
+            .ok_or_else(|| HomeError::Kernel("the object has no program sched_run".into()))?;
+        program
+            .test_run(ProgramInput::default())
+            .map(drop)
+            .map_err(|error| refused(&error))
+    }
+}
+
+impl Home for SchedRun {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+        for (part, chunk) in ops.chunks(OPS).enumerate() {
+            // SAFETY: the room was made for OPS operations; nothing runs now.
+            let count = unsafe { self.memory.begin(chunk, self.room, OPS) };
+            let mut done = 0;
+            while done < count {
+                let new = outcomes.len();
+                self.run_once()?;
+                // SAFETY: as above; the run has ended.
+                let now_done = unsafe { self.memory.progress(self.room, OPS, outcomes) };
+                outcomes[new..]
+                    .iter_mut()
+                    .for_each(|outcome| outcome.op += (part * OPS) as u32);
+                if now_done == done {
+                    return Err(HomeError::Kernel(format!(
+                        "operation {} does not end",
+                        part * OPS + done
+                    )));
+                }
+                done = now_done;
+            }
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> SchedStats {
+        self.memory.stats()
+    }
+
+    fn node_stats(&self, node: u32) -> NodeStats {
+        self.memory.node_stats(node)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.memory.audit()
+    }
+}
+
+pub(crate) fn load_shipped() -> Result<(), libbpf_rs::Error> {
+    load(SHIPPED, 16).map(drop)
+}
+
+fn load(object: &[u8], pages: u64) -> Result<Object, libbpf_rs::Error> {
+    let mut open = ObjectBuilder::default().open_memory(object)?;
+    for mut map in open.maps_mut() {
+        if map.name() == "arena" {
+            map.set_max_entries(pages as u32)?;
+            map.set_map_extra(arena::next_address())?;
+        }
+    }
+    open.load()
+}

@@ -1,0 +1,106 @@
+//! Every shipped policy, as if an author had written it: the machine that interprets its instructions,
+//! the C compiler and the kernel give the same outcomes, operation by operation.
+
+use std::path::{Path, PathBuf};
+
+use fairpath_bpf::SchedRun;
+use fairpath_bpf::author::Compiler;
+use fairpath_core::sched::{Home, Op, Over, Policy, Scheduler, policies};
+use fairpath_sched::author::Author;
+use fairpath_sched::author::trial::{self, Trial};
+use fairpath_testbed::{Need, requires};
+
+use super::{read, shipped};
+
+const OPERATIONS: usize = 100_000;
+
+/// What the C compiler made of a shipped policy.
+fn compiled(author: &Author) -> &'static Policy {
+    let found = policies()
+        .iter()
+        .find(|policy| policy.name == author.policy.name);
+    found.unwrap_or_else(|| panic!("{} is compiled in", author.policy.name))
+}
+
+fn try_home(home: &mut dyn Home, ops: &[Op]) -> Trial {
+    let trial = trial::run(home, ops).expect("it runs, and its audit finds nothing");
+    assert_eq!(trial.stuck, 0, "{} home", home.name());
+    trial
+}
+
+/// An author's policy in the native home, as a trial runs it.
+fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
+    let machine = author.machine();
+    let watch = machine.watch();
+    let plan = trial::plan(&author.policy, over);
+    let home = Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
+    let trial = try_home(&mut home.expect("laid out"), ops);
+    assert_eq!(watch.fault(), None);
+    trial
+}
+
+/// All files, over everything that they rank, with operations of a seed that is printed.
+fn each(mut then: impl FnMut(&Author, &Path, Over, &[Op])) {
+    let mut seed = 20_261_121;
+    for file in shipped() {
+        let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
+        for over in &author.policy.over {
+            println!("{} over {over:?}: seed {seed}", author.policy.name);
+            let ops = trial::operations(&[&author.policy], 4, OPERATIONS, seed);
+            then(&author, &file, *over, &ops);
+            seed += 1;
+        }
+    }
+}
+
+#[test]
+fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
+    let mut tried = 0;
+    each(|author, file, over, ops| {
+        let compiled = compiled(author);
+        let same = Policy {
+            id: compiled.id,
+            ..author.policy.clone()
+        };
+        assert_eq!(&same, compiled, "what {} says of itself", file.display());
+        let mut native = Scheduler::new(&trial::plan(compiled, over)).expect("laid out");
+        let wanted = try_home(&mut native, ops);
+        let got = interpreted(author, over, ops);
+        assert_eq!(
+            wanted.differs(&got),
+            None,
+            "{} over {over:?}",
+            compiled.name
+        );
+        assert!(
+            wanted.sent > OPERATIONS as u64 / 50,
+            "only {} were sent",
+            wanted.sent
+        );
+        tried += 1;
+    });
+    assert!(tried >= policies().len());
+}
+
+#[test]
+fn the_machine_and_the_kernel_agree_on_every_shipped_policy() {
+    requires!(Need::Root);
+    fairpath_bpf::quiet_libbpf();
+    let compiler = Compiler::new().expect("clang");
+    // The scheduler with one file's policy serves all that it ranks.
+    let mut linked = (PathBuf::new(), Vec::new());
+    each(|author, file, over, ops| {
+        if linked.0 != file {
+            let object = compiler.policy(file).expect("compiles");
+            let object = compiler.scheduler(&object, author.has()).expect("links");
+            linked = (file.to_owned(), object);
+        }
+        let plan = trial::plan(&author.policy, over);
+        let kernel = SchedRun::load_object(&linked.1, &plan, Some(&author.policy));
+        let mut kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let wanted = try_home(&mut kernel, ops);
+        let got = interpreted(author, over, ops);
+        let name = &author.policy.name;
+        assert_eq!(wanted.differs(&got), None, "{name} over {over:?}");
+    });
+}

@@ -1,0 +1,292 @@
+//! What authors get wrong, and what they are told.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use fairpath_bpf::author::{CompileError, Compiler, verify};
+use fairpath_testbed::{Need, requires};
+
+use super::{BEGIN, PLAIN, compile, read, shipped, write};
+
+/// The body is refused, and the message has all of these.
+fn refused(body: &str, wanted: &[&str]) {
+    let told = compile(body).map(|author| author.policy).expect_err(body);
+    for part in wanted {
+        assert!(
+            told.contains(part),
+            "{body}\nis told:\n{told}\nwithout: {part}"
+        );
+    }
+}
+
+#[test]
+fn unguarded_divisions_and_shifts_are_refused_with_their_line() {
+    refused(
+        "RANK_ENQUEUE\n{\n\treturn p->hint / r->cost;\n}\n",
+        &["mine.c:9", "div(a, b)"],
+    );
+    refused(
+        "RANK_ENQUEUE\n{\n\treturn p->hint % f->value;\n}\n",
+        &["mine.c:9", "mod(a, b)"],
+    );
+    refused(
+        "RANK_ENQUEUE\n{\n\treturn 1ull << p->mark;\n}\n",
+        &["mine.c:9", "shl(a, bits)"],
+    );
+    refused(
+        "RANK_ENQUEUE\n{\n\treturn p->hint >> p->mark;\n}\n",
+        &["mine.c:9", "shr(a, bits)"],
+    );
+}
+
+#[test]
+fn guarded_and_constant_divisions_and_shifts_are_taken() {
+    let bodies = [
+        "return div(p->hint, r->cost) + mod(p->hint, f->value);",
+        "return shl(1, p->mark) + shr(p->hint, p->dscp);",
+        "return p->hint / 7 + p->hint % 9 + (p->hint << 3) + (p->hint >> 63);",
+        "return r->cost ? p->hint / r->cost : p->hint >> (p->mark & 31);",
+    ];
+    for body in bodies {
+        let author = compile(&format!("RANK_ENQUEUE {{ {body} }}"));
+        assert!(
+            author.is_ok(),
+            "{body}: {}",
+            author.err().unwrap_or_default()
+        );
+    }
+}
+
+#[test]
+fn variables_helpers_atomics_and_sections_are_refused() {
+    refused(
+        "static u64 count; RANK_ENQUEUE { return count++; }",
+        &["variable count"],
+    );
+    refused(
+        "u64 count = 5; RANK_ENQUEUE { return ++count; }",
+        &["variable count"],
+    );
+    refused(
+        "RANK_ENQUEUE { static u64 (*const now)(void) = (void *)5; return now(); }",
+        &["mine.c:", "helper 5"],
+    );
+    refused(
+        "u64 other(u64); RANK_ENQUEUE { return other(p->hint); }",
+        &["calls other", "static"],
+    );
+    refused(
+        "RANK_ENQUEUE { return __sync_fetch_and_add(&f->value, 1); }",
+        &["atomic"],
+    );
+    refused(
+        "__attribute__((section(\"xdp\"))) int x(void *c) { return 0; } RANK_ENQUEUE { return 0; }",
+        &["section xdp"],
+    );
+}
+
+#[test]
+fn floating_point_and_signed_division_are_refused() {
+    refused(
+        "RANK_ENQUEUE { return p->bytes * 1.5; }",
+        &["mine.c:", "floating point"],
+    );
+    refused(
+        "RANK_ENQUEUE { return (s64)p->hint / (s64)r->cost; }",
+        &["mine.c:"],
+    );
+}
+
+#[test]
+fn writing_the_packet_is_refused() {
+    refused(
+        "RANK_ENQUEUE { p->hint = 1; return 0; }",
+        &["mine.c:", "const"],
+    );
+}
+
+#[test]
+fn state_that_is_too_large_or_claimed_otherwise_is_refused() {
+    let with = |flow: &str, class: &str, state: &str| {
+        let text = format!(
+            "{BEGIN}struct flow {{ {flow} }}; struct class {{ {class} }}; struct global {{ }};\n\
+             POLICY{{ {state}, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
+             .over = PACKETS, .usual = FP_OVER_PACKETS }};\nRANK_ENQUEUE {{ return 0; }}\n"
+        );
+        let written = write(&text);
+        read(&written.file).map(|author| author.policy.state_bytes)
+    };
+    assert_eq!(
+        with("u64 a[8];", "PARAMS; u64 b[8];", "STATE"),
+        Ok([64, 128, 0])
+    );
+    let told = with("u64 a[9];", "PARAMS;", "STATE").expect_err("72 bytes");
+    assert!(told.contains("struct flow has 72 bytes"), "{told}");
+    let told = with("u64 a;", "u64 b;", "STATE").expect_err("no parameters");
+    assert!(told.contains("begin it with PARAMS"), "{told}");
+    let lie = ".version = 1, .flow_bytes = 8, .class_bytes = 64, .global_bytes = 0";
+    let told = with("u64 a[9];", "PARAMS;", lie).expect_err("it has 72");
+    assert!(told.contains("has 72 bytes and POLICY says 8"), "{told}");
+}
+
+#[test]
+fn parameters_with_defects_are_refused() {
+    let with = |params: &str| {
+        let text = format!(
+            "{BEGIN}struct flow {{ }}; struct class {{ PARAMS; }}; struct global {{ }};\n\
+             POLICY{{ STATE, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
+             .over = PACKETS, .usual = FP_OVER_PACKETS, .params = {{ {params} }} }};\n\
+             RANK_ENQUEUE {{ return c->param[0]; }}\n"
+        );
+        let written = write(&text);
+        read(&written.file).map(|author| author.policy.params.len())
+    };
+    let good = "{ \"a\", \"ns\", \"about\", 0, 10, 5 }, { \"b\", \"\", \"about\", 0, 1, 1 }";
+    assert_eq!(with(good), Ok(2));
+    let cases = [
+        (
+            "{ \"a\", \"ns\", \"about\", 0, 10, 11 }",
+            "not between 0 and 10",
+        ),
+        ("{ \"a\", \"miles\", \"about\", 0, 10, 5 }", "miles"),
+        (
+            "{ \"a\", \"\", \"about\", 0, 1, 1 }, { \"a\", \"\", \"x\", 0, 1, 1 }",
+            "a is there twice",
+        ),
+        (
+            "[1] = { \"b\", \"\", \"about\", 0, 1, 1 }",
+            "[0] has no name",
+        ),
+        ("{ \"A\", \"\", \"about\", 0, 1, 1 }", "small letter"),
+    ];
+    for (params, wanted) in cases {
+        let told = with(params).expect_err(params);
+        assert!(told.contains(wanted), "{params}: {told}");
+    }
+}
+
+#[test]
+fn a_file_without_a_block_or_without_c_in_it_is_refused() {
+    let told = |text: &str| {
+        let written = write(text);
+        read(&written.file)
+            .map(|author| author.policy.name)
+            .expect_err(text)
+    };
+    let state = "struct flow { }; struct class { PARAMS; }; struct global { };\n";
+    let rank = "RANK_ENQUEUE { return 0; }\n";
+    let no_block = told(&format!("{BEGIN}{state}{rank}"));
+    assert!(no_block.contains("no POLICY block"), "{no_block}");
+    let no_rank = told(&format!("{BEGIN}{PLAIN}"));
+    assert!(no_rank.contains("no RANK_ENQUEUE"), "{no_rank}");
+    assert!(told("").contains("error:"));
+    assert!(told("\0\u{1}\u{2}").contains("error:"));
+    let typo = told(&format!(
+        "{BEGIN}{PLAIN}RANK_ENQUEUE {{ return p->length; }}\n"
+    ));
+    assert!(
+        typo.contains("mine.c:7") && typo.contains("length"),
+        "{typo}"
+    );
+    assert!(
+        !typo.contains("fairpath-policy-"),
+        "our own directory is nobody's business: {typo}"
+    );
+}
+
+#[test]
+fn constant_tables_and_functions_of_the_file_are_taken() {
+    let author = compile(
+        "static const u64 table[4] = { 1, 5, 9, 77 };\n\
+         static __attribute__((noinline)) u64 twice(u64 a) { return 2 * a; }\n\
+         RANK_ENQUEUE { return twice(table[p->dscp & 3]); }",
+    )
+    .expect("taken");
+    let names: Vec<_> = author.functions().map(|(name, _)| name).collect();
+    assert_eq!(names, ["custom_rank_enqueue", "twice"]);
+}
+
+#[test]
+fn a_missing_or_old_clang_is_told_with_the_way_to_another() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let old = dir.path().join("old-clang");
+    std::fs::write(&old, "#!/bin/sh\necho 14.0.6\n").expect("written");
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    for (clang, wanted) in [
+        (Path::new("/nowhere/clang"), "run /nowhere/clang"),
+        (&old, "14.0.6"),
+    ] {
+        let error = Compiler::with_clang(clang).expect_err("no clang 19");
+        let told = error.to_string();
+        assert!(
+            told.contains(wanted) && told.contains("apt-get install clang-19"),
+            "{told}"
+        );
+    }
+    let missing = Compiler::new()
+        .expect("clang")
+        .policy(Path::new("/nowhere/mine.c"));
+    assert!(
+        matches!(missing, Err(CompileError::Read(..))),
+        "{missing:?}"
+    );
+}
+
+/// What the verifier says of a body.
+fn verdict(body: &str) -> fairpath_bpf::author::Verdict {
+    let written = write(&format!("{BEGIN}{PLAIN}{body}"));
+    let compiler = Compiler::new().expect("clang");
+    let author = read(&written.file).unwrap_or_else(|told| panic!("{told}"));
+    let trial = compiler
+        .trial(&written.file, author.has())
+        .expect("compiles as before");
+    verify(&trial).expect("root may ask")
+}
+
+#[test]
+fn the_verifier_refuses_with_the_authors_line() {
+    requires!(Need::Root);
+    fairpath_bpf::quiet_libbpf();
+    let endless = verdict(
+        "RANK_ENQUEUE\n{\n\twhile (p->hint != f->value)\n\t\tf->value ^= 1;\n\treturn 0;\n}\n",
+    );
+    let refusal = endless.refusal.expect("endless");
+    assert_eq!(refusal.function, "custom_rank_enqueue");
+    let outside = verdict(
+        "static const u64 table[4] = { 1, 5, 9, 77 };\n\
+         RANK_ENQUEUE\n{\n\treturn table[p->dscp];\n}\n",
+    );
+    let refusal = outside
+        .refusal
+        .expect("dscp is up to 255 for all that it knows");
+    let line = refusal.line.expect("it has lines");
+    assert!(
+        line.starts_with("mine.c:10: return table[p->dscp];"),
+        "{line}"
+    );
+    let made_up = verdict("RANK_ENQUEUE\n{\n\treturn *(volatile u64 *)p->hint;\n}\n");
+    assert!(made_up.refusal.is_some());
+    let behind = verdict("RANK_ENQUEUE\n{\n\treturn (&f->value)[1];\n}\n");
+    assert!(behind.refusal.is_some());
+}
+
+#[test]
+fn the_verifier_takes_every_shipped_policy() {
+    requires!(Need::Root);
+    fairpath_bpf::quiet_libbpf();
+    let compiler = Compiler::new().expect("clang");
+    for file in shipped() {
+        let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
+        let trial = compiler.trial(&file, author.has()).expect("compiles");
+        let verdict = verify(&trial).expect("root may ask");
+        assert_eq!(verdict.refusal, None, "{}", file.display());
+        // Those and what they call, each once.
+        assert!(verdict.functions.len() >= author.policy.functions.len());
+        assert!(
+            verdict
+                .functions
+                .iter()
+                .all(|(_, instructions)| *instructions > 0)
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! The scheduler of `bpf/core/sched/`: a tree of policies over queues, the same in every home.
+//!
+//! A [`Plan`] says what there is; a [`Home`] runs operations on it. [`Scheduler`] is the native home.
+
+mod abi;
+mod ffi;
+mod memory;
+mod plan;
+mod policy;
+mod scheduler;
+
+pub use abi::*;
+pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
+pub use plan::Plan;
+pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
+pub use scheduler::Scheduler;
+
+/// A home could not run operations.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// The plan is not one that can be laid out.
+    #[error("lay out the scheduler: {0}")]
+    Plan(String),
+    /// The kernel refused.
+    #[error("run the scheduler in the kernel: {0}")]
+    Kernel(String),
+}
+
+/// Where a scheduler runs: natively or in the kernel, unattached.
+///
+/// The same plan and the same operations give the same outcomes in every home.
+pub trait Home {
+    /// "native" or "kernel".
+    fn name(&self) -> &'static str;
+
+    /// Runs the operations in order and appends their outcomes; at least one each.
+    ///
+    /// # Errors
+    /// The kernel home may fail to run; what ran before is in `outcomes`.
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError>;
+
+    /// Counters since the start.
+    fn stats(&self) -> SchedStats;
+
+    /// Counters of a node, 1 to the number of nodes; zeroes for others.
+    fn node_stats(&self, node: u32) -> NodeStats;
+
+    /// Looks through all queues for what contradicts itself; the first such thing, in words.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn audit(&self) -> Result<(), String>;
+}

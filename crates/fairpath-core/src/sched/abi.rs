@@ -1,0 +1,493 @@
+//! Mirror of `bpf/core/sched/abi.h`. Times in ns, lengths in bytes on the wire, host order.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Never, as a time or a rank.
+pub const NEVER: u64 = u64::MAX;
+/// Parameters of a policy at one node.
+pub const PARAMS: usize = 8;
+/// The weight 1, inverted: what a byte costs in virtual time.
+pub const COST_ONE: u32 = 16384;
+/// Rates are nanoseconds a byte, shifted left by this.
+pub const RATE_SHIFT: u32 = 20;
+/// From root to leaf.
+pub const LEVELS: usize = 16;
+/// Outcomes that one operation gives at most.
+pub const OUTCOMES_PER_OP: usize = 1056;
+/// Children by DSCP of one splitting node.
+pub const SPLIT: usize = 64;
+
+/// A packet as policies see it (`struct fp_meta`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Meta {
+    /// When it came.
+    pub arrival: u64,
+    /// What some policies rank by: bytes left of its flow, deadline, slack.
+    pub hint: u64,
+    /// On the wire, headers of all segments included.
+    pub bytes: u32,
+    /// Hash over addresses, protocol and ports: see [`Meta::with_flow_hash`].
+    pub flow_hash: u32,
+    /// Number of its class; 0 none.
+    pub class_id: u32,
+    /// Its mark.
+    pub mark: u32,
+    /// IPv4 mapped into IPv6.
+    pub source: [u8; 16],
+    /// Likewise.
+    pub destination: [u8; 16],
+    /// Host order.
+    pub source_port: u16,
+    /// Host order.
+    pub destination_port: u16,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// 0 to 63.
+    pub dscp: u8,
+    /// 0 to 3: not-ECT, ECT(1), ECT(0), CE.
+    pub ecn: u8,
+    /// Segments of a GSO super-packet; 0 counts as 1.
+    pub segments: u8,
+    /// Always 0.
+    pub zero: [u32; 2],
+}
+
+impl Meta {
+    /// Addresses in one form.
+    pub fn between(mut self, source: IpAddr, destination: IpAddr) -> Meta {
+        let mapped = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        (self.source, self.destination) = (mapped(source), mapped(destination));
+        self
+    }
+
+    /// Fills in the hash of its flow: 32-bit FNV-1a over addresses, ports and protocol, folded once
+    /// more so that all bits depend on all. The same in every home and on every run.
+    pub fn with_flow_hash(mut self) -> Meta {
+        let ports = [self.source_port, self.destination_port].map(u16::to_be_bytes);
+        let bytes = self.source.iter().chain(&self.destination);
+        let bytes = bytes.chain(ports.iter().flatten()).chain([&self.protocol]);
+        let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        let hash = bytes.fold(0x811c_9dc5, fold);
+        self.flow_hash = (hash ^ hash >> 15).wrapping_mul(0x2c1b_3c6d);
+        self.flow_hash ^= self.flow_hash >> 13;
+        self
+    }
+
+    /// Where it comes from.
+    pub fn source_ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.source).to_canonical()
+    }
+
+    /// Where it goes.
+    pub fn destination_ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.destination).to_canonical()
+    }
+}
+
+/// What happens (`enum fp_op_kind`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum OpKind {
+    /// A packet comes: `handle`, `meta`.
+    #[default]
+    Enqueue = 1,
+    /// Up to `count` packets may leave, or until `value` bytes have (0: no limit).
+    Dequeue = 2,
+    /// Parameter `count` of `node` becomes `value`.
+    Param = 3,
+    /// A byte of flow `handle` (its hash) at leaf `node` costs `value`; [`COST_ONE`] at weight 1.
+    Weight = 4,
+    /// Packet `handle` is taken out, wherever it is.
+    Remove = 5,
+}
+
+/// One operation (`struct fp_op`); a log of them replays in every home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Op {
+    /// Never goes back.
+    pub now: u64,
+    /// By kind.
+    pub value: u64,
+    /// What happens.
+    pub kind: OpKind,
+    /// Of the packet: 1 to the scheduler's `packets`.
+    pub handle: u32,
+    /// By kind.
+    pub count: u32,
+    /// By kind.
+    pub node: u32,
+    /// Of the packet that comes.
+    pub meta: Meta,
+}
+
+impl Op {
+    /// A packet comes.
+    pub fn enqueue(now: u64, handle: u32, meta: Meta) -> Op {
+        let kind = OpKind::Enqueue;
+        Op {
+            now,
+            kind,
+            handle,
+            meta,
+            ..Op::default()
+        }
+    }
+
+    /// Up to `count` packets may leave.
+    pub fn dequeue(now: u64, count: u32) -> Op {
+        let kind = OpKind::Dequeue;
+        Op {
+            now,
+            kind,
+            count,
+            ..Op::default()
+        }
+    }
+
+    /// A parameter changes; `value` as [`crate::sched::Param::encode`] gives it.
+    pub fn param(now: u64, node: u32, index: u32, value: u64) -> Op {
+        let kind = OpKind::Param;
+        Op {
+            now,
+            kind,
+            node,
+            count: index,
+            value,
+            ..Op::default()
+        }
+    }
+
+    /// A flow's weight changes.
+    pub fn weight(now: u64, node: u32, flow_hash: u32, cost: u32) -> Op {
+        let (kind, value) = (OpKind::Weight, cost.into());
+        Op {
+            now,
+            kind,
+            node,
+            handle: flow_hash,
+            value,
+            ..Op::default()
+        }
+    }
+
+    /// A packet is taken out.
+    pub fn remove(now: u64, handle: u32) -> Op {
+        let kind = OpKind::Remove;
+        Op {
+            now,
+            kind,
+            handle,
+            ..Op::default()
+        }
+    }
+}
+
+/// What became of an operation, or of a packet by it (`enum fp_outcome_kind`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OutcomeKind {
+    /// The packet waits.
+    Queued = 1,
+    /// The packet leaves.
+    Sent = 2,
+    /// The packet is dropped: `reason`.
+    Dropped = 3,
+    /// Nothing may leave now: ask again `at`, [`NEVER`] if empty.
+    #[default]
+    Nothing = 4,
+    /// Set.
+    Done = 5,
+    /// There is no such node, parameter, flow or packet.
+    Failed = 6,
+}
+
+/// One outcome (`struct fp_outcome`); an operation gives one at least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Outcome {
+    /// Of the packet, as its leaf ranked it.
+    pub rank: u64,
+    /// Queued: its send time. Nothing: when to ask again. Else how long it waited.
+    pub at: u64,
+    /// Index of the operation.
+    pub op: u32,
+    /// Of the packet.
+    pub handle: u32,
+    /// Its leaf.
+    pub node: u32,
+    /// What became of it.
+    pub kind: OutcomeKind,
+    /// Why it was dropped; see [`Outcome::drop`].
+    pub reason: u8,
+    /// [`Outcome::MARK`].
+    pub flags: u8,
+    /// Always 0.
+    pub zero: u8,
+}
+
+impl Outcome {
+    /// The packet leaves with CE set.
+    pub const MARK: u8 = 1;
+
+    /// Why it was dropped, if it was.
+    pub fn drop(&self) -> Option<Drop> {
+        (self.kind == OutcomeKind::Dropped).then(|| Drop::from_abi(self.reason))
+    }
+
+    /// It leaves with CE set.
+    pub fn marked(&self) -> bool {
+        self.flags & Outcome::MARK != 0
+    }
+}
+
+/// Why a packet was dropped (`enum fp_refusal`, `enum fp_drop`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Drop {
+    /// The queue of its leaf is full.
+    QueueFull = 1,
+    /// Its rank lies before the queue's window.
+    Below = 2,
+    /// Its rank lies behind the queue's window.
+    Beyond = 3,
+    /// The queue did not admit it (AIFO).
+    Admission = 4,
+    /// Its item was queued already: memory was overwritten.
+    Item = 5,
+    /// There is no such queue: memory was overwritten.
+    Pifo = 6,
+    /// A rank outside the window, which was said not to happen.
+    Rank = 7,
+    /// The scheduler is full.
+    Limit = 16,
+    /// Its leaf is full.
+    NodeLimit = 17,
+    /// A packet of better rank took its place.
+    PushedOut = 18,
+    /// The scheduler is full, and its flow the fattest.
+    Fattest = 19,
+    /// The policy refused it as it came.
+    Refused = 20,
+    /// The policy dropped it as it would have left: CoDel.
+    Policy = 21,
+    /// Its send time is further away than the horizon.
+    Horizon = 22,
+    /// There is no leaf for its class.
+    NoLeaf = 23,
+    /// The handle is 0, too large, or waits already.
+    BadHandle = 24,
+    /// The pool of references is used up.
+    NoReference = 25,
+    /// The tree contradicts itself: memory was overwritten.
+    Broken = 26,
+    /// It was taken out.
+    Removed = 27,
+}
+
+impl Drop {
+    /// All, in the order of their numbers.
+    pub const ALL: [Drop; 19] = [
+        Drop::QueueFull,
+        Drop::Below,
+        Drop::Beyond,
+        Drop::Admission,
+        Drop::Item,
+        Drop::Pifo,
+        Drop::Rank,
+        Drop::Limit,
+        Drop::NodeLimit,
+        Drop::PushedOut,
+        Drop::Fattest,
+        Drop::Refused,
+        Drop::Policy,
+        Drop::Horizon,
+        Drop::NoLeaf,
+        Drop::BadHandle,
+        Drop::NoReference,
+        Drop::Broken,
+        Drop::Removed,
+    ];
+
+    fn from_abi(reason: u8) -> Drop {
+        let known = Drop::ALL.into_iter().find(|drop| *drop as u8 == reason);
+        known.unwrap_or(Drop::Broken)
+    }
+
+    /// As counters and tables name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Drop::QueueFull => "queue_full",
+            Drop::Below => "below_window",
+            Drop::Beyond => "beyond_window",
+            Drop::Admission => "not_admitted",
+            Drop::Item => "bad_item",
+            Drop::Pifo => "bad_queue",
+            Drop::Rank => "outside_window",
+            Drop::Limit => "limit",
+            Drop::NodeLimit => "node_limit",
+            Drop::PushedOut => "pushed_out",
+            Drop::Fattest => "fattest_flow",
+            Drop::Refused => "refused",
+            Drop::Policy => "policy",
+            Drop::Horizon => "beyond_horizon",
+            Drop::NoLeaf => "no_leaf",
+            Drop::BadHandle => "bad_handle",
+            Drop::NoReference => "no_reference",
+            Drop::Broken => "broken",
+            Drop::Removed => "removed",
+        }
+    }
+}
+
+/// What the entries of a node's queue are (`enum fp_over`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Over {
+    /// Leaf: a PIFO of packets.
+    #[default]
+    Packets = 1,
+    /// Leaf: a FIFO for each flow, a PIFO of flows.
+    Flows = 2,
+    /// Inner: a PIFO of children that have packets.
+    Children = 3,
+    /// Inner: a PIFO with a reference to a child for each packet below it.
+    References = 4,
+}
+
+/// Whom a full scheduler drops (`enum fp_overflow`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Overflow {
+    /// Who comes.
+    #[default]
+    Tail = 0,
+    /// From the head of the flow with the most bytes; all leaves must be over flows.
+    Fattest = 1,
+}
+
+/// `struct fp_node_config`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NodeConfig {
+    /// 0 for the root, else a smaller id than its own.
+    pub parent: u32,
+    /// Number of the policy.
+    pub policy: u32,
+    /// What the queue's entries are.
+    pub over: Over,
+    /// A `PifoKind`.
+    pub queue: u32,
+    /// Entries; 0 as many as there can be.
+    pub queue_capacity: u32,
+    /// Of a window.
+    pub queue_buckets: u32,
+    /// Granularity as a power of two.
+    pub queue_shift: u32,
+    /// Ranks before the window.
+    pub queue_below: u32,
+    /// Ranks behind it.
+    pub queue_beyond: u32,
+    /// Who leaves a full queue.
+    pub queue_full: u32,
+    /// Of a leaf; 0 none.
+    pub limit_packets: u32,
+    /// Of a leaf; 0 none.
+    pub limit_bytes: u32,
+    /// First of [`SPLIT`] entries in the table of splits, plus 1; 0: not by DSCP.
+    pub split: u32,
+    /// Of a byte as its parent sees it.
+    pub cost: u32,
+    /// ns a byte << [`RATE_SHIFT`]; 0 none.
+    pub floor: u64,
+    /// Likewise.
+    pub ceil: u64,
+    /// ns.
+    pub burst: u64,
+    /// In the policy's order.
+    pub params: [u64; PARAMS],
+}
+
+/// `struct fp_sched_config`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SchedConfig {
+    /// Handles are 1 to this.
+    pub packets: u32,
+    /// Full from here on.
+    pub limit_packets: u32,
+    /// Queues of flows.
+    pub flows: u32,
+    /// Hosts that are told apart.
+    pub hosts: u32,
+    /// Of the tree.
+    pub nodes: u32,
+    /// Entries of the table class -> node.
+    pub classes: u32,
+    /// Entries of the table of splits.
+    pub splits: u32,
+    /// References to children, over all queues of [`Over::References`].
+    pub references: u32,
+    /// An [`Overflow`].
+    pub overflow: Overflow,
+    /// Full from here on; 0 none.
+    pub limit_bytes: u32,
+    /// Of the flow table's hash.
+    pub seed: u32,
+    /// Always 0.
+    pub zero: u32,
+    /// A send time further away than this is dropped; 0 none.
+    pub horizon: u64,
+}
+
+/// Counters (`struct fp_sched_stats`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SchedStats {
+    /// Packets that came.
+    pub enqueued: u64,
+    /// Packets that waited.
+    pub queued: u64,
+    /// Packets that left.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Of them, with CE set here.
+    pub marked: u64,
+    /// By [`Drop`].
+    pub dropped: [u64; 32],
+    /// Flows re-ranked without sending.
+    pub put_off: u64,
+    /// Packets that share their flow's queue with another flow.
+    pub shared: u64,
+    /// Flows whose state gave way to another's.
+    pub state_lost: u64,
+    /// Dequeues that gave up.
+    pub tries_spent: u64,
+    /// Entries that the shaper gave back.
+    pub woken: u64,
+}
+
+/// A node's counters (`struct fp_node_stats`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NodeStats {
+    /// Packets that left through it.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets dropped at this leaf.
+    pub dropped: u64,
+    /// Packets marked at this leaf.
+    pub marked: u64,
+    /// Packets sent because its floor was due.
+    pub by_floor: u64,
+    /// Waiting at this leaf.
+    pub packets: u32,
+    /// Their bytes.
+    pub bytes: u32,
+}

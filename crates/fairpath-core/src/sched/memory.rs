@@ -1,0 +1,423 @@
+//! A scheduler's memory, wherever it lies: laid out, read and audited from user space.
+
+use std::ptr::NonNull;
+
+use super::ffi::{self, RawPlan, Sched};
+use super::{
+    Function, HomeError, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome, OutcomeKind,
+    Over, Plan, Policy, SPLIT, SchedStats, policies,
+};
+
+/// Handles, flows, nodes and references of one scheduler, each at most.
+pub const MAX_OF_A_KIND: u32 = 1 << 24;
+
+/// Outcomes that an unattached run has room for.
+const OUTCOMES_OF_A_RUN: usize = 8 * OUTCOMES_PER_OP;
+
+/// An outcome as it lies in memory that somebody else may write.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Raw {
+    rank: u64,
+    at: u64,
+    op: u32,
+    handle: u32,
+    node: u32,
+    kind: u8,
+    reason: u8,
+    flags: u8,
+    zero: u8,
+}
+
+impl Raw {
+    fn checked(self) -> Outcome {
+        let kind = match self.kind {
+            1 => OutcomeKind::Queued,
+            2 => OutcomeKind::Sent,
+            3 => OutcomeKind::Dropped,
+            4 => OutcomeKind::Nothing,
+            5 => OutcomeKind::Done,
+            _ => OutcomeKind::Failed,
+        };
+        let Raw {
+            rank,
+            at,
+            op,
+            handle,
+            node,
+            reason,
+            flags,
+            zero,
+            ..
+        } = self;
+        Outcome {
+            rank,
+            at,
+            op,
+            handle,
+            node,
+            kind,
+            reason,
+            flags,
+            zero,
+        }
+    }
+}
+
+/// A formatted scheduler's memory; does not own it.
+#[derive(Debug)]
+pub struct SchedMemory {
+    pub(crate) sched: NonNull<Sched>,
+}
+
+// SAFETY: the memory is plain bytes that one caller at a time works on.
+unsafe impl Send for SchedMemory {}
+
+/// A plan that was checked, as the core reads it: how much memory it needs, and how that is formatted.
+#[derive(Debug)]
+pub struct SchedLayout {
+    plan: Plan,
+    wants: Vec<u32>,
+    functions: Vec<u32>,
+    flow_bytes: Vec<u32>,
+    children: Vec<u32>,
+}
+
+impl SchedLayout {
+    /// Checks the plan; `custom` is the author's policy, if one may be named.
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`] names the node and what is wrong with it.
+    pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, HomeError> {
+        let mut plan = plan.clone();
+        plan.config.nodes = plan.nodes.len() as u32;
+        plan.config.classes = plan.class_table.len() as u32;
+        plan.config.splits = plan.splits.len() as u32;
+        plan.config.flows = plan.config.flows.next_multiple_of(8).max(8);
+        plan.config.hosts = plan.config.hosts.next_multiple_of(8);
+        plan.config.packets = plan.config.packets.max(1);
+        check_sizes(&plan)?;
+        check_tables(&plan)?;
+        let mut laid = SchedLayout {
+            wants: Vec::with_capacity(plan.nodes.len()),
+            functions: Vec::with_capacity(plan.nodes.len()),
+            flow_bytes: Vec::with_capacity(plan.nodes.len()),
+            children: vec![0; plan.nodes.len() + 1],
+            plan,
+        };
+        for (index, node) in laid.plan.nodes.iter().enumerate() {
+            let known = policies().iter().chain(custom);
+            let Some(policy) = known.into_iter().find(|policy| policy.id == node.policy) else {
+                return Err(wrong(
+                    index,
+                    format!("has policy {}, which is not there", node.policy),
+                ));
+            };
+            check_node(&laid.plan, index, policy)?;
+            laid.wants.push(policy.wants);
+            laid.functions.push(bits(&policy.functions));
+            laid.flow_bytes.push(policy.state_bytes[0]);
+        }
+        check_references(&laid)?;
+        Ok(laid)
+    }
+
+    fn raw(&self) -> RawPlan {
+        RawPlan {
+            config: &raw const self.plan.config,
+            nodes: self.plan.nodes.as_ptr(),
+            wants: self.wants.as_ptr(),
+            functions: self.functions.as_ptr(),
+            flow_bytes: self.flow_bytes.as_ptr(),
+            classes: self.plan.class_table.as_ptr(),
+            splits: self.plan.splits.as_ptr(),
+        }
+    }
+
+    /// Bytes that the scheduler needs.
+    pub fn bytes(&mut self) -> u64 {
+        self.children.fill(0);
+        let raw = self.raw();
+        // SAFETY: the plan's tables have the lengths that its configuration says; `children` has one
+        // entry for each node and one more.
+        unsafe { ffi::fp_native_sched_bytes(&raw const raw, self.children.as_mut_ptr()) }
+    }
+
+    /// Formats zeroed memory of [`SchedLayout::bytes`].
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`]: a queue is not one that can be.
+    ///
+    /// # Safety
+    /// `at` points to that many zeroed, writable bytes, aligned to 64, that outlive the value; nothing
+    /// but the core touches them while it lives.
+    pub unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, HomeError> {
+        let sched = at.cast::<Sched>();
+        let raw = self.raw();
+        let (children, mut node) = (self.children.as_mut_ptr(), 0);
+        // SAFETY: the caller promises size, zeroes and alignment; `children` was counted by `bytes`.
+        let misfit = unsafe {
+            ffi::fp_native_sched_format(sched.as_ptr(), &raw const raw, children, &raw mut node)
+        };
+        if misfit == 0 {
+            return Ok(SchedMemory { sched });
+        }
+        let what = [
+            "",
+            "kind",
+            "capacity",
+            "number of buckets",
+            "granularity",
+            "policy when full or outside",
+        ];
+        let what = what.get(misfit as usize).unwrap_or(&"size");
+        Err(HomeError::Plan(format!(
+            "the queue of node {node} cannot have this {what}"
+        )))
+    }
+}
+
+fn bits(functions: &[Function]) -> u32 {
+    functions
+        .iter()
+        .fold(0, |bits, function| bits | 1 << *function as u32)
+}
+
+fn wrong(index: usize, text: String) -> HomeError {
+    HomeError::Plan(format!("node {} {text}", index + 1))
+}
+
+fn check_sizes(plan: &Plan) -> Result<(), HomeError> {
+    let c = &plan.config;
+    let sizes = [
+        ("packets", c.packets),
+        ("flows", c.flows),
+        ("hosts", c.hosts),
+        ("nodes", c.nodes),
+        ("classes", c.classes),
+        ("references", c.references),
+    ];
+    for (name, size) in sizes {
+        if size > MAX_OF_A_KIND {
+            let text = format!("{size} {name} are more than {MAX_OF_A_KIND}");
+            return Err(HomeError::Plan(text));
+        }
+    }
+    if c.limit_packets > c.packets {
+        let text = format!(
+            "a limit of {} packets exceeds the {} handles",
+            c.limit_packets, c.packets
+        );
+        return Err(HomeError::Plan(text));
+    }
+    Ok(())
+}
+
+fn check_tables(plan: &Plan) -> Result<(), HomeError> {
+    let nodes = plan.nodes.len() as u32;
+    if nodes == 0 {
+        return Err(HomeError::Plan("the tree has no node".into()));
+    }
+    if plan.class_table.is_empty() {
+        return Err(HomeError::Plan(
+            "the table of classes has no entry 0".into(),
+        ));
+    }
+    let mut named = plan.class_table.iter().chain(&plan.splits);
+    if let Some(node) = named.find(|node| **node > nodes) {
+        return Err(HomeError::Plan(format!(
+            "a table names node {node} of {nodes}"
+        )));
+    }
+    Ok(())
+}
+
+fn level(plan: &Plan, node: &NodeConfig) -> usize {
+    let parent = |node: &NodeConfig| {
+        plan.nodes
+            .get((node.parent as usize).wrapping_sub(1))
+            .copied()
+    };
+    std::iter::successors(parent(node), parent)
+        .take(LEVELS + 1)
+        .count()
+}
+
+fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeError> {
+    let node = &plan.nodes[index];
+    let is_leaf = matches!(node.over, Over::Packets | Over::Flows);
+    if (node.parent == 0) != (index == 0) || node.parent as usize > index {
+        return Err(wrong(
+            index,
+            format!(
+                "has parent {}: parents come before children, the root first",
+                node.parent
+            ),
+        ));
+    }
+    if level(plan, node) >= LEVELS {
+        return Err(wrong(index, format!("lies deeper than {LEVELS} levels")));
+    }
+    if !policy.over.contains(&node.over) {
+        return Err(wrong(
+            index,
+            format!("ranks {:?}, which policy {} cannot", node.over, policy.name),
+        ));
+    }
+    if node.split as usize > (plan.splits.len() + 1).saturating_sub(SPLIT) {
+        return Err(wrong(
+            index,
+            "splits by entries that the table does not have".into(),
+        ));
+    }
+    let parent = plan.nodes.get((node.parent as usize).wrapping_sub(1));
+    if let Some(parent) = parent {
+        if matches!(parent.over, Over::Packets | Over::Flows) {
+            return Err(wrong(index, "is the child of a leaf".into()));
+        }
+        if parent.over == Over::References && node.over == Over::Children {
+            return Err(wrong(
+                index,
+                "is over children below one over references".into(),
+            ));
+        }
+        let below_references = parent.over == Over::References && is_leaf;
+        if below_references
+            && (node.queue_full != 0 || plan.config.overflow == super::Overflow::Fattest)
+        {
+            return Err(wrong(
+                index,
+                "would drop waiting packets below references".into(),
+            ));
+        }
+        if below_references && node.over == Over::Flows {
+            return Err(wrong(
+                index,
+                "is over flows below references; only packets are".into(),
+            ));
+        }
+    }
+    if plan.config.overflow == super::Overflow::Fattest && node.over == Over::Packets {
+        return Err(wrong(
+            index,
+            "is over packets, where no fattest flow is known".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// A reference that the shaper held cannot be refused: its packet is queued below.
+fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
+    let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
+    let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
+    let holds = over
+        .clone()
+        .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
+    let refuses = |node: &NodeConfig| {
+        node.queue_capacity | node.queue_below | node.queue_beyond | node.queue_full != 0
+    };
+    match over.find(|(_, (node, _))| refuses(node)) {
+        Some((index, _)) if holds => {
+            let text =
+                "is over references and may refuse some, in a tree that holds references back";
+            Err(wrong(index, text.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl SchedMemory {
+    /// Counters since the start.
+    pub fn stats(&self) -> SchedStats {
+        let mut stats = SchedStats::default();
+        // SAFETY: `sched` is formatted, `stats` a `struct fp_sched_stats`.
+        unsafe { ffi::fp_native_sched_stats(self.sched.as_ptr(), &raw mut stats) };
+        stats
+    }
+
+    /// Counters of a node; zeroes if there is none.
+    pub fn node_stats(&self, node: u32) -> NodeStats {
+        let mut stats = NodeStats::default();
+        // SAFETY: `sched` is formatted, `stats` a `struct fp_node_stats`, and numbers are checked.
+        unsafe { ffi::fp_native_node_stats(self.sched.as_ptr(), node, &raw mut stats) };
+        stats
+    }
+
+    /// Looks for what contradicts itself. Walks everything.
+    ///
+    /// # Errors
+    /// What is wrong first, in words.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut place = 0;
+        // SAFETY: `sched` is formatted.
+        let fault = unsafe { ffi::fp_native_sched_audit(self.sched.as_ptr(), &raw mut place) };
+        let words = match fault {
+            0 => return Ok(()),
+            1 => format!("{place} packets are there, which is not what is counted"),
+            2 => format!("{place} bytes are there, which is not what is counted"),
+            3 => format!("packet or flow {place} waits in no queue"),
+            4 => format!("flow {place} does not hold what it counts"),
+            5 => format!("node {place} has something to send and its parent does not know"),
+            6 => format!("node {place} is in its parent's queue with nothing to send"),
+            7 => format!("{place} references are queued, which is not what is taken"),
+            _ => format!("of {place} packets that came, not all are sent, dropped or waiting"),
+        };
+        Err(words)
+    }
+
+    /// Readies an unattached run of `ops`, which are copied to where `room` points, outcomes behind
+    /// them; how many of them fit is the answer.
+    ///
+    /// # Safety
+    /// `room` points to [`SchedMemory::room_bytes`] of `most_ops` writable bytes in the same mapping as
+    /// the scheduler; nothing runs on it now.
+    pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
+        let count = ops.len().min(most_ops);
+        let to = room.cast::<Op>();
+        // SAFETY: the room has `most_ops` operations first, and `count` are no more.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
+        // SAFETY: the outcomes' part follows the operations'.
+        let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
+        let (sched, most) = (self.sched.as_ptr(), OUTCOMES_OF_A_RUN as u32);
+        // SAFETY: both parts lie in the scheduler's mapping, as long as said.
+        unsafe {
+            ffi::fp_native_sched_begin(sched, to.as_ptr(), count as u32, outcomes.as_ptr(), most);
+        }
+        count
+    }
+
+    /// Takes the outcomes of the run so far; how many operations are done.
+    ///
+    /// # Safety
+    /// `room` and `most_ops` are those of [`SchedMemory::begin`]; nothing runs now.
+    pub unsafe fn progress(
+        &mut self,
+        room: NonNull<u8>,
+        most_ops: usize,
+        outcomes: &mut Vec<Outcome>,
+    ) -> usize {
+        let mut told = 0;
+        // SAFETY: `sched` is formatted.
+        let done = unsafe { ffi::fp_native_sched_progress(self.sched.as_ptr(), &raw mut told) };
+        // SAFETY: the outcomes' part follows the operations'.
+        let from = unsafe { room.cast::<Op>().add(most_ops) }.cast::<Raw>();
+        for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
+            // SAFETY: within the outcomes' part.
+            let at = unsafe { from.add(index) };
+            // SAFETY: likewise; any bytes are integers.
+            outcomes.push(unsafe { at.read() }.checked());
+        }
+        done as usize
+    }
+
+    /// Bytes that [`SchedMemory::begin`] needs for `most_ops` operations.
+    pub fn room_bytes(most_ops: usize) -> usize {
+        most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
+    }
+
+    /// Who runs an author's policy: what `fp_native_custom` gets.
+    pub(crate) fn set_custom(&mut self, custom: *mut ()) {
+        // SAFETY: `sched` is formatted; the number is only handed back.
+        unsafe { ffi::fp_native_sched_custom(self.sched.as_ptr(), custom as usize as u64) };
+    }
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * native.c: the native home of bpf/core/sched, and user space's hand on a scheduler's memory
+ * wherever it lies. Every function here is declared in ffi.rs.
+ */
+#include <stddef.h>
+#include "sched/layout.h"
+#include "sched/audit.h"
+
+#define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
+	case number:                                                                               \
+		return &name##_policy;
+
+/* How a policy describes itself; null if there is none of the number. */
+const struct fp_policy *fp_native_policy(u32 number)
+{
+	switch (number) {
+		FP_POLICIES(FP_POLICY_OF)
+	}
+	return 0;
+}
+
+u32 fp_native_policy_functions(u32 number)
+{
+	return fp_policy_functions(number);
+}
+
+u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
+{
+	struct fp_sched s;
+	u64 arrays;
+	int misfit = 0;
+
+	fp_count_children(p, children);
+	fp_format_queues(0, p, children, &arrays, &misfit);
+	return fp_sched_offsets(&s, p, arrays);
+}
+
+/* Formats zeroed memory. 0, or enum fp_misfit; *node tells whose queue it is. */
+int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *children, u32 *node)
+{
+	struct fp_pool_config pool = { .items = fp_items(p->config),
+				       .pifos = FP_FAT + 2 * p->config->nodes };
+	u64 arrays;
+	int misfit = 0;
+
+	fp_format_queues(0, p, children, &arrays, &misfit);
+	s->bytes = fp_sched_offsets(s, p, arrays);
+	pool.array_bytes = arrays;
+	*node = 0;
+	misfit = fp_pool_format(fp_pool_of(s), &pool);
+	if (misfit)
+		return misfit;
+	*node = fp_format_queues(s, p, children, &arrays, &misfit);
+	if (misfit)
+		return misfit;
+	fp_sched_fill(s, p);
+	return 0;
+}
+
+/* Who runs an author's policy. */
+void fp_native_sched_custom(struct fp_sched *s, u64 custom)
+{
+	s->custom = custom;
+}
+
+/* Runs operations from the first on, as long as there is room for outcomes; how many ran. */
+u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
+			struct fp_outcome *outcomes, u32 most, u32 *told)
+{
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+	for (s->op = 0; s->op < count && fp_has_room(s); s->op++)
+		fp_operate(s, (struct fp_op *)(size_t)&ops[s->op]);
+	*told = s->outcomes;
+	return s->op;
+}
+
+/* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
+void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
+			   struct fp_outcome *outcomes, u32 most)
+{
+	s->ops_at = (u64)((u8 *)ops - (u8 *)s);
+	s->ops = count;
+	s->op = 0;
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+}
+
+/* How far it came; outcomes told so far are forgotten. */
+u32 fp_native_sched_progress(struct fp_sched *s, u32 *told)
+{
+	*told = s->outcomes;
+	s->outcomes = 0;
+	return s->op;
+}
+
+void fp_native_sched_stats(const struct fp_sched *s, struct fp_sched_stats *stats)
+{
+	*stats = s->stats;
+}
+
+void fp_native_node_stats(struct fp_sched *s, u32 node, struct fp_node_stats *stats)
+{
+	*stats = fp_node_at(s, node)->stats;
+}
+
+/* What contradicts itself first: enum fp_fault, 0 nothing. */
+u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
+{
+	return fp_sched_audit(s, where);
+}
+
+/* Sizes and offsets that Rust mirrors, in the order of ffi.rs's test. */
+#define AT(type, member) (u32) offsetof(struct type, member)
+const u32 fp_native_sched_layout[] = {
+	sizeof(struct fp_meta),
+	sizeof(struct fp_op),
+	sizeof(struct fp_outcome),
+	sizeof(struct fp_node_config),
+	sizeof(struct fp_sched_config),
+	sizeof(struct fp_sched_stats),
+	sizeof(struct fp_node_stats),
+	sizeof(struct fp_policy),
+	sizeof(struct fp_param),
+	sizeof(struct fp_plan),
+	sizeof(struct fp_call),
+	AT(fp_meta, source),
+	AT(fp_meta, dscp),
+	AT(fp_op, node),
+	AT(fp_op, meta),
+	AT(fp_outcome, reason),
+	AT(fp_node_config, cost),
+	AT(fp_node_config, floor),
+	AT(fp_node_config, params),
+	AT(fp_sched_config, overflow),
+	AT(fp_sched_config, horizon),
+	AT(fp_sched_stats, put_off),
+	AT(fp_node_stats, bytes),
+	AT(fp_policy, queue),
+	AT(fp_param, standard),
+	FP_DROP_REMOVED,
+	FP_CUSTOM,
+};
+const u32 fp_native_sched_layout_len =
+	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

@@ -1,0 +1,278 @@
+//! What a policy says of itself (`struct fp_policy` in `bpf/core/policy.h`), and the way in for one
+//! that is not compiled into this home.
+
+use std::sync::LazyLock;
+
+use super::ffi::{self, RawParam, RawPolicy};
+use super::{Meta, Over, PARAMS};
+
+/// A policy's functions, in the order of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Function {
+    /// A packet came.
+    RankEnqueue = 0,
+    /// A packet leaves.
+    RankDequeue = 1,
+    /// When it may leave.
+    SendTime = 2,
+    /// A packet was dropped by somebody else.
+    OnDrop = 3,
+}
+
+/// A parameter of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// As in TOML and on the command line.
+    pub name: String,
+    /// "ns", "bytes", "bps", "packets" or nothing.
+    pub unit: String,
+    /// One line.
+    pub about: String,
+    /// Least value, in its unit.
+    pub least: u64,
+    /// Largest value, in its unit.
+    pub most: u64,
+    /// Where nothing is said.
+    pub standard: u64,
+}
+
+/// A policy as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Its number in this build; an author's file is [`Policy::CUSTOM`].
+    pub id: u32,
+    /// As in trees and on the command line.
+    pub name: String,
+    /// One line.
+    pub about: String,
+    /// Paper or RFC.
+    pub source: String,
+    /// What it can rank.
+    pub over: Vec<Over>,
+    /// What it ranks unless the tree says otherwise.
+    pub usual: Over,
+    /// The bits `WANTS_*`.
+    pub wants: u32,
+    /// Bytes of state: of a flow or child, of a node (parameters included), of the policy.
+    pub state_bytes: [u32; 3],
+    /// A `PifoKind`, buckets, granularity's shift and what happens when full; zeroes: the usual.
+    pub queue: [u32; 4],
+    /// In the order of its enumeration.
+    pub params: Vec<Param>,
+    /// The functions that it has.
+    pub functions: Vec<Function>,
+}
+
+/// A policy that runs outside the core: an author's file, by its verified instructions.
+pub trait Custom: Send {
+    /// One call; slices as in `struct flow`, `struct class` (parameters first) and `struct global`.
+    /// `call` is the memory of `struct fp_call`.
+    fn call(
+        &mut self,
+        function: Function,
+        packet: &Meta,
+        flow: &mut [u64; 8],
+        class: &mut [u64; 16],
+        global: &mut [u64; 8],
+        call: &mut [u64; 16],
+    ) -> u64;
+}
+
+/// A policy does not say properly what it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPolicy {
+    /// Not the bytes of a `struct fp_policy`.
+    #[error("its POLICY block has {0} bytes instead of {expected}; it was made for another version", expected = Policy::BYTES)]
+    Size(usize),
+    /// Another version.
+    #[error("it was made for version {0} of policy.h, this is {VERSION}")]
+    Version(u32),
+    /// A text that is empty, not terminated or not ASCII.
+    #[error("{0} is no text")]
+    Text(&'static str),
+    /// A number that is out of range.
+    #[error("{0}")]
+    Range(String),
+}
+
+/// `FP_POLICY_VERSION`.
+const VERSION: u32 = 1;
+/// State of a flow, of a node with its parameters, of the policy: bytes at most.
+const STATE_BYTES: [u32; 3] = [64, 128, 64];
+/// The units that parameters may have.
+const UNITS: [&str; 5] = ["", "ns", "bytes", "bps", "packets"];
+
+impl Policy {
+    /// The number of an author's own policy.
+    pub const CUSTOM: u32 = 31;
+    /// Bytes of a `struct fp_policy`, as they lie in the section `.fairpath.policy`.
+    pub const BYTES: usize = size_of::<RawPolicy>();
+    /// [`Policy::wants`]: how many flows of its hosts are waiting.
+    pub const WANTS_HOSTS: u32 = 1;
+    /// [`Policy::wants`]: entries may be due.
+    pub const WANTS_DUE: u32 = 2;
+    /// [`Policy::wants`]: flows keep their turn when their last packet left.
+    pub const WANTS_EMPTY: u32 = 4;
+    /// [`Policy::wants`]: entries become eligible in the node's own virtual time.
+    pub const WANTS_ELIGIBLE: u32 = 8;
+
+    /// Reads what a policy says of itself.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(bytes: &[u8], id: u32, functions: &[Function]) -> Result<Policy, BadPolicy> {
+        if bytes.len() != Policy::BYTES {
+            return Err(BadPolicy::Size(bytes.len()));
+        }
+        // SAFETY: as many bytes as the structure has, which is of integers only: any bytes are one.
+        let raw = unsafe { bytes.as_ptr().cast::<RawPolicy>().read_unaligned() };
+        Policy::from_raw(&raw, id, functions)
+    }
+
+    fn from_raw(raw: &RawPolicy, id: u32, functions: &[Function]) -> Result<Policy, BadPolicy> {
+        if raw.version != VERSION {
+            return Err(BadPolicy::Version(raw.version));
+        }
+        let state_bytes = [raw.flow_bytes, raw.class_bytes, raw.global_bytes];
+        for (what, (bytes, most)) in ["flow", "class", "global"]
+            .iter()
+            .zip(state_bytes.into_iter().zip(STATE_BYTES))
+        {
+            if bytes > most {
+                let text = format!("struct {what} has {bytes} bytes, {most} are the most");
+                return Err(BadPolicy::Range(text));
+            }
+        }
+        let over: Vec<Over> = [Over::Packets, Over::Flows, Over::Children, Over::References]
+            .into_iter()
+            .filter(|over| raw.over >> *over as u32 & 1 == 1)
+            .collect();
+        let usual = over.iter().copied().find(|over| *over as u32 == raw.usual);
+        let usual = usual.ok_or_else(|| {
+            BadPolicy::Range("its usual entries are none of those it can rank".into())
+        })?;
+        let params = raw.params.iter().take_while(|param| param.name[0] != 0);
+        Ok(Policy {
+            id,
+            name: text(&raw.name, "its name")?,
+            about: text(&raw.about, "what it is about")?,
+            source: text(&raw.source, "its source")?,
+            over,
+            usual,
+            wants: raw.wants,
+            state_bytes,
+            queue: raw.queue,
+            params: params.map(Param::from_raw).collect::<Result<_, _>>()?,
+            functions: functions.to_vec(),
+        })
+    }
+
+    /// Its parameter of this name, and the parameter's number.
+    pub fn param(&self, name: &str) -> Option<(usize, &Param)> {
+        let mut all = self.params.iter().enumerate();
+        all.find(|(_, param)| param.name == name)
+    }
+
+    /// The parameters as nothing else is said, as the core takes them.
+    pub fn standards(&self) -> [u64; PARAMS] {
+        let mut values = [0; PARAMS];
+        for (value, param) in values.iter_mut().zip(&self.params) {
+            *value = param.encode(param.standard);
+        }
+        values
+    }
+}
+
+impl Param {
+    fn from_raw(raw: &RawParam) -> Result<Param, BadPolicy> {
+        let name = text(&raw.name, "a parameter's name")?;
+        let unit = if raw.unit[0] == 0 {
+            String::new()
+        } else {
+            text(&raw.unit, "a parameter's unit")?
+        };
+        if !UNITS.contains(&unit.as_str()) {
+            return Err(BadPolicy::Range(format!(
+                "parameter {name} has the unit {unit:?}, which is none of {UNITS:?}"
+            )));
+        }
+        if !(raw.least..=raw.most).contains(&raw.standard) {
+            return Err(BadPolicy::Range(format!(
+                "parameter {name}: the standard {} is not between {} and {}",
+                raw.standard, raw.least, raw.most
+            )));
+        }
+        let about = text(&raw.about, "what a parameter is about")?;
+        Ok(Param {
+            name,
+            unit,
+            about,
+            least: raw.least,
+            most: raw.most,
+            standard: raw.standard,
+        })
+    }
+
+    /// A value in its unit, as the core takes it: rates as nanoseconds a byte, shifted.
+    pub fn encode(&self, value: u64) -> u64 {
+        if self.unit == "bps" {
+            encode_rate(value)
+        } else {
+            value
+        }
+    }
+}
+
+/// Bits a second as the core takes them: ns a byte << [`super::RATE_SHIFT`], rounded; 0 stays 0 (none).
+pub fn encode_rate(bps: u64) -> u64 {
+    if bps == 0 {
+        return 0;
+    }
+    let ns = (8_000_000_000_u128 << super::RATE_SHIFT) + u128::from(bps) / 2;
+    u64::try_from(ns / u128::from(bps))
+        .unwrap_or(u64::MAX)
+        .max(1)
+}
+
+fn text(bytes: &[u8], what: &'static str) -> Result<String, BadPolicy> {
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .ok_or(BadPolicy::Text(what))?;
+    let printable = bytes[..end].iter().all(|byte| (b' '..=b'~').contains(byte));
+    if end == 0 || !printable {
+        return Err(BadPolicy::Text(what));
+    }
+    Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+/// The policies that are compiled in, by number.
+pub fn policies() -> &'static [Policy] {
+    static POLICIES: LazyLock<Vec<Policy>> =
+        LazyLock::new(|| (1..Policy::CUSTOM).filter_map(shipped).collect());
+    &POLICIES
+}
+
+fn shipped(number: u32) -> Option<Policy> {
+    // SAFETY: any number may be asked for.
+    let raw = unsafe { ffi::fp_native_policy(number) };
+    // SAFETY: null, or a constant of the core.
+    let raw = unsafe { raw.as_ref() }?;
+    // SAFETY: any number may be asked for.
+    let bits = unsafe { ffi::fp_native_policy_functions(number) };
+    let all = [
+        Function::RankEnqueue,
+        Function::RankDequeue,
+        Function::SendTime,
+        Function::OnDrop,
+    ];
+    let functions: Vec<Function> = all
+        .into_iter()
+        .filter(|function| bits >> *function as u32 & 1 == 1)
+        .collect();
+    Some(
+        Policy::from_raw(raw, number, &functions)
+            .expect("shipped policies say what they are; a test reads them all"),
+    )
+}

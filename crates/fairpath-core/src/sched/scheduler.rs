@@ -1,0 +1,211 @@
+//! The native home: one scheduler in plain memory.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+
+use super::ffi::{self, Sched};
+use super::{
+    Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan, Policy,
+    SchedLayout, SchedMemory, SchedStats,
+};
+
+/// Of `struct fp_sched`.
+const ALIGN: usize = 64;
+/// Outcomes that one call into the core has room for.
+const ROOM: usize = 8 * OUTCOMES_PER_OP;
+
+/// A tree of policies over queues, natively.
+///
+/// ```
+/// use fairpath_core::sched::{Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
+///
+/// let fifo = NodeConfig { policy: 1, over: Over::Packets, queue: 2, queue_buckets: 1, ..NodeConfig::default() };
+/// let config = SchedConfig { packets: 10, limit_packets: 10, ..SchedConfig::default() };
+/// let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], splits: vec![] };
+/// let mut scheduler = Scheduler::new(&plan).unwrap();
+/// let mut outcomes = Vec::new();
+/// let packet = Meta { bytes: 1500, ..Meta::default() };
+/// scheduler.run(&[Op::enqueue(5, 1, packet), Op::dequeue(9, 1)], &mut outcomes).unwrap();
+/// assert_eq!((outcomes[1].kind, outcomes[1].handle, outcomes[1].at), (OutcomeKind::Sent, 1, 4));
+/// ```
+pub struct Scheduler {
+    memory: SchedMemory,
+    allocated: NonNull<u8>,
+    layout: Layout,
+    room: Vec<Outcome>,
+    custom: Option<Box<Box<dyn Custom>>>,
+}
+
+// SAFETY: the scheduler owns its memory, and nothing else refers to it.
+unsafe impl Send for Scheduler {}
+
+impl fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("bytes", &self.layout.size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scheduler {
+    /// Lays out a plan of shipped policies. O(its memory).
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    pub fn new(plan: &Plan) -> Result<Scheduler, HomeError> {
+        Scheduler::lay_out(plan, None)
+    }
+
+    /// Lays out a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
+    ///
+    /// # Errors
+    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    pub fn with_custom(
+        plan: &Plan,
+        policy: &Policy,
+        custom: Box<dyn Custom>,
+    ) -> Result<Scheduler, HomeError> {
+        let mut scheduler = Scheduler::lay_out(plan, Some(policy))?;
+        let mut custom = Box::new(custom);
+        scheduler.memory.set_custom((&raw mut *custom).cast());
+        scheduler.custom = Some(custom);
+        Ok(scheduler)
+    }
+
+    fn lay_out(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, HomeError> {
+        let mut laid = SchedLayout::new(plan, policy)?;
+        let bytes = laid.bytes() as usize;
+        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
+            .map_err(|_| HomeError::Plan(format!("{bytes} bytes are more than there can be")))?;
+        // SAFETY: the size is not zero: a header always exists.
+        let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: less than ALIGN further, where at least `bytes` bytes follow.
+        let at = unsafe { allocated.add(allocated.align_offset(ALIGN)) };
+        // SAFETY: freshly allocated, zeroed, aligned, and freed only by drop().
+        let memory = unsafe { laid.format(at) };
+        match memory {
+            Ok(memory) => Ok(Scheduler {
+                memory,
+                allocated,
+                layout,
+                room: vec![Outcome::default(); ROOM],
+                custom: None,
+            }),
+            Err(error) => {
+                // SAFETY: allocated above with this layout, and not used any more.
+                unsafe { dealloc(allocated.as_ptr(), layout) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs operations as long as there is room for outcomes; how many ran, and how many were told.
+    fn step(&mut self, ops: &[Op]) -> (usize, usize) {
+        let mut told = 0;
+        let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
+        let sched: *mut Sched = self.memory.sched.as_ptr();
+        let room = self.room.as_mut_ptr();
+        // SAFETY: `sched` is formatted; `ops` has `count` operations, `room` so many places.
+        let ran = unsafe {
+            ffi::fp_native_sched_run(sched, ops.as_ptr(), count, room, ROOM as u32, &raw mut told)
+        };
+        (ran as usize, told as usize)
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// All of its memory, to be overwritten by tests of what that does.
+    #[doc(hidden)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.memory.sched.as_ptr().cast::<u8>();
+        let offset = start.addr() - self.allocated.as_ptr().addr();
+        // SAFETY: from the beginning of the scheduler to the end of what was allocated for it.
+        unsafe { std::slice::from_raw_parts_mut(start, self.layout.size() - offset) }
+    }
+}
+
+impl Home for Scheduler {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+        let mut done = 0;
+        while done < ops.len() {
+            let (ran, told) = self.step(&ops[done..]);
+            let new = outcomes.len();
+            outcomes.extend_from_slice(&self.room[..told]);
+            if done > 0 {
+                outcomes[new..]
+                    .iter_mut()
+                    .for_each(|outcome| outcome.op += done as u32);
+            }
+            done += ran;
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> SchedStats {
+        self.memory.stats()
+    }
+
+    fn node_stats(&self, node: u32) -> NodeStats {
+        self.memory.node_stats(node)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.memory.audit()
+    }
+}
+
+impl std::ops::Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: allocated by lay_out() with this layout.
+        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
+    }
+}
+
+/// Called by the core for [`Policy::CUSTOM`].
+///
+/// # Safety
+/// `custom` is what `Scheduler::with_custom` set; the others point to what `ask.h` says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fp_native_custom(
+    custom: u64,
+    function: u32,
+    packet: *const Meta,
+    flow: *mut [u64; 8],
+    class: *mut [u64; 16],
+    global: *mut [u64; 8],
+    call: *mut [u64; 16],
+) -> u64 {
+    let custom = custom as usize as *mut Box<dyn Custom>;
+    if custom.is_null() {
+        return 0;
+    }
+    let function = match function {
+        0 => Function::RankEnqueue,
+        1 => Function::RankDequeue,
+        2 => Function::SendTime,
+        _ => Function::OnDrop,
+    };
+    // SAFETY: set by with_custom(), owned by the scheduler that calls.
+    let custom = unsafe { &mut *custom };
+    // SAFETY: the packet's place in the scheduler's memory.
+    let packet = unsafe { &*packet };
+    // SAFETY: eight words of state of a flow or child.
+    let flow = unsafe { &mut *flow };
+    // SAFETY: parameters and state of a node.
+    let class = unsafe { &mut *class };
+    // SAFETY: eight words of the policy's state.
+    let global = unsafe { &mut *global };
+    // SAFETY: `struct fp_call`, which is sixteen words long.
+    let call = unsafe { &mut *call };
+    custom.call(function, packet, flow, class, global, call)
+}

@@ -1,0 +1,578 @@
+//! Policies that share by weight: what their papers prove, their worked examples, what their predecessors did wrong.
+
+mod policies;
+
+use fairpath_core::sched::{COST_ONE, Meta, Op, Over, Scheduler};
+use policies::{Watched, node, packet, plan, weighing, with_param};
+use proptest::prelude::*;
+
+fn of_class(class_id: u32, flow: u32, bytes: u32) -> Meta {
+    Meta {
+        class_id,
+        ..packet(flow, bytes)
+    }
+}
+
+mod drr {
+    use super::*;
+    use std::collections::{BTreeMap, VecDeque};
+
+    /// The paper's algorithm as it is printed: a list of active flows, and a loop over it.
+    #[derive(Default)]
+    struct Paper {
+        queues: BTreeMap<u32, VecDeque<(u32, u64)>>,
+        active: VecDeque<u32>,
+        deficits: BTreeMap<u32, u64>,
+        /// The flow whose turn has begun.
+        serving: Option<u32>,
+    }
+
+    impl Paper {
+        fn enqueue(&mut self, flow: u32, handle: u32, bytes: u64) {
+            let queue = self.queues.entry(flow).or_default();
+            if queue.is_empty() {
+                self.active.push_back(flow);
+                self.deficits.insert(flow, 0);
+            }
+            queue.push_back((handle, bytes));
+        }
+
+        fn dequeue(&mut self, quantum: impl Fn(u32) -> u64) -> Option<u32> {
+            loop {
+                let flow = *self.active.front()?;
+                let deficit = self.deficits.get_mut(&flow).unwrap();
+                let queue = self.queues.get_mut(&flow).unwrap();
+                if self.serving != Some(flow) {
+                    *deficit += quantum(flow);
+                    self.serving = Some(flow);
+                }
+                let (handle, bytes) = queue[0];
+                let sends = bytes <= *deficit;
+                if sends {
+                    *deficit -= bytes;
+                    queue.pop_front();
+                }
+                if queue.front().is_none_or(|next| next.1 > *deficit) {
+                    self.serving = None;
+                    self.active.pop_front();
+                    if !queue.is_empty() {
+                        self.active.push_back(flow);
+                    }
+                }
+                if sends {
+                    return Some(handle);
+                }
+            }
+        }
+    }
+
+    /// Figure 1 and 2 of the paper: quantum 500; the first flow has 20, 750, 200, of which the first
+    /// round sends the 20 and keeps 480.
+    #[test]
+    fn the_papers_example_keeps_480_bytes_and_sends_750_in_the_second_round() {
+        let leaf = with_param(node(0, "drr", Over::Flows), "drr", "quantum", 500);
+        let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
+        let flows: [&[u32]; 4] = [
+            &[20, 750, 200],
+            &[500, 500],
+            &[200, 600, 100],
+            &[50, 700, 180],
+        ];
+        let mut handle = 0;
+        for (flow, sizes) in flows.iter().enumerate() {
+            for bytes in *sizes {
+                handle += 1;
+                home.enqueue(handle, packet(flow as u32, *bytes));
+            }
+        }
+        // Round 1: 20 | 500 | 200 | 50. Round 2: 750, 200 | 500 | 600, 100 | 700, 180.
+        let order = home.dequeue_many(100);
+        assert_eq!(order, [1, 4, 6, 9, 2, 3, 5, 7, 8, 10, 11]);
+    }
+
+    proptest! {
+        #[test]
+        fn packets_leave_as_the_papers_algorithm_sends_them(
+            quantum in prop_oneof![Just(64u64), Just(500), Just(1514), Just(9000)],
+            weights in prop::collection::vec(1u32..8, 5),
+            ops in prop::collection::vec((0u32..5, 1u32..1515, 0u32..3), 1..120),
+        ) {
+            let leaf = with_param(node(0, "drr", Over::Flows), "drr", "quantum", quantum);
+            let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
+            for (flow, weight) in weights.iter().enumerate() {
+                home.run(&[Op::weight(0, 1, flow as u32, COST_ONE / weight)]);
+            }
+            let of = |flow: u32| (quantum << 14) / u64::from(COST_ONE / weights[flow as usize]);
+            let mut paper = Paper::default();
+            for (handle, (flow, bytes, leave)) in ops.iter().enumerate() {
+                let handle = handle as u32 + 1;
+                home.enqueue(handle, packet(*flow, *bytes));
+                paper.enqueue(*flow, handle, (*bytes).into());
+                for _ in 0..leave.saturating_sub(1) {
+                    prop_assert_eq!(home.dequeue(), paper.dequeue(of));
+                }
+            }
+            while let Some(handle) = paper.dequeue(of) {
+                prop_assert_eq!(home.dequeue(), Some(handle));
+            }
+        }
+
+        /// Theorem 2 of the paper: over any time in which both wait, two flows' bytes differ by less
+        /// than twice the longest packet and a quantum. Children may overdraw by a packet more.
+        #[test]
+        fn two_that_wait_never_differ_by_more_than_the_papers_bound(
+            over in prop_oneof![Just(Over::Flows), Just(Over::Children)],
+            quantum in prop_oneof![Just(300u64), Just(1514), Just(5000)],
+            sizes in prop::collection::vec((64u32..1515, 64u32..1515), 60..100),
+            count in 20u32..100,
+        ) {
+            let root = with_param(node(0, "drr", over), "drr", "quantum", quantum);
+            let mut nodes = vec![root];
+            let mut classes = vec![1];
+            if over == Over::Children {
+                nodes.extend([node(1, "fifo", Over::Packets), node(1, "fifo", Over::Packets)]);
+                classes = vec![0, 2, 3];
+            }
+            let mut home = Watched::natively(&plan(nodes, classes));
+            let mut bytes = vec![0];
+            for (a, b) in sizes {
+                for (class, size) in [(1, a), (2, b)] {
+                    bytes.push(size);
+                    home.enqueue(bytes.len() as u32 - 1, of_class(class, class, size));
+                }
+            }
+            let mut sent = [0i64; 2];
+            let (mut least, mut most) = (0, 0);
+            // Stop while both are waiting.
+            for handle in home.dequeue_many(count.min(bytes.len() as u32 / 6)) {
+                sent[(handle as usize + 1) % 2] += i64::from(bytes[handle as usize]);
+                (least, most) = (least.min(sent[0] - sent[1]), most.max(sent[0] - sent[1]));
+            }
+            let overdrawn = if over == Over::Children { 1514 } else { 0 };
+            prop_assert!(most - least <= 2 * 1514 + quantum as i64 + overdrawn, "{}", most - least);
+        }
+    }
+
+    /// A child with one packet at a time is charged for what it overdrew, as one that always waits is.
+    #[test]
+    fn a_child_that_keeps_one_packet_queued_gets_no_more_than_its_share() {
+        let root = with_param(node(0, "drr", Over::Children), "drr", "quantum", 300);
+        let nodes = vec![
+            root,
+            node(1, "fifo", Over::Packets),
+            node(1, "fifo", Over::Packets),
+        ];
+        let mut home = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+        for handle in 2..500 {
+            home.enqueue(handle, of_class(2, 2, 300));
+        }
+        let (mut seldom, mut always) = (0, 0);
+        home.enqueue(1, of_class(1, 1, 1500));
+        for _ in 0..400 {
+            if home.dequeue() == Some(1) {
+                seldom += 1500;
+                home.enqueue(1, of_class(1, 1, 1500));
+            } else {
+                always += 300;
+            }
+        }
+        let difference: i32 = seldom - always;
+        assert!(
+            difference.abs() <= 2 * 1500 + 300 + 1500,
+            "{seldom} and {always}"
+        );
+    }
+}
+
+mod stfq {
+    use super::*;
+
+    /// Bytes of each of two flows in the next `count` packets; each flow's handles are odd or even.
+    fn shares(home: &mut Watched<Scheduler>, count: u32, again: impl Fn(u32) -> Meta) -> [u32; 2] {
+        let mut sent = [0; 2];
+        for _ in 0..count {
+            let handle = home.dequeue().unwrap();
+            sent[handle as usize % 2] += again(handle).bytes;
+            home.enqueue(handle, again(handle));
+        }
+        sent
+    }
+
+    /// Section 2.4 of the notes: a flow's state must outlive its queue.
+    #[test]
+    fn defect_a_flow_with_one_packet_queued_does_not_regain_virtual_time() {
+        for over in [Over::Packets, Over::Flows] {
+            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            // The even flow always has two waiting; the odd one has one, three times as long.
+            let again = |handle: u32| packet(handle % 2, if handle % 2 == 1 { 1500 } else { 500 });
+            for handle in [1, 2, 4] {
+                home.enqueue(handle, again(handle));
+            }
+            let [even, odd] = shares(&mut home, 4000, again);
+            assert!(even.abs_diff(odd) <= 2 * 1500, "{over:?}: {even} and {odd}");
+        }
+    }
+
+    /// Likewise: ranks of 32 bits wrapped after seconds.
+    #[test]
+    fn defect_virtual_time_beyond_32_bits_keeps_order() {
+        let mut home = Watched::natively(&plan(vec![node(0, "stfq", Over::Packets)], vec![1]));
+        let again = |handle: u32| packet(handle % 2, 1_000_000);
+        for handle in [1, 2, 3, 4] {
+            home.enqueue(handle, again(handle));
+        }
+        // 1 MB at weight 1 is 2^26 of virtual time: beyond 2^32 after 64 packets of each.
+        let [even, odd] = shares(&mut home, 3000, again);
+        assert!(even.abs_diff(odd) <= 2_000_000, "{even} and {odd}");
+    }
+
+    /// Likewise: the larger the weight, the more it gets.
+    #[test]
+    fn defect_weights_are_not_inverted() {
+        for over in [Over::Packets, Over::Flows] {
+            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            home.run(&[Op::weight(0, 1, 1, COST_ONE / 4)]);
+            let again = |handle: u32| packet(handle % 2, 1000);
+            for handle in 1..41 {
+                home.enqueue(handle, again(handle));
+            }
+            let [even, odd] = shares(&mut home, 5000, again);
+            assert!(
+                odd.abs_diff(4 * even) <= 8 * 1000,
+                "{over:?}: {even} and {odd}"
+            );
+        }
+    }
+
+    proptest! {
+        /// Theorem 1 of the paper: two flows that wait differ by less than a packet of each.
+        #[test]
+        fn two_flows_that_wait_never_differ_by_more_than_the_papers_bound(
+            over in prop_oneof![Just(Over::Packets), Just(Over::Flows)],
+            sizes in prop::collection::vec((64u32..1515, 64u32..1515), 80..120),
+            weight in 1u32..8,
+        ) {
+            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            let cost = COST_ONE / weight;
+            home.run(&[Op::weight(0, 1, 0, cost)]);
+            let mut bytes = vec![0, 0];
+            for (a, b) in sizes {
+                for size in [a, b] {
+                    let handle = bytes.len() as u32;
+                    home.enqueue(handle, packet(handle % 2, size));
+                    bytes.push(size);
+                }
+            }
+            let mut work = [0i64; 2];
+            let (mut least, mut most) = (0, 0);
+            for handle in home.dequeue_many(80) {
+                let each = if handle % 2 == 0 { cost } else { COST_ONE };
+                work[handle as usize % 2] += i64::from(bytes[handle as usize]) * i64::from(each);
+                let apart = work[0] - work[1];
+                (least, most) = (least.min(apart), most.max(apart));
+            }
+            prop_assert!(most - least <= 2 * 1514 * i64::from(cost + COST_ONE), "{}", most - least);
+        }
+    }
+}
+
+mod hpfq {
+    use super::*;
+
+    /// Figure 3 of the PIFO paper: the root gives 1 : 9, the left one 3 : 7, the right one 4 : 6.
+    fn figure(inner: &str, over: Over) -> Watched<Scheduler> {
+        let heavy = |parent, weight| weighing(node(parent, "stfq", Over::Packets), weight);
+        let nodes = vec![
+            node(0, inner, over),
+            weighing(node(1, inner, over), 1),
+            weighing(node(1, inner, over), 9),
+            heavy(2, 3),
+            heavy(2, 7),
+            heavy(3, 4),
+            heavy(3, 6),
+        ];
+        Watched::natively(&plan(nodes, vec![0, 4, 5, 6, 7]))
+    }
+
+    #[test]
+    fn the_papers_tree_shares_as_the_paper_says() {
+        for (inner, over) in [("hpfq", Over::References), ("stfq", Over::Children)] {
+            let mut home = figure(inner, over);
+            for handle in 1..=200 {
+                home.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
+            }
+            let mut sent = [0u32; 4];
+            for _ in 0..10_000 {
+                let handle = home.dequeue().unwrap();
+                sent[handle as usize % 4] += 1;
+                home.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
+            }
+            for (sent, share) in sent.into_iter().zip([300u32, 700, 3600, 5400]) {
+                assert!(
+                    sent.abs_diff(share) <= share / 100 + 2,
+                    "{inner}: {sent}, not {share}"
+                );
+            }
+        }
+    }
+
+    /// Section 2.2 of the paper: what one does not use stays within its parent.
+    #[test]
+    fn an_idle_siblings_share_stays_within_the_parent() {
+        let mut home = figure("hpfq", Over::References);
+        for handle in 1..=200 {
+            home.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
+        }
+        let mut sent = [0u32; 3];
+        for _ in 0..3000 {
+            let handle = home.dequeue().unwrap();
+            sent[handle as usize % 3] += 1;
+            home.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
+        }
+        for (sent, share) in sent.into_iter().zip([300u32, 1080, 1620]) {
+            assert!(
+                sent.abs_diff(share) <= share / 100 + 2,
+                "{sent}, not {share}"
+            );
+        }
+    }
+
+    /// Section 2.4 of the notes: the predecessor kept one root rank a flow, which later packets of it
+    /// overwrote, so that a newcomer started far ahead of the packets served.
+    #[test]
+    fn defect_root_virtual_time_is_that_of_the_packet_served() {
+        let nodes = vec![
+            node(0, "hpfq", Over::References),
+            node(1, "stfq", Over::Packets),
+            node(1, "stfq", Over::Packets),
+        ];
+        let mut home = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+        for handle in 1..=20 {
+            home.enqueue(handle, of_class(1, 1, 1000));
+        }
+        assert_eq!(home.dequeue_many(2), [1, 2]);
+        // Virtual time is that of packet 2: the newcomer starts there, before packet 3.
+        home.enqueue(21, of_class(2, 2, 1000));
+        home.enqueue(22, of_class(2, 2, 1000));
+        assert_eq!(home.dequeue_many(5), [21, 3, 22, 4, 5]);
+    }
+}
+
+mod qfq {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// The longest packet of these tests.
+    const LONGEST: u32 = 1500;
+
+    /// The paper's rules, and a search through all children instead of groups and bitmaps.
+    struct Slow {
+        children: Vec<Child>,
+        costs: Vec<u64>,
+        sum: u64,
+        now: u64,
+    }
+
+    #[derive(Default)]
+    struct Child {
+        queue: VecDeque<(u32, u32)>,
+        start: u64,
+        weighed: bool,
+    }
+
+    impl Slow {
+        fn new(weights: &[u32]) -> Slow {
+            let costs = weights.iter().map(|weight| u64::from(COST_ONE / weight));
+            Slow {
+                children: weights.iter().map(|_| Child::default()).collect(),
+                costs: costs.collect(),
+                sum: 0,
+                now: 0,
+            }
+        }
+
+        fn cost(&self, child: usize) -> u64 {
+            self.costs[child]
+        }
+
+        fn slot(&self, child: usize) -> u64 {
+            (u64::from(LONGEST) * self.cost(child)).next_power_of_two()
+        }
+
+        /// When it is eligible, and its rank.
+        fn stamps(&self, child: usize) -> (u64, u64) {
+            let slot = self.slot(child);
+            let start = self.children[child].start / slot * slot;
+            (start, start + 2 * slot)
+        }
+
+        fn enqueue(&mut self, child: usize, handle: u32, bytes: u32) {
+            if self.children[child].queue.is_empty() {
+                if !self.children[child].weighed {
+                    self.children[child].weighed = true;
+                    self.sum += (u64::from(COST_ONE) << 16) / self.cost(child);
+                }
+                self.children[child].start = self.children[child].start.max(self.now);
+            }
+            self.children[child].queue.push_back((handle, bytes));
+        }
+
+        /// Who may be sent, as bits: any of those of least rank.
+        fn candidates(&mut self) -> Option<u32> {
+            let waiting: Vec<usize> = (0..self.children.len())
+                .filter(|child| !self.children[*child].queue.is_empty())
+                .collect();
+            let least = waiting.iter().map(|child| self.stamps(*child).0).min()?;
+            self.now = self.now.max(least);
+            let eligible = waiting
+                .iter()
+                .copied()
+                .filter(|child| self.stamps(*child).0 <= self.now);
+            let rank = eligible.clone().map(|child| self.stamps(child).1).min()?;
+            let candidates: Vec<usize> = eligible
+                .filter(|child| self.stamps(*child).1 == rank)
+                .collect();
+            Some(candidates.iter().fold(0, |set, child| set | 1 << child))
+        }
+
+        fn send(&mut self, child: usize) -> (u32, u32) {
+            let (handle, bytes) = self.children[child].queue.pop_front().unwrap();
+            self.now += ((u64::from(bytes) * u64::from(COST_ONE)) << 16) / self.sum;
+            self.children[child].start += u64::from(bytes) * self.cost(child);
+            (handle, bytes)
+        }
+    }
+
+    fn tree(weights: &[u32]) -> Watched<Scheduler> {
+        let root = with_param(
+            node(0, "qfq", Over::Children),
+            "qfq",
+            "longest",
+            LONGEST.into(),
+        );
+        let leaf = |weight: &u32| weighing(node(1, "fifo", Over::Packets), *weight);
+        let nodes = [root].into_iter().chain(weights.iter().map(leaf)).collect();
+        let classes =
+            (0..=weights.len() as u32).map(|class| if class == 0 { 0 } else { class + 1 });
+        Watched::natively(&plan(nodes, classes.collect()))
+    }
+
+    /// Start and end of what child `k` has got, as long as it waits.
+    #[derive(Default)]
+    struct Service {
+        own: Vec<u64>,
+        all: Vec<u64>,
+    }
+
+    impl Service {
+        /// The furthest that it fell behind its share since any moment of its waiting.
+        fn behind(&self, share: f64) -> f64 {
+            let lead = |at: usize| share * self.all[at] as f64 - self.own[at] as f64;
+            let mut least = f64::MAX;
+            let mut behind = 0.0_f64;
+            for at in 0..self.own.len() {
+                least = least.min(lead(at));
+                behind = behind.max(lead(at) - least);
+            }
+            behind
+        }
+    }
+
+    proptest! {
+        /// Section 3 and theorem 2 of the paper: who is sent, and B-WFI.
+        #[test]
+        fn the_least_finish_of_those_eligible_is_sent_and_nobody_falls_behind_by_more_than_the_wfi(
+            weights in prop::collection::vec(1u32..33, 2..7),
+            ops in prop::collection::vec((0usize..7, 40u32..=LONGEST, 0u32..3), 50..250),
+        ) {
+            let mut home = tree(&weights);
+            let mut slow = Slow::new(&weights);
+            let mut served: Vec<Service> = weights.iter().map(|_| Service::default()).collect();
+            let (mut all, mut own) = (0u64, vec![0u64; weights.len()]);
+            let sum: u32 = weights.iter().sum();
+            let handles = ops.len() as u32;
+            for (index, (child, bytes, leave)) in ops.into_iter().enumerate() {
+                let (child, handle) = (child % weights.len(), index as u32 + 1);
+                home.enqueue(handle, of_class(child as u32 + 1, 1, bytes));
+                if slow.children[child].queue.is_empty() {
+                    served[child] = Service { own: vec![own[child]], all: vec![all] };
+                }
+                slow.enqueue(child, handle, bytes);
+                let count = if handle == handles { handles } else { leave.saturating_sub(1) };
+                for _ in 0..count {
+                    let Some(candidates) = slow.candidates() else { break };
+                    let sent = home.dequeue().unwrap();
+                    let from = slow.children.iter()
+                        .position(|child| child.queue.front().is_some_and(|first| first.0 == sent));
+                    let from = from.expect("the first packet of a child");
+                    prop_assert!(candidates >> from & 1 == 1, "{from} of {candidates:b}");
+                    let (_, bytes) = slow.send(from);
+                    all += u64::from(bytes);
+                    own[from] += u64::from(bytes);
+                    for k in 0..weights.len() {
+                        if !slow.children[k].queue.is_empty() || k == from {
+                            served[k].own.push(own[k]);
+                            served[k].all.push(all);
+                        }
+                        let share = f64::from(weights[k]) / f64::from(sum);
+                        let slot = slow.slot(k) as f64 / f64::from(COST_ONE) * f64::from(sum);
+                        let bound = share * (3.0 * slot + 2.0 * f64::from(LONGEST));
+                        prop_assert!(served[k].behind(share) <= bound + 1.0,
+                            "child {k}: {} bytes behind, {bound} allowed", served[k].behind(share));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stfq and drr do not: a child of half the weight does not send its half in one burst.
+    #[test]
+    fn a_heavy_child_among_many_light_ones_sends_no_burst() {
+        let weights: Vec<u32> = [10].into_iter().chain([1; 10]).collect();
+        let mut home = tree(&weights);
+        for handle in 1..=600 {
+            let class = if handle % 2 == 1 {
+                1
+            } else {
+                handle / 2 % 10 + 2
+            };
+            home.enqueue(handle, of_class(class, 1, LONGEST));
+        }
+        let order = home.dequeue_many(400);
+        let heavy = order.iter().map(|handle| handle % 2 == 1);
+        let runs = heavy.collect::<Vec<bool>>();
+        let longest = runs.split(|heavy| !heavy).map(<[bool]>::len).max();
+        assert!(longest <= Some(3), "{longest:?} in a row");
+        let share = runs.iter().filter(|heavy| **heavy).count();
+        assert!((195..=205).contains(&share), "{share} of 400");
+    }
+
+    #[test]
+    fn shares_are_within_one_percent_below_other_trees_too() {
+        let nodes = vec![
+            node(0, "stfq", Over::Children),
+            node(1, "qfq", Over::Children),
+            node(1, "qfq", Over::Children),
+            weighing(node(2, "drr", Over::Flows), 1),
+            weighing(node(2, "fifo", Over::Packets), 3),
+            node(3, "fifo", Over::Packets),
+        ];
+        let mut home = Watched::natively(&plan(nodes, vec![0, 4, 5, 6]));
+        let of = |handle: u32| of_class(handle % 3 + 1, handle % 7, 1000);
+        for handle in 1..=90 {
+            home.enqueue(handle, of(handle));
+        }
+        let mut sent = [0u32; 3];
+        for _ in 0..8000 {
+            let handle = home.dequeue().unwrap();
+            sent[handle as usize % 3] += 1;
+            home.enqueue(handle, of(handle));
+        }
+        for (sent, share) in sent.into_iter().zip([1000u32, 3000, 4000]) {
+            assert!(
+                sent.abs_diff(share) <= share / 100 + 2,
+                "{sent}, not {share}"
+            );
+        }
+    }
+}

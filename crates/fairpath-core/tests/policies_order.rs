@@ -1,0 +1,373 @@
+//! `priority`, `diffserv`, `token_bucket` and `pacing`: order, starvation, rates and bursts.
+
+#[path = "policies/link.rs"]
+mod link;
+mod policies;
+
+use fairpath_core::sched::{
+    Drop, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Scheduler,
+};
+use link::{Audited, Dice, Link, MS, SECOND, bytes_by_source, within_a_percent};
+use policies::{Watched, node, packet, plan, weighing, with_param};
+use proptest::prelude::*;
+
+/// Expedited forwarding, best effort, lower effort.
+const EF: u8 = 46;
+const BE: u8 = 0;
+const LE: u8 = 1;
+
+fn leaf(name: &str, over: Over, params: &[(&str, u64)]) -> NodeConfig {
+    let node = node(0, name, over);
+    params.iter().fold(node, |node, (param, value)| {
+        with_param(node, name, param, *value)
+    })
+}
+
+fn one(leaf: NodeConfig) -> Plan {
+    plan(vec![leaf], vec![1])
+}
+
+fn sent(outcomes: &[Outcome]) -> Vec<u32> {
+    let sent = outcomes
+        .iter()
+        .filter(|outcome| outcome.kind == OutcomeKind::Sent);
+    sent.map(|outcome| outcome.handle).collect()
+}
+
+/// How much later each packet comes, its DSCP, and how many leave after it.
+fn traffic() -> impl Strategy<Value = Vec<(u64, u8, u32)>> {
+    let after = prop_oneof![3 => Just(0_u64), 3 => 0..3_000_000_u64];
+    proptest::collection::vec((after, 0..64_u8, 0..3_u32), 1..300)
+}
+
+/// Packets that leave are those of the smallest `rank`, the first of equals.
+fn compare<H: Home>(home: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u8, u64) -> u64) {
+    let mut audited = Audited::new(home);
+    let mut waiting: Vec<(u64, u32)> = vec![];
+    let mut now = 0;
+    for ((after, dscp, leave), handle) in traffic.iter().zip(1..) {
+        now += after;
+        let meta = Meta {
+            dscp: *dscp,
+            ..packet(handle, 1000)
+        };
+        audited.run(Op::enqueue(now, handle, meta));
+        waiting.push((rank(*dscp, now), handle));
+        let outcomes = audited.run(Op::dequeue(now, *leave));
+        waiting.sort_unstable();
+        let leave = waiting.len().min(*leave as usize);
+        let expected: Vec<u32> = waiting.drain(..leave).map(|(_, handle)| handle).collect();
+        assert_eq!(sent(&outcomes), expected, "at {now}");
+    }
+    audited.home.audit().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn priority_serves_the_first_band_and_the_first_of_a_band(traffic in traffic()) {
+        let plan = one(leaf("priority", Over::Packets, &[]));
+        compare(Scheduler::new(&plan).unwrap(), &traffic, |dscp, _| u64::from(7 - dscp / 8));
+    }
+
+    #[test]
+    fn a_guard_is_how_much_later_a_better_band_may_come(traffic in traffic(), guard in 1..5_000_000_u64) {
+        let plan = one(leaf("priority", Over::Packets, &[("guard", guard)]));
+        let rank = |dscp: u8, now| now + u64::from(7 - dscp / 8) * guard;
+        compare(Scheduler::new(&plan).unwrap(), &traffic, rank);
+    }
+
+    #[test]
+    fn a_token_bucket_sends_no_more_than_rate_and_burst(
+        sizes in proptest::collection::vec((0..3_000_000_u64, 60..1500_u32), 2..120),
+        burst in 1500..20_000_u64,
+        rate in prop_oneof![Just(8_000_000_u64), 1_000_000..1_000_000_000_u64],
+    ) {
+        let plan = one(leaf("token_bucket", Over::Packets, &[("rate", rate), ("burst", burst)]));
+        bucket_agrees(Scheduler::new(&plan).unwrap(), &sizes, rate, burst);
+    }
+}
+
+/// Send times beside a bucket of tokens that is counted in bytes; and every interval's bytes.
+fn bucket_agrees<H: Home>(home: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
+    let mut audited = Audited::new(home);
+    let (mut tokens, mut last, mut now) = (burst as f64, 0, 0);
+    let per_ns = rate_bps as f64 / 8e9;
+    let mut left: Vec<(u64, u64)> = vec![];
+    for ((after, bytes), handle) in sizes.iter().zip(1..) {
+        now += after;
+        // Sivaraman 3.1: tokens come with time, a packet's length is taken, and may be owed.
+        tokens = (tokens + (now - last) as f64 * per_ns).min(burst as f64);
+        let owed = (f64::from(*bytes) - tokens).max(0.0) / per_ns;
+        (tokens, last) = (tokens - f64::from(*bytes), now);
+        let outcome = audited.run(Op::enqueue(now, handle, packet(handle, *bytes)))[0];
+        assert_eq!(outcome.kind, OutcomeKind::Queued);
+        let expected = now as f64 + owed;
+        assert!(
+            (outcome.at as f64 - expected).abs() < 200.0,
+            "{} instead of {expected}",
+            outcome.at
+        );
+        left.push((outcome.at, u64::from(*bytes)));
+    }
+    for (first, (from, _)) in left.iter().enumerate() {
+        let mut sum = 0;
+        for (to, bytes) in &left[first..] {
+            sum += bytes;
+            let allowed = burst as f64 + (to - from) as f64 * per_ns;
+            assert!(
+                sum as f64 <= allowed + 1.0,
+                "{sum} bytes from {from} to {to}"
+            );
+        }
+    }
+    assert!(left.is_sorted(), "first in, first out");
+}
+
+#[test]
+fn flows_of_one_band_take_turns_and_a_better_band_goes_first() {
+    for (name, params) in [("priority", &[][..]), ("diffserv", &[("guard", 0)][..])] {
+        let mut watched = Watched::natively(&one(leaf(name, Over::Flows, params)));
+        let marked = |flow, dscp| Meta {
+            dscp,
+            ..packet(flow, 1000)
+        };
+        let packets = [(7, BE), (7, BE), (8, BE), (8, BE), (9, EF), (9, EF)];
+        for ((flow, dscp), handle) in packets.into_iter().zip(1..) {
+            assert!(watched.enqueue(handle, marked(flow, dscp)));
+        }
+        assert_eq!(watched.dequeue_many(9), [5, 6, 1, 3, 2, 4], "{name}");
+    }
+}
+
+#[test]
+fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
+    for (guard, expected) in [(0, 0), (20 * MS, 49)] {
+        let root = with_param(
+            node(0, "priority", Over::Children),
+            "priority",
+            "guard",
+            guard,
+        );
+        let child = |weight| weighing(node(1, "fifo", Over::Packets), weight);
+        let plan = plan(vec![root, child(8), child(1)], vec![0, 2, 3]);
+        let source = |class_id| Meta {
+            class_id,
+            ..packet(class_id, 1250)
+        };
+        let home = Scheduler::new(&plan).unwrap();
+        // A packet takes 0.1 ms.
+        let mut link = Link::new(home, 1000, 100_000_000, vec![source(1), source(2)]);
+        let sent = link.saturate(SECOND, 3, |_, _| true);
+        let light = sent.iter().filter(|one| one.source == 1).count();
+        assert!(
+            (expected..=expected + 1).contains(&light),
+            "guard {guard}: {light}"
+        );
+        let waited = sent
+            .iter()
+            .filter(|one| one.source == 1)
+            .map(|one| one.sojourn);
+        assert!(waited.max().is_none_or(|longest| longest <= 3 * guard + MS));
+    }
+}
+
+#[test]
+fn nobody_is_overtaken_for_longer_than_the_guard() {
+    // Best effort fills the link by itself; lower effort still gets through.
+    let node = leaf("diffserv", Over::Packets, &[("guard", 10 * MS)]);
+    let sources = [BE, LE].map(|dscp| Meta {
+        dscp,
+        ..packet(dscp.into(), 1250)
+    });
+    let home = Scheduler::new(&one(node)).unwrap();
+    let mut link = Link::new(home, 1000, 100_000_000, sources.to_vec());
+    let sent = link.saturate(SECOND, 5, |_, _| true);
+    let bulk: Vec<u64> = sent
+        .iter()
+        .filter(|one| one.source == 1)
+        .map(|one| one.sojourn)
+        .collect();
+    assert!(bulk.len() > 300, "{}", bulk.len());
+    // 10 ms, and the best effort that waited before it.
+    assert!(
+        bulk.iter().all(|wait| *wait <= 11 * MS),
+        "{:?}",
+        bulk.iter().max()
+    );
+}
+
+/// The tin of every DSCP by name, from RFC 4594's classes.
+fn tin_by_name(dscp: u8, tins: u64) -> u64 {
+    let (control, voice, calls) = ([48, 56], [44, 46], [32, 40]);
+    let (shell, quick, heavy, bulk) = ([16], [18, 20, 22], [10, 12, 14], [1, 8]);
+    let video = [24, 26, 28, 30, 34, 36, 38];
+    let classes: [&[u8]; 8] = [
+        &control, &voice, &calls, &shell, &quick, &video, &heavy, &bulk,
+    ];
+    let class = classes.iter().position(|class| class.contains(&dscp));
+    match (tins, class) {
+        (8, Some(class)) => [0, 1, 1, 2, 3, 4, 6, 7][class],
+        (8, None) => 5,
+        (4, Some(class)) => [0, 0, 0, 1, 1, 1, 2, 3][class],
+        (4, None) => 2,
+        (3, Some(class)) => [0, 0, 1, 1, 1, 1, 1, 2][class],
+        (3, None) => 1,
+        _ => 0,
+    }
+}
+
+#[test]
+fn every_dscp_is_in_the_tin_that_the_table_says() {
+    for tins in [1, 3, 4, 8] {
+        let params = [("tins", tins), ("guard", 0)];
+        let mut watched = Watched::natively(&one(leaf("diffserv", Over::Packets, &params)));
+        for dscp in 0..64 {
+            assert!(watched.enqueue(
+                u32::from(dscp) + 1,
+                Meta {
+                    dscp,
+                    ..packet(1, 100)
+                }
+            ));
+        }
+        let mut expected: Vec<u8> = (0..64).collect();
+        expected.sort_by_key(|dscp| tin_by_name(*dscp, tins));
+        let order: Vec<u8> = watched
+            .dequeue_many(64)
+            .iter()
+            .map(|handle| *handle as u8 - 1)
+            .collect();
+        assert_eq!(order, expected, "{tins} tins");
+    }
+}
+
+#[test]
+fn a_token_bucket_counts_as_the_papers_send_time() {
+    // A byte a microsecond, a bucket of 1500: two packets of 1000 wait for what they lack.
+    let params = [("rate", 8_000_000), ("burst", 1500)];
+    let mut watched = Watched::natively(&one(leaf("token_bucket", Over::Packets, &params)));
+    let at = |watched: &mut Watched<Scheduler>, now, handle| {
+        watched.run(&[Op::enqueue(now, handle, packet(1, 1000))])[0].at
+    };
+    assert_eq!(at(&mut watched, 0, 1), 0);
+    assert_eq!(at(&mut watched, 0, 2), 500_000);
+    assert_eq!(at(&mut watched, 0, 3), 1_500_000);
+    assert_eq!(watched.at(499_999).dequeue_many(9), [1]);
+    assert_eq!(watched.at(500_000).dequeue_many(9), [2]);
+    assert_eq!(watched.at(10 * MS).dequeue_many(9), [3]);
+    // Ten milliseconds later the bucket is full, and holds no more than that.
+    assert_eq!(at(&mut watched, 20 * MS, 4), 20 * MS);
+    assert_eq!(at(&mut watched, 20 * MS, 5), 20 * MS + 500_000);
+}
+
+#[test]
+fn a_token_bucket_reaches_its_rate_within_a_percent() {
+    for (over, flows) in [(Over::Packets, 1), (Over::Flows, 3)] {
+        let node = leaf(
+            "token_bucket",
+            over,
+            &[("rate", 20_000_000), ("burst", 3000)],
+        );
+        let sources = (1..=3).map(|flow| packet(flow, 500 * flow)).collect();
+        let home = Scheduler::new(&one(node)).unwrap();
+        let mut link = Link::new(home, 1000, 1_000_000_000, sources);
+        let sent = link.saturate(SECOND, 4, |_, _| true);
+        let bytes = bytes_by_source(&sent, 3);
+        within_a_percent(bytes.iter().sum::<u64>() * 8, 20_000_000 * flows, "all");
+        if flows == 3 {
+            bytes
+                .iter()
+                .for_each(|bytes| within_a_percent(bytes * 8, 20_000_000, "a flow"));
+        }
+    }
+}
+
+#[test]
+fn paced_flows_leave_at_even_distances_and_do_not_wait_for_each_other() {
+    let node = leaf("pacing", Over::Packets, &[("rate", 8_000_000)]);
+    let mut watched = Watched::natively(&one(node));
+    // Three packets of 1000 bytes of two flows; the second weighs twice as much.
+    watched.run(&[Op::weight(0, 1, 2, fairpath_core::sched::COST_ONE / 2)]);
+    let mut ats = vec![];
+    for handle in 1..=6 {
+        let flow = 2 - handle % 2;
+        ats.push(watched.run(&[Op::enqueue(MS, handle, packet(flow, 1000))])[0].at);
+    }
+    assert_eq!(ats, [MS, MS, 2 * MS, MS + MS / 2, 3 * MS, 2 * MS]);
+    assert_eq!(watched.at(2 * MS).dequeue_many(9), [1, 2, 4, 3, 6]);
+    // A time that is past is now.
+    assert_eq!(
+        watched.run(&[Op::enqueue(9 * MS, 1, packet(1, 1000))])[0].at,
+        9 * MS
+    );
+}
+
+#[test]
+fn pacing_holds_its_rates_within_a_percent() {
+    let node = leaf("pacing", Over::Packets, &[("rate", 5_000_000)]);
+    let sources = (1..=5).map(|flow| packet(flow, 300 * flow)).collect();
+    let mut link = Link::new(
+        Scheduler::new(&one(node)).unwrap(),
+        1000,
+        1_000_000_000,
+        sources,
+    );
+    let sent = link.saturate(2 * SECOND, 3, |_, _| true);
+    for bytes in bytes_by_source(&sent, 5) {
+        within_a_percent(bytes * 4, 5_000_000, "a flow");
+    }
+}
+
+#[test]
+fn a_packet_beyond_the_horizon_is_dropped_and_takes_nothing_from_its_flow() {
+    let mut plan = one(leaf("pacing", Over::Packets, &[("rate", 8_000_000)]));
+    plan.config.horizon = 2 * MS;
+    let mut watched = Watched::natively(&plan);
+    let outcomes: Vec<Outcome> = (1..=5)
+        .flat_map(|handle| watched.run(&[Op::enqueue(0, handle, packet(1, 1000))]))
+        .collect();
+    let drops: Vec<Option<Drop>> = outcomes.iter().map(Outcome::drop).collect();
+    assert_eq!(
+        drops,
+        [None, None, None, Some(Drop::Horizon), Some(Drop::Horizon)]
+    );
+    // A millisecond later the next one fits, where the dropped ones would have been.
+    assert_eq!(
+        watched.run(&[Op::enqueue(MS, 6, packet(1, 1000))])[0].at,
+        3 * MS
+    );
+}
+
+#[test]
+fn packets_leave_at_the_times_that_they_carry() {
+    let node = leaf("pacing", Over::Packets, &[("by_hint", 1)]);
+    let mut audited = Audited::new(Scheduler::new(&one(node)).unwrap());
+    let mut dice = Dice(0x5eed);
+    let mut times: Vec<(u64, u32)> = vec![];
+    for handle in 1..=500 {
+        let hint = dice.below(10 * MS);
+        let at = audited.run(Op::enqueue(
+            MS,
+            handle,
+            Meta {
+                hint,
+                ..packet(handle, 100)
+            },
+        ))[0]
+            .at;
+        assert_eq!(at, hint.max(MS));
+        times.push((at, handle));
+    }
+    times.sort_unstable();
+    for now in (MS..11 * MS).step_by(100_000) {
+        let due = times.partition_point(|(at, _)| *at <= now);
+        let expected: Vec<u32> = times.drain(..due).map(|(_, handle)| handle).collect();
+        assert_eq!(
+            sent(&audited.run(Op::dequeue(now, 500))),
+            expected,
+            "at {now}, seed 0x5eed"
+        );
+    }
+}

@@ -1,0 +1,427 @@
+//! `class_tree` and `hclock`: floors, ceilings, shares and bursts, by an oracle that searches and by
+//! rates on a link in virtual time.
+
+#[path = "policies/link.rs"]
+mod link;
+mod policies;
+#[path = "policies/tree_oracle.rs"]
+mod tree_oracle;
+
+use fairpath_core::sched::{
+    COST_ONE, Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler,
+    encode_rate,
+};
+use link::{Audited, Link, MS, SECOND, Sent, bytes_by_source, within_a_percent};
+use policies::{node, packet, plan, weighing};
+use proptest::prelude::*;
+use tree_oracle::{Node, Tree};
+
+const MBIT: u64 = 1_000_000;
+
+fn inner(parent: u32) -> NodeConfig {
+    node(parent, "class_tree", Over::Children)
+}
+
+fn leaf(parent: u32) -> NodeConfig {
+    node(parent, "fifo", Over::Packets)
+}
+
+fn between(mut node: NodeConfig, floor_bps: u64, ceil_bps: u64, burst: u64) -> NodeConfig {
+    (node.floor, node.ceil) = (encode_rate(floor_bps), encode_rate(ceil_bps));
+    node.burst = burst;
+    node
+}
+
+/// Of class 1, 2, ... : a packet of 1000 bytes.
+fn of_class(class_id: u32) -> Meta {
+    Meta {
+        class_id,
+        ..packet(class_id, 1000)
+    }
+}
+
+/// A link over these leaves, below one root of `policy`; a source for each.
+fn link_below(
+    policy: &str,
+    rate_bps: u64,
+    leaves: &[NodeConfig],
+    bytes: &[u32],
+) -> Link<Scheduler> {
+    let mut nodes = vec![node(0, policy, Over::Children)];
+    nodes.extend(leaves);
+    let classes: Vec<u32> = (0..=leaves.len() as u32)
+        .map(|class| if class == 0 { 0 } else { class + 1 })
+        .collect();
+    let sources = (1..=leaves.len() as u32).map(|class| Meta {
+        bytes: bytes[(class as usize - 1) % bytes.len()],
+        ..of_class(class)
+    });
+    Link::new(
+        Scheduler::new(&plan(nodes, classes)).unwrap(),
+        1000,
+        rate_bps,
+        sources.collect(),
+    )
+}
+
+fn link_of(rate_bps: u64, leaves: &[NodeConfig], bytes: &[u32]) -> Link<Scheduler> {
+    link_below("class_tree", rate_bps, leaves, bytes)
+}
+
+/// What happens next: so much later a packet comes, or so many may leave.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Comes { after: u64, leaf: usize, bytes: u32 },
+    Leave { after: u64, count: u32 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let after = || prop_oneof![4 => Just(0_u64), 8 => 0..2_000_000_u64, 1 => 0..100_000_000_u64];
+    let bytes = prop_oneof![Just(1000_u32), 60..1500_u32];
+    let comes = (after(), 0..100_usize, bytes).prop_map(|(after, leaf, bytes)| Step::Comes {
+        after,
+        leaf,
+        bytes,
+    });
+    let leave = (after(), 1..4_u32).prop_map(|(after, count)| Step::Leave { after, count });
+    proptest::collection::vec(prop_oneof![5 => comes, 4 => leave], 1..400)
+}
+
+/// Parents, weights, rates and bursts of up to a dozen nodes.
+fn trees() -> impl Strategy<Value = Vec<NodeConfig>> {
+    let rate = || {
+        prop_oneof![
+            Just(0_u64),
+            Just(MBIT),
+            Just(4 * MBIT),
+            100_000..20_000_000_u64
+        ]
+    };
+    let burst = prop_oneof![Just(0_u64), 0..30_000_000_u64];
+    let child = (0..100_u32, 1..6_u32, rate(), rate(), burst);
+    proptest::collection::vec(child, 1..12).prop_map(|children| {
+        let mut nodes = vec![inner(0)];
+        for (index, (parent, weight, floor, ceil, burst)) in children.into_iter().enumerate() {
+            let child = weighing(inner(1 + parent % (1 + index as u32)), weight);
+            nodes.push(between(child, floor, ceil, burst));
+        }
+        for index in 0..nodes.len() as u32 {
+            if !nodes.iter().any(|node| node.parent == index + 1) {
+                let mut as_leaf = leaf(nodes[index as usize].parent);
+                let inner = nodes[index as usize];
+                (as_leaf.cost, as_leaf.burst) = (inner.cost, inner.burst);
+                (as_leaf.floor, as_leaf.ceil) = (inner.floor, inner.ceil);
+                nodes[index as usize] = as_leaf;
+            }
+        }
+        nodes
+    })
+}
+
+/// Runs the steps in the home and in the oracle: every packet that leaves is the same.
+fn compare<H: Home>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
+    let oracle_node = |node: &NodeConfig| {
+        Node::new(
+            (node.parent as usize).saturating_sub(1),
+            node.cost.into(),
+            node.floor,
+            node.ceil,
+            node.burst,
+        )
+    };
+    let mut oracle = Tree::new(nodes.iter().map(oracle_node).collect());
+    let mut audited = Audited::new(home);
+    let mut now = 0;
+    for (step, handle) in steps.iter().zip(1..) {
+        match *step {
+            Step::Comes { after, leaf, bytes } => {
+                now += after;
+                oracle.at(now);
+                let class = leaf % leaves.len();
+                oracle.enqueue(leaves[class] as usize - 1, handle, bytes.into());
+                let meta = Meta {
+                    bytes,
+                    ..of_class(class as u32 + 1)
+                };
+                audited.run(Op::enqueue(now, handle, meta));
+            }
+            Step::Leave { after, count } => {
+                now += after;
+                oracle.at(now);
+                let expected: Vec<u32> = (0..count).map_while(|_| oracle.dequeue()).collect();
+                let outcomes = audited.run(Op::dequeue(now, count));
+                let sent = outcomes
+                    .iter()
+                    .filter(|outcome| outcome.kind == OutcomeKind::Sent);
+                assert_eq!(
+                    sent.map(|one| one.handle).collect::<Vec<_>>(),
+                    expected,
+                    "at {now}"
+                );
+                let again = outcomes
+                    .iter()
+                    .find(|outcome| outcome.kind == OutcomeKind::Nothing);
+                assert!(
+                    again.is_none_or(|again| again.at == oracle.next()),
+                    "at {now}: {again:?}"
+                );
+            }
+        }
+    }
+    audited.home.audit().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn class_trees_borrow_exactly_to_a_packet(nodes in trees(), steps in steps()) {
+        let ids = 1..=nodes.len() as u32;
+        let leaves: Vec<u32> = ids.filter(|id| nodes[*id as usize - 1].over == Over::Packets).collect();
+        let classes = std::iter::once(0).chain(leaves.iter().copied()).collect();
+        let scheduler = Scheduler::new(&plan(nodes.clone(), classes)).unwrap();
+        compare(scheduler, &nodes, &leaves, &steps);
+    }
+}
+
+fn order(sent: &[Sent]) -> String {
+    sent.iter()
+        .map(|one| char::from(b'A' + one.source as u8))
+        .collect()
+}
+
+#[test]
+fn a_floor_of_six_in_ten_is_kept_at_even_distances() {
+    for policy in ["class_tree", "hclock"] {
+        // A packet takes a millisecond; both want everything and weigh the same.
+        let leaves = [between(leaf(1), 4_800_000, 0, 0), leaf(1)];
+        let mut link = link_below(policy, 8 * MBIT, &leaves, &[1000]);
+        let sent = link.saturate(20 * MS, 5, |_, _| true);
+        assert_eq!(order(&sent), "ABABAABABAABABAABABA", "{policy}");
+    }
+}
+
+#[test]
+fn weights_are_kept_within_a_percent_over_a_second() {
+    for policy in ["class_tree", "hclock"] {
+        let weights = [1, 2, 3, 10];
+        let leaves = weights.map(|weight| weighing(leaf(1), weight));
+        let mut link = link_below(policy, 100 * MBIT, &leaves, &[1500, 300, 1000, 64]);
+        let sent = link.saturate(SECOND, 5, |_, _| true);
+        let bytes = bytes_by_source(&sent, 4);
+        let all: u64 = bytes.iter().sum();
+        for (bytes, weight) in bytes.iter().zip(weights) {
+            within_a_percent(*bytes, all * u64::from(weight) / 16, policy);
+        }
+    }
+}
+
+#[test]
+fn floors_that_fit_are_kept_under_full_load_whatever_the_weights() {
+    for policy in ["class_tree", "hclock"] {
+        let floors = [50, 30, 15, 5];
+        let weights = [1, 2, 30, 300];
+        let leaves: Vec<NodeConfig> = floors
+            .iter()
+            .zip(weights)
+            .map(|(floor, weight)| between(weighing(leaf(1), weight), floor * MBIT, 0, 0))
+            .collect();
+        let mut link = link_below(policy, 100 * MBIT, &leaves, &[1000, 1500, 64, 500]);
+        let sent = link.saturate(2 * SECOND, 5, |_, _| true);
+        for second in [0..SECOND, SECOND..2 * SECOND] {
+            let part: Vec<Sent> = sent
+                .iter()
+                .filter(|one| second.contains(&one.at))
+                .copied()
+                .collect();
+            for (bytes, floor) in bytes_by_source(&part, 4).iter().zip(floors) {
+                within_a_percent(*bytes * 8, floor * MBIT, policy);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_child_gets_its_floor_or_its_share_whichever_is_more() {
+    // Of 100 Mbit/s, A has a floor above its share, B one below, C none.
+    let leaves = [
+        between(leaf(1), 60 * MBIT, 0, 0),
+        between(leaf(1), 5 * MBIT, 0, 0),
+        leaf(1),
+    ];
+    let mut link = link_of(100 * MBIT, &leaves, &[1000]);
+    let sent = link.saturate(2 * SECOND, 5, |_, _| true);
+    let bytes = bytes_by_source(&sent, 3);
+    for (bytes, expected) in bytes.iter().zip([60, 20, 20]) {
+        within_a_percent(*bytes * 4, expected * MBIT, "of 100 Mbit/s");
+    }
+}
+
+#[test]
+fn no_interval_has_more_than_the_ceiling_and_its_bucket() {
+    let burst = 20 * MS;
+    let leaves = [between(leaf(1), 0, 10 * MBIT, burst), leaf(1)];
+    let mut link = link_of(100 * MBIT, &leaves, &[1000]);
+    // Full, silent for a while, full again: the silence is worth no more than the burst.
+    let busy = |now: u64| !(200 * MS..600 * MS).contains(&now);
+    let sent = link.saturate(SECOND, 5, |source, now| source == 1 || busy(now));
+    let times: Vec<u64> = sent
+        .iter()
+        .filter(|one| one.source == 0)
+        .map(|one| one.at)
+        .collect();
+    for (first, from) in times.iter().enumerate() {
+        for (count, to) in times[first..]
+            .iter()
+            .zip(1_u64..)
+            .map(|(to, count)| (count, to))
+        {
+            // 1000 bytes take 800 us at 10 Mbit/s; the bucket may go negative by the last packet.
+            let allowed = (to - from + burst) / 800_000 + 1;
+            assert!(
+                count <= allowed,
+                "{count} packets from {from} to {to}, {allowed} are allowed"
+            );
+        }
+    }
+    let burst_after_silence = times
+        .iter()
+        .filter(|at| (600 * MS..602 * MS).contains(*at))
+        .count();
+    assert!(
+        (12..=13).contains(&burst_after_silence),
+        "{burst_after_silence} at link speed, by turns"
+    );
+}
+
+#[test]
+fn ceilings_are_reached_within_a_percent_and_the_rest_is_lent() {
+    let leaves = [
+        between(leaf(1), 0, 10 * MBIT, 0),
+        between(leaf(1), 0, 33 * MBIT, MS),
+        leaf(1),
+    ];
+    let mut link = link_of(100 * MBIT, &leaves, &[1000, 1500, 64]);
+    let sent = link.saturate(2 * SECOND, 5, |_, _| true);
+    let bytes = bytes_by_source(&sent, 3);
+    for (bytes, expected) in bytes.iter().zip([10, 33, 57]) {
+        within_a_percent(*bytes * 4, expected * MBIT, "of 100 Mbit/s");
+    }
+    let gaps = sent
+        .windows(2)
+        .all(|two| two[1].at - two[0].at == link.busy(two[0].bytes));
+    assert!(gaps, "the link is never idle: C has no ceiling");
+}
+
+#[test]
+fn below_all_ceilings_the_link_rests_and_no_longer() {
+    let leaves = [
+        between(leaf(1), 0, 10 * MBIT, 0),
+        between(leaf(1), 0, 20 * MBIT, 0),
+    ];
+    let mut link = link_of(100 * MBIT, &leaves, &[1000]);
+    let sent = link.saturate(2 * SECOND, 5, |_, _| true);
+    let bytes = bytes_by_source(&sent, 2);
+    within_a_percent(bytes[0] * 4, 10 * MBIT, "A");
+    within_a_percent(bytes[1] * 4, 20 * MBIT, "B");
+}
+
+#[test]
+fn idle_time_is_worth_nothing_without_a_burst() {
+    let leaves = [between(leaf(1), 20 * MBIT, 0, 0), leaf(1)];
+    let mut link = link_of(100 * MBIT, &leaves, &[1000]);
+    link.saturate(10 * SECOND, 5, |source, _| source == 1);
+    let sent = link.saturate(10 * SECOND + 100 * MS, 5, |_, _| true);
+    let bytes = bytes_by_source(&sent, 2);
+    assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");
+    // And the other way round: what B had alone is not held against it.
+    let sent = link.saturate(10 * SECOND + 200 * MS, 5, |_, _| true);
+    let bytes = bytes_by_source(&sent, 2);
+    assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");
+}
+
+#[test]
+fn what_a_site_does_not_use_goes_to_its_sister_sites() {
+    // ISP -> two sites of 50 each -> two subscribers each; one subscriber may have 10 at most.
+    let nodes = vec![
+        inner(0),
+        between(inner(1), 50 * MBIT, 0, 0),
+        between(inner(1), 50 * MBIT, 0, 0),
+        between(leaf(2), 25 * MBIT, 10 * MBIT, 0),
+        between(leaf(2), 25 * MBIT, 0, 0),
+        between(leaf(3), 40 * MBIT, 0, 0),
+        between(leaf(3), 10 * MBIT, 0, 0),
+    ];
+    let plan = plan(nodes, vec![0, 4, 5, 6, 7]);
+    let sources = (1..=4).map(of_class).collect();
+    let mut link = Link::new(Scheduler::new(&plan).unwrap(), 1000, 100 * MBIT, sources);
+    let sent = link.saturate(2 * SECOND, 5, |_, _| true);
+    for (bytes, expected) in bytes_by_source(&sent, 4).iter().zip([10, 40, 40, 10]) {
+        within_a_percent(*bytes * 4, expected * MBIT, "all want everything");
+    }
+    let start = link.now;
+    let sent = link.saturate(start + 2 * SECOND, 5, |source, _| source != 1);
+    let later: Vec<Sent> = sent
+        .into_iter()
+        .filter(|one| one.at > start + SECOND)
+        .collect();
+    for (bytes, expected) in bytes_by_source(&later, 4).iter().zip([10, 0, 45, 45]) {
+        if expected > 0 {
+            within_a_percent(
+                *bytes * 8,
+                expected * MBIT,
+                "one is silent, and its place is lent",
+            );
+        }
+    }
+}
+
+/// Ten regions, ten sites each, a hundred subscribers each.
+fn four_levels() -> Plan {
+    let mut nodes = vec![inner(0)];
+    nodes.extend((0..10).map(|region| weighing(inner(1), region + 1)));
+    nodes.extend((0..100).map(|site| inner(2 + site / 10)));
+    nodes.extend((0..10_000).map(|subscriber| leaf(12 + subscriber / 100)));
+    let config = SchedConfig {
+        packets: 30_000,
+        limit_packets: 30_000,
+        ..SchedConfig::default()
+    };
+    let class_table = std::iter::once(0).chain(112..10_112).collect();
+    Plan {
+        config,
+        nodes,
+        class_table,
+        splits: vec![],
+    }
+}
+
+#[test]
+fn ten_thousand_classes_in_four_levels_get_their_shares() {
+    let plan = four_levels();
+    assert!(plan.nodes.iter().all(|node| node.cost <= COST_ONE));
+    let sources = (1..=10_000).map(of_class).collect();
+    // As many packets as a region of weight 1 needs to come round four times: 1000 * 4 * 55.
+    let mut link = Link::new(
+        Scheduler::new(&plan).unwrap(),
+        30_000,
+        10_000 * MBIT,
+        sources,
+    );
+    let sent = link.saturate_by_turns(220_000, 2);
+    let bytes = bytes_by_source(&sent, 10_000);
+    let all: u64 = bytes.iter().sum();
+    for region in 0..10 {
+        let of_region = &bytes[region * 1000..(region + 1) * 1000];
+        let sum: u64 = of_region.iter().sum();
+        within_a_percent(sum, all * (region as u64 + 1) / 55, "a region");
+        let (least, most) = (
+            of_region.iter().min().unwrap(),
+            of_region.iter().max().unwrap(),
+        );
+        assert!(
+            most - least <= 1000,
+            "subscribers of region {region}: {least} to {most} bytes"
+        );
+    }
+}

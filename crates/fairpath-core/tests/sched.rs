@@ -1,0 +1,142 @@
+//! The scheduler's tree and its leaves, natively.
+
+use fairpath_core::sched::{
+    COST_ONE, Drop, Home, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
+    SchedConfig, Scheduler, policies,
+};
+
+/// Queues, by the numbers of `enum fp_pifo_kind`.
+const HEAP: u32 = 1;
+const BANDS: u32 = 2;
+
+fn policy(name: &str) -> u32 {
+    let found = policies().iter().find(|policy| policy.name == name);
+    found.unwrap_or_else(|| panic!("no policy {name}")).id
+}
+
+fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
+    let policy = policy(name);
+    NodeConfig {
+        parent,
+        policy,
+        over,
+        queue: HEAP,
+        cost: COST_ONE,
+        ..NodeConfig::default()
+    }
+}
+
+fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
+    let config = SchedConfig {
+        packets: 64,
+        limit_packets: 64,
+        flows: 64,
+        references: 256,
+        ..SchedConfig::default()
+    };
+    Plan {
+        config,
+        nodes,
+        class_table,
+        splits: vec![],
+    }
+}
+
+fn packet(flow_hash: u32, class_id: u32) -> Meta {
+    Meta {
+        bytes: 1000,
+        flow_hash,
+        class_id,
+        ..Meta::default()
+    }
+}
+
+fn run(scheduler: &mut Scheduler, ops: &[Op]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    scheduler.run(ops, &mut outcomes).unwrap();
+    scheduler.audit().unwrap();
+    outcomes
+}
+
+/// The handles that leave, in order.
+fn drain(scheduler: &mut Scheduler, now: u64) -> Vec<u32> {
+    let outcomes = run(scheduler, &[Op::dequeue(now, 1000)]);
+    let sent = outcomes
+        .iter()
+        .filter(|outcome| outcome.kind == OutcomeKind::Sent);
+    sent.map(|outcome| outcome.handle).collect()
+}
+
+#[test]
+fn packets_of_two_flows_alternate_by_start_time() {
+    for over in [Over::Packets, Over::Flows] {
+        let mut scheduler = Scheduler::new(&plan(vec![node(0, "stfq", over)], vec![1])).unwrap();
+        let ops: Vec<Op> = [(1, 7), (2, 7), (3, 7), (4, 9), (5, 9), (6, 9)]
+            .map(|(handle, flow)| Op::enqueue(0, handle, packet(flow, 0)))
+            .to_vec();
+        run(&mut scheduler, &ops);
+        assert_eq!(drain(&mut scheduler, 1), [1, 4, 2, 5, 3, 6], "{over:?}");
+    }
+}
+
+#[test]
+fn a_tree_of_references_and_one_of_children_share_by_class_first() {
+    for over in [Over::Children, Over::References] {
+        let nodes = vec![
+            node(0, "stfq", over),
+            node(1, "stfq", Over::Packets),
+            node(1, "stfq", Over::Packets),
+        ];
+        let mut scheduler = Scheduler::new(&plan(nodes, vec![0, 2, 3])).unwrap();
+        let packets = [
+            (1, 1, 1),
+            (2, 1, 1),
+            (3, 2, 1),
+            (4, 2, 1),
+            (5, 3, 2),
+            (6, 3, 2),
+        ];
+        let ops = packets.map(|(handle, flow, class)| Op::enqueue(0, handle, packet(flow, class)));
+        run(&mut scheduler, &ops);
+        assert_eq!(drain(&mut scheduler, 1), [1, 5, 3, 6, 2, 4], "{over:?}");
+    }
+}
+
+#[test]
+fn a_packet_without_a_leaf_or_with_a_used_handle_is_dropped_and_told() {
+    let mut scheduler =
+        Scheduler::new(&plan(vec![node(0, "fifo", Over::Packets)], vec![0, 1])).unwrap();
+    let ops = [
+        Op::enqueue(0, 1, packet(1, 0)),
+        Op::enqueue(0, 1, packet(1, 1)),
+        Op::enqueue(0, 1, packet(1, 1)),
+        Op::enqueue(0, 65, packet(1, 1)),
+        Op::dequeue(0, 9),
+    ];
+    let outcomes = run(&mut scheduler, &ops);
+    let drops: Vec<_> = outcomes.iter().map(Outcome::drop).collect();
+    assert_eq!(
+        drops[..4],
+        [
+            Some(Drop::NoLeaf),
+            None,
+            Some(Drop::BadHandle),
+            Some(Drop::BadHandle)
+        ]
+    );
+    assert_eq!(outcomes[4].kind, OutcomeKind::Sent);
+    assert_eq!(
+        (outcomes[5].kind, outcomes[5].at),
+        (OutcomeKind::Nothing, NEVER)
+    );
+}
+
+#[test]
+fn shipped_policies_say_what_they_are() {
+    assert!(policies().len() >= 2);
+    for policy in policies() {
+        assert!(policy.over.contains(&policy.usual), "{policy:?}");
+    }
+    assert_eq!(policy("fifo"), 1);
+    let _ = BANDS;
+}

@@ -1,0 +1,133 @@
+//! An author's own policy: from the object that clang made of his file to one that runs natively.
+//!
+//! ```text
+//! NAME.c --clang--> object --.-- POLICY block -- describe --> Policy
+//!                            '-- .text -- code --> Program --> Machine: Custom, in the native home
+//! ```
+//!
+//! The object is read as if an enemy had written it: whatever its bytes are, the answer is an
+//! [`Author`] or what is wrong with it, and a [`Machine`] never leaves the memory that its policy
+//! has, nor runs for longer than its budget. Who calls the compiler, and what the kernel does with the
+//! same file, is `fairpath_bpf::author`.
+
+mod code;
+mod describe;
+mod elf;
+mod lines;
+mod machine;
+mod regions;
+pub mod trial;
+
+use std::sync::Arc;
+
+use fairpath_core::sched::{Function, Policy};
+
+pub use code::{CONSTANT_BYTES, INSTRUCTIONS, Refusal};
+pub use describe::{Defect, is_name};
+pub use lines::Line;
+pub use machine::{CALL_BUDGET, DEPTH, Fault, Machine, Violation, Watch};
+
+/// `sizeof(struct fp_call)`, and the words of what a policy answers in it.
+const CALL_BYTES: u32 = 120;
+const CALL_DUE: usize = 13;
+const CALL_VERDICT: usize = 14;
+/// The most bytes of an object.
+const OBJECT_BYTES: usize = 16 << 20;
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// With its code.
+    #[error(transparent)]
+    Code(#[from] Refusal),
+    /// With its POLICY block.
+    #[error(transparent)]
+    Block(#[from] Defect),
+}
+
+/// An author's policy, read and found well-formed.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// What it says of itself.
+    pub policy: Policy,
+    program: Arc<code::Program>,
+    entries: [Option<usize>; 4],
+}
+
+impl Author {
+    /// Reads an object of `fairpath_bpf::author`. Cost: linear in its bytes.
+    ///
+    /// # Errors
+    /// All that is wrong with it, never nothing.
+    pub fn parse(object: &[u8]) -> Result<Author, Vec<Problem>> {
+        let elf = (object.len() <= OBJECT_BYTES).then(|| elf::Elf::parse(object));
+        let elf = elf.flatten().ok_or_else(|| vec![Refusal::NotBpf.into()])?;
+        let program = code::read(&elf);
+        let entries = program
+            .as_ref()
+            .map_or([None; 4], |program| ALL.map(|f| entry(program, f)));
+        let has = |function: &Function| entries[*function as usize].is_some();
+        // Without its code nobody knows what it has: that is no defect of the block.
+        let functions: Vec<_> = ALL
+            .into_iter()
+            .filter(|f| program.is_err() || has(f))
+            .collect();
+        let policy = match elf.section(".fairpath.policy") {
+            Some((_, block)) => {
+                let sizes = elf.section(".fairpath.sizes");
+                let sizes = sizes.and_then(|(_, section)| describe::sizes(section.data));
+                describe::describe(block.data, sizes, &functions).map_err(to_problems)
+            }
+            None => Err(vec![Refusal::NoPolicy.into()]),
+        };
+        match (program.map_err(to_problems), policy) {
+            (Ok(program), Ok(policy)) => {
+                let program = Arc::new(program);
+                Ok(Author {
+                    policy,
+                    program,
+                    entries,
+                })
+            }
+            (program, policy) => {
+                let problems = program.err().into_iter().chain(policy.err());
+                Err(problems.flatten().collect())
+            }
+        }
+    }
+
+    /// A machine with the policy in it, ready to be called. They share the code, nothing else.
+    pub fn machine(&self) -> Machine {
+        Machine::new(self.program.clone(), self.entries, self.policy.state_bytes)
+    }
+
+    /// Which of the four functions there are, a bit each: `FP_CUSTOM_HAS`.
+    pub fn has(&self) -> u32 {
+        let functions = self.policy.functions.iter();
+        functions.fold(0, |bits, function| bits | 1 << *function as u32)
+    }
+
+    /// Instructions of each function of the file, in the file's order.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, usize)> {
+        let functions = self.program.functions.iter();
+        functions.map(|f| (f.name.as_str(), f.end - f.start))
+    }
+}
+
+const ALL: [Function; 4] = [
+    Function::RankEnqueue,
+    Function::RankDequeue,
+    Function::SendTime,
+    Function::OnDrop,
+];
+
+fn to_problems<T: Into<Problem>>(all: Vec<T>) -> Vec<Problem> {
+    all.into_iter().map(Into::into).collect()
+}
+
+/// Where a function begins, by the name that policy.h gives it.
+fn entry(program: &code::Program, function: Function) -> Option<usize> {
+    let name = format!("custom_{}", machine::hook(function).to_lowercase());
+    let mut functions = program.functions.iter();
+    functions.find(|f| f.name == name).map(|f| f.start)
+}

@@ -1,0 +1,112 @@
+//! Operations and outcomes in words, one line each.
+
+use fairpath_core::sched::{COST_ONE, Meta, NEVER, Op, OpKind, Outcome, OutcomeKind};
+
+/// A number that may be "never".
+fn or_never(value: u64) -> String {
+    if value == NEVER {
+        "never".into()
+    } else {
+        value.to_string()
+    }
+}
+
+/// A packet's ends: "udp 10.0.0.1:5 > 10.0.0.2:80".
+#[must_use]
+pub fn flow(meta: &Meta) -> String {
+    let protocol = match meta.protocol {
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        other => format!("protocol {other}"),
+    };
+    let (source, destination) = (meta.source_ip(), meta.destination_ip());
+    let (from, to) = (meta.source_port, meta.destination_port);
+    let end = |ip: std::net::IpAddr, port| std::net::SocketAddr::new(ip, port).to_string();
+    format!(
+        "{protocol} {} > {}",
+        end(source, from),
+        end(destination, to)
+    )
+}
+
+/// An operation: its time in ns, and what happens.
+#[must_use]
+pub fn op(op: &Op) -> String {
+    let now = op.now;
+    match op.kind {
+        OpKind::Enqueue => {
+            let meta = &op.meta;
+            let mut text = format!("{now} ns enqueue {}: {} bytes", op.handle, meta.bytes);
+            let extras = [
+                ("hint", meta.hint),
+                ("class", meta.class_id.into()),
+                ("mark", meta.mark.into()),
+                ("dscp", meta.dscp.into()),
+                ("ecn", meta.ecn.into()),
+                ("segments", meta.segments.into()),
+            ];
+            for (name, value) in extras.into_iter().filter(|(_, value)| *value != 0) {
+                text += &format!(", {name} {value}");
+            }
+            text + &format!(", {}", flow(meta))
+        }
+        OpKind::Dequeue => match (op.count, op.value) {
+            (count, 0) => format!("{now} ns dequeue up to {count}"),
+            (count, bytes) => format!("{now} ns dequeue up to {count} or {bytes} bytes"),
+        },
+        OpKind::Param => {
+            format!(
+                "{now} ns parameter {} of node {} = {}",
+                op.count, op.node, op.value
+            )
+        }
+        OpKind::Weight => format!(
+            "{now} ns weight of flow {:08x} at node {}: cost {} of {COST_ONE}",
+            op.handle, op.node, op.value
+        ),
+        OpKind::Remove => format!("{now} ns remove {}", op.handle),
+    }
+}
+
+/// An outcome: what became of which packet.
+#[must_use]
+pub fn outcome(outcome: &Outcome) -> String {
+    let Outcome {
+        handle,
+        node,
+        rank,
+        at,
+        ..
+    } = *outcome;
+    let rank = or_never(rank);
+    match outcome.kind {
+        OutcomeKind::Queued => match at {
+            0 => format!("queued {handle} at node {node}, rank {rank}"),
+            at => format!(
+                "queued {handle} at node {node}, rank {rank}, send time {}",
+                or_never(at)
+            ),
+        },
+        OutcomeKind::Sent => {
+            let mark = if outcome.marked() { ", CE set" } else { "" };
+            format!("sent {handle} from node {node}, rank {rank}, after {at} ns{mark}")
+        }
+        OutcomeKind::Dropped => {
+            let reason = outcome.drop().map_or("?", |reason| reason.name());
+            format!("dropped {handle} at node {node}: {reason}")
+        }
+        OutcomeKind::Nothing if at == NEVER => "nothing: empty".into(),
+        OutcomeKind::Nothing => format!("nothing before {at} ns"),
+        OutcomeKind::Done => "done".into(),
+        OutcomeKind::Failed => "failed: no such node, parameter, flow or packet".into(),
+    }
+}
+
+/// Outcomes of one operation, in one line.
+#[must_use]
+pub fn outcomes(all: &[Outcome]) -> String {
+    match all {
+        [] => "no outcome".into(),
+        all => all.iter().map(outcome).collect::<Vec<_>>().join("; "),
+    }
+}

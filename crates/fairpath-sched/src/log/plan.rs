@@ -1,0 +1,313 @@
+//! A run's description: the plan, and the names by which another build knows its policies.
+//!
+//! Numbers of policies differ between builds, so a log names them, with their parameters;
+//! [`Run::resolve`] gives the plan as this build numbers it. A plan that was read is well formed:
+//! parents before children, tables that point at nodes.
+
+use fairpath_core::sched::{
+    LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT, SchedConfig,
+};
+
+use super::code::{self, Bad, Bytes};
+
+/// Nodes of a plan in a log, at most.
+const MAX_NODES: usize = 1 << 20;
+/// Entries of a table of a plan in a log, at most.
+const MAX_TABLE: usize = 1 << 24;
+
+/// A policy as a log names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyName {
+    /// As the recorded plan numbers it.
+    pub id: u32,
+    /// As in trees and on the command line.
+    pub name: String,
+    /// Names of its parameters, in order.
+    pub params: Vec<String>,
+}
+
+impl From<&Policy> for PolicyName {
+    fn from(policy: &Policy) -> PolicyName {
+        let params = policy
+            .params
+            .iter()
+            .map(|param| param.name.clone())
+            .collect();
+        PolicyName {
+            id: policy.id,
+            name: policy.name.clone(),
+            params,
+        }
+    }
+}
+
+/// A scheduler whose operations follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// The home that recorded it: "native" or "kernel".
+    pub home: String,
+    /// The program that recorded it, with its version.
+    pub program: String,
+    /// Whether operations carry their outcomes.
+    pub outcomes: bool,
+    /// Names of the nodes, from the root on; may be fewer than there are.
+    pub nodes: Vec<String>,
+    /// The policies that the plan refers to.
+    pub policies: Vec<PolicyName>,
+    /// As recorded: ids of policies are those of the recording build.
+    pub plan: Plan,
+}
+
+impl Run {
+    /// The policies of `plan` by name, out of `known`.
+    pub fn name_policies(plan: &Plan, known: &[Policy]) -> Vec<PolicyName> {
+        let used = |policy: &&Policy| plan.nodes.iter().any(|node| node.policy == policy.id);
+        known.iter().filter(used).map(PolicyName::from).collect()
+    }
+
+    /// The plan with the ids that `known` policies have in this build.
+    ///
+    /// # Errors
+    /// A policy that is not among them, or has other parameters now: in words, with the remedy.
+    pub fn resolve(&self, known: &[Policy]) -> Result<Plan, String> {
+        let mut plan = self.plan.clone();
+        for node in &mut plan.nodes {
+            let named = self.policies.iter().find(|named| named.id == node.policy);
+            let named = named.ok_or_else(|| format!("policy {} has no name", node.policy))?;
+            let here = known.iter().find(|policy| policy.name == named.name);
+            let here = here.ok_or_else(|| {
+                format!(
+                    "policy {} is not compiled into this build; give the file of an author's own \
+                     policy with --policy",
+                    named.name
+                )
+            })?;
+            if PolicyName::from(here).params != named.params {
+                return Err(format!(
+                    "policy {} has other parameters in this build ({}) than when the log was \
+                     recorded ({}); record it again",
+                    named.name,
+                    PolicyName::from(here).params.join(", "),
+                    named.params.join(", ")
+                ));
+            }
+            node.policy = here.id;
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let to = &mut Vec::new();
+        code::text(to, &self.home);
+        code::text(to, &self.program);
+        code::number(to, self.outcomes.into());
+        code::number(to, self.nodes.len() as u64);
+        for name in &self.nodes {
+            code::text(to, name);
+        }
+        code::number(to, self.policies.len() as u64);
+        for policy in &self.policies {
+            code::number(to, policy.id.into());
+            code::text(to, &policy.name);
+            code::number(to, policy.params.len() as u64);
+            for param in &policy.params {
+                code::text(to, param);
+            }
+        }
+        encode_plan(to, &self.plan);
+        std::mem::take(to)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Run, Bad> {
+        let from = &mut Bytes(bytes);
+        let (home, program) = (from.text()?, from.text()?);
+        let outcomes = match from.number()? {
+            0 => false,
+            1 => true,
+            _ => return Err("the run's flags are not those of this version"),
+        };
+        let nodes = list(from, MAX_NODES, Bytes::text)?;
+        let policies = list(from, MAX_NODES, |from| {
+            let (id, name) = (from.small()?, from.text()?);
+            let params = list(from, PARAMS, Bytes::text)?;
+            Ok(PolicyName { id, name, params })
+        })?;
+        let plan = decode_plan(from)?;
+        if !from.0.is_empty() {
+            return Err("the run's description is longer than it says");
+        }
+        check(&plan)?;
+        Ok(Run {
+            home,
+            program,
+            outcomes,
+            nodes,
+            policies,
+            plan,
+        })
+    }
+}
+
+/// A counted list; memory grows as items are read, not as the count promises.
+fn list<'a, T>(
+    from: &mut Bytes<'a>,
+    most: usize,
+    mut item: impl FnMut(&mut Bytes<'a>) -> Result<T, Bad>,
+) -> Result<Vec<T>, Bad> {
+    let count = from.small()? as usize;
+    if count > most {
+        return Err("a list is longer than its limit");
+    }
+    (0..count).map(|_| item(from)).collect()
+}
+
+fn config_fields(config: &SchedConfig) -> [u64; 12] {
+    [
+        config.packets.into(),
+        config.limit_packets.into(),
+        config.flows.into(),
+        config.hosts.into(),
+        config.nodes.into(),
+        config.classes.into(),
+        config.splits.into(),
+        config.references.into(),
+        u64::from(config.overflow as u32),
+        config.limit_bytes.into(),
+        config.seed.into(),
+        config.horizon,
+    ]
+}
+
+fn node_fields(node: &NodeConfig) -> [u64; 17] {
+    [
+        node.parent.into(),
+        node.policy.into(),
+        u64::from(node.over as u32),
+        node.queue.into(),
+        node.queue_capacity.into(),
+        node.queue_buckets.into(),
+        node.queue_shift.into(),
+        node.queue_below.into(),
+        node.queue_beyond.into(),
+        node.queue_full.into(),
+        node.limit_packets.into(),
+        node.limit_bytes.into(),
+        node.split.into(),
+        node.cost.into(),
+        node.floor,
+        node.ceil,
+        node.burst,
+    ]
+}
+
+fn encode_plan(to: &mut Vec<u8>, plan: &Plan) {
+    let config = config_fields(&plan.config).into_iter();
+    config.for_each(|field| code::number(to, field));
+    code::number(to, plan.nodes.len() as u64);
+    for node in &plan.nodes {
+        let fields = node_fields(node).into_iter().chain(node.params);
+        fields.for_each(|field| code::number(to, field));
+    }
+    for table in [&plan.class_table, &plan.splits] {
+        code::number(to, table.len() as u64);
+        table
+            .iter()
+            .for_each(|entry| code::number(to, (*entry).into()));
+    }
+}
+
+fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
+    let config = SchedConfig {
+        packets: from.small()?,
+        limit_packets: from.small()?,
+        flows: from.small()?,
+        hosts: from.small()?,
+        nodes: from.small()?,
+        classes: from.small()?,
+        splits: from.small()?,
+        references: from.small()?,
+        overflow: match from.number()? {
+            0 => Overflow::Tail,
+            1 => Overflow::Fattest,
+            _ => return Err("what a full scheduler does is not known to this version"),
+        },
+        limit_bytes: from.small()?,
+        seed: from.small()?,
+        zero: 0,
+        horizon: from.number()?,
+    };
+    let nodes = list(from, MAX_NODES, decode_node)?;
+    let class_table = list(from, MAX_TABLE, Bytes::small)?;
+    let splits = list(from, MAX_TABLE, Bytes::small)?;
+    Ok(Plan {
+        config,
+        nodes,
+        class_table,
+        splits,
+    })
+}
+
+fn decode_node(from: &mut Bytes<'_>) -> Result<NodeConfig, Bad> {
+    let mut node = NodeConfig {
+        parent: from.small()?,
+        policy: from.small()?,
+        over: match from.number()? {
+            1 => Over::Packets,
+            2 => Over::Flows,
+            3 => Over::Children,
+            4 => Over::References,
+            _ => return Err("what a node ranks is not known to this version"),
+        },
+        queue: from.small()?,
+        queue_capacity: from.small()?,
+        queue_buckets: from.small()?,
+        queue_shift: from.small()?,
+        queue_below: from.small()?,
+        queue_beyond: from.small()?,
+        queue_full: from.small()?,
+        limit_packets: from.small()?,
+        limit_bytes: from.small()?,
+        split: from.small()?,
+        cost: from.small()?,
+        floor: from.number()?,
+        ceil: from.number()?,
+        burst: from.number()?,
+        params: [0; PARAMS],
+    };
+    for param in &mut node.params {
+        *param = from.number()?;
+    }
+    Ok(node)
+}
+
+/// What any home would refuse, or follow into nowhere.
+fn check(plan: &Plan) -> Result<(), Bad> {
+    let mut levels: Vec<usize> = Vec::with_capacity(plan.nodes.len());
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let parent = node.parent as usize;
+        if (parent == 0) != (index == 0) || parent > index {
+            return Err("a node's parent does not come before it");
+        }
+        let level = if parent == 0 {
+            1
+        } else {
+            levels[parent - 1] + 1
+        };
+        if level > LEVELS {
+            return Err("the tree is deeper than the scheduler allows");
+        }
+        levels.push(level);
+        let split = node.split as usize;
+        if split != 0 && plan.splits.len() < split - 1 + SPLIT {
+            return Err("a node's table of splits is not there");
+        }
+    }
+    if plan.nodes.is_empty() {
+        return Err("the tree has no nodes");
+    }
+    let mut entries = plan.class_table.iter().chain(&plan.splits);
+    if entries.any(|entry| *entry as usize > plan.nodes.len()) {
+        return Err("a table names a node that is not there");
+    }
+    Ok(())
+}

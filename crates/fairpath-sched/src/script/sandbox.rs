@@ -1,0 +1,314 @@
+//! What a script may reach, and how much it may do.
+//!
+//! Invariant: whatever a script does, it ends after its instructions, give or take
+//! [`STRIDE`] and the work of one library call, within its memory. The count hook ends loops in Lua.
+//! It does not fire in three places, so none of them is open to a script:
+//!
+//! - Finalizers (`__gc`), and variables that close (`__close`) while the hook's error passes, run with
+//!   hooks off: `setmetatable` refuses both.
+//! - Errors that are caught (`pcall`, coroutines) would let a script go on: they are absent.
+//! - Loops of the library's own (patterns that backtrack, ranges of `table`): their work is
+//!   bounded beforehand and counted as instructions.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+
+use super::Limits;
+use super::verbs::lines;
+
+/// Instructions between two looks at their number.
+pub(super) const STRIDE: u32 = 1000;
+/// Elements that one call of `table`'s functions handles.
+const MAX_ELEMENTS: i64 = 1 << 24;
+/// Steps that one match of a pattern may take, at worst.
+const MAX_PATTERN_STEPS: u64 = 100_000_000;
+
+/// Globals of the base library that a script keeps.
+const BASE: [&str; 20] = [
+    "_G",
+    "_VERSION",
+    "assert",
+    "error",
+    "getmetatable",
+    "ipairs",
+    "math",
+    "next",
+    "pairs",
+    "rawequal",
+    "rawget",
+    "rawlen",
+    "rawset",
+    "select",
+    "setmetatable",
+    "string",
+    "table",
+    "tonumber",
+    "tostring",
+    "type",
+];
+
+/// Instructions, counted down.
+#[derive(Clone)]
+pub(super) struct Budget {
+    used: Rc<Cell<u64>>,
+    stopped_at: Rc<Cell<Option<usize>>>,
+    limit: u64,
+}
+
+/// The instructions are used up.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the script used up its {0} instructions; does it loop? --max-instructions allows more")]
+pub(super) struct UsedUp(u64);
+
+impl Budget {
+    pub(super) fn new(limit: u64) -> Budget {
+        Budget {
+            used: Rc::default(),
+            stopped_at: Rc::default(),
+            limit,
+        }
+    }
+
+    pub(super) fn is_used_up(&self) -> bool {
+        self.used.get() > self.limit
+    }
+
+    /// The script's line at which they were used up.
+    pub(super) fn stopped_at(&self) -> Option<usize> {
+        self.stopped_at.get()
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.get()
+    }
+
+    pub(super) fn charge(&self, instructions: u64) -> Result<(), UsedUp> {
+        self.used.set(self.used.get().saturating_add(instructions));
+        if self.is_used_up() {
+            Err(UsedUp(self.limit))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A Lua state with nothing but `table`, `string`, `math` and what of the base library is harmless.
+pub(super) fn lua(limits: Limits, budget: &Budget, seed: u64) -> mlua::Result<Lua> {
+    let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+    let lua = Lua::new_with(libraries, LuaOptions::default())?;
+    let globals = lua.globals();
+    let names: Vec<String> = globals
+        .pairs::<String, Value>()
+        .map(|pair| Ok(pair?.0))
+        .collect::<mlua::Result<_>>()?;
+    for name in names.iter().filter(|name| !BASE.contains(&name.as_str())) {
+        globals.raw_set(name.as_str(), Value::Nil)?;
+    }
+    guard_metatables(&lua, &globals)?;
+    guard_strings(&lua, &globals.raw_get("string")?, budget)?;
+    guard_tables(&lua, &globals.raw_get("table")?, budget)?;
+    fix_random(&lua, &globals.raw_get("math")?, seed)?;
+    let budget = budget.clone();
+    let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
+    lua.set_global_hook(triggers, move |lua, _| {
+        budget.charge(STRIDE.into()).map_err(|used_up| {
+            budget.stopped_at.set(lines(lua).first().copied());
+            mlua::Error::external(used_up)
+        })?;
+        Ok(VmState::Continue)
+    })?;
+    lua.set_memory_limit(limits.memory_bytes)?;
+    Ok(lua)
+}
+
+/// `library[name]`, called only with arguments that `check` lets pass.
+fn guarded(
+    lua: &Lua,
+    library: &Table,
+    name: &str,
+    check: impl Fn(&MultiValue) -> mlua::Result<()> + 'static,
+) -> mlua::Result<Function> {
+    let original: Function = library.raw_get(name)?;
+    lua.create_function(move |_, args: MultiValue| {
+        check(&args)?;
+        original.call::<MultiValue>(args)
+    })
+}
+
+fn refuse(what: impl Into<String>) -> mlua::Error {
+    mlua::Error::RuntimeError(what.into())
+}
+
+/// Gives a table a copy of the metatable, so that what was looked at stays what it is; `getmetatable`
+/// gives the script its own.
+fn guard_metatables(lua: &Lua, globals: &Table) -> mlua::Result<()> {
+    let set = lua.create_function(|lua, (table, meta): (Table, Value)| {
+        if table
+            .metatable()
+            .is_some_and(|meta| meta.contains_key("__metatable").unwrap_or(true))
+        {
+            return Err(refuse("setmetatable: the table has a metatable already"));
+        }
+        let meta = match meta {
+            Value::Table(meta) => meta,
+            Value::Nil => return Ok(table),
+            _ => return Err(refuse("setmetatable: a table or nil is wanted")),
+        };
+        let copy = lua.create_table()?;
+        for pair in meta.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            copy.raw_set(name, value)?;
+        }
+        for (name, what) in [("__gc", "finalizers"), ("__close", "variables that close")] {
+            if !copy.raw_get::<Value>(name)?.is_nil() {
+                return Err(refuse(format!(
+                    "setmetatable: scripts have no {what} ({name})"
+                )));
+            }
+        }
+        if !copy.contains_key("__metatable")? {
+            copy.raw_set("__metatable", meta)?;
+        }
+        table.set_metatable(Some(copy))?;
+        Ok(table)
+    })?;
+    globals.raw_set("setmetatable", set)?;
+    if let Some(meta) = lua.type_metatable::<mlua::LuaString>() {
+        meta.raw_set("__metatable", false)?;
+    }
+    Ok(())
+}
+
+fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()> {
+    string.raw_set("dump", Value::Nil)?;
+    for name in ["find", "match", "gmatch", "gsub"] {
+        let budget = budget.clone();
+        let check = move |args: &MultiValue| {
+            let plain = name == "find"
+                && args
+                    .get(3)
+                    .is_some_and(|plain| !matches!(plain, Value::Nil | Value::Boolean(false)));
+            if plain {
+                return Ok(());
+            }
+            let lengths = [args.front(), args.get(1)].map(text);
+            let steps = pattern_steps(lengths[0].len(), &lengths[1]);
+            if steps > MAX_PATTERN_STEPS {
+                return Err(refuse(format!(
+                    "string.{name}: the pattern could take {steps} steps on {} bytes, {MAX_PATTERN_STEPS} \
+                     are the most; use fewer repetitions or a shorter text",
+                    lengths[0].len()
+                )));
+            }
+            budget.charge(steps / 100).map_err(mlua::Error::external)
+        };
+        string.raw_set(name, guarded(lua, string, name, check)?)?;
+    }
+    let budget = budget.clone();
+    let check = move |args: &MultiValue| {
+        let times = args.get(1).and_then(Value::as_integer).unwrap_or(0);
+        let bytes = times.saturating_mul(text(args.front()).len().cast_signed() as i64);
+        let charged = budget.charge(bytes.max(0).cast_unsigned() / 100);
+        charged.map_err(mlua::Error::external)
+    };
+    string.raw_set("rep", guarded(lua, string, "rep", check)?)
+}
+
+fn text(value: Option<&Value>) -> Vec<u8> {
+    match value {
+        Some(Value::String(text)) => text.as_bytes().to_vec(),
+        Some(Value::Integer(number)) => number.to_string().into_bytes(),
+        Some(Value::Number(number)) => number.to_string().into_bytes(),
+        _ => Vec::new(),
+    }
+}
+
+/// What matching takes at worst: each repetition may take any length, at each place of the text.
+fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
+    let length = length as u64 + 1;
+    let mut steps = length;
+    let mut bytes = pattern.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'%' => {
+                // %b and back references read on; an escaped sign stands for itself.
+                if matches!(bytes.next(), Some(b'b' | b'0'..=b'9')) {
+                    steps = steps.saturating_mul(length);
+                }
+            }
+            b'*' | b'+' | b'-' => steps = steps.saturating_mul(length),
+            b'?' => steps = steps.saturating_mul(2),
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// The library's loops ask `#` and `__index`, which a metatable can answer without end.
+fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
+    for name in ["concat", "insert", "move", "remove", "sort", "unpack"] {
+        let budget = budget.clone();
+        let check = move |args: &MultiValue| {
+            let mut elements = 0;
+            for value in args {
+                if let Value::Table(table) = value {
+                    if table.metatable().is_some() {
+                        return Err(refuse(format!(
+                            "table.{name}: a table with a metatable; copy it first"
+                        )));
+                    }
+                    elements = elements.max(i64::try_from(table.raw_len()).unwrap_or(i64::MAX));
+                }
+            }
+            let range = match name {
+                "move" => range(args, 1, 2, 0),
+                "unpack" => range(args, 1, 2, elements),
+                "concat" => range(args, 2, 3, elements),
+                _ => elements,
+            };
+            if range.max(elements) > MAX_ELEMENTS {
+                return Err(refuse(format!(
+                    "table.{name}: more than {MAX_ELEMENTS} elements"
+                )));
+            }
+            // `insert` and `remove` at the end move nothing.
+            let moved = match (name, args.len()) {
+                ("insert", 2) | ("remove", 1) => 1,
+                _ => range,
+            };
+            budget
+                .charge(moved.max(0).cast_unsigned())
+                .map_err(mlua::Error::external)
+        };
+        table.raw_set(name, guarded(lua, table, name, check)?)?;
+    }
+    Ok(())
+}
+
+/// Elements from argument `first` (or 1) to `last` (or `length`).
+fn range(args: &MultiValue, first: usize, last: usize, length: i64) -> i64 {
+    let number = |index: usize, standard| match args.get(index) {
+        Some(Value::Integer(number)) => *number,
+        Some(Value::Number(number)) => *number as i64,
+        Some(Value::String(_)) => i64::MAX,
+        _ => standard,
+    };
+    number(last, length)
+        .saturating_sub(number(first, 1))
+        .saturating_add(1)
+}
+
+/// The same numbers on every run.
+fn fix_random(lua: &Lua, math: &Table, seed: u64) -> mlua::Result<()> {
+    let randomseed: Function = math.raw_get("randomseed")?;
+    randomseed.call::<()>(seed.cast_signed())?;
+    let check = |args: &MultiValue| match args.front() {
+        Some(Value::Integer(_) | Value::Number(_)) => Ok(()),
+        _ => Err(refuse(
+            "math.randomseed: give a number, so that the script does the same each time",
+        )),
+    };
+    math.raw_set("randomseed", guarded(lua, math, "randomseed", check)?)
+}

@@ -1,0 +1,305 @@
+//! Scripts that loop, eat memory, reach out, or talk nonsense.
+
+use super::*;
+
+fn limited(text: &str, instructions: u64, memory_bytes: usize) -> Report {
+    let limits = Limits {
+        instructions,
+        memory_bytes,
+    };
+    let bench = Bench {
+        limits,
+        ..bench(vec![sorted(None)])
+    };
+    Script::new("a.lua", text).run(&bench)
+}
+
+#[test]
+fn whatever_loops_ends_with_the_line_and_the_option() {
+    for text in [
+        "\nwhile true do end",
+        "local f = function()\nwhile true do end end\nf()",
+        "test('t', function()\nwhile true do end end)",
+        "\nfor i = 1, math.huge do dequeue() end",
+        "expect_error(function()\nwhile true do end end, '')",
+        "local t = setmetatable({}, { __index = function(t, k)\nwhile true do end end }) return t.x",
+        "table.sort({ 3, 2, 1 }, function()\nwhile true do end end)",
+        "string.gsub('abc', '.', function()\nwhile true do end end)",
+        "::a::\ngoto a",
+    ] {
+        let failure = failure_of(&limited(text, 1_000_000, MAX_MEMORY_BYTES));
+        assert_eq!(
+            failure.kind,
+            FailureKind::Limit,
+            "{text}: {}",
+            failure.message
+        );
+        assert!(
+            failure.message.contains("1000000 instructions"),
+            "{}",
+            failure.message
+        );
+        assert!(
+            failure.message.contains("--max-instructions"),
+            "{}",
+            failure.message
+        );
+        let line = failure.lines.first().copied();
+        assert!(
+            line == Some(2) || line == Some(3),
+            "{text}: {:?}",
+            failure.lines
+        );
+    }
+}
+
+#[test]
+fn memory_has_a_limit() {
+    for text in [
+        "local t = {} while true do t[#t + 1] = {} end",
+        "local s = 'x' while true do s = s .. s end",
+        "return ('x'):rep(1 << 40)",
+        "local t = {} for i = 1, 1e9 do t[i] = udp {} end",
+        "local s = ('x'):rep(1 << 20) return table.concat({ s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s })",
+    ] {
+        let failure = failure_of(&limited(text, 100_000_000, 16 << 20));
+        assert_eq!(
+            failure.kind,
+            FailureKind::Limit,
+            "{text}: {}",
+            failure.message
+        );
+    }
+    let failure = failure_of(&limited(
+        "local s = 'x' while true do s = s .. s end",
+        1 << 30,
+        16 << 20,
+    ));
+    assert!(
+        failure
+            .message
+            .contains("16777216 bytes of memory; --max-memory"),
+        "{}",
+        failure.message
+    );
+}
+
+#[test]
+fn loops_inside_the_library_are_refused_beforehand() {
+    for text in [
+        "string.find(('a'):rep(1000), ('.-'):rep(20) .. 'b')",
+        "return ('a'):rep(30):match(('a*'):rep(30) .. 'b')",
+        "table.move({}, 1, math.maxinteger - 1, 2)",
+        "table.concat(setmetatable({}, { __index = table.concat }), '', 1, 1 << 62)",
+        "table.concat({}, '', 1, 1 << 62)",
+        "table.insert(setmetatable({}, { __len = function() return 1 << 60 end }), 1, 0)",
+        "table.unpack({}, 1, 1e15)",
+        "setmetatable({}, { __gc = function() while true do end end })",
+        "local x <close> = setmetatable({}, { __close = function() while true do end end })",
+        "local m = {} local t = setmetatable({}, m) m.__close = function() end local x <close> = t",
+        "getmetatable('').__close = function() end",
+        "math.randomseed()",
+    ] {
+        let failure = failure_of(&limited(text, 10_000_000, 64 << 20));
+        assert_eq!(
+            failure.kind,
+            FailureKind::Script,
+            "{text}: {}",
+            failure.message
+        );
+        assert_eq!(failure.lines, [1], "{text}");
+    }
+}
+
+#[test]
+fn deep_recursion_is_an_error() {
+    for text in [
+        "local function f() return 1 + f() end f()",
+        "local t = {} setmetatable(t, { __index = function(t, k) return t[k] end }) return t.x",
+        "local t = setmetatable({}, { __tostring = function(t) return tostring(t) end }) print(t)",
+    ] {
+        let failure = failure_of(&limited(text, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES));
+        assert_eq!(failure.kind, FailureKind::Script, "{}", failure.message);
+        assert!(failure.message.contains("overflow"), "{}", failure.message);
+        assert!(
+            !failure.message.contains("traceback"),
+            "{}",
+            failure.message
+        );
+    }
+}
+
+#[test]
+fn nothing_but_the_verbs_and_three_libraries_is_there() {
+    passes(
+        r#"
+        for _, name in ipairs { "io", "os", "load", "loadfile", "loadstring", "dofile", "require", "package",
+            "debug", "collectgarbage", "pcall", "xpcall", "coroutine", "warn", "utf8" } do
+            expect(_G[name] == nil, name .. " is there")
+        end
+        expect(string.dump == nil)
+        expect(getmetatable(udp {}) == false)
+        "#,
+    );
+}
+
+#[test]
+fn bytecode_and_broken_texts_are_refused() {
+    for text in [
+        &b"\x1bLua\x54\x00\x19\x93\r\n\x1a\n"[..],
+        b"\xff\xfe x",
+        b"local x = ",
+        b"= = =",
+    ] {
+        let report = Script::new("a.lua", text).run(&bench(vec![sorted(None)]));
+        assert_eq!(failure_of(&report).kind, FailureKind::Script);
+    }
+    assert_eq!(failure("x = 1\nlocal y = = 2").lines, [2]);
+    passes("local p = udp { label = 'p' } expect_equal('\\xff\\xfe', '\\xff\\xfe')");
+}
+
+#[test]
+fn numbers_that_are_none_are_refused_with_their_name() {
+    for (text, words) in [
+        ("set_time_ns(0/0)", "set_time_ns: time: a whole number"),
+        ("set_time_ns(-1)", "not -1"),
+        ("set_time_ns(1.5)", "not 1.5"),
+        ("set_time_ns(1/0)", "not inf"),
+        ("set_time_ns('x')", "not \"x\""),
+        (
+            "set_time_ns(5) set_time_ns(4)",
+            "time does not go back: it is 5 ns",
+        ),
+        (
+            "set_time_ns(5) advance_ns(math.mininteger)",
+            "by: a whole number",
+        ),
+        (
+            "set_time_ns('18446744073709551614') advance_ns(1)",
+            "by: a whole number",
+        ),
+        ("udp { length = -1 }", "udp: length"),
+        ("udp { length = 1 << 32 }", "udp: length"),
+        ("udp { payload = 4294967295 }", "udp: payload"),
+        ("udp { length = 5, payload = 5 }", "payload says it"),
+        ("udp { dscp = 64 }", "udp: dscp"),
+        ("udp { dscp = 'AF99' }", "no code point"),
+        ("udp { ecn = 4 }", "udp: ecn"),
+        ("udp { ecn = 'maybe' }", "none of not-ect"),
+        ("udp { source_port = 65536 }", "source_port"),
+        ("udp { source = 'here' }", "no IP address"),
+        (
+            "udp { source = 'fd00::1', destination = '10.0.0.1' }",
+            "one is IPv4",
+        ),
+        ("udp { sorce = '10.0.0.1' }", "did you mean source?"),
+        ("udp { protocol = 6 }", "the verb says it"),
+        ("udp { label = '\\xff' }", "not UTF-8"),
+        ("udp { label = ('x'):rep(61) }", "at most 60 bytes"),
+        ("udp { class = 'gold' }", "no class \"gold\""),
+        ("udp { flow = 1, source_port = 2 }", "give one of them"),
+        ("udp(5)", "udp: "),
+        ("enqueue(5)", "a packet is wanted"),
+        ("enqueue(nil)", "a packet is wanted"),
+        ("enqueue(udp {}, {})", "a tag is a number or a text"),
+        ("dequeue_cmp('x')", "a packet is wanted"),
+        ("expect_dropped(udp {})", "what enqueue or dequeue gave"),
+        ("expect_drops(1, 'fun')", "there are queue_full"),
+        ("remove(udp {})", "remove: "),
+        ("test('x')", "a name and a function"),
+        ("nosuch()", "nosuch"),
+        ("error({})", "table"),
+        ("error('mine')", "mine"),
+        ("error()", "nil"),
+        (
+            "test('a', function() test('b', function() end) end)",
+            "a test within a test",
+        ),
+    ] {
+        let failure = failure(text);
+        assert_eq!(
+            failure.kind,
+            FailureKind::Script,
+            "{text}: {}",
+            failure.message
+        );
+        assert!(
+            failure.message.contains(words),
+            "{text}: {}",
+            failure.message
+        );
+    }
+}
+
+#[test]
+fn a_packet_that_waits_is_refused_under_its_handle_and_waits_on() {
+    passes(
+        "local item = enqueue(udp { label = 'p' })\n\
+         local again = enqueue(item)\n\
+         expect_dropped(again, 'bad_handle') expect_waiting(1)\n\
+         dequeue_cmp(item) expect_empty()\n\
+         local third = enqueue(item) dequeue_cmp(third)",
+    );
+}
+
+#[test]
+fn a_full_scheduler_drops_and_handles_come_back() {
+    passes(
+        "local p = udp {}\n\
+         for i = 1, 30000 do enqueue(p) end\n\
+         expect_equal(#queue(), stats().enqueued - 30000 + #queue())\n\
+         local waiting = #queue() expect(waiting > 0 and waiting < 30000)\n\
+         expect_drops(30000 - waiting, 'limit')\n\
+         drain() expect_empty()\n\
+         for i = 1, 10 do enqueue(p) end expect_waiting(10)",
+    );
+}
+
+#[test]
+fn metatables_on_what_verbs_take_are_not_asked() {
+    passes(
+        "local t = setmetatable({}, { __index = function() enqueue(udp {}) end, __pairs = function() enqueue(udp {}) end })\n\
+         udp(t) expect_waiting(0)\n\
+         local m = {} expect_equal(getmetatable(setmetatable({}, m)), m)\n\
+         expect_waiting(0)",
+    );
+    let swallowed = failure(
+        "setmetatable(_G, { __index = function() return function() end end }) expect_error(function() expect(false) end, '')",
+    );
+    assert_eq!(swallowed.kind, FailureKind::Expectation);
+}
+
+#[test]
+fn what_is_printed_is_kept_up_to_its_limit() {
+    let report = run("print('a', 1, nil, true) print(udp { label = 'p' }) expect(true)");
+    assert_eq!(
+        report.printed,
+        "a\t1\tnil\ttrue\np (42 bytes, udp 10.0.0.1:1 > 10.0.0.2:1)\n"
+    );
+    let report = run("for i = 1, 3000 do print(('x'):rep(1000)) end expect(true)");
+    assert!(report.printed.len() <= MAX_PRINTED_BYTES);
+    assert_eq!(report.printed.len() as u64 + report.cut_bytes, 3000 * 1001);
+}
+
+#[test]
+fn random_numbers_are_the_same_on_every_run() {
+    let text = "print(math.random(1 << 30), math.random()) expect(true)";
+    assert_eq!(run(text).printed, run(text).printed);
+    let other = Bench {
+        seed: 2,
+        ..bench(vec![sorted(None)])
+    };
+    assert_ne!(
+        Script::new("a.lua", text).run(&other).printed,
+        run(text).printed
+    );
+}
+
+#[test]
+fn borders_that_a_table_pretends_to_have_end_soon() {
+    let _ = limited(
+        "local t = {} for i = 0, 62 do t[1 << i] = 1 end table.insert(t, 1, 0) table.remove(t, 1)",
+        10_000_000,
+        64 << 20,
+    );
+}

@@ -1,0 +1,327 @@
+//! A scheduler's tree: TOML, classes or one policy's name in, a plan for the core out.
+//!
+//! ```text
+//! TOML ----> draft --.
+//! classes -> draft --+-> shape -> layout, check, matching --> Plan, names
+//! policy --> draft --'   (parents, cycles)   (policies, modes, rates, tables)
+//! ```
+//!
+//! Everything that is wrong is told at once, with line, column and remedy; a tree that was built is
+//! one that the core can lay out. The form is in `docs/guide/sched-trees.md`. Absent: rates that
+//! change, nodes that come and go; a tree is what it is until the next one.
+
+mod check;
+mod classes;
+mod draft;
+mod layout;
+mod matching;
+mod problem;
+mod queue;
+mod shape;
+
+use std::collections::HashMap;
+
+use fairpath_core::sched::{Meta, Over, Overflow, Param, Plan, Policy};
+use thiserror::Error;
+use toml::Spanned;
+
+pub use classes::Way;
+pub(crate) use draft::dscp_number;
+pub use layout::{
+    SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
+};
+pub use matching::MAX_CLASS;
+pub use problem::{BadTree, MAX_PROBLEMS, Problem, nearest};
+pub use shape::MAX_NODES;
+
+use crate::quantity::{self, written};
+use draft::{Draft, NodeDraft};
+use problem::{NOWHERE, Problems};
+
+/// What a tree may refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Policies by name: `fairpath_core::sched::policies()`, and an author's.
+    pub policies: &'a [Policy],
+    /// Names of classes 1, 2 and so on; may be empty.
+    pub classes: &'a [String],
+}
+
+/// A tree that the core can lay out, and what its parts are called.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// For the core.
+    pub plan: Plan,
+    /// For people.
+    pub names: Names,
+    /// What is doubtful, but no error.
+    pub warnings: Vec<Problem>,
+}
+
+/// What the nodes, policies and classes of a plan are called.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    nodes: Vec<String>,
+    policies: Vec<Policy>,
+    /// Index into `policies`, by node.
+    policy_of: Vec<usize>,
+    classes: Vec<String>,
+    ids: HashMap<String, u32>,
+}
+
+impl Names {
+    /// Names of the nodes, from node 1 on.
+    pub fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
+    /// The policies that the tree uses, each once.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// The name of a node; "?" if there is none. O(1).
+    pub fn node(&self, id: u32) -> &str {
+        let at = (id as usize).checked_sub(1);
+        at.and_then(|at| self.nodes.get(at))
+            .map_or("?", String::as_str)
+    }
+
+    /// The number of the node called `name`. O(1).
+    pub fn id(&self, name: &str) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
+    /// A node's policy. O(1).
+    pub fn policy(&self, id: u32) -> Option<&Policy> {
+        let at = (id as usize).checked_sub(1)?;
+        self.policies.get(*self.policy_of.get(at)?)
+    }
+
+    /// A parameter of a node, and its index. O(parameters).
+    pub fn param(&self, node: u32, name: &str) -> Option<(usize, &Param)> {
+        let mut params = self.policy(node)?.params.iter().enumerate();
+        params.find(|(_, param)| param.name == name)
+    }
+
+    /// What a class is called: its name, or its number.
+    pub fn class(&self, number: u32) -> String {
+        let at = (number as usize).checked_sub(1);
+        match at.and_then(|at| self.classes.get(at)) {
+            Some(name) => name.clone(),
+            None if number == 0 => "other".to_owned(),
+            None => number.to_string(),
+        }
+    }
+
+    /// The number of the class called `name`; a number is its own name. O(classes).
+    pub fn class_number(&self, name: &str) -> Option<u32> {
+        let at = self.classes.iter().position(|class| class == name);
+        at.map(|at| at as u32 + 1)
+            .or_else(|| name.parse().ok().filter(|number| *number <= MAX_CLASS))
+    }
+}
+
+/// A parameter was not set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("set \"{assignment}\": {wrong}")]
+pub struct SetError {
+    /// As it was written.
+    pub assignment: String,
+    /// The cause and the remedy.
+    pub wrong: String,
+}
+
+impl Tree {
+    /// Reads a tree in TOML; `file` is its name in messages. O(bytes + nodes x levels).
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(file: &str, text: &str, known: Known<'_>) -> Result<Tree, BadTree> {
+        let mut problems = Problems::default();
+        let draft = draft::read(text, &mut problems);
+        build(&draft, known, problems, file, text)
+    }
+
+    /// The tree of one leaf with this policy; what it ranks is its usual.
+    ///
+    /// # Errors
+    /// A policy that cannot be at a leaf.
+    pub fn of_policy(policy: &Policy, known: Known<'_>) -> Result<Tree, BadTree> {
+        let here = NOWHERE..NOWHERE;
+        let node = NodeDraft {
+            name: policy.name.clone(),
+            policy: Some(Spanned::new(here.clone(), policy.name.clone())),
+            place: here,
+            ..NodeDraft::default()
+        };
+        let draft = Draft {
+            nodes: vec![node],
+            ..Draft::default()
+        };
+        let file = format!("policy {}", policy.name);
+        build(&draft, known, Problems::default(), &file, "")
+    }
+
+    /// The leaf that a packet comes to, if it has one. O(levels).
+    pub fn leaf(&self, meta: &Meta) -> Option<u32> {
+        matching::leaf(&self.plan, meta)
+    }
+
+    /// Sets a parameter as on the command line: `quantum=300B` at every node whose policy has it,
+    /// or `NODE.quantum=300B` at one.
+    ///
+    /// # Errors
+    /// No such node or parameter, or a value out of range.
+    pub fn set(&mut self, assignment: &str) -> Result<(), SetError> {
+        let settings = self.settings(assignment)?;
+        for (node, index, value) in settings {
+            self.plan.nodes[node as usize - 1].params[index] = value;
+        }
+        Ok(())
+    }
+
+    /// The nodes, indices and encoded values that an assignment means; see [`Tree::set`].
+    ///
+    /// # Errors
+    /// As [`Tree::set`].
+    pub fn settings(&self, assignment: &str) -> Result<Vec<(u32, usize, u64)>, SetError> {
+        let bad = |wrong: String| SetError {
+            assignment: assignment.to_owned(),
+            wrong,
+        };
+        let (target, value) = assignment
+            .split_once('=')
+            .ok_or_else(|| bad("write NAME=VALUE or NODE.NAME=VALUE".to_owned()))?;
+        let (node, name) = match target.rsplit_once('.') {
+            Some((node, name)) => (Some(node), name),
+            None => (None, target),
+        };
+        let all = 1..=self.plan.nodes.len() as u32;
+        let nodes: Vec<u32> = match node {
+            None => all
+                .filter(|node| self.names.param(*node, name).is_some())
+                .collect(),
+            Some(node) => match self.names.id(node) {
+                Some(id) => vec![id],
+                None => return Err(bad(self.no_node(node))),
+            },
+        };
+        if nodes.is_empty() {
+            return Err(bad(self.no_param_anywhere(name)));
+        }
+        let setting = |node: u32| {
+            let policy = self.names.policy(node);
+            let Some((index, param)) = self.names.param(node, name) else {
+                return Err(bad(
+                    policy.map_or_else(String::new, |policy| layout::no_param(policy, name))
+                ));
+            };
+            let number =
+                quantity::read(value, &param.unit).map_err(|wrong| bad(wrong.to_string()))?;
+            if !(param.least..=param.most).contains(&number) {
+                let [least, most] =
+                    [param.least, param.most].map(|bound| written(bound, &param.unit));
+                return Err(bad(format!("{name} is out of range; {least} to {most}")));
+            }
+            Ok((node, index, param.encode(number)))
+        };
+        nodes.into_iter().map(setting).collect()
+    }
+
+    fn no_node(&self, name: &str) -> String {
+        let near = problem::did_you_mean(name, self.names.nodes.iter().map(String::as_str));
+        format!(
+            "there is no node \"{name}\"; {}",
+            if near.is_empty() {
+                "name one of the tree"
+            } else {
+                &near
+            }
+        )
+    }
+
+    fn no_param_anywhere(&self, name: &str) -> String {
+        match self.names.policies.as_slice() {
+            [policy] => layout::no_param(policy, name),
+            policies => {
+                let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+                format!(
+                    "no policy of this tree has a parameter \"{name}\"; `fairpath sched show` tells those of {}",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+}
+
+fn build(
+    draft: &Draft,
+    known: Known<'_>,
+    mut problems: Problems,
+    file: &str,
+    text: &str,
+) -> Result<Tree, BadTree> {
+    let shape = shape::grow(&draft.nodes, &mut problems);
+    let chosen = layout::choose(&draft.nodes, known.policies, &mut problems);
+    let over = |(at, node): (usize, &NodeDraft)| {
+        let is_leaf = shape.children.get(at).is_none_or(Vec::is_empty);
+        chosen[at].map_or_else(Over::default, |policy| {
+            layout::over_of(node, policy, is_leaf, &mut problems)
+        })
+    };
+    let overs: Vec<Over> = draft.nodes.iter().enumerate().map(over).collect();
+    let mut plan = layout::plan(draft, &shape, &chosen, &overs, &mut problems);
+    if draft.overflow.is_none() && leaves_are_over_flows(&shape, &overs) {
+        plan.config.overflow = Overflow::Fattest;
+    }
+    let full: Vec<u32> = plan.nodes.iter().map(|node| node.queue_full).collect();
+    check::check(draft, &shape, &overs, &full, &mut problems);
+    matching::fill(draft, &shape, known.classes, &mut plan, &mut problems);
+    let is_sound = !problems.has_errors();
+    let (problems, untold) = problems.located(file, text);
+    if !is_sound {
+        return Err(BadTree { problems, untold });
+    }
+    Ok(Tree {
+        names: names(draft, &shape, &chosen, known),
+        plan,
+        warnings: problems,
+    })
+}
+
+/// Where every leaf has flows, a full scheduler can tell the fattest (RFC 8290 section 4.1.3).
+fn leaves_are_over_flows(shape: &shape::Shape, overs: &[Over]) -> bool {
+    let mut leaves = shape
+        .order
+        .iter()
+        .filter(|at| shape.children[**at].is_empty());
+    leaves.all(|leaf| overs[*leaf] == Over::Flows)
+}
+
+fn names(
+    draft: &Draft,
+    shape: &shape::Shape,
+    chosen: &layout::Chosen<'_>,
+    known: Known<'_>,
+) -> Names {
+    let mut names = Names {
+        classes: known.classes.to_vec(),
+        ..Names::default()
+    };
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    for (place, at) in shape.order.iter().enumerate() {
+        let name = &draft.nodes[*at].name;
+        names.nodes.push(name.clone());
+        names.ids.insert(name.clone(), place as u32 + 1);
+        if let Some(policy) = chosen[*at] {
+            let policies = &mut names.policies;
+            let place = *places.entry(policy.id).or_insert_with(|| {
+                policies.push(policy.clone());
+                policies.len() - 1
+            });
+            names.policy_of.push(place);
+        }
+    }
+    names
+}

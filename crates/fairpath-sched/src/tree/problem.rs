@@ -1,0 +1,187 @@
+//! What is wrong with a tree: every problem, where it stands, one line each.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Most problems that are told; further ones are counted.
+pub const MAX_PROBLEMS: usize = 100;
+
+/// One thing that is wrong, or doubtful.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// As the caller named it.
+    pub file: String,
+    /// From 1; 0 where the problem has no place in the text.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// The tree may be used all the same.
+    pub warning: bool,
+    /// Object, cause and remedy.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if self.line > 0 {
+            write!(f, "{}:{}:", self.line, self.column)?;
+        }
+        let word = if self.warning { "warning" } else { "error" };
+        write!(f, " {word}: {}", self.text)
+    }
+}
+
+/// A tree that cannot be built: what is wrong, in the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadTree {
+    /// [`MAX_PROBLEMS`] at most, warnings among them; at least one is an error.
+    pub problems: Vec<Problem>,
+    /// Those that are not in the list.
+    pub untold: usize,
+}
+
+impl fmt::Display for BadTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.problems.iter().enumerate() {
+            let newline = if at > 0 { "\n" } else { "" };
+            write!(f, "{newline}{problem}")?;
+        }
+        match self.untold {
+            0 => Ok(()),
+            untold => write!(f, "\n... and {untold} more"),
+        }
+    }
+}
+
+impl std::error::Error for BadTree {}
+
+/// Problems as they are found, by byte offset.
+#[derive(Default)]
+pub(super) struct Problems {
+    noted: Vec<(usize, bool, String)>,
+    errors: usize,
+    untold: usize,
+}
+
+/// The place of what has none in the text.
+pub(super) const NOWHERE: usize = usize::MAX;
+
+impl Problems {
+    pub fn error(&mut self, span: Range<usize>, text: String) {
+        self.errors += 1;
+        self.note(span.start, false, text);
+    }
+
+    pub fn warning(&mut self, span: Range<usize>, text: String) {
+        self.note(span.start, true, text);
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    fn note(&mut self, at: usize, warning: bool, text: String) {
+        if self.noted.len() == MAX_PROBLEMS {
+            // An error is worth more than a warning.
+            match self.noted.iter().position(|(_, warning, _)| *warning) {
+                Some(place) if !warning => drop(self.noted.remove(place)),
+                _ => {
+                    self.untold += 1;
+                    return;
+                }
+            }
+            self.untold += 1;
+        }
+        // Whatever a file holds, a problem is one line and no escape sequence.
+        self.noted
+            .push((at, warning, text.replace(char::is_control, "?")));
+    }
+
+    /// The problems with line and column in `text`. O(bytes + problems).
+    pub fn located(mut self, file: &str, text: &str) -> (Vec<Problem>, usize) {
+        self.noted.sort_by_key(|(at, ..)| *at);
+        let (mut line, mut start, mut seen) = (1, 0, 0);
+        let mut located = |at: usize| {
+            if at == NOWHERE {
+                return (0, 0);
+            }
+            let at = at.min(text.len());
+            for (offset, byte) in text.bytes().enumerate().take(at).skip(seen) {
+                if byte == b'\n' {
+                    (line, start) = (line + 1, offset + 1);
+                }
+            }
+            seen = at;
+            let before = &text.as_bytes()[start..at];
+            let characters = before.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+            (line, characters as u32 + 1)
+        };
+        let problem = |(at, warning, text)| {
+            let (line, column) = located(at);
+            let file = file.to_owned();
+            Problem {
+                file,
+                line,
+                column,
+                warning,
+                text,
+            }
+        };
+        (self.noted.into_iter().map(problem).collect(), self.untold)
+    }
+}
+
+/// The known word nearest to `word` as a question, if one is near enough to be meant.
+pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    match nearest(word, known) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => String::new(),
+    }
+}
+
+/// The known word nearest to `word`, the first of equals, if one is near enough. O(known).
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR: f64 = 0.75;
+    let word = word.to_lowercase();
+    let scored = known.map(|k| (strsim::jaro_winkler(&word, &k.to_lowercase()), k));
+    let near = scored.filter(|(score, _)| *score >= NEAR);
+    near.min_by(|a, b| b.0.total_cmp(&a.0))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_lines_and_columns_in_characters() {
+        let mut problems = Problems::default();
+        problems.error(7..8, "second".into());
+        problems.error(NOWHERE..NOWHERE, "nowhere\n".into());
+        problems.warning(0..1, "first".into());
+        let (list, untold) = problems.located("f", "ä = 1\nb = 2\n");
+        let told: Vec<String> = list.iter().map(Problem::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "f:1:1: warning: first",
+                "f:2:1: error: second",
+                "f: error: nowhere?"
+            ]
+        );
+        assert_eq!(untold, 0);
+    }
+
+    #[test]
+    fn errors_push_warnings_out_of_a_full_list() {
+        let mut problems = Problems::default();
+        for _ in 0..MAX_PROBLEMS + 3 {
+            problems.warning(0..1, "w".into());
+        }
+        problems.error(1..2, "e".into());
+        let (list, untold) = problems.located("f", "xyz");
+        assert_eq!((list.len(), untold), (MAX_PROBLEMS, 4));
+        assert_eq!(list.iter().filter(|p| !p.warning).count(), 1);
+    }
+}

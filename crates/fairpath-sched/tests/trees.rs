@@ -1,0 +1,423 @@
+//! Trees in TOML and of classes: what is built, and what is refused with which words.
+
+use std::fmt::Write as _;
+
+use fairpath_class::{ClassSet, Drafts, Uplinks};
+use fairpath_core::sched::{
+    COST_ONE, Meta, Over, Overflow, Policy, Scheduler, encode_rate, policies,
+};
+use fairpath_sched::tree::{BadTree, Known, Tree, Way};
+use proptest::prelude::*;
+
+fn known() -> Known<'static> {
+    Known {
+        policies: policies(),
+        classes: &[],
+    }
+}
+
+fn read(text: &str) -> Result<Tree, BadTree> {
+    Tree::read("t.toml", text, known())
+}
+
+/// What is wrong, line by line.
+fn wrong(text: &str) -> String {
+    read(text)
+        .expect_err("the tree should be refused")
+        .to_string()
+}
+
+const SITE: &str = r#"
+[scheduler]
+limit = ["2000 packets", "3MB"]
+flows = 64
+seed = 7
+
+[[node]]
+name = "root"
+policy = "stfq"
+
+[[node]]
+name = "gold"
+parent = "root"
+policy = "fifo"
+weight = 4
+floor = "30mbit"
+ceil = "80mbit"
+burst = "2ms"
+limit = "100 packets"
+match = { class = [1, 2] }
+
+[[node]]
+name = "tins"
+parent = "root"
+policy = "stfq"
+match = { class = ["*"] }
+
+[[node]]
+name = "voice"
+parent = "tins"
+policy = "fifo"
+match = { dscp = ["EF", "CS5"] }
+
+[[node]]
+name = "best"
+parent = "tins"
+policy = "stfq"
+over = "flows"
+queue = { kind = "cffs", buckets = 512, granularity = 1024, beyond = "drop" }
+match = { dscp = ["*"] }
+"#;
+
+#[test]
+fn a_tree_is_laid_out_as_it_is_written() {
+    let tree = read(SITE).unwrap();
+    assert!(tree.warnings.is_empty(), "{:?}", tree.warnings);
+    assert_eq!(
+        tree.names.nodes(),
+        ["root", "gold", "tins", "voice", "best"]
+    );
+    let plan = &tree.plan;
+    let [root, gold, tins, voice, best] = <[_; 5]>::try_from(plan.nodes.clone()).unwrap();
+    assert_eq!(
+        (
+            root.parent,
+            gold.parent,
+            tins.parent,
+            voice.parent,
+            best.parent
+        ),
+        (0, 1, 1, 3, 3)
+    );
+    assert_eq!(
+        (root.over, gold.over, best.over),
+        (Over::Children, Over::Packets, Over::Flows)
+    );
+    assert_eq!((gold.cost, tins.cost), (COST_ONE, 4 * COST_ONE));
+    assert_eq!(
+        (gold.floor, gold.ceil),
+        (encode_rate(30_000_000), encode_rate(80_000_000))
+    );
+    assert_eq!((gold.burst, gold.limit_packets), (2_000_000, 100));
+    assert_eq!(
+        (
+            best.queue,
+            best.queue_buckets,
+            best.queue_shift,
+            best.queue_beyond
+        ),
+        (3, 512, 10, 1)
+    );
+    assert_eq!(
+        (plan.config.limit_packets, plan.config.limit_bytes),
+        (2000, 3_000_000)
+    );
+    assert_eq!(
+        (plan.config.flows, plan.config.seed, plan.config.overflow),
+        (64, 7, Overflow::Tail)
+    );
+    Scheduler::new(plan).expect("what was built can be laid out");
+}
+
+#[test]
+fn packets_find_their_leaf_by_class_and_dscp() {
+    let tree = read(SITE).unwrap();
+    let leaf = |class_id, dscp| {
+        let leaf = tree.leaf(&Meta {
+            class_id,
+            dscp,
+            ..Meta::default()
+        });
+        tree.names.node(leaf.unwrap()).to_owned()
+    };
+    assert_eq!(leaf(1, 46), "gold");
+    assert_eq!(leaf(2, 0), "gold");
+    assert_eq!(leaf(0, 46), "voice");
+    assert_eq!(leaf(3, 40), "voice");
+    assert_eq!(leaf(77, 0), "best");
+}
+
+#[test]
+fn what_does_not_hang_together_is_refused_with_its_place() {
+    let node = |name: &str, more: &str| {
+        format!("[[node]]\nname = \"{name}\"\npolicy = \"fifo\"\n{more}\n")
+    };
+    let root = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n";
+    let cases = [
+        (String::new(), "the tree has no nodes"),
+        (
+            node("a", "parent = \"b\"") + &node("b", "parent = \"a\""),
+            "t.toml:4:10: error: nodes are their own ancestors: \"a\" below \"b\" below \"a\"",
+        ),
+        (
+            root.to_owned() + &node("a", "parent = \"rot\""),
+            "7:10: error: node \"a\": there is no parent \"rot\"; did you mean \"root\"?",
+        ),
+        (
+            node("a", "") + &node("a", "parent = \"a\""),
+            "node \"a\": the name is taken",
+        ),
+        (node("a", "") + &node("b", ""), "\"a\" is the root already"),
+        (
+            node("a", "").replace("fifo", "fifi"),
+            "3:10: error: node \"a\": there is no policy \"fifi\"; did you mean \"fifo\"?",
+        ),
+        (
+            node("a", "over = \"children\""),
+            "it has no children, so it is over packets or flows, not children",
+        ),
+        (
+            node("a", "params = { qantum = 3 }"),
+            "policy fifo has no parameter \"qantum\"",
+        ),
+        (
+            node("a", "wieght = 3"),
+            "4:1: error: node \"a\": unknown key \"wieght\"; did you mean \"weight\"?",
+        ),
+        (
+            node("a", "weight = 0"),
+            "weight is out of range; 1 to 65536",
+        ),
+        (
+            node("a", "ceil = 5"),
+            "ceil: \"5\" is no rate; write 100mbit",
+        ),
+        (
+            node("a", "queue = { kind = \"heep\" }"),
+            "kind \"heep\" is unknown; one of heap, bands, cffs",
+        ),
+        (
+            node("a", "queue = { kind = \"cffs\", granularity = 3 }"),
+            "granularity is no power of two",
+        ),
+        (
+            node("a", "queue = { kind = \"bands\", buckets = 65 }"),
+            "65 buckets; 64 at most for bands",
+        ),
+        (
+            node("a", "match = { dscp = [\"EE\"] }"),
+            "\"EE\" is no DSCP",
+        ),
+        (
+            node("a", "match = { class = [\"gold\"] }"),
+            "no classes were given",
+        ),
+        (
+            "[scheduler]\noverflow = \"fattest\"\n".to_owned() + &node("a", ""),
+            "leaf \"a\" is over packets",
+        ),
+        (
+            root.to_owned()
+                + &node("a", "parent = \"root\"\nmatch = { class = [1] }")
+                + &node("b", "parent = \"root\""),
+            "no packet is led to it",
+        ),
+        (
+            root.to_owned() + &node("a", "parent = \"root\""),
+            "packets are led to it, and it has children",
+        ),
+        (
+            root.to_owned() + &node("a", "parent = \"root\"\nmatch = { dscp = [\"EF\"] }"),
+            "DSCP 0 leads to no child",
+        ),
+        (
+            "x = 1\n".to_owned() + &node("a", ""),
+            "the file: unknown key \"x\"",
+        ),
+        ("[[node]\n".to_owned(), "no TOML"),
+    ];
+    for (text, words) in cases {
+        let told = wrong(&text);
+        assert!(told.contains(words), "{text}\n{told}\nshould say: {words}");
+    }
+}
+
+#[test]
+fn rates_that_cannot_be_kept_are_refused() {
+    let tree = |parent: &str, floors: [&str; 2]| {
+        let [a, b] = floors;
+        let leaf = |name: &str, floor: &str, class: &str| {
+            format!(
+                "[[node]]\nname = \"{name}\"\nparent = \"in\"\npolicy = \"fifo\"\nfloor = \"{floor}\"\nmatch = {{ class = [{class}] }}\n"
+            )
+        };
+        format!(
+            "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n[[node]]\nname = \"in\"\nparent = \"root\"\npolicy = \"stfq\"\n{parent}\n"
+        ) + &leaf("a", a, "\"*\"")
+            + &leaf("b", b, "1")
+    };
+    assert!(read(&tree("ceil = \"10mbit\"", ["4mbit", "6mbit"])).is_ok());
+    let told = wrong(&tree("ceil = \"10mbit\"", ["5mbit", "6mbit"]));
+    assert!(
+        told.contains("the floors of its children are 11mbit together, above its ceiling 10mbit"),
+        "{told}"
+    );
+    let told = wrong(&tree(
+        "floor = \"9mbit\"\nceil = \"10mbit\"",
+        ["4mbit", "6mbit"],
+    ));
+    assert!(told.contains("above its floor 9mbit"), "{told}");
+    let told = wrong(&tree(
+        "floor = \"11mbit\"\nceil = \"10mbit\"",
+        ["1mbit", "1mbit"],
+    ));
+    assert!(
+        told.contains("its floor 11mbit is above its ceiling 10mbit"),
+        "{told}"
+    );
+    let told = wrong(
+        "[[node]]\nname = \"root\"\npolicy = \"stfq\"\nceil = \"1mbit\"\n[[node]]\nname = \"a\"\nparent = \"root\"\npolicy = \"fifo\"\nmatch = { class = [\"*\"] }",
+    );
+    assert!(told.contains("it is the root"), "{told}");
+}
+
+#[test]
+fn sixteen_levels_are_taken_and_seventeen_refused() {
+    let chain = |levels: usize| {
+        let mut text = "[[node]]\nname = \"1\"\npolicy = \"stfq\"\n".to_owned();
+        for level in 2..=levels {
+            let _ = writeln!(
+                text,
+                "[[node]]\nname = \"{level}\"\nparent = \"{}\"\npolicy = \"stfq\"",
+                level - 1
+            );
+        }
+        text + "match = { class = [\"*\"] }\n"
+    };
+    let tree = read(&chain(16)).unwrap();
+    Scheduler::new(&tree.plan).expect("sixteen levels can be laid out");
+    assert!(wrong(&chain(17)).contains("node \"17\": it is on level 17; 16 levels at most"));
+}
+
+#[test]
+fn references_have_nothing_below_that_could_forget_them() {
+    let tree = |below: &str| {
+        format!(
+            "[[node]]\nname = \"root\"\npolicy = \"stfq\"\nover = \"references\"\n[[node]]\nname = \"a\"\nparent = \"root\"\npolicy = \"stfq\"\nmatch = {{ class = [\"*\"] }}\n{below}\n"
+        )
+    };
+    let sound = read(&tree("")).unwrap();
+    assert_eq!(sound.plan.config.references, sound.plan.config.packets);
+    Scheduler::new(&sound.plan).unwrap();
+    assert!(
+        wrong(&tree("queue = { full = \"push-out\" }"))
+            .contains("pushes packets out below a node over references")
+    );
+    assert!(
+        wrong(&tree("over = \"flows\"")).contains("it is over flows below a node over references")
+    );
+    let inner =
+        "[[node]]\nname = \"b\"\nparent = \"a\"\npolicy = \"fifo\"\nmatch = { class = [1] }";
+    assert!(wrong(&tree(inner)).contains("it is over children below a node over references"));
+}
+
+#[test]
+fn a_policy_is_a_tree_of_one_leaf_and_its_parameters_are_set_by_name() {
+    let with_params =
+        |policy: &&Policy| !policy.params.is_empty() && policy.over.contains(&Over::Flows);
+    let policy = policies()
+        .iter()
+        .find(with_params)
+        .expect("a policy with parameters");
+    let mut tree = Tree::of_policy(policy, known()).unwrap();
+    let param = &policy.params[0];
+    let most = fairpath_sched::quantity::written(param.most, &param.unit);
+    tree.set(&format!("{}={most}", param.name)).unwrap();
+    assert_eq!(tree.plan.nodes[0].params[0], param.encode(param.most));
+    tree.set(&format!("{}.{}={most}", policy.name, param.name))
+        .unwrap();
+    for bad in ["nothing", "nosuch=1", "nonode.x=1"] {
+        assert!(tree.set(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn every_policy_that_can_be_a_leaf_can_be_laid_out_alone() {
+    let leaves = policies()
+        .iter()
+        .filter(|p| p.over.contains(&Over::Packets) || p.over.contains(&Over::Flows));
+    for policy in leaves {
+        let tree =
+            Tree::of_policy(policy, known()).unwrap_or_else(|bad| panic!("{}: {bad}", policy.name));
+        Scheduler::new(&tree.plan).unwrap_or_else(|error| panic!("{}: {error}", policy.name));
+    }
+}
+
+#[test]
+fn classes_become_nodes_with_their_rates_and_their_own_leaf() {
+    let mut drafts = Drafts::new();
+    let csv = "name,parent,prefix,up,down,down_floor\nsite,,10.0.0.0/8,20M,100mbit,50mbit\nsub,site,10.1.0.0/16,5M,20mbit,10mbit\n";
+    drafts.read_file("c.csv", csv.as_bytes());
+    let set = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+    // The policies that classes are built of may be absent from a build.
+    let has = |name: &str| policies().iter().any(|policy| policy.name == name);
+    if !has("class_tree") || !has("fq_codel") {
+        let bad = Tree::of_classes(&set, Way::Down, policies()).unwrap_err();
+        assert!(bad.to_string().contains("there is no policy"), "{bad}");
+        return;
+    }
+    let tree = Tree::of_classes(&set, Way::Down, policies()).unwrap();
+    assert_eq!(
+        tree.names.nodes(),
+        ["root", "site", "site (own)", "sub", "other"]
+    );
+    let rates: Vec<u64> = tree.plan.nodes.iter().map(|node| node.ceil).collect();
+    assert_eq!(
+        rates,
+        [0, encode_rate(100_000_000), 0, encode_rate(20_000_000), 0]
+    );
+    let leaf = |class_id| {
+        tree.names.node(
+            tree.leaf(&Meta {
+                class_id,
+                ..Meta::default()
+            })
+            .unwrap(),
+        )
+    };
+    assert_eq!(
+        [leaf(0), leaf(1), leaf(2), leaf(9)],
+        ["other", "site (own)", "sub", "other"]
+    );
+    Scheduler::new(&tree.plan).unwrap();
+    let up = Tree::of_classes(&set, Way::Up, policies()).unwrap();
+    assert_eq!(up.plan.nodes[3].ceil, encode_rate(5_000_000));
+}
+
+#[test]
+fn a_hundred_thousand_nodes_are_read_and_end_in_one_plan() {
+    let mut text = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n".to_owned();
+    for site in 0..100 {
+        let _ = writeln!(
+            text,
+            "[[node]]\nname = \"s{site}\"\nparent = \"root\"\npolicy = \"stfq\""
+        );
+        for leaf in 0..999 {
+            let class = site * 999 + leaf;
+            let _ = writeln!(
+                text,
+                "[[node]]\nname = \"l{class}\"\nparent = \"s{site}\"\npolicy = \"fifo\"\nweight = {}\nmatch = {{ class = [{class}] }}",
+                leaf % 7 + 1
+            );
+        }
+    }
+    let tree = read(&text).unwrap();
+    assert_eq!(tree.plan.nodes.len(), 100_001);
+    assert_eq!(tree.plan.class_table.len(), 99_900);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
+
+    /// Whatever a file says, it is a tree that the core takes or a list of problems in lines.
+    #[test]
+    fn a_damaged_tree_is_built_or_told(at in 0..SITE.len(), length in 0..40usize, with in "[a-z0-9\" =\\[\\]{}\n.-]{0,12}") {
+        let cut = |at: usize| (at..=SITE.len()).find(|at| SITE.is_char_boundary(*at)).unwrap_or(SITE.len());
+        let (from, to) = (cut(at), cut((at + length).min(SITE.len())));
+        let text = format!("{}{with}{}", &SITE[..from], &SITE[to..]);
+        match read(&text) {
+            Ok(tree) => prop_assert!(Scheduler::new(&tree.plan).is_ok(), "{text}"),
+            Err(bad) => prop_assert!(bad.problems.iter().any(|problem| !problem.warning), "{text}"),
+        }
+    }
+}

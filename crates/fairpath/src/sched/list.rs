@@ -1,0 +1,45 @@
+//! `fairpath sched list`: the policies that are compiled in.
+
+use anyhow::Context;
+use fairpath_core::sched::policies;
+use serde_json::json;
+
+use super::output::{self, TextFormat};
+
+/// Arguments of `fairpath sched list`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Lines for people, or one JSON object
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    format: TextFormat,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Where standard output fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let text = match args.format {
+        TextFormat::Text => text(),
+        TextFormat::Json => {
+            let all: Vec<_> = policies().iter().map(output::policy).collect();
+            format!("{}\n", json!({ "schema": 1, "policies": all }))
+        }
+    };
+    output::print(&text).context("write to standard output")
+}
+
+fn text() -> String {
+    let width = policies()
+        .iter()
+        .map(|policy| policy.name.len())
+        .max()
+        .unwrap_or(0);
+    let line = |policy: &fairpath_core::sched::Policy| {
+        format!(
+            "{:<width$}  {}\n{:width$}  {}\n",
+            policy.name, policy.about, "", policy.source
+        )
+    };
+    policies().iter().map(line).collect()
+}

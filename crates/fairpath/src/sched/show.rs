@@ -1,0 +1,103 @@
+//! `fairpath sched show`: one policy in full.
+
+use std::fmt::Write as _;
+
+use anyhow::Context;
+use fairpath_core::sched::{Function, Over, Policy};
+use fairpath_sched::quantity::written;
+
+use super::output::{self, TextFormat};
+use super::subject;
+
+/// Arguments of `fairpath sched show`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Its name, as `fairpath sched list` gives it
+    policy: String,
+    /// Lines for people, or one JSON object
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    format: TextFormat,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// No such policy; standard output fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let policy = subject::find(&args.policy)?;
+    let text = match args.format {
+        TextFormat::Text => text(policy),
+        TextFormat::Json => {
+            let mut object = output::policy(policy);
+            object["schema"] = 1.into();
+            format!("{object}\n")
+        }
+    };
+    output::print(&text).context("write to standard output")
+}
+
+fn text(policy: &Policy) -> String {
+    let mut out = format!("{}: {}\n", policy.name, policy.about);
+    let _ = writeln!(out, "source     {}", policy.source);
+    let usual = over(policy.usual);
+    let others: Vec<&str> = policy
+        .over
+        .iter()
+        .filter(|over| **over != policy.usual)
+        .map(|o| over(*o))
+        .collect();
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; also {}", others.join(", "))
+    };
+    let _ = writeln!(out, "ranks      {usual}{others}");
+    let functions: Vec<&str> = policy.functions.iter().map(|f| function(*f)).collect();
+    let _ = writeln!(out, "functions  {}", functions.join(", "));
+    let [flow, class, global] = policy.state_bytes;
+    let _ = writeln!(
+        out,
+        "state      {flow} bytes a flow, {class} a node, {global} for itself"
+    );
+    if policy.params.is_empty() {
+        let _ = writeln!(out, "parameters none");
+        return out;
+    }
+    let _ = writeln!(out, "parameters (--set NAME=VALUE, or params in a tree)");
+    let name = policy
+        .params
+        .iter()
+        .map(|param| param.name.len())
+        .max()
+        .unwrap_or(0);
+    for param in &policy.params {
+        let [standard, least, most] =
+            [param.standard, param.least, param.most].map(|value| written(value, &param.unit));
+        let _ = writeln!(
+            out,
+            "  {:<name$}  {standard} ({least} to {most})\n  {:<name$}  {}",
+            param.name, "", param.about
+        );
+    }
+    out
+}
+
+/// What a queue's entries are.
+pub fn over(over: Over) -> &'static str {
+    match over {
+        Over::Packets => "packets",
+        Over::Flows => "flows",
+        Over::Children => "children",
+        Over::References => "references",
+    }
+}
+
+/// As a policy's file calls it.
+pub fn function(function: Function) -> &'static str {
+    match function {
+        Function::RankEnqueue => "rank_enqueue",
+        Function::RankDequeue => "rank_dequeue",
+        Function::SendTime => "send_time",
+        Function::OnDrop => "on_drop",
+    }
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * format.c: a formatted pool, written to standard output, for whoever maps the arena.
+ *
+ *   cc format.c -o format && ./format > pool
+ *
+ * One exact queue of at most 64 items. The same headers give user space the queue itself: what is
+ * pushed and popped here leaves no trace in the formatted memory but counters.
+ */
+#include <fairpath/pool.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+	struct fp_pifo_config queue = { .kind = FP_HEAP, .capacity = 64 };
+	struct fp_pool_config config = {
+		.items = 64,
+		.pifos = 1,
+		.array_bytes = fp_pifo_bytes(FP_HEAP, 64, 0),
+	};
+	u64 bytes = (fp_pool_bytes(&config) + 63) & ~63ull;
+	struct fp_pool *pool = aligned_alloc(64, bytes);
+
+	if (!pool)
+		return 1;
+	memset(pool, 0, bytes);
+	if (fp_pool_format(pool, &config) || fp_pifo_format(pool, 1, &queue, pool->arrays))
+		return 1;
+	if (fp_pifo_push(pool, 1, 7, 20) || fp_pifo_push(pool, 1, 9, 10))
+		return 1;
+	if (fp_pifo_pop(pool, 1) != 9 || fp_pifo_pop(pool, 1) != 7)
+		return 1;
+	return fwrite(pool, bytes, 1, stdout) != 1;
+}

@@ -1,0 +1,386 @@
+//! `fairpath sched list`, `show` and `run` through the binary: formats, files, errors, exit statuses,
+//! and the guide's examples.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use fairpath_core::sched::policies;
+use fairpath_tests::binary;
+use fairpath_units::skip_test;
+use fairpath_wire::capture::{LinkType, Packet, Writer};
+use serde_json::Value;
+
+fn sched(directory: &Path, words: &[&str]) -> Output {
+    Command::new(binary::fairpath())
+        .arg("sched")
+        .args(words)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sched/example")
+}
+
+/// What a command that must succeed prints.
+fn printed(words: &[&str]) -> String {
+    let output = sched(&example(), words);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{words:?}: {}",
+        stderr(&output)
+    );
+    stdout(&output)
+}
+
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&printed(words)).unwrap()
+}
+
+const TRAFFIC: &str = "bulk name=work flows=2 class=1; bulk name=web flows=4; voice";
+
+fn run(more: &[&str]) -> Vec<String> {
+    let words = [
+        "run",
+        "tree.toml",
+        "--rate",
+        "20mbit",
+        "--for",
+        "2s",
+        "--traffic",
+        TRAFFIC,
+    ];
+    words
+        .iter()
+        .chain(more)
+        .map(|word| (*word).to_owned())
+        .collect()
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn the_guide_shows_what_the_binary_prints() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
+    let page = |name: &str| fs::read_to_string(guide.join(name)).unwrap();
+    let tree = fs::read_to_string(example().join("tree.toml")).unwrap();
+    assert!(
+        page("sched-trees.md").contains(&format!("\n```\n{tree}```\n")),
+        "the tree is not in the guide"
+    );
+    let shown = printed(&words(&run(&[])));
+    let command = format!(
+        "$ fairpath sched run tree.toml --rate 20mbit --for 2s \\\n    --traffic '{TRAFFIC}'\n"
+    );
+    let shown = format!("\n```\n{command}{shown}```\n");
+    assert!(
+        page("sched.md").contains(&shown),
+        "the guide should show\n{shown}"
+    );
+    let shown = format!(
+        "\n```\n$ fairpath sched show stfq\n{}```\n",
+        printed(&["show", "stfq"])
+    );
+    assert!(
+        page("sched.md").contains(&shown),
+        "the guide should show\n{shown}"
+    );
+}
+
+#[test]
+fn list_and_show_tell_every_policy_that_is_compiled_in() {
+    let listed = printed(&["list"]);
+    let all = json(&["list", "--format", "json"]);
+    assert_eq!(all["schema"], 1);
+    assert_eq!(all["policies"].as_array().unwrap().len(), policies().len());
+    for policy in policies() {
+        assert!(
+            listed.contains(&policy.name) && listed.contains(&policy.source),
+            "{}",
+            policy.name
+        );
+        let shown = json(&["show", &policy.name, "--format", "json"]);
+        assert_eq!(
+            (&shown["schema"], &shown["name"]),
+            (&1.into(), &policy.name.as_str().into())
+        );
+        let text = printed(&["show", &policy.name]);
+        assert!(
+            policy
+                .params
+                .iter()
+                .all(|param| text.contains(&param.about)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn no_line_of_a_table_is_wider_than_80_columns() {
+    let table = printed(&words(&run(&[])));
+    let transfers = printed(&[
+        "run",
+        "srpt",
+        "--rate",
+        "50mbit",
+        "--for",
+        "1s",
+        "--traffic",
+        "transfers load=40mbit; incast flows=30 name=a-rather-long-name-of-a-source",
+    ]);
+    for line in table.lines().chain(transfers.lines()) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn json_and_csv_say_the_same_and_add_up() {
+    let found = json(&words(&run(&["--format", "json"])));
+    assert_eq!(
+        (&found["schema"], &found["rate_bps"]),
+        (&1.into(), &20_000_000.into())
+    );
+    let number = |value: &Value| value.as_u64().unwrap();
+    let total = &found["total"];
+    let accounted = number(&total["sent"]["packets"])
+        + number(&total["dropped"]["packets"])
+        + number(&found["waiting_packets"]);
+    assert_eq!(number(&total["offered"]["packets"]), accounted);
+    let csv = printed(&words(&run(&["--format", "csv"])));
+    let mut lines = csv.lines();
+    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let at = columns
+        .iter()
+        .position(|column| *column == "sent_bytes")
+        .unwrap();
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == columns.len()), "{csv}");
+    let flows: u64 = rows
+        .iter()
+        .filter(|row| row[0] == "flow")
+        .map(|row| row[at].parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(flows, number(&total["sent"]["bytes"]));
+    let work = found["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|class| class["name"] == "1")
+        .unwrap();
+    let share = number(&work["sent_bps"]) as f64 / 20e6;
+    assert!((share - 0.75).abs() < 0.01, "weight 3 of 4 gives {share}");
+}
+
+#[test]
+fn the_same_seed_prints_the_same_and_another_does_not() {
+    let with_seed = |seed: &str| {
+        printed(&[
+            "run",
+            "stfq",
+            "--rate",
+            "10mbit",
+            "--for",
+            "1s",
+            "--traffic",
+            "poisson rate=9mbit",
+            "--seed",
+            seed,
+            "--format",
+            "csv",
+        ])
+    };
+    assert_eq!(with_seed("4"), with_seed("4"));
+    assert_ne!(with_seed("4"), with_seed("5"));
+}
+
+#[test]
+fn the_kernel_home_finds_what_the_native_home_finds() {
+    let kernel = run(&["--home", "kernel", "--format", "csv"]);
+    let output = sched(&example(), &words(&kernel));
+    if !output.status.success() && stderr(&output).contains("CAP_BPF") {
+        skip_test(
+            "the_kernel_home_finds_what_the_native_home_finds",
+            "root",
+            "the kernel home wants CAP_BPF and CAP_PERFMON",
+        );
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), printed(&words(&run(&["--format", "csv"]))));
+}
+
+#[test]
+fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = Writer::pcap(Vec::new(), LinkType::RAW).unwrap();
+    for number in 0..100u32 {
+        let host = (number % 2 + 1) as u8;
+        let mut packet = vec![
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 192, 0, 2, 1, 0x10, 0, 0, 53,
+            0, 8, 0, 0,
+        ];
+        packet.resize(500, 0);
+        writer
+            .write(&Packet::new(
+                1_000_000_000_000 + u64::from(number) * 100_000,
+                &packet,
+            ))
+            .unwrap();
+    }
+    fs::write(directory.path().join("c.pcap"), writer.finish().unwrap()).unwrap();
+    fs::write(
+        directory.path().join("c.csv"),
+        "name,prefix\none,10.0.0.1\ntwo,10.0.0.2\n",
+    )
+    .unwrap();
+    let output = sched(
+        directory.path(),
+        &[
+            "run",
+            "drr",
+            "--pcap",
+            "c.pcap",
+            "--classes",
+            "c.csv",
+            "--rate",
+            "20mbit",
+            "--format",
+            "json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        (
+            &found["total"]["sent"]["packets"],
+            &found["waiting_packets"]
+        ),
+        (&100.into(), &0.into())
+    );
+    let classes: Vec<&str> = found["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|class| class["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(classes, ["one", "two"]);
+    assert_eq!(found["flows"][0]["name"], "udp 10.0.0.1:4096 192.0.2.1:53");
+    // The last packet comes after 9.9 ms, and 100 packets of 0.2 ms take twice as long.
+    assert_eq!(found["duration_ns"], 20_000_000);
+}
+
+#[test]
+fn a_picture_and_a_log_are_written_beside_the_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let [svg, log] =
+        ["p.svg", "p.log"].map(|name| directory.path().join(name).display().to_string());
+    printed(&words(&run(&["--svg", &svg, "--log", &log])));
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    assert!(
+        picture.contains("prefers-color-scheme:dark")
+            && !picture.contains("http://www.w3.org/1999")
+    );
+    assert!(fs::read(&log).unwrap().starts_with(b"fpschlog"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(
+        directory.path().join("bad.toml"),
+        "[[node]]\nname = \"a\"\npolicy = \"fifi\"\n",
+    )
+    .unwrap();
+    fs::write(directory.path().join("no.pcap"), "this is no capture").unwrap();
+    let traffic = ["--rate", "1mbit", "--traffic", "bulk"];
+    let cases: [(&[&str], &str); 8] = [
+        (&["show", "stf"], "did you mean \"stfq\"?"),
+        (&["run", "nosuch"], "fairpath sched list"),
+        (
+            &["run", "bad.toml"],
+            "bad.toml:3:10: error: node \"a\": there is no policy \"fifi\"; did you mean \"fifo\"?",
+        ),
+        (&["run", "none.toml"], "none.toml"),
+        (&["run", "classes"], "--classes FILE"),
+        (
+            &["run", "fifo", "--set", "x=1"],
+            "policy fifo has no parameter \"x\"; it has none",
+        ),
+        (
+            &["run", "fifo", "--traffic", "blk"],
+            "did you mean \"bulk\"?",
+        ),
+        (
+            &["run", "fifo", "--traffic", "cbr rate=1mbit class=gold"],
+            "there is no class \"gold\"",
+        ),
+    ];
+    for (words, told) in cases {
+        let more: &[&str] = match (words[0], words.contains(&"--traffic")) {
+            ("run", true) => &traffic[..2],
+            ("run", false) => &traffic,
+            _ => &[],
+        };
+        let output = sched(directory.path(), &[words, more].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert!(
+            stderr(&output).contains(told),
+            "{words:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "", "{words:?}");
+    }
+    let output = sched(
+        directory.path(),
+        &["run", "fifo", "--rate", "1mbit", "--pcap", "no.pcap"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no.pcap"), "{}", stderr(&output));
+}
+
+#[test]
+fn wrong_usage_exits_2() {
+    for words in [
+        &["run", "fifo", "--rate", "1mbit"][..],
+        &["run", "fifo", "--traffic", "bulk"],
+        &["run", "fifo", "--rate", "100", "--traffic", "bulk"],
+        &[
+            "run",
+            "fifo",
+            "--rate",
+            "1mbit",
+            "--traffic",
+            "bulk",
+            "--pcap",
+            "x",
+        ],
+        &[
+            "run",
+            "fifo",
+            "--rate",
+            "1mbit",
+            "--traffic",
+            "bulk",
+            "--for",
+            "10",
+        ],
+        &["show"],
+    ] {
+        assert_eq!(sched(&example(), words).status.code(), Some(2), "{words:?}");
+    }
+}
