@@ -35,7 +35,7 @@
 /* The place of a bucket of a half. */
 FP_INLINE u32 fp_window_at(struct fp_pifo FP_MEM *p, u32 half, u32 bucket)
 {
-	return fp_if(half & 1, p->stride) + bucket;
+	return (half & 1 ? p->stride : 0) + bucket;
 }
 
 /* Moves an empty window so that `rank` lies in the middle of its primary half. */
@@ -95,7 +95,7 @@ FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
 FP_INLINE u64 FP_MEM *fp_index_word(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 				    u64 word)
 {
-	return fp_word_at(pool, p, (u64)fp_if(half & 1, p->stride) + p->buckets + word);
+	return fp_word_at(pool, p, (u64)(half & 1 ? p->stride : 0) + p->buckets + word);
 }
 
 /* Sets a bit; 1 if its word was 0, so that the level above has to know. */
@@ -171,22 +171,13 @@ FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 		p->top[half & 1] |= fp_bit(i >> 6);
 }
 
-/* Says that bucket `i` is empty now, if it is (1 or 0). */
+/* Says that bucket `i` is empty now. */
 FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
-			     u32 i, u32 is_empty)
+			     u32 i)
 {
-	u64 FP_MEM *word;
-	u64 is;
-
-	if (p->levels != 1) {
-		if (is_empty)
-			fp_cffs_change_deep(pool, q, half, i, 0);
-		return;
-	}
-	word = fp_index_word(pool, p, half, i >> 6);
-	is = *word & ~((u64)is_empty << (i & 63));
-	*word = is;
-	if (!is)
+	if (p->levels != 1)
+		fp_cffs_change_deep(pool, q, half, i, 0);
+	else if (fp_index_clear(fp_index_word(pool, p, half, i >> 6), i))
 		p->top[half & 1] &= ~fp_bit(i >> 6);
 }
 
@@ -201,82 +192,107 @@ FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *
 	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
 }
 
+/* The same as fp_window_place(), for what lies in the window. */
+FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
+{
+	u64 at = (rank - p->base) >> (p->shift & 63), n = p->buckets;
+	u32 half = p->half & 1;
+
+	if (rank >= p->base && at < n)
+		return fp_window_at(p, half, (u32)at);
+	return fp_window_place(p, rank, others);
+}
+
+/* Whether it is an FP_CFFS of one level: kind and levels at one look. */
+FP_INLINE int fp_cffs_is_flat(struct fp_pifo FP_MEM *p)
+{
+	return p->kind == FP_CFFS && p->levels == 1;
+}
+
 /*
  * The common case of a pop: a window of one level whose primary half is not empty. 0 where it is
- * another; then nothing has changed.
+ * another, or the memory contradicts itself; then nothing has changed.
+ *
+ * What happens by chance (a bucket, a word runs empty) is no branch: a wrong guess costs as much as
+ * all the rest. A list whose head is its tail runs empty, which is known before its item is read.
  */
 FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
 {
-	u32 half = p->half & 1, item, next;
-	u64 top = p->top[half], at, bits, i;
+	u32 half = p->half & 1, item;
+	u64 top = p->top[half], at, bits, i, runs_empty;
 	struct fp_list FP_MEM *list;
 	struct fp_item FP_MEM *it;
 	u64 FP_MEM *word;
 
-	if (!top || p->levels != 1)
+	if (!top || !fp_cffs_is_flat(p))
 		return 0;
 	at = (p->arrays & ~7ull) + 8ull * fp_if(half, p->stride);
 	i = fp_lowest_of(top);
-	word = FP_AT(u64, pool, fp_pool_bound(pool, at + 8 * (p->buckets + i)));
+	if (!fp_pool_has(pool, at + 8 * (p->buckets + i)))
+		return 0;
+	word = FP_AT(u64, pool, at + 8 * (p->buckets + i));
 	bits = *word;
 	i = i * 64 + fp_lowest_of(bits | 1ull << 63);
-	list = FP_AT(struct fp_list, pool, fp_pool_bound(pool, at + 8 * i));
-	item = fp_item_bound(pool, list->head);
-	if (!item)
+	if (!fp_pool_has(pool, at + 8 * i))
+		return 0;
+	list = FP_AT(struct fp_list, pool, at + 8 * i);
+	item = list->head;
+	if ((u32)(item - 1) >= pool->items)
 		return 0;
 	it = fp_item_at(pool, item);
-	next = it->next;
+	runs_empty = fp_is_zero(item ^ list->tail);
+	list->head = fp_if(!runs_empty, it->next);
 	it->pifo = 0;
-	list->head = next;
-	bits &= ~((u64)fp_is_zero(next) << (i & 63));
+	bits &= ~(runs_empty << (i & 63));
 	*word = bits;
-	if (!bits)
-		p->top[half] = top & (top - 1);
+	p->top[half] = top & ~(fp_is_zero(bits) << (i >> 6 & 63));
 	p->count--;
 	p->popped++;
 	return item;
 }
 
 /*
- * The common case of a push: one level, a rank in the window, room. 0 where it is another; then
- * nothing has changed. The caller knows that the item is free.
+ * The common case of a push: one level, a free item, a rank in the window, room. 0 where it is
+ * another; then nothing has changed.
  */
-FP_INLINE u32 fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-				u32 item, struct fp_item FP_MEM *it, u64 rank, u64 seq)
+FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
+				u32 item, u64 rank, u64 seq)
 {
-	u64 bucket = (rank - p->base) >> (p->shift & 63), n = p->buckets, at, bits;
-	u32 second, half, first, head, tail, was_empty;
+	u64 bucket = (rank - p->base) >> (p->shift & 63), n = p->buckets, at, word_at, second;
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+	u32 half, first, head, was_empty;
 	struct fp_list FP_MEM *list;
-	u64 FP_MEM *word;
 
-	if (rank < p->base || bucket >= 2 * n || p->count >= p->capacity || p->levels != 1)
+	if (rank < p->base || bucket >= 2 * n || p->count >= p->capacity || !fp_cffs_is_flat(p) ||
+	    (u32)(item - 1) >= pool->items || it->pifo)
 		return 0;
-	/* Which half is a matter of chance: no branch. */
-	second = (u32)((n - 1 - bucket) >> 63);
-	half = (p->half & 1) ^ second;
+	/* Which half is a matter of chance, too. */
+	second = (n - 1 - bucket) >> 63;
+	half = (p->half & 1) ^ (u32)second;
 	bucket -= fp_if(second, (u32)n);
 	first = fp_if(half, p->stride);
 	at = (p->arrays & ~7ull) + 8ull * first;
-	list = FP_AT(struct fp_list, pool, fp_pool_bound(pool, at + 8 * bucket));
+	word_at = at + 8 * (n + bucket / 64);
+	if (!fp_pool_has(pool, at + 8 * bucket) || !fp_pool_has(pool, word_at))
+		return 0;
+	list = FP_AT(struct fp_list, pool, at + 8 * bucket);
 	head = list->head;
-	tail = list->tail;
-	was_empty = fp_is_zero(head);
+	was_empty = (u32)fp_is_zero(head);
 	it->rank = rank;
 	it->seq = seq;
 	it->next = 0;
-	it->prev = tail;
+	it->prev = list->tail;
 	it->place = first + (u32)bucket;
 	it->pifo = q;
-	list->tail = item;
+	/* Of an empty list the tail says nothing: item 0 takes the write. */
+	fp_item_at(pool, fp_if(was_empty ^ 1, list->tail))->next = item;
 	list->head = head | fp_if(was_empty, item);
-	fp_item_at(pool, fp_if(!was_empty, tail))->next = item;
-	word = FP_AT(u64, pool, fp_pool_bound(pool, at + 8 * (n + bucket / 64)));
-	bits = *word;
-	*word = bits | fp_bit((u32)bucket);
-	if (!bits)
-		p->top[half] |= fp_bit((u32)bucket / 64);
+	list->tail = item;
+	*FP_AT(u64, pool, word_at) |= fp_bit((u32)bucket);
+	p->top[half] |= fp_bit((u32)bucket / 64);
 	p->count++;
 	p->pushed++;
+	pool->pushed_out = 0;
 	return 1;
 }
 

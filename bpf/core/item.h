@@ -176,6 +176,12 @@ FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
 	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
 }
 
+/* Whether an object of up to 32 bytes lies there behind the header. */
+FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
+{
+	return at - sizeof(struct fp_pool) < pool->room;
+}
+
 /* 64-bit word `word` of a PIFO's arrays. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
@@ -188,30 +194,38 @@ FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct 
 	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
 }
 
-/* 1 of 0, 0 of all else, without a branch: hot paths meet either by chance. */
-FP_INLINE u32 fp_is_zero(u64 x)
+/*
+ * 1 of 0, 0 of all else, without a branch where BPF has nothing but branches: hot paths meet either
+ * by chance.
+ */
+FP_INLINE u64 fp_is_zero(u64 x)
 {
-	return (u32)(~(x | -x) >> 63);
+#ifdef __bpf__
+	return ~(x | -x) >> 63;
+#else
+	return !x;
+#endif
 }
 
 /* `x` if `yes` is 1, 0 if it is 0, likewise. */
-FP_INLINE u32 fp_if(u32 yes, u32 x)
+FP_INLINE u32 fp_if(u64 yes, u32 x)
 {
-	return -yes & x;
+	return -(u32)yes & x;
 }
 
 /* Puts an item behind a list; 1 if the list was empty. */
-FP_INLINE u32 fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
+FP_INLINE int fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
 			     struct fp_item FP_MEM *it)
 {
-	u32 head = list->head, tail = list->tail, was_empty = fp_is_zero(head);
+	u32 tail = list->tail, was_empty = !list->head;
 
 	it->next = 0;
 	it->prev = tail;
 	list->tail = item;
-	list->head = head | fp_if(was_empty, item);
-	/* Of an empty list the tail says nothing: item 0 takes the write. */
-	fp_item_at(pool, fp_if(!was_empty, tail))->next = item;
+	if (was_empty)
+		list->head = item;
+	else
+		fp_item_at(pool, tail)->next = item;
 	return was_empty;
 }
 

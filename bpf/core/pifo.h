@@ -51,28 +51,28 @@ FP_INLINE int fp_is_window(u32 kind)
 	return kind == FP_CFFS || kind == FP_GRADIENT;
 }
 
-/* The list at `place` got an item; whether it was empty before. */
+/* The list at `place` is not empty any more. */
 FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
-		       u32 was_empty, u32 kind)
+		       u32 kind)
 {
 	if (kind == FP_CFFS)
 		fp_cffs_set(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
-	else if (kind != FP_GRADIENT)
-		p->top[0] |= fp_bit(place);
-	else if (was_empty)
+	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), 1);
+	else
+		p->top[0] |= fp_bit(place);
 }
 
-/* The list at `place` lost one; whether it is empty now. */
+/* It is empty now. */
 FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
-			 u32 is_empty, u32 kind)
+			 u32 kind)
 {
 	if (kind == FP_CFFS)
-		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place), is_empty);
-	else if (kind != FP_GRADIENT)
-		p->top[0] &= ~((u64)is_empty << (place & 63));
-	else if (is_empty)
+		fp_cffs_clear(pool, p, q, fp_half_of(p, place), fp_bucket_of(p, place));
+	else if (kind == FP_GRADIENT)
 		fp_gradient_add(pool, p, fp_half_of(p, place), fp_bucket_of(p, place), -1);
+	else
+		p->top[0] &= ~fp_bit(place);
 }
 
 /*
@@ -82,7 +82,9 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
 			  u32 others, u32 from, u32 kind)
 {
-	if (fp_is_window(kind))
+	if (kind == FP_CFFS)
+		return fp_cffs_place(p, rank, others);
+	if (kind == FP_GRADIENT)
 		return fp_window_place(p, rank, others);
 	if (kind == FP_BANDS)
 		return fp_bands_place(p, rank);
@@ -95,8 +97,6 @@ FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
-	u32 was_empty;
-
 	it->pifo = q;
 	if (kind == FP_HEAP) {
 		fp_heap_up(pool, q, item, p->count++);
@@ -106,8 +106,8 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	p->count++;
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
-	was_empty = fp_list_append(pool, fp_list_at(pool, p, place), item, it);
-	fp_mark(pool, p, q, place, was_empty, kind);
+	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
+		fp_mark(pool, p, q, place, kind);
 }
 
 /* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
@@ -130,8 +130,8 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		fp_unmark(pool, p, q, place,
-			  fp_list_unlink(pool, fp_list_at(pool, p, place), item, it), kind);
+		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
+			fp_unmark(pool, p, q, place, kind);
 	}
 	it->pifo = 0;
 	return 0;
@@ -228,30 +228,12 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		fp_unmark(pool, p, q, place, fp_is_zero(next), kind);
+		if (!next)
+			fp_unmark(pool, p, q, place, kind);
 	}
 	fp_item_at(pool, item)->pifo = 0;
 	p->popped++;
 	return item;
-}
-
-FP_FUNC u32 fp_cffs_take(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
-{
-	return fp_take_as(pool, q, FP_CFFS);
-}
-
-/* fp_pifo_pop() of a PIFO whose kind is known. */
-FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
-{
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-	u32 item;
-
-	if (kind != FP_CFFS)
-		return fp_take_as(pool, q, kind);
-	if (p->kind != FP_CFFS)
-		return 0;
-	item = fp_cffs_pop_soon(pool, p);
-	return item ? item : fp_cffs_take(pool, q);
 }
 
 /* Where items of lists stand in the order of service: the halves may have changed places. */
@@ -345,47 +327,17 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 	return 0;
 }
 
-FP_FUNC int fp_cffs_give(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank, u64 seq)
-{
-	return fp_give_as(pool, q, item, rank, seq, FP_CFFS);
-}
-
-/* fp_pifo_put() of a PIFO whose kind is known. */
-FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq,
-			     u32 kind)
-{
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-	struct fp_item FP_MEM *it = fp_item_at(pool, item);
-
-	if (kind != FP_CFFS)
-		return fp_give_as(pool, q, item, rank, seq, kind);
-	if (p->kind != FP_CFFS || !item || item > pool->items || it->pifo ||
-	    !fp_cffs_push_soon(pool, p, q, item, it, rank, seq))
-		return fp_cffs_give(pool, q, item, rank, seq);
-	pool->pushed_out = 0;
-	return 0;
-}
-
-/* fp_pifo_push() to a PIFO whose kind is known. */
-FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
-{
-	u64 seq = pool->seq + 1;
-
-	pool->seq = seq;
-	return fp_pifo_put_as(pool, q, item, rank, seq, kind);
-}
-
 /* The kinds that seldom are in a hot path. */
 FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
 				    u64 seq)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_GRADIENT:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_GRADIENT);
+		return fp_give_as(pool, q, item, rank, seq, FP_GRADIENT);
 	case FP_SP_PIFO:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_SP_PIFO);
+		return fp_give_as(pool, q, item, rank, seq, FP_SP_PIFO);
 	case FP_AIFO:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_AIFO);
+		return fp_give_as(pool, q, item, rank, seq, FP_AIFO);
 	}
 	return fp_refuse_pifo(pool);
 }
@@ -398,14 +350,22 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_HEAP:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_HEAP);
+		return fp_give_as(pool, q, item, rank, seq, FP_HEAP);
 	case FP_BANDS:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_BANDS);
+		return fp_give_as(pool, q, item, rank, seq, FP_BANDS);
 	case FP_CFFS:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_CFFS);
+		return fp_give_as(pool, q, item, rank, seq, FP_CFFS);
 	}
 	pool->pushed_out = 0;
 	return fp_refuse_pifo(pool);
+}
+
+/* fp_pifo_put(), approximate kinds too. */
+FP_INLINE int fp_pifo_put_any(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
+{
+	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+		return fp_pifo_put_approximate(pool, q, item, rank, seq);
+	return fp_pifo_put(pool, q, item, rank, seq);
 }
 
 /*
@@ -419,9 +379,7 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	u64 seq = pool->seq + 1;
 
 	pool->seq = seq;
-	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
-		return fp_pifo_put_approximate(pool, q, item, rank, seq);
-	return fp_pifo_put(pool, q, item, rank, seq);
+	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
 /* The kinds that seldom are in a hot path. */
@@ -429,11 +387,11 @@ FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_GRADIENT:
-		return fp_pifo_pop_as(pool, q, FP_GRADIENT);
+		return fp_take_as(pool, q, FP_GRADIENT);
 	case FP_SP_PIFO:
-		return fp_pifo_pop_as(pool, q, FP_SP_PIFO);
+		return fp_take_as(pool, q, FP_SP_PIFO);
 	case FP_AIFO:
-		return fp_pifo_pop_as(pool, q, FP_AIFO);
+		return fp_take_as(pool, q, FP_AIFO);
 	}
 	return 0;
 }
@@ -443,13 +401,40 @@ FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_HEAP:
-		return fp_pifo_pop_as(pool, q, FP_HEAP);
+		return fp_take_as(pool, q, FP_HEAP);
 	case FP_BANDS:
-		return fp_pifo_pop_as(pool, q, FP_BANDS);
+		return fp_take_as(pool, q, FP_BANDS);
 	case FP_CFFS:
-		return fp_pifo_pop_as(pool, q, FP_CFFS);
+		return fp_take_as(pool, q, FP_CFFS);
 	}
 	return fp_pifo_pop_approximate(pool, q);
+}
+
+/*
+ * fp_pifo_pop() of a PIFO whose kind is known. FP_CFFS is but a guess: its common case is done in
+ * place, without a call, and every other case and kind by fp_pifo_pop().
+ */
+FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	u32 item;
+
+	if (kind != FP_CFFS)
+		return fp_take_as(pool, q, kind);
+	item = fp_cffs_pop_soon(pool, fp_pifo_at(pool, q));
+	return item ? item : fp_pifo_pop(pool, q);
+}
+
+/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS likewise. */
+FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
+{
+	u64 seq = pool->seq + 1;
+
+	pool->seq = seq;
+	if (kind != FP_CFFS)
+		return fp_give_as(pool, q, item, rank, seq, kind);
+	if (fp_cffs_push_soon(pool, fp_pifo_at(pool, q), q, item, rank, seq))
+		return 0;
+	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
 /* The item that fp_pifo_pop() would take, which stays; 0 if there is none. */
