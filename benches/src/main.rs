@@ -7,6 +7,7 @@
 //!   check.rs    files with many classes through `fairpath class check`
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
+//!   engine.rs   a packet through a policy, natively and in the kernel
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
@@ -17,6 +18,7 @@
 mod check;
 mod classes;
 mod daemon;
+mod engine;
 mod live;
 mod machine;
 mod made;
@@ -61,6 +63,8 @@ enum What {
     Pifo(pifo::Args),
     /// Simulated packets per second of CPU time
     Sched(sched::Args),
+    /// Nanoseconds of a packet through a policy, natively and in the kernel (root)
+    Engine(engine::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -81,8 +85,16 @@ fn main() -> anyhow::Result<()> {
         print!("{}", machine.text());
     }
     let all = args.what.is_none();
-    let (mut live, mut classes, mut daemon, mut check, mut pifo, mut sched, mut offline) =
-        (None, None, None, None, None, None, None);
+    let (
+        mut live,
+        mut classes,
+        mut daemon,
+        mut check,
+        mut pifo,
+        mut sched,
+        mut engine,
+        mut offline,
+    ) = (None, None, None, None, None, None, None, None);
     match args.what {
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
@@ -90,6 +102,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
+        Some(What::Engine(args)) => engine = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         None => {}
     }
@@ -105,13 +118,15 @@ fn main() -> anyhow::Result<()> {
     let pifo = part(pifo, pifo::run, pifo::Report::text, text)?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::Report::text, text)?;
+    let engine = engine.or_else(|| all.then(engine::Args::usual));
+    let engine = part(engine, engine::run, engine::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "offline": offline
+            "sched": sched, "engine": engine, "offline": offline
         });
         println!("{all}");
     }

@@ -1,6 +1,16 @@
 //! Medians, spread, and targets.
 
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+
+/// Nanoseconds that this thread had a CPU: what others take does not count.
+///
+/// # Errors
+/// There is no such clock.
+pub fn thread_ns() -> anyhow::Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)
+}
 
 /// Several measurements of one thing.
 #[derive(Clone, Debug, Serialize)]

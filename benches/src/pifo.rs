@@ -11,10 +11,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use anyhow::bail;
 use fairpath_bpf::{QueueBench, Variant};
 use fairpath_core::pifo::{Kind, PifoConfig, Pool, Window};
-use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::measure::{Measured, Target};
+use crate::measure::{Measured, Target, thread_ns};
 use crate::table::{grouped, lay_out};
 
 /// Ranks ahead of the one that was served, at most.
@@ -207,12 +206,6 @@ fn kernel(occupancy: u32) -> anyhow::Result<Vec<(&'static str, Box<dyn Queue>)>>
     Variant::ALL.into_iter().map(load).collect()
 }
 
-/// Nanoseconds that this thread had a CPU: what others take does not count.
-fn spent() -> anyhow::Result<f64> {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
-    Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)
-}
-
 /// Nanoseconds of an operation, by case and round; the first round warms up.
 fn measure(
     cases: &mut [(&'static str, Box<dyn Queue>)],
@@ -221,9 +214,9 @@ fn measure(
     let mut each = vec![Vec::new(); cases.len()];
     for round in 0..=args.rounds {
         for ((_, queue), each) in cases.iter_mut().zip(&mut each) {
-            let start = spent()?;
+            let start = thread_ns()?;
             queue.run(args.ops)?;
-            let ns = (spent()? - start) / f64::from(args.ops);
+            let ns = (thread_ns()? - start) / f64::from(args.ops);
             if round > 0 {
                 each.push(ns);
             }
