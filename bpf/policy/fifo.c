@@ -20,6 +20,7 @@ POLICY{
 	.source = "what every interface does by itself",
 	.over = PACKETS | FLOWS | CHILDREN | REFERENCES,
 	.usual = FP_OVER_PACKETS,
+	.queue = { .kind = FP_BANDS, .buckets = 1 },
 };
 
 RANK_ENQUEUE

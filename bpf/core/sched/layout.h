@@ -51,6 +51,9 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 		.beyond = (u8)n->queue_beyond,
 	};
 
+	/* A leaf's own limit is looked at first: more never stand in its queue. */
+	if (n->over == FP_OVER_PACKETS && n->limit_packets && n->limit_packets < q.capacity)
+		q.capacity = n->limit_packets;
 	if (!q.capacity)
 		q.capacity = 1;
 	/* A capacity that the tree says is shared out among the lists, as in the paper. */
