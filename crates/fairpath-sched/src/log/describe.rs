@@ -2,6 +2,19 @@
 
 use fairpath_core::sched::{COST_ONE, Meta, NEVER, Op, OpKind, Outcome, OutcomeKind};
 
+/// A flow that waits already keeps its rank: `KEEP` of `bpf/core/policy.h`.
+const KEEP: u64 = NEVER - 1;
+
+/// A rank as its leaf gave it: "kept" for a packet behind others of its flow.
+#[must_use]
+pub fn rank(rank: u64) -> String {
+    match rank {
+        KEEP => "kept".into(),
+        NEVER => "never".into(),
+        rank => rank.to_string(),
+    }
+}
+
 /// A number that may be "never".
 fn or_never(value: u64) -> String {
     if value == NEVER {
@@ -78,7 +91,7 @@ pub fn outcome(outcome: &Outcome) -> String {
         at,
         ..
     } = *outcome;
-    let rank = or_never(rank);
+    let rank = self::rank(rank);
     match outcome.kind {
         OutcomeKind::Queued => match at {
             0 => format!("queued {handle} at node {node}, rank {rank}"),

@@ -4,7 +4,7 @@
 //! caught here, and so are homes that differ.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
@@ -122,6 +122,8 @@ pub(super) struct Bed {
     left: Vec<Rc<Item>>,
     recent: VecDeque<(Op, Vec<Outcome>)>,
     pub counts: Counts,
+    /// How often each packet was enqueued, by its number.
+    pub times: HashMap<u64, u64>,
     pub checks: u64,
     operations: u64,
 }

@@ -239,8 +239,9 @@ fn enqueue(session: &mut Session, value: &Value, tag_value: &Value) -> Result<Rc
             shown(value)
         ))
     })?;
-    packet.count.set(packet.count.get() + 1);
-    let tag = tag(tag_value)?.unwrap_or_else(|| packet.count.get().to_string());
+    let count = session.bed.times.entry(packet.number).or_default();
+    *count += 1;
+    let tag = tag(tag_value)?.unwrap_or(count.to_string());
     session.enqueue(&packet, tag, again.as_ref())
 }
 
