@@ -234,12 +234,9 @@ fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
             0, 8, 0, 0,
         ];
         packet.resize(500, 0);
-        writer
-            .write(&Packet::new(
-                1_000_000_000_000 + u64::from(number) * 100_000,
-                &packet,
-            ))
-            .unwrap();
+        let mut packet = Packet::new(1_000_000_000_000 + u64::from(number) * 100_000, &packet);
+        packet.link = LinkType::RAW;
+        writer.write(&packet).unwrap();
     }
     fs::write(directory.path().join("c.pcap"), writer.finish().unwrap()).unwrap();
     fs::write(
@@ -382,5 +379,40 @@ fn wrong_usage_exits_2() {
         &["show"],
     ] {
         assert_eq!(sched(&example(), words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+/// The scripts of the shipped policies: each names its policy, or has its tree beside it.
+#[test]
+fn every_shipped_script_holds_in_both_homes_at_once() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/fairpath-sched/scripts");
+    let mut names: Vec<String> = fs::read_dir(&scripts)
+        .unwrap()
+        .filter_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.strip_suffix(".lua").map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    assert!(names.len() > policies().len(), "{names:?}");
+    for name in names {
+        let subject = match scripts.join(format!("{name}.toml")).exists() {
+            true => format!("{name}.toml"),
+            false if name.starts_with("xdq-") => "-".to_owned(),
+            false => name.clone(),
+        };
+        let script = format!("{name}.lua");
+        let output = sched(&scripts, &["test", &subject, &script, "--home", "both"]);
+        if stdout(&output).contains("CAP_BPF") {
+            skip_test(
+                "every_shipped_script_holds_in_both_homes_at_once",
+                "root",
+                "the kernel home wants CAP_BPF and CAP_PERFMON",
+            );
+            return;
+        }
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {text}");
+        assert!(text.contains("(home: native, kernel)"), "{name}: {text}");
     }
 }
