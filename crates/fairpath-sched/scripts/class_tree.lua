@@ -43,3 +43,43 @@ test("a floor is kept against any weight", function()
 	end
 	expect_between(sent[1], 490, 530, "packets of 1,000 bytes in a second at a floor of 4 Mbit/s")
 end)
+
+-- How many of two that always have something leave in a second, a packet each 800 microseconds.
+local function second(one, other)
+	local sent, begun = 0, time_ns()
+	for number = 1, 1250 do
+		set_time_ns(begun + number * 800 * US)
+		local item = dequeue()
+		if item and item.class == one.class then
+			sent = sent + 1
+		end
+		if item then
+			enqueue(item.packet)
+		end
+	end
+	return sent
+end
+
+test("weights, floors and ceilings change while packets wait", function()
+	for _ = 1, 50 do
+		enqueue(floored)
+		enqueue(heavy)
+	end
+	set_node("floored", { floor = "none" })
+	expect_between(second(floored, heavy), 8, 25, "packets by weight, 1 of 101")
+	set_node("floored", { weight = 100 })
+	expect_between(second(floored, heavy), 570, 635, "packets by weight, 1 of 2, once what was sent is paid")
+	set_node("floored", { ceil = "2mbit", burst = "10ms" })
+	expect_between(second(floored, heavy), 245, 260, "packets at a ceiling of 2 Mbit/s")
+	set_node("floored", { weight = 1, floor = "6mbit", ceil = 0 })
+	expect_between(second(floored, heavy), 745, 770, "packets at a floor of 6 Mbit/s")
+	expect_error(function()
+		set_node("floored", { ceil = "5mbit" })
+	end, "its floor would be above its ceiling")
+	expect_error(function()
+		set_node("floored", { ceiling = "5mbit" })
+	end, "did you mean ceil?")
+	expect_error(function()
+		set_node("floored", { floor = "5" })
+	end, "floor")
+end)

@@ -22,6 +22,7 @@ mod packet;
 mod report;
 mod sandbox;
 mod session;
+mod settings;
 mod verbs;
 mod xdq;
 

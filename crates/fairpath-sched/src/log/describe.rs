@@ -78,6 +78,16 @@ pub fn op(op: &Op) -> String {
             op.handle, op.node, op.value
         ),
         OpKind::Remove => format!("{now} ns remove {}", op.handle),
+        OpKind::Node => {
+            let what = match op.count {
+                0 => "cost",
+                1 => "floor",
+                2 => "ceiling",
+                3 => "burst",
+                _ => "setting that there is not",
+            };
+            format!("{now} ns {what} of node {} = {}", op.node, op.value)
+        }
     }
 }
 
