@@ -47,7 +47,7 @@ pub(super) fn choose<'a>(
                 known.iter().map(|policy| policy.name.as_str()),
             );
             let near = if near.is_empty() {
-                "`fairpath sched list` has their names"
+                "`fairpath sched list` has their names, and --policy FILE.c adds an author's"
             } else {
                 &near
             };
