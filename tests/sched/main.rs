@@ -1,5 +1,6 @@
-//! `fairpath sched list`, `show` and `run` through the binary: formats, files, errors, exit statuses,
-//! and the guide's examples.
+//! `fairpath sched` through the binary: formats, files, errors, exit statuses; `guide`: its pages.
+
+mod guide;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,34 +72,6 @@ fn run(more: &[&str]) -> Vec<String> {
 
 fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
-}
-
-#[test]
-fn the_guide_shows_what_the_binary_prints() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
-    let page = |name: &str| fs::read_to_string(guide.join(name)).unwrap();
-    let tree = fs::read_to_string(example().join("tree.toml")).unwrap();
-    assert!(
-        page("sched-trees.md").contains(&format!("\n```\n{tree}```\n")),
-        "the tree is not in the guide"
-    );
-    let shown = printed(&words(&run(&[])));
-    let command = format!(
-        "$ fairpath sched run tree.toml --rate 20mbit --for 2s \\\n    --traffic '{TRAFFIC}'\n"
-    );
-    let shown = format!("\n```\n{command}{shown}```\n");
-    assert!(
-        page("sched.md").contains(&shown),
-        "the guide should show\n{shown}"
-    );
-    let shown = format!(
-        "\n```\n$ fairpath sched show stfq\n{}```\n",
-        printed(&["show", "stfq"])
-    );
-    assert!(
-        page("sched.md").contains(&shown),
-        "the guide should show\n{shown}"
-    );
 }
 
 #[test]
