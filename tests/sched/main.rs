@@ -1,6 +1,7 @@
-//! `fairpath sched` through the binary: formats, files, errors, exit statuses; `guide`: its pages.
+//! `fairpath sched` through the binary: formats, files, errors, exit statuses; `guide`: its pages; `hostile`: what is wrong.
 
 mod guide;
+mod hostile;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -376,7 +377,7 @@ fn every_shipped_script_holds_in_both_homes_at_once() {
         };
         let script = format!("{name}.lua");
         let output = sched(&scripts, &["test", &subject, &script, "--home", "both"]);
-        if stdout(&output).contains("CAP_BPF") {
+        if (stdout(&output) + &stderr(&output)).contains("CAP_BPF") {
             skip_test(
                 "every_shipped_script_holds_in_both_homes_at_once",
                 "root",

@@ -90,7 +90,10 @@ impl Makers {
             let (own, object) = (own.clone(), own.object()?);
             make.push(Rc::new(move |plan| {
                 let home = own.load(&object, plan);
-                let home = home.map_err(|error| HomeError::Kernel(format!("{error:#}")))?;
+                let home = home.map_err(|error| match error.downcast::<HomeError>() {
+                    Ok(error) => error,
+                    Err(error) => HomeError::Kernel(format!("{error:#}")),
+                })?;
                 Ok(Box::new(home) as Box<dyn Home>)
             }));
         }

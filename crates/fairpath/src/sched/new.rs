@@ -82,6 +82,10 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = match file {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+            "write {}: there is no such directory; make it first",
+            path.display()
+        ),
         file => file.with_context(|| format!("write {}", path.display()))?,
     };
     file.write_all(text.as_bytes())

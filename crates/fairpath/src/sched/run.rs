@@ -1,6 +1,6 @@
 //! `fairpath sched run`: a policy or a tree over a simulated link.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,6 +114,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         &args.classes,
         &args.set,
     )?;
+    // Whether it can be written is better known before the simulation than behind it.
+    let create =
+        |path: &PathBuf| File::create(path).with_context(|| format!("create the picture {path:?}"));
+    let picture = args.svg.as_ref().map(create).transpose()?;
     let link = Link {
         args,
         tree: &tree,
@@ -135,8 +139,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         names: &tree.names,
         findings: &findings,
     };
-    if let Some(path) = &args.svg {
-        fs::write(path, report.svg()).with_context(|| format!("write the picture {path:?}"))?;
+    if let (Some(path), Some(mut file)) = (&args.svg, picture) {
+        file.write_all(report.svg().as_bytes())
+            .with_context(|| format!("write the picture {path:?}"))?;
     }
     let text = match args.format {
         Format::Table => report.table(),

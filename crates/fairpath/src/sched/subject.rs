@@ -161,7 +161,12 @@ fn names_of(set: &ClassSet) -> Vec<String> {
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let file = File::open(path)?.take(MAX_TREE_BYTES + 1);
-    { file }.read_to_string(&mut text)?;
+    match { file }.read_to_string(&mut text) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            bail!("it is no text in UTF-8; is it a tree's file?")
+        }
+        read => read?,
+    };
     if text.len() as u64 > MAX_TREE_BYTES {
         bail!("the file is larger than {MAX_TREE_BYTES} bytes, which no tree needs");
     }

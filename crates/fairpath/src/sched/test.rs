@@ -9,7 +9,9 @@ use std::rc::Rc;
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
 use fairpath_sched::quantity;
-use fairpath_sched::script::{Bench, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script};
+use fairpath_sched::script::{
+    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script,
+};
 use serde_json::json;
 
 use super::homes::{Homes, Makers};
@@ -82,7 +84,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(log) = &log {
         bench.record = Some(log.clone());
     }
-    let reports: Vec<Report> = scripts.iter().map(|script| script.run(&bench)).collect();
+    let mut reports: Vec<Report> = Vec::new();
+    for script in &scripts {
+        let report = script.run(&bench);
+        if let Some(cause) = no_home(&report) {
+            bail!("test {}: {cause}", args.subject);
+        }
+        reports.push(report);
+    }
     drop(bench);
     if let Some(log) = log.and_then(Rc::into_inner) {
         log.into_inner()
@@ -103,6 +112,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Why no home was had at all: told once, and not by every test.
+fn no_home(report: &Report) -> Option<&str> {
+    let mut failures = report.cases.iter().map(|case| {
+        let failure = case.failure.as_ref().filter(|_| case.operations == 0);
+        failure.filter(|failure| failure.kind == FailureKind::Home)
+    });
+    failures.next()?.map(|failure| failure.message.as_str())
 }
 
 /// A log's file, buffered.
