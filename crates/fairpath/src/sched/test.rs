@@ -10,7 +10,6 @@ use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
 use fairpath_sched::quantity;
 use fairpath_sched::script::{Bench, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script};
-use fairpath_sched::tree::{Known, Tree};
 use serde_json::json;
 
 use super::homes::{Homes, Makers};
@@ -113,19 +112,16 @@ fn create(path: &Path) -> anyhow::Result<Rc<RefCell<Writer<BufWriter<File>>>>> {
 }
 
 fn bench(args: &Args) -> anyhow::Result<Bench> {
-    let subject = Path::new(&args.subject);
-    let is_source = subject
-        .extension()
-        .is_some_and(|extension| extension == "c");
-    let own = if is_source {
-        Some(subject)
-    } else {
-        args.policy.as_deref()
-    };
+    let own = subject::own(&args.subject, args.policy.as_deref())?;
     let makers = Makers::new(args.home, own)?;
+    let classes = args.classes.read()?;
+    let (policies, set) = (&makers.policies, &args.set);
     let tree = match args.subject.as_str() {
         "-" => None,
-        name => Some(tree(args, &makers, name, is_source)?),
+        name => {
+            let tree = subject::load(name, policies, classes.as_ref(), &args.classes, set);
+            Some(tree?)
+        }
     };
     let memory = args
         .max_memory
@@ -140,32 +136,6 @@ fn bench(args: &Args) -> anyhow::Result<Bench> {
         seed: args.seed,
         ..bench
     })
-}
-
-fn tree(args: &Args, makers: &Makers, name: &str, is_source: bool) -> anyhow::Result<Tree> {
-    if !is_source && args.policy.is_none() {
-        let classes = args.classes.read()?;
-        return subject::load(name, classes.as_ref(), &args.classes, &args.set);
-    }
-    let known = Known {
-        policies: &makers.policies,
-        classes: &[],
-    };
-    let tree = if is_source {
-        Tree::of_policy(&makers.policies[0], known)
-    } else {
-        let text =
-            std::fs::read_to_string(name).with_context(|| format!("read the tree {name:?}"))?;
-        Tree::read(name, &text, known)
-    };
-    let mut tree = tree.map_err(|bad| {
-        eprintln!("{bad}");
-        anyhow::anyhow!("build the tree of {name:?}: it has errors, which stand above")
-    })?;
-    for assignment in &args.set {
-        tree.set(assignment)?;
-    }
-    Ok(tree)
 }
 
 fn cases(reports: &[Report]) -> usize {
