@@ -1,0 +1,100 @@
+//! A queue as it is meant: entries in an ordered map by (rank, arrival).
+
+use std::collections::BTreeMap;
+
+/// What waits: a packet, a flow (its leaf and hash), a child, a reference, or a flow by its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Item {
+    Packet(u32),
+    Flow(u32, u32),
+    Node(u32),
+    Reference(u32),
+}
+
+/// What a queue does with ranks and with one entry too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub capacity: usize,
+    pub push_out: bool,
+    /// Strict priority: so many bands; what lies beyond is dropped or goes into the last.
+    pub bands: Option<(u64, bool)>,
+}
+
+/// Why an entry is refused, as the outcome's reason says it.
+pub const FULL: u8 = 1;
+pub const BEYOND: u8 = 3;
+
+#[derive(Clone, Debug)]
+pub struct Queue {
+    rules: Rules,
+    entries: BTreeMap<(u64, u64), (Item, u64)>,
+}
+
+impl Queue {
+    pub fn new(rules: Rules) -> Queue {
+        Queue {
+            rules,
+            entries: BTreeMap::new(),
+        }
+    }
+
+    fn key(&self, rank: u64) -> Result<u64, u8> {
+        match self.rules.bands {
+            Some((bands, true)) if rank >= bands => Err(BEYOND),
+            Some((bands, _)) => Ok(rank.min(bands - 1)),
+            None => Ok(rank),
+        }
+    }
+
+    /// Whether the entry is taken, and who had to leave for it.
+    pub fn push(&mut self, item: Item, rank: u64, seq: u64) -> Result<Option<Item>, u8> {
+        let key = self.key(rank)?;
+        let mut out = None;
+        if self.entries.len() >= self.rules.capacity {
+            let last = self.entries.last_key_value().filter(|_| self.rules.push_out);
+            match last {
+                Some((at, _)) if key < at.0 => {
+                    let at = *at;
+                    out = self.entries.remove(&at).map(|entry| entry.0);
+                }
+                _ => return Err(FULL),
+            }
+        }
+        self.entries.insert((key, seq), (item, rank));
+        Ok(out)
+    }
+
+    pub fn first(&self) -> Option<(Item, u64)> {
+        self.entries.values().next().copied()
+    }
+
+    pub fn rank_of(&self, item: Item) -> Option<u64> {
+        let found = self.entries.values().find(|entry| entry.0 == item);
+        found.map(|entry| entry.1)
+    }
+
+    pub fn remove(&mut self, item: Item) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| entry.0 != item);
+        self.entries.len() < before
+    }
+
+    /// Another rank, as a new arrival; where it is refused, nothing changes.
+    pub fn put_elsewhere(&mut self, item: Item, rank: u64, seq: u64) {
+        if self.rank_of(item).is_none() {
+            return;
+        }
+        if let Ok(key) = self.key(rank) {
+            self.remove(item);
+            self.entries.insert((key, seq), (item, rank));
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
+        self.entries.values().map(|entry| entry.0)
+    }
+}
