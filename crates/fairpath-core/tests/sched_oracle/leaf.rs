@@ -1,13 +1,13 @@
 //! Packets in and out of the leaves.
 
-use fairpath_core::sched::{Function, Meta, Outcome, OutcomeKind, Over, Overflow};
+use fairpath_core::sched::{Function, Meta, Outcome, OutcomeKind, Over, Overflow, Policy};
 
 use super::policy::{DROP, KEEP, LATER, LINGER};
 use super::queue::Item;
 use super::{Oracle, reason};
 
-/// `WANTS_EMPTY`.
-const EMPTY: u32 = 4;
+/// Flows keep their turn when their last packet left.
+const EMPTY: u32 = Policy::WANTS_EMPTY;
 /// `FP_FAT_BANDS`.
 const FAT_BANDS: u32 = 64;
 
@@ -79,6 +79,7 @@ impl Oracle {
         {
             return Err(reason::NODE_LIMIT);
         }
+        self.count_hosts(handle);
         let before = self.world.clone();
         let told = self.told.len();
         let admitted = self.admit_ranked(handle);
@@ -90,8 +91,35 @@ impl Oracle {
                 self.world = before;
                 self.world.packets.get_mut(&handle).unwrap().rank = rank;
             }
+            self.rest_if_idle(handle);
         }
         admitted
+    }
+
+    fn is_idle(&mut self, key: (u32, u32)) -> bool {
+        self.flow_mut(key).packets == 0 && !self.holds(Item::Flow(key.0, key.1))
+    }
+
+    /// A flow that begins to wait is one more of its hosts.
+    fn count_hosts(&mut self, handle: u32) {
+        let packet = self.world.packets[&handle];
+        let wants = self.wants(packet.leaf, Policy::WANTS_HOSTS)
+            && self.config(packet.leaf).over == Over::Flows;
+        let Some(key) = packet.flow.filter(|_| wants) else {
+            return;
+        };
+        if self.is_idle(key) {
+            let meta = packet.meta;
+            self.flow_mut(key).hosts = Some([meta.source, meta.destination]);
+        }
+    }
+
+    fn rest_if_idle(&mut self, handle: u32) {
+        if let Some(key) = self.world.packets[&handle].flow
+            && self.is_idle(key)
+        {
+            self.flow_mut(key).hosts = None;
+        }
     }
 
     fn admit_ranked(&mut self, handle: u32) -> Result<u64, u8> {
@@ -101,15 +129,15 @@ impl Oracle {
         let about = self.about_flow(leaf, packet.flow);
         if self.config(leaf).over == Over::Flows {
             self.call.backlogged = self.holds(about).into();
-        } else if packet.flow.is_some() {
-            self.call.backlogged = (self.call.packets > 0).into();
         }
         self.call.packets += 1;
         self.call.bytes += meta.bytes;
         if packet.flow.is_some() {
             self.call.rank = self.world.ranks.get(&about).copied().unwrap_or(0);
         }
-        let rank = self.ask_anew(leaf, Function::RankEnqueue, &meta, about).unwrap_or(0);
+        let rank = self
+            .ask_anew(leaf, Function::RankEnqueue, &meta, about)
+            .unwrap_or(0);
         if self.call.verdict & DROP != 0 && self.config(leaf).over == Over::Packets {
             self.world.packets.get_mut(&handle).unwrap().rank = rank;
         }
@@ -149,7 +177,9 @@ impl Oracle {
     fn push_packet(&mut self, handle: u32) -> Result<(), u8> {
         let packet = self.world.packets[&handle];
         let seq = self.next_seq();
-        let pushed = self.queue(packet.leaf).push(Item::Packet(handle), packet.rank, seq)?;
+        let pushed = self
+            .queue(packet.leaf)
+            .push(Item::Packet(handle), packet.rank, seq)?;
         let Some(Item::Packet(out)) = pushed else {
             return Ok(());
         };
@@ -243,7 +273,9 @@ impl Oracle {
             (self.call.next_hint, self.call.next_bytes) = (next.hint, next.bytes);
         }
         let meta = self.world.packets[&handle].meta;
-        let rank = self.ask_anew(leaf, Function::RankDequeue, &meta, about).unwrap_or(KEEP);
+        let rank = self
+            .ask_anew(leaf, Function::RankDequeue, &meta, about)
+            .unwrap_or(KEEP);
         let verdict = self.call.verdict;
         if verdict & LATER != 0 && verdict & DROP == 0 {
             self.rank_flow(leaf, item, rank);
@@ -262,13 +294,16 @@ impl Oracle {
             let about = self.about_flow(leaf, Some(key));
             self.call.rank = waited;
             let nobody = Meta::default();
-            let rank = self.ask_anew(leaf, Function::RankDequeue, &nobody, about).unwrap_or(KEEP);
+            let rank = self
+                .ask_anew(leaf, Function::RankDequeue, &nobody, about)
+                .unwrap_or(KEEP);
             if self.call.verdict & LINGER != 0 && rank != KEEP {
                 self.stats.put_off += 1;
                 return self.rank_flow(leaf, item, rank);
             }
         }
         self.queue(leaf).remove(item);
+        self.flow_mut(key).hosts = None;
     }
 
     fn rerank(&mut self, leaf: u32, key: (u32, u32), item: Item, rank: u64, waited: u64) {
@@ -279,6 +314,7 @@ impl Oracle {
             }
             if verdict & LINGER == 0 && !self.wants(leaf, EMPTY) {
                 self.queue(leaf).remove(item);
+                self.flow_mut(key).hosts = None;
             }
             return;
         };
@@ -317,6 +353,7 @@ impl Oracle {
 
     pub(super) fn wake_flow(&mut self, key: (u32, u32)) {
         let Some(head) = self.flow_mut(key).queue.front().copied() else {
+            self.flow_mut(key).hosts = None;
             return;
         };
         let (leaf, item) = (key.0, Item::Flow(key.0, key.1));
@@ -339,6 +376,7 @@ impl Oracle {
             if self.flow_mut(key).packets == 0 {
                 self.queue(packet.leaf).remove(Item::Flow(key.0, key.1));
                 self.unshape(Item::Flow(key.0, key.1));
+                self.flow_mut(key).hosts = None;
             }
         }
         self.drop_packet(handle, reason);
@@ -362,11 +400,15 @@ impl Oracle {
                 continue;
             };
             let to = |item: &Item| matches!(item, Item::Reference(id) if self.world.references[id].child == child);
-            let queued = self.world.queues[parent as usize - 1].items().filter(|item| to(item));
+            let queued = self.world.queues[parent as usize - 1]
+                .items()
+                .filter(|item| to(item));
             let held = self.world.shaper.values().filter(|item| to(item));
             let (above, below) = (queued.count() + held.count(), self.waiting(child));
             if above != below {
-                return Err(format!("node {child}: {above} references to {below} entries"));
+                return Err(format!(
+                    "node {child}: {above} references to {below} entries"
+                ));
             }
         }
         Ok(())

@@ -2,23 +2,25 @@
 //! that is put back where a push is refused.
 //!
 //! Written from `bpf/core/sched/abi.h`, `policy.h` and the heads of `tree.h`, `leaf.h` and `sched.h`.
-//! Flows never share a place here: tests leave the table room for all. Queues are heaps and bands;
-//! the approximate ones and the windows have an oracle of their own (`pifo_oracle`). Absent: hosts,
-//! and children that become eligible.
+//! Flows and hosts never share a place here: tests leave the tables room for all. Queues are heaps
+//! and bands; the approximate ones and the windows have an oracle of their own (`pifo_oracle`).
 
 #![allow(dead_code)] // every test binary uses another part of it
 
+pub mod case;
 pub mod leaf;
+pub mod log;
 pub mod policy;
 pub mod queue;
+pub mod shipped;
 pub mod tree;
-pub mod world;
+pub mod trees;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use fairpath_core::sched::{
-    COST_ONE, Function, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind, Over, Overflow,
-    Plan, Policy, SPLIT, SchedStats,
+    COST_ONE, Function, LEVELS, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind, Over,
+    Overflow, Plan, Policy, SPLIT, SchedStats,
 };
 
 use policy::{Call, State};
@@ -63,6 +65,8 @@ struct Flow {
     cost: u32,
     /// While the shaper holds it.
     rank: u64,
+    /// Source and destination that count it as waiting.
+    hosts: Option<[[u8; 16]; 2]>,
     state: [u64; 8],
 }
 
@@ -254,8 +258,12 @@ impl Oracle {
         (parent != 0 && self.config(parent).over == over).then_some(parent)
     }
 
+    /// Entries that may leave, eligible or not.
     fn waiting(&self, id: u32) -> usize {
-        self.world.queues[id as usize - 1].len()
+        match self.world.queues[id as usize - 1].len() {
+            0 if self.wants(id, Policy::WANTS_ELIGIBLE) => self.world.due[id as usize - 1].len(),
+            count => count,
+        }
     }
 
     fn has(&self, id: u32, function: Function) -> bool {
@@ -282,6 +290,7 @@ impl Oracle {
             bytes: 0,
             cost: COST_ONE,
             rank: 0,
+            hosts: None,
             state: [0; 8],
         })
     }
@@ -294,7 +303,7 @@ impl Oracle {
     /// In a queue or with the shaper.
     fn holds(&self, item: Item) -> bool {
         let shaped = self.world.shaper.values().any(|held| *held == item);
-        let queues = self.world.queues.iter();
+        let queues = self.world.queues.iter().chain(&self.world.due);
         shaped || queues.flat_map(Queue::items).any(|held| held == item)
     }
 
@@ -342,13 +351,19 @@ impl Oracle {
     fn send_time(&mut self, node: u32, meta: &Meta, about: Item) -> u64 {
         let kept = (self.call.due, self.call.verdict);
         let at = self.ask(node, Function::SendTime, meta, about).unwrap_or(0);
-        assert_eq!(kept, (self.call.due, self.call.verdict), "SEND_TIME answers only times");
+        assert_eq!(
+            kept,
+            (self.call.due, self.call.verdict),
+            "SEND_TIME answers only times"
+        );
         at
     }
 
     /// What every call tells; `leaf` 0 where a child is woken whose packet is not known.
     fn begin_call(&mut self, node: u32, leaf: u32) {
-        let leaf = (leaf > 0).then(|| self.node_mut(leaf).stats).unwrap_or_default();
+        let leaf = (leaf > 0)
+            .then(|| self.node_mut(leaf).stats)
+            .unwrap_or_default();
         self.call = Call {
             now: self.now,
             over: self.config(node).over as u32,
@@ -383,7 +398,19 @@ impl Oracle {
         let flow = self.flow_mut(key);
         let (packets, bytes, cost) = (flow.packets, flow.bytes, flow.cost);
         (self.call.packets, self.call.bytes, self.call.cost) = (packets, bytes, cost);
+        self.call.hosts = self.busier_host(key);
         Item::Flow(key.0, key.1)
+    }
+
+    /// Waiting flows of the busier of the flow's two hosts; at least 1.
+    fn busier_host(&self, key: (u32, u32)) -> u32 {
+        let Some(hosts) = self.world.flows[&key].hosts else {
+            return 1;
+        };
+        let flows = self.world.flows.iter().filter(|flow| flow.0.0 == key.0);
+        let counted: Vec<_> = flows.filter_map(|flow| flow.1.hosts).collect();
+        let count = |side: usize| counted.iter().filter(|of| of[side] == hosts[side]).count();
+        count(0).max(count(1)) as u32
     }
 
     /// The leaf for a packet, if it has one.
@@ -391,17 +418,22 @@ impl Oracle {
         let classes = &self.plan.class_table;
         let entry = classes.get(meta.class_id as usize).unwrap_or(&classes[0]);
         let mut node = *entry;
-        while self.has_node(node) && self.config(node).split > 0 {
+        for _ in 0..LEVELS {
+            if !self.has_node(node) || self.config(node).split == 0 {
+                break;
+            }
             let first = self.config(node).split as usize - 1;
             node = self.plan.splits[first + meta.dscp as usize % SPLIT];
         }
-        let leaf = self.has_node(node) && self.config(node).over <= Over::Flows;
+        let leaf = self.has_node(node) && self.config(node).over as u32 <= Over::Flows as u32;
         leaf.then_some(node)
     }
 
     fn waiting_packets(&self) -> (u32, u32) {
         let stats = self.world.nodes.iter().map(|node| &node.stats);
-        stats.fold((0, 0), |sum, node| (sum.0 + node.packets, sum.1 + node.bytes))
+        stats.fold((0, 0), |sum, node| {
+            (sum.0 + node.packets, sum.1 + node.bytes)
+        })
     }
 
     fn is_full(&self, bytes: u32) -> bool {
@@ -417,7 +449,12 @@ impl Oracle {
         if packet.leaf > 0 {
             self.node_mut(packet.leaf).stats.dropped += 1;
         }
-        self.tell(OutcomeKind::Dropped, handle, reason, self.now - packet.enqueued);
+        self.tell(
+            OutcomeKind::Dropped,
+            handle,
+            reason,
+            self.now - packet.enqueued,
+        );
         self.world.packets.remove(&handle);
     }
 
@@ -476,7 +513,11 @@ impl Oracle {
     }
 
     fn remove(&mut self, handle: u32) {
-        let leaf = self.world.packets.get(&handle).map_or(0, |packet| packet.leaf);
+        let leaf = self
+            .world
+            .packets
+            .get(&handle)
+            .map_or(0, |packet| packet.leaf);
         if leaf == 0 || self.parent(leaf, Over::References).is_some() {
             return self.tell(OutcomeKind::Failed, 0, 0, self.now);
         }

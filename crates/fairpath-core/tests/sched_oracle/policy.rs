@@ -1,9 +1,11 @@
-//! Policies again, in Rust: three shipped ones, and one that reacts to everything that it is told.
+//! What policies are told and answer; and one that reacts to everything that it is told.
 //!
-//! The last runs in the scheduler too, as an author's would: what the two are told must be the same
+//! That one runs in the scheduler too, as an author's would: what the two are told must be the same
 //! to the last word, or they part ways.
 
-use fairpath_core::sched::{COST_ONE, Custom, Function, Meta, NEVER, Over, PARAMS, Param, Policy};
+use fairpath_core::sched::{Custom, Function, Meta, NEVER, Over, PARAMS, Param, Policy};
+
+use super::shipped;
 
 /// A flow stays where it is.
 pub const KEEP: u64 = u64::MAX - 1;
@@ -40,7 +42,10 @@ pub struct Call {
 
 impl Call {
     fn from_words(words: &[u64; 16]) -> Call {
-        let (low, high) = (|at: usize| words[at] as u32, |at: usize| (words[at] >> 32) as u32);
+        let (low, high) = (
+            |at: usize| words[at] as u32,
+            |at: usize| (words[at] >> 32) as u32,
+        );
         let [now, rank, sojourn, floor, ceil, burst, next_hint] =
             std::array::from_fn(|at| words[at]);
         Call {
@@ -83,89 +88,11 @@ pub fn ask(policy: &Policy, function: Function, p: &Meta, state: State, r: &mut 
     if !policy.functions.contains(&function) {
         return None;
     }
-    Some(match policy.name.as_str() {
-        "fifo" => 0,
-        "stfq" => stfq(function, p, state, r),
-        "drr" => drr(function, p, state, r),
-        _ => Wild.decide(function, p, state, r),
+    Some(if policy.id == Policy::CUSTOM {
+        Wild.decide(function, p, state, r)
+    } else {
+        shipped::ask(&policy.name, function, p, state, r)
     })
-}
-
-fn stfq(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let queues = matches!(r.over, 2 | 3);
-    let service = u64::from(p.bytes) * u64::from(r.cost);
-    let [finish, flow_period, ..] = s.flow;
-    let [virtual_time, period] = s.class.get_disjoint_mut([PARAMS, PARAMS + 1]).unwrap();
-    if function == Function::RankDequeue {
-        *virtual_time = r.rank.max(*virtual_time);
-        if queues {
-            *finish = r.rank.saturating_add(service);
-        }
-        return *finish;
-    }
-    if r.waiting == 0 {
-        *period += 1;
-        *virtual_time = 0;
-    }
-    if *flow_period != *period {
-        *flow_period = *period;
-        *finish = 0;
-    }
-    let start = *virtual_time.max(finish);
-    if queues {
-        return if r.backlogged == 1 { KEEP } else { start };
-    }
-    s.flow[0] = start.saturating_add(service);
-    start
-}
-
-fn drr(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let quantum = ((s.class[0] << 14).checked_div(r.cost.into()).unwrap_or(0)).max(1);
-    let (bytes, flows) = (u64::from(p.bytes), r.over == Over::Flows as u32);
-    let [deficit, turn, ..] = s.flow;
-    let round = &mut s.class[PARAMS];
-    match function {
-        Function::RankEnqueue if r.backlogged == 1 => KEEP,
-        Function::RankEnqueue if flows => *round + 1,
-        Function::RankEnqueue => {
-            if *turn <= *round {
-                (*turn, *deficit) = (*round + 1, quantum);
-            }
-            *turn
-        }
-        Function::OnDrop => {
-            if flows && r.packets <= 1 {
-                (*deficit, *turn) = (0, 0);
-            }
-            0
-        }
-        _ => {
-            *round = r.rank.max(*round);
-            if !flows {
-                if bytes < *deficit {
-                    *deficit -= bytes;
-                    return KEEP;
-                }
-                let rounds = (bytes - *deficit) / quantum + 1;
-                *deficit = *deficit + rounds * quantum - bytes;
-                *turn = r.rank + rounds;
-                return *turn;
-            }
-            let fresh = if *turn == 0 { quantum } else { 0 };
-            (*deficit, *turn) = (*deficit + fresh, 0);
-            if bytes > *deficit {
-                r.verdict = LATER;
-                return r.rank + 1;
-            }
-            *deficit -= bytes;
-            if r.packets <= 1 {
-                *deficit = 0;
-                return KEEP;
-            }
-            *turn = u64::from(u64::from(r.next_bytes) <= *deficit);
-            if *turn == 1 { KEEP } else { r.rank + 1 }
-        }
-    }
 }
 
 /// Modes of [`Wild`], its first parameter.
@@ -198,14 +125,14 @@ impl Wild {
         match s.class[0] % MODES {
             0 => wild(function, p, s, r),
             1 => match function {
-                Function::RankEnqueue => u64::from(63 - p.dscp),
+                Function::RankEnqueue => 63 - u64::from(p.dscp & 63),
                 Function::RankDequeue => KEEP,
                 _ => 0,
             },
             2 => match function {
                 Function::SendTime => {
                     let at = s.class[PARAMS].max(r.now);
-                    s.class[PARAMS] = at + u64::from(p.bytes);
+                    s.class[PARAMS] = at.wrapping_add(p.bytes.into());
                     at
                 }
                 Function::RankDequeue => r.rank,
@@ -214,7 +141,7 @@ impl Wild {
             _ => match function {
                 Function::RankDequeue => {
                     r.verdict = LINGER;
-                    r.rank + 1
+                    r.rank.wrapping_add(1)
                 }
                 Function::RankEnqueue if r.backlogged == 1 => KEEP,
                 _ => 0,
@@ -233,14 +160,41 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let told = [
-        [r.now, r.rank, r.sojourn, r.floor, r.ceil, r.burst, r.next_hint],
-        [r.next_bytes, r.cost, r.packets, r.bytes, r.queue_packets, r.queue_bytes, r.hosts]
-            .map(u64::from),
-        [r.backlogged, r.by_floor, r.reason, r.over, r.waiting, p.bytes, p.flow_hash].map(u64::from),
+        [
+            r.now,
+            r.rank,
+            r.sojourn,
+            r.floor,
+            r.ceil,
+            r.burst,
+            r.next_hint,
+        ],
+        [
+            r.next_bytes,
+            r.cost,
+            r.packets,
+            r.bytes,
+            r.queue_packets,
+            r.queue_bytes,
+            r.hosts,
+        ]
+        .map(u64::from),
+        [
+            r.backlogged,
+            r.by_floor,
+            r.reason,
+            r.over,
+            r.waiting,
+            p.bytes,
+            p.flow_hash,
+        ]
+        .map(u64::from),
     ];
     let told = told.iter().flatten();
     let state = s.flow.iter().chain(s.class.iter()).chain(s.global.iter());
-    let hash = told.chain(state).fold(function as u64, |hash, word| mix(hash, *word));
+    let hash = told
+        .chain(state)
+        .fold(function as u64, |hash, word| mix(hash, *word));
     s.flow[(hash % 8) as usize] ^= hash >> 8;
     s.class[PARAMS + (hash >> 3) as usize % 8] ^= hash >> 9;
     s.global[(hash >> 6) as usize % 8] ^= hash >> 10;
@@ -257,7 +211,11 @@ fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         Function::SendTime => r.now.saturating_add(dice >> 8 & 1023),
         Function::RankEnqueue => {
             r.verdict = if dice >> 16 & 15 == 0 { DROP } else { 0 };
-            r.due = if dice >> 20 & 1 == 0 { NEVER } else { r.now + (dice >> 24 & 255) };
+            r.due = if dice >> 20 & 1 == 0 {
+                NEVER
+            } else {
+                r.now.wrapping_add(dice >> 24 & 255)
+            };
             rank
         }
         Function::RankDequeue => {
@@ -270,7 +228,11 @@ fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
                 5 => LATER | DROP,
                 _ => 0,
             };
-            r.due = if dice >> 20 & 1 == 0 { NEVER } else { r.now + (dice >> 24 & 255) };
+            r.due = if dice >> 20 & 1 == 0 {
+                NEVER
+            } else {
+                r.now.wrapping_add(dice >> 24 & 255)
+            };
             rank
         }
     }
@@ -298,6 +260,3 @@ impl Custom for Wild {
         answer
     }
 }
-
-/// Weight 1.
-pub const COST: u32 = COST_ONE;

@@ -51,7 +51,10 @@ impl Queue {
         let key = self.key(rank)?;
         let mut out = None;
         if self.entries.len() >= self.rules.capacity {
-            let last = self.entries.last_key_value().filter(|_| self.rules.push_out);
+            let last = self
+                .entries
+                .last_key_value()
+                .filter(|_| self.rules.push_out);
             match last {
                 Some((at, _)) if key < at.0 => {
                     let at = *at;

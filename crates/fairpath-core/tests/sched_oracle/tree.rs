@@ -1,13 +1,14 @@
 //! Above the leaves: children that have something to send, references, and the shaper.
 
-use fairpath_core::sched::{Function, Meta, NEVER, Over};
+use fairpath_core::sched::{Function, Meta, NEVER, Over, PARAMS, Policy};
 
 use super::policy::KEEP;
 use super::queue::Item;
 use super::{Oracle, Reference, reason};
 
-/// `WANTS_DUE`.
-const DUE: u32 = 2;
+/// Children may be due, or become eligible.
+const DUE: u32 = Policy::WANTS_DUE;
+const ELIGIBLE: u32 = Policy::WANTS_ELIGIBLE;
 
 impl Oracle {
     /// The child enters its parent's queue.
@@ -15,9 +16,36 @@ impl Oracle {
         let parent = self.config(child).parent;
         let (rank, due) = (self.node_mut(child).rank, self.node_mut(child).due);
         let seq = self.next_seq();
-        self.queue(parent).push(Item::Node(child), rank, seq).unwrap();
+        let virtual_time = self.node_mut(parent).class[PARAMS];
+        if self.wants(parent, ELIGIBLE) && due != NEVER && due > virtual_time {
+            let queue = &mut self.world.due[parent as usize - 1];
+            queue.push(Item::Node(child), due, seq).unwrap();
+            return;
+        }
+        self.queue(parent)
+            .push(Item::Node(child), rank, seq)
+            .unwrap();
         self.world.ranks.insert(Item::Node(child), rank);
         self.show_due(child, parent, due);
+    }
+
+    /// Children whose time has come in the node's virtual time may be chosen from now on; where there
+    /// is none, it leaps to the first.
+    fn release(&mut self, node: u32) {
+        while let Some((item, eligible)) = self.world.due[node as usize - 1].first() {
+            if eligible > self.node_mut(node).class[PARAMS] {
+                if self.queue(node).len() > 0 {
+                    return;
+                }
+                self.node_mut(node).class[PARAMS] = eligible;
+            }
+            let Item::Node(child) = item else {
+                panic!("{item:?} becomes eligible")
+            };
+            self.world.due[node as usize - 1].remove(item);
+            let (rank, seq) = (self.node_mut(child).rank, self.next_seq());
+            self.queue(node).push(item, rank, seq).unwrap();
+        }
     }
 
     fn show_due(&mut self, child: u32, parent: u32, due: u64) {
@@ -46,7 +74,9 @@ impl Oracle {
         }
         self.begin_call(parent, leaf);
         let about = self.about_child(child);
-        let rank = self.ask_anew(parent, Function::RankEnqueue, meta, about).unwrap_or(0);
+        let rank = self
+            .ask_anew(parent, Function::RankEnqueue, meta, about)
+            .unwrap_or(0);
         let due = self.call.due;
         (self.node_mut(child).rank, self.node_mut(child).due) = (rank, due);
         let at = self.send_time(parent, meta, about);
@@ -82,8 +112,12 @@ impl Oracle {
         }
         self.next_reference += 1;
         let id = self.next_reference;
-        let rank = self.ask_anew(parent, Function::RankEnqueue, meta, about).unwrap_or(0);
-        self.world.references.insert(id, Reference { child, leaf, rank });
+        let rank = self
+            .ask_anew(parent, Function::RankEnqueue, meta, about)
+            .unwrap_or(0);
+        self.world
+            .references
+            .insert(id, Reference { child, leaf, rank });
         let at = self.send_time(parent, meta, about);
         if at > self.now {
             self.shape(Item::Reference(id), at);
@@ -98,19 +132,25 @@ impl Oracle {
         let Reference { child, leaf, rank } = self.world.references[&id];
         let parent = self.config(child).parent;
         let seq = self.next_seq();
-        self.queue(parent).push(Item::Reference(id), rank, seq).unwrap();
+        self.queue(parent)
+            .push(Item::Reference(id), rank, seq)
+            .unwrap();
         let first = match self.queue(leaf).first() {
             Some((Item::Packet(handle), _)) => self.world.packets[&handle].meta,
             _ => Meta::default(),
         };
-        self.refer(parent, leaf, &first).expect("the pool has references for all");
+        self.refer(parent, leaf, &first)
+            .expect("the pool has references for all");
     }
 
     /// From the root down by the first entries: nodes, each with the entry chosen and whether it was
     /// due; the last is the leaf.
     fn descend(&mut self) -> (Vec<(u32, Item, bool)>, u32) {
         let (mut path, mut node) = (vec![], 1);
-        while self.config(node).over > Over::Flows {
+        while self.config(node).over as u32 > Over::Flows as u32 {
+            if self.wants(node, ELIGIBLE) {
+                self.release(node);
+            }
             let due = self.world.due[node as usize - 1].first();
             let due = due.filter(|entry| self.wants(node, DUE) && entry.1 <= self.now);
             let first = due.or(self.queue(node).first());
@@ -152,7 +192,7 @@ impl Oracle {
     fn ascend(&mut self, path: &[(u32, Item, bool)], leaf: u32, handle: u32, sent: bool) {
         let bytes = u64::from(self.world.packets[&handle].meta.bytes);
         let mut node = leaf;
-        let mut count = |oracle: &mut Oracle, node: u32| {
+        let count = |oracle: &mut Oracle, node: u32| {
             if sent {
                 oracle.node_mut(node).stats.sent += 1;
                 oracle.node_mut(node).stats.sent_bytes += bytes;
@@ -195,6 +235,10 @@ impl Oracle {
         if at > self.now {
             self.hide(child);
             return self.shape(item, at);
+        }
+        if self.wants(parent, ELIGIBLE) {
+            self.hide(child);
+            return self.show(child);
         }
         if rank != KEEP {
             let seq = self.next_seq();
