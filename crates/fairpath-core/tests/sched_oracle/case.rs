@@ -11,6 +11,8 @@ use super::trees::Tree;
 
 /// Operations between two looks at everything.
 const PART: usize = 500;
+/// Dequeues that gave up, until a tree has taught what it can: each takes a thousand tries.
+const ENOUGH: u64 = 30;
 
 /// Counters that the oracle has, too.
 fn known(stats: SchedStats) -> SchedStats {
@@ -21,13 +23,14 @@ fn known(stats: SchedStats) -> SchedStats {
     }
 }
 
-/// Runs a log in the home and in the oracle; where they first differ.
+/// Runs a log in the home and in the oracle; how many operations, or where they first differ.
 pub fn compare(
     tree: &Tree,
     oracle: &mut Oracle,
     home: &mut dyn Home,
     log: &[Op],
-) -> Result<(), String> {
+) -> Result<usize, String> {
+    let mut done = 0;
     for (part, ops) in log.chunks(PART).enumerate() {
         let mut got = Vec::new();
         home.run(ops, &mut got).map_err(|error| error.to_string())?;
@@ -44,8 +47,12 @@ pub fn compare(
         oracle.well_formed()?;
         home.audit()?;
         counters(tree, oracle, home)?;
+        done += ops.len();
+        if oracle.stats().tries_spent > ENOUGH {
+            break;
+        }
     }
-    Ok(())
+    Ok(done)
 }
 
 fn same(index: usize, op: &Op, expected: &[Outcome], got: &[Outcome]) -> Result<(), String> {
@@ -85,20 +92,22 @@ fn counters(tree: &Tree, oracle: &Oracle, home: &dyn Home) -> Result<(), String>
     Ok(())
 }
 
-/// Whether a log fails, and how: a panic is a failure, too.
-fn failure(run: &mut dyn FnMut(&[Op]) -> Result<(), String>, log: &[Op]) -> Option<String> {
+/// Runs a log; how many operations, or how it fails: a panic is a failure, too.
+pub type Run<'a> = &'a dyn Fn(&[Op]) -> Result<usize, String>;
+
+fn attempt(run: Run<'_>, log: &[Op]) -> Result<usize, String> {
     match catch_unwind(AssertUnwindSafe(|| run(log))) {
-        Ok(result) => result.err(),
+        Ok(result) => result,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Some(format!("panic: {}", text.unwrap_or_default()))
+            Err(format!("panic: {}", text.unwrap_or_default()))
         }
     }
 }
 
 /// The log without what it fails without: ever smaller pieces are left out, down to single operations.
-fn shrink(run: &mut dyn FnMut(&[Op]) -> Result<(), String>, log: Vec<Op>) -> Vec<Op> {
+fn shrink(run: Run<'_>, log: Vec<Op>) -> Vec<Op> {
     let mut log = log;
     let mut piece = log.len().next_power_of_two();
     while piece > 0 {
@@ -106,7 +115,7 @@ fn shrink(run: &mut dyn FnMut(&[Op]) -> Result<(), String>, log: Vec<Op>) -> Vec
         while at < log.len() {
             let mut without = log.clone();
             without.drain(at..(at + piece).min(log.len()));
-            if failure(run, &without).is_some() {
+            if attempt(run, &without).is_err() {
                 log = without;
             } else {
                 at += piece;
@@ -138,18 +147,15 @@ fn describe_node(n: &NodeConfig, policy: &Policy) -> String {
     )
 }
 
-/// Runs `log` by `run`; where it fails, panics with the shortest log that was found.
-pub fn check(
-    what: &str,
-    tree: &Tree,
-    log: &[Op],
-    run: &mut dyn FnMut(&[Op]) -> Result<(), String>,
-) {
-    let Some(first) = failure(run, log) else {
-        return;
+/// Runs `log` by `run`; how many operations. Where it fails, panics with the shortest log that was
+/// found.
+pub fn check(what: &str, tree: &Tree, log: &[Op], run: Run<'_>) -> usize {
+    let first = match attempt(run, log) {
+        Ok(done) => return done,
+        Err(first) => first,
     };
     let short = shrink(run, log.to_vec());
-    let last = failure(run, &short).unwrap_or(first);
+    let last = attempt(run, &short).err().unwrap_or(first);
     let mut text = String::new();
     for (index, op) in short.iter().enumerate() {
         let _ = write!(text, "\n  {index:3}: {}", describe(op));

@@ -80,7 +80,7 @@ impl Oracle {
             return Err(reason::NODE_LIMIT);
         }
         self.count_hosts(handle);
-        let before = self.world.clone();
+        let before = self.may_refuse.then(|| self.world.clone());
         let told = self.told.len();
         let admitted = self.admit_ranked(handle);
         if let Err(refusal) = admitted {
@@ -88,7 +88,7 @@ impl Oracle {
             // The policy's own refusal may change its state: it decided so.
             if refusal != reason::REFUSED {
                 assert_eq!(told, self.told.len(), "a refused push drops nobody else");
-                self.world = before;
+                self.world = before.expect("a plan that refuses nobody");
                 self.world.packets.get_mut(&handle).unwrap().rank = rank;
             }
             self.rest_if_idle(handle);
@@ -340,11 +340,11 @@ impl Oracle {
     pub(super) fn wake_packet(&mut self, handle: u32) {
         let packet = self.world.packets[&handle];
         let pushed = self.push_packet(handle);
-        let before = self.world.clone();
+        let before = self.may_refuse.then(|| self.world.clone());
         let woken = pushed.and_then(|()| self.refer(packet.leaf, packet.leaf, &packet.meta));
         let Err(reason) = woken else { return };
         if pushed.is_ok() {
-            self.world = before;
+            self.world = before.expect("a plan that refuses nobody");
         }
         self.queue(packet.leaf).remove(Item::Packet(handle));
         self.end_waiting(handle);

@@ -54,7 +54,7 @@ impl Writer {
             now: random.pick(&starts),
             pace: random.pick(&[3, 300, 100_000, 5_000_000]),
             comes: 50,
-            flows: random.pick(&[2, 10, 40]),
+            flows: random.pick(&[2, 8, 24]),
             handle: 0,
         }
     }

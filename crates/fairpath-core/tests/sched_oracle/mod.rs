@@ -17,10 +17,12 @@ pub mod tree;
 pub mod trees;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 
 use fairpath_core::sched::{
-    COST_ONE, Function, LEVELS, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind, Over,
-    Overflow, Plan, Policy, SPLIT, SchedStats,
+    COST_ONE, Function, LEVELS, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind, Outcome,
+    OutcomeKind, Over, Overflow, Plan, Policy, SPLIT, SchedStats,
 };
 
 use policy::{Call, State};
@@ -86,27 +88,53 @@ struct Reference {
     rank: u64,
 }
 
+/// Copied when it is written to: a copy of the world costs what changes.
+#[derive(Clone, Debug)]
+struct Shared<T>(Rc<T>);
+
+impl<T> Shared<T> {
+    fn new(value: T) -> Shared<T> {
+        Shared(Rc::new(value))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Rc::make_mut(&mut self.0)
+    }
+}
+
 /// What a refused push puts back: all of it.
 #[derive(Clone, Debug)]
 struct World {
-    packets: BTreeMap<u32, Packet>,
-    flows: BTreeMap<(u32, u32), Flow>,
-    nodes: Vec<Node>,
-    references: BTreeMap<u32, Reference>,
-    queues: Vec<Queue>,
+    packets: Shared<BTreeMap<u32, Packet>>,
+    flows: Shared<BTreeMap<(u32, u32), Shared<Flow>>>,
+    nodes: Vec<Shared<Node>>,
+    references: Shared<BTreeMap<u32, Reference>>,
+    queues: Vec<Shared<Queue>>,
     /// Children by the time that they are due, of each node.
-    due: Vec<Queue>,
-    shaper: BTreeMap<(u64, u64), Item>,
+    due: Vec<Shared<Queue>>,
+    shaper: Shared<BTreeMap<(u64, u64), Item>>,
     /// The last rank of each flow's entry, which policies are told.
-    ranks: BTreeMap<Item, u64>,
-    fat: Queue,
-    global: [[u64; 8]; 32],
+    ranks: Shared<BTreeMap<Item, u64>>,
+    fat: Shared<Queue>,
+    global: Shared<[[u64; 8]; 32]>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Oracle {
     plan: Plan,
     policies: Vec<Policy>,
+    /// Some queue may refuse an entry; else there is nothing to put back.
+    may_refuse: bool,
     world: World,
     now: u64,
     seq: u64,
@@ -141,32 +169,39 @@ impl Oracle {
     /// `policies`: of each node.
     pub fn new(plan: &Plan, policies: Vec<Policy>) -> Oracle {
         let count = plan.nodes.len() as u32;
-        let node = |config: &fairpath_core::sched::NodeConfig| {
+        let node = |config: &NodeConfig| {
             let mut class = [0; 16];
             class[..8].copy_from_slice(&config.params);
-            Node {
+            Shared::new(Node {
                 class,
                 child: [0; 8],
                 rank: 0,
                 due: NEVER,
                 stats: NodeStats::default(),
-            }
+            })
         };
+        let queue = |id| Shared::new(Queue::new(rules(plan, id)));
         let world = World {
-            packets: BTreeMap::new(),
-            flows: BTreeMap::new(),
+            packets: Shared::new(BTreeMap::new()),
+            flows: Shared::new(BTreeMap::new()),
             nodes: plan.nodes.iter().map(node).collect(),
-            references: BTreeMap::new(),
-            queues: (1..=count).map(|id| Queue::new(rules(plan, id))).collect(),
-            due: (1..=count).map(|_| Queue::new(ENDLESS)).collect(),
-            shaper: BTreeMap::new(),
-            ranks: BTreeMap::new(),
-            fat: Queue::new(ENDLESS),
-            global: [[0; 8]; 32],
+            references: Shared::new(BTreeMap::new()),
+            queues: (1..=count).map(queue).collect(),
+            due: (1..=count)
+                .map(|_| Shared::new(Queue::new(ENDLESS)))
+                .collect(),
+            shaper: Shared::new(BTreeMap::new()),
+            ranks: Shared::new(BTreeMap::new()),
+            fat: Shared::new(Queue::new(ENDLESS)),
+            global: Shared::new([[0; 8]; 32]),
+        };
+        let refuses = |node: &NodeConfig| {
+            node.queue_capacity > 0 || node.queue_beyond > 0 || node.over == Over::References
         };
         Oracle {
             plan: plan.clone(),
             policies,
+            may_refuse: plan.config.horizon > 0 || plan.nodes.iter().any(refuses),
             world,
             now: 0,
             seq: 0,
@@ -240,7 +275,7 @@ impl Oracle {
         });
     }
 
-    fn config(&self, id: u32) -> &fairpath_core::sched::NodeConfig {
+    fn config(&self, id: u32) -> &NodeConfig {
         &self.plan.nodes[id as usize - 1]
     }
 
@@ -284,14 +319,16 @@ impl Oracle {
     }
 
     fn flow_mut(&mut self, key: (u32, u32)) -> &mut Flow {
-        self.world.flows.entry(key).or_insert_with(|| Flow {
-            queue: VecDeque::new(),
-            packets: 0,
-            bytes: 0,
-            cost: COST_ONE,
-            rank: 0,
-            hosts: None,
-            state: [0; 8],
+        self.world.flows.entry(key).or_insert_with(|| {
+            Shared::new(Flow {
+                queue: VecDeque::new(),
+                packets: 0,
+                bytes: 0,
+                cost: COST_ONE,
+                rank: 0,
+                hosts: None,
+                state: [0; 8],
+            })
         })
     }
 
@@ -303,8 +340,8 @@ impl Oracle {
     /// In a queue or with the shaper.
     fn holds(&self, item: Item) -> bool {
         let shaped = self.world.shaper.values().any(|held| *held == item);
-        let queues = self.world.queues.iter().chain(&self.world.due);
-        shaped || queues.flat_map(Queue::items).any(|held| held == item)
+        let mut queues = self.world.queues.iter().chain(&self.world.due);
+        shaped || queues.any(|queue| queue.holds(item))
     }
 
     fn shape(&mut self, item: Item, at: u64) {

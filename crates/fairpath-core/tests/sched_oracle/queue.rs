@@ -28,6 +28,8 @@ pub const BEYOND: u8 = 3;
 pub struct Queue {
     rules: Rules,
     entries: BTreeMap<(u64, u64), (Item, u64)>,
+    /// Where each item stands.
+    places: BTreeMap<Item, (u64, u64)>,
 }
 
 impl Queue {
@@ -35,6 +37,7 @@ impl Queue {
         Queue {
             rules,
             entries: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -44,6 +47,12 @@ impl Queue {
             Some((bands, _)) => Ok(rank.min(bands - 1)),
             None => Ok(rank),
         }
+    }
+
+    fn insert(&mut self, item: Item, rank: u64, place: (u64, u64)) {
+        let twice = self.places.insert(item, place);
+        assert_eq!(twice, None, "{item:?} waits twice");
+        self.entries.insert(place, (item, rank));
     }
 
     /// Whether the entry is taken, and who had to leave for it.
@@ -56,14 +65,14 @@ impl Queue {
                 .last_key_value()
                 .filter(|_| self.rules.push_out);
             match last {
-                Some((at, _)) if key < at.0 => {
-                    let at = *at;
-                    out = self.entries.remove(&at).map(|entry| entry.0);
-                }
+                Some((at, (worst, _))) if key < at.0 => out = Some(*worst),
                 _ => return Err(FULL),
             }
         }
-        self.entries.insert((key, seq), (item, rank));
+        if let Some(worst) = out {
+            self.remove(worst);
+        }
+        self.insert(item, rank, (key, seq));
         Ok(out)
     }
 
@@ -72,29 +81,29 @@ impl Queue {
     }
 
     pub fn rank_of(&self, item: Item) -> Option<u64> {
-        let found = self.entries.values().find(|entry| entry.0 == item);
-        found.map(|entry| entry.1)
+        self.places.get(&item).map(|place| self.entries[place].1)
     }
 
     pub fn remove(&mut self, item: Item) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|_, entry| entry.0 != item);
-        self.entries.len() < before
+        let place = self.places.remove(&item);
+        place.is_some_and(|place| self.entries.remove(&place).is_some())
     }
 
     /// Another rank, as a new arrival; where it is refused, nothing changes.
     pub fn put_elsewhere(&mut self, item: Item, rank: u64, seq: u64) {
-        if self.rank_of(item).is_none() {
-            return;
-        }
-        if let Ok(key) = self.key(rank) {
-            self.remove(item);
-            self.entries.insert((key, seq), (item, rank));
+        if let Ok(key) = self.key(rank)
+            && self.remove(item)
+        {
+            self.insert(item, rank, (key, seq));
         }
     }
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub fn holds(&self, item: Item) -> bool {
+        self.places.contains_key(&item)
     }
 
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
