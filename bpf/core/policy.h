@@ -6,7 +6,7 @@
  * up to four functions. It sees one packet, the state of its flow (or child), of its node, and its
  * own; it reaches nothing else, calls nothing, and keeps no pointer. Functions:
  *
- *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow had others waiting): the
+ *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow was waiting already): the
  *                 rank of packet, flow or child. KEEP leaves a waiting flow where it is.
  *
  *   RANK_DEQUEUE  its packet is about to leave: the rank at which flow or child waits on (KEEP:

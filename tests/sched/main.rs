@@ -208,8 +208,11 @@ fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
             0, 8, 0, 0,
         ];
         packet.resize(500, 0);
-        let mut packet = Packet::new(1_000_000_000_000 + u64::from(number) * 100_000, &packet);
-        packet.link = LinkType::RAW;
+        let time_ns = 1_000_000_000_000 + u64::from(number) * 100_000;
+        let packet = Packet {
+            link: LinkType::RAW,
+            ..Packet::new(time_ns, &packet)
+        };
         writer.write(&packet).unwrap();
     }
     fs::write(directory.path().join("c.pcap"), writer.finish().unwrap()).unwrap();

@@ -67,11 +67,11 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	if ((n->config.limit_packets && n->stats.packets >= n->config.limit_packets) ||
 	    (n->config.limit_bytes && n->stats.bytes + p->meta.bytes > n->config.limit_bytes))
 		return FP_DROP_NODE_LIMIT;
-	if ((n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+	if (fp_counts_hosts(n) && fp_is_idle(s, p->flow))
 		fp_count_hosts(s, p->flow, handle);
 	fp_begin_call(s, leaf, leaf, handle);
 	fp_about_flow(s, leaf, p->flow);
-	FP_PUT(s->call.backlogged, fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
+	FP_PUT(s->call.backlogged, p->flow && fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
 	FP_PUT(s->call.packets, s->call.packets + 1);
 	FP_PUT(s->call.bytes, s->call.bytes + p->meta.bytes);
 	if (p->flow)
@@ -90,7 +90,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	}
 	if (refused && refused != FP_DROP_REFUSED && n->undo)
 		fp_put_back(s, 0);
-	if (refused && (n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+	if (refused && fp_counts_hosts(n) && fp_is_idle(s, p->flow))
 		fp_rest(s, leaf, p->flow);
 	return refused;
 }

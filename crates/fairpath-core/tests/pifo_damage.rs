@@ -118,7 +118,9 @@ fn an_audit_names_what_is_wrong() {
         bands: 4,
         beyond: fairpath_core::pifo::Outside::Drop,
     };
-    let cases: [(&str, Kind, usize, u64); 8] = [
+    // The bits of each half of a window stand behind its own buckets.
+    let bits = arrays + window.buckets as usize;
+    let cases: [(&str, Kind, usize, u64); 9] = [
         ("descriptor", Kind::Heap, pifo(1), 0xff),
         ("pushed is not", Kind::Heap, pifo(1) + 7, 9),
         ("stands elsewhere", Kind::Heap, item(2) + 3, 7 | 1 << 32),
@@ -131,7 +133,8 @@ fn an_audit_names_what_is_wrong() {
         ),
         ("links", Kind::Cffs(window), item(5) + 2, 6 << 32),
         ("bits or sums", bands, pifo(1) + 5, 0b0101),
-        ("bits or sums", Kind::Cffs(window), arrays + 200, 1 << 50),
+        ("bits or sums", Kind::Cffs(window), bits, 1 << 50),
+        ("bits or sums", Kind::Cffs(window), bits + 102, 1 << 50),
     ];
     for (what, kind, word, value) in cases {
         let told = flaw_after(kind, |_| (word, value));

@@ -42,8 +42,9 @@ pub struct Row {
 impl Schedule {
     /// Simulates the same traffic under FIFO and FQ-CoDel.
     pub fn run() -> anyhow::Result<Schedule> {
-        let fifo = simulate("fifo")?;
-        let fair = simulate("fq_codel")?;
+        let fifo = simulate("fifo", "native")?;
+        let fair = simulate("fq_codel", "native")?;
+        let in_kernel = simulate("fq_codel", "kernel")?;
         let mut rows = vec![Row::of("fifo", &fifo)?, Row::of("fq_codel", &fair)?];
         let call_ms = rows[1].call_ms[1];
         let claim = format!("p99 at most {CALL_MS:.0}");
@@ -54,9 +55,13 @@ impl Schedule {
             GOODPUT * 100.0
         );
         let goodput = Check::new(enough, claim);
+        let same = Check::new(
+            told(&in_kernel) == told(&fair),
+            "FQ-CoDel run in the kernel, attached to nothing, sends the same".to_owned(),
+        );
         Ok(Schedule {
             rows,
-            checks: vec![goodput],
+            checks: vec![goodput, same],
         })
     }
 }
@@ -87,14 +92,21 @@ impl Row {
     }
 }
 
-fn simulate(policy: &str) -> anyhow::Result<Value> {
+/// What a simulation told, but for the home it ran in.
+fn told(result: &Value) -> Option<serde_json::Map<String, Value>> {
+    let mut told = result.as_object()?.clone();
+    told.remove("home")?;
+    Some(told)
+}
+
+fn simulate(policy: &str, home: &str) -> anyhow::Result<Value> {
     let seconds = format!("{SECONDS}s");
     let arguments = ["--traffic", TRAFFIC, "--rate", RATE, "--for", &seconds];
     let mut command = Command::new(binary());
     command
         .args(["sched", "run", policy])
         .args(arguments)
-        .args(["--format", "json"]);
+        .args(["--home", home, "--format", "json"]);
     let output = command
         .output()
         .with_context(|| format!("start {command:?}"))?;

@@ -116,6 +116,8 @@ impl Policy {
     pub const WANTS_EMPTY: u32 = 4;
     /// [`Policy::wants`]: entries become eligible in the node's own virtual time.
     pub const WANTS_ELIGIBLE: u32 = 8;
+    /// All bits that there are.
+    pub const WANTS: u32 = 15;
 
     /// Reads what a policy says of itself.
     ///

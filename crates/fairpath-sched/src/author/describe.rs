@@ -23,7 +23,7 @@ pub enum Defect {
     #[error("{0} \"{1}\": a name is a small letter, then small letters, digits, _ and -")]
     Name(&'static str, String),
     /// Unknown wishes.
-    #[error(".wants = {0:#x}: there are WANTS_HOSTS and WANTS_DUE")]
+    #[error(".wants = {0:#x}: there are WANTS_HOSTS, WANTS_DUE, WANTS_EMPTY and WANTS_ELIGIBLE")]
     Wants(u32),
     /// What the block claims is not what the structure has.
     #[error(
@@ -63,7 +63,7 @@ pub(super) fn describe(
     if !is_name(&policy.name) {
         defects.push(Defect::Name(".name", policy.name.clone()));
     }
-    if policy.wants & !(Policy::WANTS_HOSTS | Policy::WANTS_DUE) != 0 {
+    if policy.wants & !Policy::WANTS != 0 {
         defects.push(Defect::Wants(policy.wants));
     }
     if !functions.contains(&Function::RankEnqueue) {

@@ -1,0 +1,36 @@
+# The scheduler's kernel home agrees with the native one on this kernel, packet by packet.
+#
+# kernels: floor newest
+# needs: fairpath
+# timeout: 240
+
+cat >/tmp/shares.lua <<'LUA'
+test("bytes by weight, whatever the packets' sizes", function()
+  set_flow_weight(udp { flow = 2, length = 500 }, 3)
+  local small, large = 0, 0
+  for _ = 1, 200 do
+    enqueue(udp { flow = 1, length = 1500 })
+    enqueue(udp { flow = 2, length = 500 })
+    enqueue(udp { flow = 2, length = 500 })
+    enqueue(udp { flow = 2, length = 500 })
+  end
+  for _ = 1, 400 do
+    local packet = dequeue()
+    if packet.length == 500 then small = small + 500 else large = large + 1500 end
+  end
+  assert(math.abs(small - 3 * large) <= 6000, "bytes: " .. small .. " and " .. large)
+end)
+LUA
+quietly fairpath sched test stfq /tmp/shares.lua --home both
+pass "a script finds the same in both homes"
+
+for policy in fq_codel priority drr; do
+	for home in native kernel; do
+		fairpath sched run $policy --traffic 'bulk flows=4; voice' --rate 10mbit --for 1s \
+			--home $home --format json >/tmp/$home.json
+		sed 's/"home": *"[a-z]*"//' /tmp/$home.json >/tmp/$home
+	done
+	grep -q '"packets' /tmp/native || fail "$policy: the simulation told nothing"
+	cmp -s /tmp/native /tmp/kernel || fail "$policy: the homes differ"
+	pass "$policy: both homes send the same, at the same times"
+done
