@@ -187,6 +187,12 @@ pub fn describe(op: &Op) -> String {
                 op.handle, op.node, op.value
             )
         }
+        OpKind::Node => {
+            format!(
+                "at {now} setting {} of node {} is {}",
+                op.count, op.node, op.value
+            )
+        }
         OpKind::Remove => format!("at {now} packet {} is taken out", op.handle),
     }
 }

@@ -243,9 +243,29 @@ impl Oracle {
                 }
                 self.answer(known);
             }
+            OpKind::Node => {
+                let known = self.has_node(op.node) && self.set_node(op);
+                self.answer(known);
+            }
             OpKind::Remove => self.remove(op.handle),
         }
         std::mem::take(&mut self.told)
+    }
+
+    /// What is set holds from the next time that the node is ranked.
+    fn set_node(&mut self, op: &Op) -> bool {
+        let node = &mut self.plan.nodes[op.node as usize - 1];
+        match op.count {
+            0 => match u32::try_from(op.value) {
+                Ok(cost) if cost > 0 => node.cost = cost,
+                _ => return false,
+            },
+            1 => node.floor = op.value,
+            2 => node.ceil = op.value,
+            3 => node.burst = op.value,
+            _ => return false,
+        }
+        true
     }
 
     fn answer(&mut self, known: bool) {
