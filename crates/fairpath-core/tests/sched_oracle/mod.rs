@@ -244,8 +244,24 @@ impl Oracle {
                 self.answer(known);
             }
             OpKind::Remove => self.remove(op.handle),
+            OpKind::Node => {
+                let known = self.has_node(op.node) && self.set_node(op);
+                self.answer(known);
+            }
         }
         std::mem::take(&mut self.told)
+    }
+
+    fn set_node(&mut self, op: &Op) -> bool {
+        let config = &mut self.plan.nodes[op.node as usize - 1];
+        match (op.count, u32::try_from(op.value)) {
+            (0, Ok(cost)) if cost > 0 => config.cost = cost,
+            (1, _) => config.floor = op.value,
+            (2, _) => config.ceil = op.value,
+            (3, _) => config.burst = op.value,
+            _ => return false,
+        }
+        true
     }
 
     fn answer(&mut self, known: bool) {
@@ -398,9 +414,10 @@ impl Oracle {
 
     /// What every call tells; `leaf` 0 where a child is woken whose packet is not known.
     fn begin_call(&mut self, node: u32, leaf: u32) {
-        let leaf = (leaf > 0)
-            .then(|| self.node_mut(leaf).stats)
-            .unwrap_or_default();
+        let leaf = match leaf {
+            0 => NodeStats::default(),
+            leaf => self.node_mut(leaf).stats,
+        };
         self.call = Call {
             now: self.now,
             over: self.config(node).over as u32,
