@@ -32,7 +32,7 @@ fn wanted() -> usize {
 
 fn run_tree(seed: u64) -> usize {
     let mut random = Random(seed);
-    let tree = tree(&mut random, seed % 3 > 0);
+    let tree = tree(&mut random, !seed.is_multiple_of(3));
     let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
     let run = |log: &[Op]| {
         let mut oracle = Oracle::new(&tree.plan, tree.policies.clone());

@@ -1,7 +1,7 @@
 //! Logs of random operations. Nothing in a log depends on outcomes, so any part of it is a log too,
 //! and a failing one can be shrunk.
 
-use fairpath_core::sched::{Meta, Op, OpKind};
+use fairpath_core::sched::{Meta, Op, OpKind, Setting, encode_rate};
 
 use super::trees::{self, Tree};
 
@@ -141,8 +141,12 @@ impl Writer {
     fn rare(&self, random: &mut Random, tree: &Tree, now: u64, anyone: u32) -> Op {
         let nodes = tree.plan.nodes.len() as u64;
         let node = random.below(nodes + 2) as u32;
-        match random.below(4) {
+        match random.below(5) {
             0 | 1 => Op::remove(now, anyone),
+            4 => Op {
+                count: random.below(5) as u32,
+                ..Op::node(now, node, Setting::Cost, setting(random))
+            },
             2 => {
                 let costs = [0, 1, 16384, random.below(60_000) as u32, u32::MAX];
                 Op::weight(now, node, self.flow(random), random.pick(&costs))
@@ -153,6 +157,16 @@ impl Writer {
                 Op::param(now, node, index as u32, trees::param(random, policy, index))
             }
         }
+    }
+}
+
+/// What a cost, a rate or a burst becomes: often none, sometimes more than a cost can be.
+fn setting(random: &mut Random) -> u64 {
+    match random.below(6) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => 1 + random.below(60_000),
+        _ => encode_rate(100_000 + random.below(1_000_000_000)),
     }
 }
 
@@ -187,12 +201,11 @@ pub fn describe(op: &Op) -> String {
                 op.handle, op.node, op.value
             )
         }
-        OpKind::Node => {
-            format!(
-                "at {now} setting {} of node {} is {}",
-                op.count, op.node, op.value
-            )
-        }
         OpKind::Remove => format!("at {now} packet {} is taken out", op.handle),
+        OpKind::Node => {
+            let what = ["cost", "floor", "ceiling", "burst"];
+            let what = what.get(op.count as usize).copied().unwrap_or("nothing");
+            format!("at {now} {what} of node {} is {}", op.node, op.value)
+        }
     }
 }

@@ -243,26 +243,22 @@ impl Oracle {
                 }
                 self.answer(known);
             }
+            OpKind::Remove => self.remove(op.handle),
             OpKind::Node => {
                 let known = self.has_node(op.node) && self.set_node(op);
                 self.answer(known);
             }
-            OpKind::Remove => self.remove(op.handle),
         }
         std::mem::take(&mut self.told)
     }
 
-    /// What is set holds from the next time that the node is ranked.
     fn set_node(&mut self, op: &Op) -> bool {
-        let node = &mut self.plan.nodes[op.node as usize - 1];
-        match op.count {
-            0 => match u32::try_from(op.value) {
-                Ok(cost) if cost > 0 => node.cost = cost,
-                _ => return false,
-            },
-            1 => node.floor = op.value,
-            2 => node.ceil = op.value,
-            3 => node.burst = op.value,
+        let config = &mut self.plan.nodes[op.node as usize - 1];
+        match (op.count, u32::try_from(op.value)) {
+            (0, Ok(cost)) if cost > 0 => config.cost = cost,
+            (1, _) => config.floor = op.value,
+            (2, _) => config.ceil = op.value,
+            (3, _) => config.burst = op.value,
             _ => return false,
         }
         true
@@ -418,9 +414,10 @@ impl Oracle {
 
     /// What every call tells; `leaf` 0 where a child is woken whose packet is not known.
     fn begin_call(&mut self, node: u32, leaf: u32) {
-        let leaf = (leaf > 0)
-            .then(|| self.node_mut(leaf).stats)
-            .unwrap_or_default();
+        let leaf = match leaf {
+            0 => NodeStats::default(),
+            leaf => self.node_mut(leaf).stats,
+        };
         self.call = Call {
             now: self.now,
             over: self.config(node).over as u32,

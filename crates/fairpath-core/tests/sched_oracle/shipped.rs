@@ -233,12 +233,18 @@ fn class_tree(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
             } else {
                 *now = r.rank.max(*now);
             }
-            let ahead = r.burst.max(time_at(bytes, r.ceil));
+            let ahead = match r.ceil {
+                0 => 0,
+                ceil => r.burst.max(time_at(bytes, ceil)),
+            };
             let behind = r.now.saturating_sub(ahead).max(*free);
             *free = behind.saturating_add(time_at(bytes, r.ceil));
             let debt = r.burst.saturating_add(1_000_000_000);
             *owed = r.now.saturating_sub(debt).max(*owed).min(r.now);
-            *owed = owed.saturating_add(time_at(bytes, r.floor));
+            *owed = match r.floor {
+                0 => r.now,
+                floor => owed.saturating_add(time_at(bytes, floor)),
+            };
         }
     }
     r.due = if r.floor > 0 { *owed } else { NEVER };
