@@ -8,6 +8,12 @@
  * out of credit gets another quantum at the end of the old ones, and a new flow that ran empty is
  * put there once before it may be new again: else it would never let the old ones send.
  *
+ * The lists are one queue, by rounds: everybody old has one turn in each. Who is out of credit is
+ * told at once in which round he will have some, instead of passing through the list as often; a
+ * super-packet costs its flow forty turns and the machine one. And it is told as it sends, not when
+ * it is looked at next. But for that, where a packet is no more than a quantum and hosts do not
+ * matter, this is packet by packet what the RFC's lists do.
+ *
  * `hosts` shares between hosts first, then between the flows of each: a quantum is divided by the
  * number of flows that the busier of the packet's two hosts has waiting, so that a machine with a
  * hundred downloads gets no more than one with a single call (as CAKE's triple isolation).
@@ -23,12 +29,9 @@ enum {
 	FQ_CODEL_HOSTS,
 };
 
-/* The two lists, by rank. */
-enum {
-	FQ_CODEL_NEW,
-	FQ_CODEL_OLD,
-	FQ_CODEL_LISTS,
-};
+/* Rounds that a flow is put off at once, and the ranks of these: the queue's window. */
+#define FQ_CODEL_AHEAD	120
+#define FQ_CODEL_WINDOW 256
 
 /* Credit is counted in parts of a byte, so that a divided quantum does not round away. */
 #define FQ_CODEL_BYTE 256
@@ -41,6 +44,7 @@ struct flow {
 struct class
 {
 	PARAMS;
+	u64 round;
 };
 
 struct global {
@@ -55,7 +59,7 @@ POLICY{
 	.over = FLOWS,
 	.usual = FP_OVER_FLOWS,
 	.wants = WANTS_HOSTS | WANTS_EMPTY,
-	.queue = { .kind = FP_BANDS, .buckets = FQ_CODEL_LISTS },
+	.queue = { .kind = FP_CFFS, .buckets = FQ_CODEL_WINDOW },
 	.params = { CODEL_PARAM_BLOCK,
 		    { .name = "quantum",
 		      .unit = "bytes",
@@ -79,28 +83,49 @@ FP_INLINE s64 fq_codel_grant(const u64 *param, const struct fp_call *r)
 	return (s64)max(div(quantum, r->hosts), FQ_CODEL_BYTE);
 }
 
+/* Two ranks a round: new flows of a round go before those whose turn it is. */
+FP_INLINE u64 fq_codel_turn(const struct class *c, u64 rounds)
+{
+	return 2 * add(c->round, rounds) + 1;
+}
+
+/* Credit for as many turns as it takes to have some; the turn in which it has. */
+FP_INLINE u64 fq_codel_wait(struct flow *f, const struct class *c, const struct fp_call *r)
+{
+	u64 grant = (u64)fq_codel_grant(c->param, r);
+	u64 rounds = min(div((u64)-f->credit, grant) + 1, FQ_CODEL_AHEAD);
+
+	f->credit += (s64)(rounds * grant);
+	return fq_codel_turn(c, rounds);
+}
+
 RANK_ENQUEUE
 {
 	if (r->backlogged)
 		return KEEP;
 	f->credit = fq_codel_grant(c->param, r);
-	return FQ_CODEL_NEW;
+	return 2 * c->round;
 }
 
 RANK_DEQUEUE
 {
+	c->round = max(c->round, r->rank >> 1);
 	if (f->credit <= 0) {
-		f->credit += fq_codel_grant(c->param, r);
 		r->verdict = r->packets ? LATER : LINGER;
-		return FQ_CODEL_OLD;
+		return fq_codel_wait(f, c, r);
 	}
 	if (!r->packets) {
 		codel_emptied(&f->codel);
-		r->verdict = r->rank == FQ_CODEL_NEW ? LINGER : SEND;
-		return FQ_CODEL_OLD;
+		r->verdict = r->rank & 1 ? SEND : LINGER;
+		return fq_codel_turn(c, 1);
 	}
 	r->verdict = codel_decide(&f->codel, c->param, p, r, sub(r->bytes, p->bytes));
-	if (!(r->verdict & DROP))
-		f->credit -= (s64)p->bytes * FQ_CODEL_BYTE;
-	return KEEP;
+	if (r->verdict & DROP)
+		return KEEP;
+	f->credit -= (s64)p->bytes * FQ_CODEL_BYTE;
+	if (f->credit > 0)
+		return KEEP;
+	/* Whether or not it has more to send, its turn is over. */
+	r->verdict |= LINGER;
+	return fq_codel_wait(f, c, r);
 }

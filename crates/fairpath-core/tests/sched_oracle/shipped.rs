@@ -359,34 +359,49 @@ fn codel(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
 }
 
 fn fq_codel(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let (param, mut codel) = (&*s.class, Codel::load(s.flow));
+    let mut codel = Codel::load(s.flow);
     let mut credit = s.flow[4] as i64;
-    let whole = param[5] as i64 * 256;
-    let grant = match param[6] {
+    let whole = s.class[5] as i64 * 256;
+    let grant = match s.class[6] {
         0 => whole,
         _ => (whole / i64::from(r.hosts)).max(256),
     };
-    let rank = if function == Function::RankEnqueue {
+    if function == Function::RankEnqueue {
         if r.backlogged == 1 {
             return KEEP;
         }
-        credit = grant;
-        0
-    } else if credit <= 0 {
-        credit += grant;
+        s.flow[4] = grant as u64;
+        return 2 * s.class[PARAMS];
+    }
+    let round = s.class[PARAMS].max(r.rank / 2);
+    s.class[PARAMS] = round;
+    let mut after = |credit: &mut i64| {
+        let mut rounds = 0;
+        while *credit <= 0 && rounds < 120 {
+            *credit += grant;
+            rounds += 1;
+        }
+        2 * (round + rounds) + 1
+    };
+    let rank = if credit <= 0 {
         r.verdict = if r.packets > 0 { LATER } else { LINGER };
-        1
+        after(&mut credit)
     } else if r.packets == 0 {
         codel.emptied();
-        r.verdict = if r.rank == 0 { LINGER } else { 0 };
-        1
+        r.verdict = if r.rank % 2 == 0 { LINGER } else { 0 };
+        2 * (round + 1) + 1
     } else {
         let behind = u64::from(r.bytes.saturating_sub(p.bytes));
-        r.verdict = codel.decide(param, p, r, behind);
+        r.verdict = codel.decide(&*s.class, p, r, behind);
         if r.verdict & DROP == 0 {
             credit -= i64::from(p.bytes) * 256;
         }
-        KEEP
+        if r.verdict & DROP > 0 || credit > 0 {
+            KEEP
+        } else {
+            r.verdict |= LINGER;
+            after(&mut credit)
+        }
     };
     codel.store(s.flow);
     s.flow[4] = credit as u64;
