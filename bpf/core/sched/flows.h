@@ -62,7 +62,7 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		struct fp_fq FP_MEM *f = fp_fq_at(s, first + way);
 
 		if (f->leaf == leaf && f->hash == hash) {
-			f->used = s->came;
+			f->used = s->came + 1;
 			return first + way;
 		}
 		if (f->used < oldest && fp_is_idle(s, first + way)) {
@@ -75,7 +75,7 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		return first + (mixed & (FP_FLOW_WAYS - 1));
 	}
 	fp_begin_flow(s, idle, leaf, hash);
-	fp_fq_at(s, idle)->used = s->came;
+	fp_fq_at(s, idle)->used = s->came + 1;
 	return idle;
 }
 

@@ -132,6 +132,27 @@ fn a_packet_without_a_leaf_or_with_a_used_handle_is_dropped_and_told() {
 }
 
 #[test]
+fn the_packet_with_the_last_handle_is_nobodys_flow() {
+    let mut scheduler =
+        Scheduler::new(&plan(vec![node(0, "priority", Over::Packets)], vec![1])).unwrap();
+    let urgent = Meta {
+        dscp: 46,
+        ..packet(1, 0)
+    };
+    let ops = [Op::enqueue(0, 64, packet(2, 0)), Op::enqueue(0, 1, urgent)];
+    run(&mut scheduler, &ops);
+    assert_eq!(drain(&mut scheduler, 1), [1, 64]);
+}
+
+#[test]
+fn weights_given_before_the_first_packet_are_kept() {
+    let mut scheduler = Scheduler::new(&plan(vec![node(0, "stfq", Over::Flows)], vec![1])).unwrap();
+    let weights: Vec<Op> = (0..32).map(|flow| Op::weight(0, 1, flow, 1)).collect();
+    run(&mut scheduler, &weights);
+    assert_eq!(scheduler.stats().state_lost, 0);
+}
+
+#[test]
 fn shipped_policies_say_what_they_are() {
     assert!(policies().len() >= 2);
     for policy in policies() {
