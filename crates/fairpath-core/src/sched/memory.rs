@@ -243,6 +243,28 @@ fn level(plan: &Plan, node: &NodeConfig) -> usize {
         .count()
 }
 
+/// `FP_AIFO`, whose admission refuses entries before it is full.
+const AIFO: u32 = 6;
+
+/// Whether the node's queue may refuse an entry.
+fn may_refuse(node: &NodeConfig) -> bool {
+    node.queue == AIFO || node.queue_capacity | node.queue_below | node.queue_beyond != 0
+}
+
+impl NodeConfig {
+    /// Whether children or flows that have packets may come to wait nowhere: no packet is refused when
+    /// a child is, or a flow that was held back or is pushed out. Such a node cannot be laid out.
+    pub fn may_strand(&self, policy: &Policy) -> bool {
+        let held = policy.functions.contains(&Function::SendTime);
+        let pushed_out = self.queue_capacity != 0 && self.queue_full != 0;
+        match self.over {
+            Over::Children => may_refuse(self),
+            Over::Flows => may_refuse(self) && (held || pushed_out),
+            Over::Packets | Over::References => false,
+        }
+    }
+}
+
 fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeError> {
     let node = &plan.nodes[index];
     let is_leaf = matches!(node.over, Over::Packets | Over::Flows);
@@ -263,6 +285,22 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
             index,
             format!("ranks {:?}, which policy {} cannot", node.over, policy.name),
         ));
+    }
+    if node.may_strand(policy) {
+        let text = format!(
+            "is over {:?} and its queue may refuse some, whose packets would never leave; \
+             leave out its capacity, and clamp ranks outside its window",
+            node.over
+        );
+        return Err(wrong(index, text));
+    }
+    let both = Policy::WANTS_DUE | Policy::WANTS_ELIGIBLE;
+    if policy.wants & both == both {
+        let text = format!(
+            "has policy {}, which wants WANTS_DUE and WANTS_ELIGIBLE; a child waits for one of them only",
+            policy.name
+        );
+        return Err(wrong(index, text));
     }
     if node.split as usize > (plan.splits.len() + 1).saturating_sub(SPLIT) {
         return Err(wrong(
@@ -313,9 +351,7 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
     let holds = over
         .clone()
         .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
-    let refuses = |node: &NodeConfig| {
-        node.queue_capacity | node.queue_below | node.queue_beyond | node.queue_full != 0
-    };
+    let refuses = |node: &NodeConfig| may_refuse(node) || node.queue_full != 0;
     match over.find(|(_, (node, _))| refuses(node)) {
         Some((index, _)) if holds => {
             let text =

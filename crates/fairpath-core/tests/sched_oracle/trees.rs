@@ -128,7 +128,12 @@ fn node(
         params,
         ..NodeConfig::default()
     };
-    let may_refuse = over == Over::Packets || (over == Over::References && style.refuses);
+    let may_refuse = match over {
+        Over::Packets => true,
+        Over::Flows => !policy.functions.contains(&Function::SendTime),
+        Over::References => style.refuses,
+        Over::Children => false,
+    };
     if may_refuse && random.below(2) == 0 {
         node.queue_capacity = random.pick(&[1, 4, 16]);
         node.queue_full = u32::from(over == Over::Packets && above != Some(Over::References));
