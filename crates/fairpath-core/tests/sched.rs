@@ -199,7 +199,8 @@ fn a_queue_that_may_strand_flows_or_children_is_no_plan() {
         ("fifo", Over::Children, beyond),
         ("fifo", Over::Children, few),
         ("fifo", Over::Flows, push_out),
-        ("token_bucket", Over::Flows, beyond),
+        ("fq_codel", Over::Flows, beyond),
+        ("token_bucket", Over::Flows, few),
     ] {
         assert_eq!(stuck(name, over, |_| ()), None);
         let told = stuck(name, over, spoil).unwrap();

@@ -32,7 +32,7 @@ fn wanted() -> usize {
 
 fn run_tree(seed: u64) -> Done {
     let mut random = Random(seed);
-    let wild = (seed % 3 > 0).then(|| wild(&mut random));
+    let wild = (!seed.is_multiple_of(3)).then(|| wild(&mut random));
     let tree = tree(&mut random, wild);
     let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
     let run = |log: &[Op]| {

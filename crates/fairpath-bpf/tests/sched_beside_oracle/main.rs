@@ -7,6 +7,8 @@
 #[path = "../../../fairpath-core/tests/sched_oracle/mod.rs"]
 mod sched_oracle;
 
+mod damage;
+
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{Function, Op, Policy, Scheduler};
@@ -107,7 +109,7 @@ fn operations_in_the_kernel_and_natively_come_out_as_in_the_oracle() {
     let authors = authors();
     let (mut done, mut seed) = (Done::default(), 0);
     while done.ops < wanted {
-        let author = (seed % 3 > 0).then(|| &authors[seed as usize % authors.len()]);
+        let author = (!seed.is_multiple_of(3)).then(|| &authors[seed as usize % authors.len()]);
         let ops = if wanted > OPS {
             OPS_OF_MANY
         } else {

@@ -246,20 +246,22 @@ fn level(plan: &Plan, node: &NodeConfig) -> usize {
 /// `FP_AIFO`, whose admission refuses entries before it is full.
 const AIFO: u32 = 6;
 
-/// Whether the node's queue may refuse an entry.
-fn may_refuse(node: &NodeConfig) -> bool {
-    node.queue == AIFO || node.queue_capacity | node.queue_below | node.queue_beyond != 0
+/// Whether the node's queue may refuse an entry for its rank.
+fn refuses_ranks(node: &NodeConfig) -> bool {
+    node.queue == AIFO || node.queue_below | node.queue_beyond != 0
 }
 
 impl NodeConfig {
-    /// Whether children or flows that have packets may come to wait nowhere: no packet is refused when
-    /// a child is, or a flow that was held back or is pushed out. Such a node cannot be laid out.
+    /// Whether children or flows that have packets may come to wait nowhere, or for ever: no packet is
+    /// refused when a child is, or a flow that was held back or is pushed out; and a flow that cannot
+    /// be put off to its rank stays the first. Such a node cannot be laid out.
     pub fn may_strand(&self, policy: &Policy) -> bool {
         let held = policy.functions.contains(&Function::SendTime);
-        let pushed_out = self.queue_capacity != 0 && self.queue_full != 0;
+        let pushes_out = self.queue_full != 0;
+        let few = self.queue_capacity != 0;
         match self.over {
-            Over::Children => may_refuse(self),
-            Over::Flows => may_refuse(self) && (held || pushed_out),
+            Over::Children => few || refuses_ranks(self),
+            Over::Flows => few && (held || pushes_out) || refuses_ranks(self),
             Over::Packets | Over::References => false,
         }
     }
@@ -351,7 +353,8 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
     let holds = over
         .clone()
         .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
-    let refuses = |node: &NodeConfig| may_refuse(node) || node.queue_full != 0;
+    let refuses =
+        |node: &NodeConfig| refuses_ranks(node) || node.queue_capacity | node.queue_full != 0;
     match over.find(|(_, (node, _))| refuses(node)) {
         Some((index, _)) if holds => {
             let text =
@@ -449,6 +452,12 @@ impl SchedMemory {
     /// Bytes that [`SchedMemory::begin`] needs for `most_ops` operations.
     pub fn room_bytes(most_ops: usize) -> usize {
         most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
+    }
+
+    /// Where it begins, for tests that damage it.
+    #[doc(hidden)]
+    pub fn start(&self) -> *mut u8 {
+        self.sched.as_ptr().cast()
     }
 
     /// Who runs an author's policy: what `fp_native_custom` gets.

@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test binary uses another part of it
 
 pub mod case;
+pub mod damage;
 pub mod leaf;
 pub mod log;
 pub mod policy;
@@ -398,9 +399,10 @@ impl Oracle {
 
     /// What every call tells; `leaf` 0 where a child is woken whose packet is not known.
     fn begin_call(&mut self, node: u32, leaf: u32) {
-        let leaf = (leaf > 0)
-            .then(|| self.node_mut(leaf).stats)
-            .unwrap_or_default();
+        let leaf = match leaf {
+            0 => NodeStats::default(),
+            leaf => self.node_mut(leaf).stats,
+        };
         self.call = Call {
             now: self.now,
             over: self.config(node).over as u32,

@@ -207,7 +207,7 @@ fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     };
     match function {
         Function::OnDrop => 0,
-        Function::SendTime if dice % 2 == 0 => 0,
+        Function::SendTime if dice & 1 == 0 => 0,
         Function::SendTime => r.now.saturating_add(dice >> 8 & 1023),
         Function::RankEnqueue => {
             r.verdict = if dice >> 16 & 15 == 0 { DROP } else { 0 };

@@ -138,7 +138,7 @@ fn node(
         node.queue_capacity = random.pick(&[1, 4, 16]);
         node.queue_full = u32::from(over == Over::Packets && above != Some(Over::References));
     }
-    if may_refuse && node.queue == BANDS && random.below(4) == 0 {
+    if may_refuse && over != Over::Flows && node.queue == BANDS && random.below(4) == 0 {
         node.queue_beyond = 1;
     }
     if over as u32 <= Over::Flows as u32 && random.below(4) == 0 {
