@@ -107,7 +107,7 @@ fn operations_in_the_kernel_and_natively_come_out_as_in_the_oracle() {
     let wanted = std::env::var("FAIRPATH_SCHED_OPS").ok();
     let wanted: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS);
     let authors = authors();
-    let (mut done, mut seed) = (Done::default(), 0);
+    let (mut done, mut seed) = (Done::default(), 0_u64);
     while done.ops < wanted {
         let author = (!seed.is_multiple_of(3)).then(|| &authors[seed as usize % authors.len()]);
         let ops = if wanted > OPS {
