@@ -1,7 +1,8 @@
 //! `cargo xtask bench` and `cargo xtask soak`: what takes long or measures time.
 //!
 //! Benches are the program of the crate fairpath-bench; soaks are tests of the package
-//! fairpath-tests that its cargo feature `soak` switches on.
+//! fairpath-tests that its cargo feature `soak` switches on, and ten million random operations on the
+//! scheduler: in the kernel and natively, beside its oracle.
 
 use crate::run;
 use anyhow::{Result, bail};
@@ -51,6 +52,20 @@ pub fn soak(args: &Args) -> Result<()> {
             .args(["--features", "soak", "soak", "--", "--nocapture"])
             .args(&args.args)
             .env("FAIRPATH_BIN_DIR", run::target_dir().join("release")),
+    )?;
+    scheduler()
+}
+
+/// Operations on the scheduler in a soak; queues get as many in every run of their tests.
+const SCHED_OPS: &str = "10000000";
+
+fn scheduler() -> Result<()> {
+    let flags = ["test", "--release", "--locked", "--package", "fairpath-bpf"];
+    run::run(
+        run::cargo()
+            .args(flags)
+            .args(["--test", "sched_beside_oracle", "--", "--nocapture"])
+            .env("FAIRPATH_SCHED_OPS", SCHED_OPS),
     )
 }
 

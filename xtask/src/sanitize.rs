@@ -9,10 +9,12 @@ use anyhow::Result;
 const SANITIZERS: &str = "address,undefined";
 
 /// The tests that take the C where it is most likely to stray.
-const TESTS: [&str; 7] = [
+const TESTS: [&str; 9] = [
     "mutations",
     "pifo",
     "pifo_damage",
+    "sched",
+    "sched_damage",
     "edges_frames",
     "edges_table",
     "edges_tcp",

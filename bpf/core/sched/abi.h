@@ -71,6 +71,7 @@ enum fp_drop {
 	FP_DROP_NO_REFERENCE, /* the pool of references is used up */
 	FP_DROP_BROKEN,	      /* the tree contradicts itself: corrupted memory */
 	FP_DROP_REMOVED,      /* by FP_OP_REMOVE */
+	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all places that its flow may have */
 	FP_DROP_REASONS,
 };
 

@@ -56,7 +56,7 @@ static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
 			continue;
 		if (!fp_holds(s, fp_flow_item(s, i)))
 			return FP_FAULT_LOST;
-		while (h && packets <= f->packets) {
+		while (h && packets <= s->config.packets) {
 			struct fp_slot *p = fp_slot_at(s, h);
 
 			if (p->flow != i || p->leaf != f->leaf)

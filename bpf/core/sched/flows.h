@@ -49,12 +49,15 @@ FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 	       !fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo;
 }
 
-/* The number of the flow, its place taken if it is new. */
+/*
+ * The number of the flow, its place taken if it is new; another flow's of the same leaf where no
+ * place is idle, 0 where there is none of those either.
+ */
 FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 {
 	u32 mixed = fp_mix(leaf, hash, s->config.seed);
 	u32 first = fp_set_of(mixed, s->config.flows) + 1;
-	u32 idle = 0;
+	u32 idle = 0, shared = 0;
 	u64 oldest = FP_NEVER;
 	u32 way;
 
@@ -62,20 +65,22 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		struct fp_fq FP_MEM *f = fp_fq_at(s, first + way);
 
 		if (f->leaf == leaf && f->hash == hash) {
-			f->used = s->came;
+			f->used = s->came + 1;
 			return first + way;
 		}
+		if (f->leaf == leaf && (!shared || way == (mixed & (FP_FLOW_WAYS - 1))))
+			shared = first + way;
 		if (f->used < oldest && fp_is_idle(s, first + way)) {
 			oldest = f->used;
 			idle = first + way;
 		}
 	}
 	if (!idle) {
-		s->stats.shared++;
-		return first + (mixed & (FP_FLOW_WAYS - 1));
+		s->stats.shared += shared ? 1 : 0;
+		return shared;
 	}
 	fp_begin_flow(s, idle, leaf, hash);
-	fp_fq_at(s, idle)->used = s->came;
+	fp_fq_at(s, idle)->used = s->came + 1;
 	return idle;
 }
 

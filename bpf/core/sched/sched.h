@@ -64,6 +64,8 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 
 	if (n->knows_flows)
 		FP_PUT(p->flow, fp_find_flow(s, leaf, p->meta.flow_hash));
+	if (n->config.over == FP_OVER_FLOWS && !p->flow)
+		return FP_DROP_NO_FLOW;
 	if ((n->config.limit_packets && n->stats.packets >= n->config.limit_packets) ||
 	    (n->config.limit_bytes && n->stats.bytes + p->meta.bytes > n->config.limit_bytes))
 		return FP_DROP_NODE_LIMIT;
@@ -432,8 +434,9 @@ FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_
 		fp_tell(s, FP_DONE, 0, 0, s->now);
 	} else if (op->kind == FP_OP_WEIGHT && known && n->knows_flows && op->value) {
 		flow = fp_find_flow(s, op->node, op->handle);
-		FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
-		fp_tell(s, FP_DONE, 0, 0, s->now);
+		if (flow)
+			FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
+		fp_tell(s, flow ? FP_DONE : FP_FAILED, 0, 0, s->now);
 	} else if (op->kind == FP_OP_NODE && known && fp_set_node(n, op->count, op->value)) {
 		fp_tell(s, FP_DONE, 0, 0, s->now);
 	} else {

@@ -56,7 +56,7 @@ struct fp_fq {
 	u32 source; /* hosts; 0 uncounted */
 	u32 destination;
 	u32 zero;
-	u64 used; /* when it was last touched, in packets that came */
+	u64 used; /* when it was last touched, in packets that came; 0: never */
 	u64 rank; /* while the shaper holds it */
 	u64 state[FP_STATE_WORDS];
 };

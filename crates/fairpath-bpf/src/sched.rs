@@ -88,6 +88,15 @@ impl SchedRun {
         })
     }
 
+    /// All of the scheduler's memory in the arena, to be overwritten by tests of what that does.
+    #[doc(hidden)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let (start, end) = (self.memory.start(), self.room.as_ptr());
+        // SAFETY: the scheduler lies in front of the room, in the arena, which is mapped as long as
+        // the value lives; no program runs now.
+        unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
+    }
+
     fn run_once(&mut self) -> Result<(), HomeError> {
         let mut programs = self.object.progs_mut();
         let program = programs.find(|program| program.name() == "sched_run");

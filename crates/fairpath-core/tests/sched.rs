@@ -132,6 +132,94 @@ fn a_packet_without_a_leaf_or_with_a_used_handle_is_dropped_and_told() {
 }
 
 #[test]
+fn the_packet_with_the_last_handle_is_nobodys_flow() {
+    let mut scheduler =
+        Scheduler::new(&plan(vec![node(0, "priority", Over::Packets)], vec![1])).unwrap();
+    let urgent = Meta {
+        dscp: 46,
+        ..packet(1, 0)
+    };
+    let ops = [Op::enqueue(0, 64, packet(2, 0)), Op::enqueue(0, 1, urgent)];
+    run(&mut scheduler, &ops);
+    assert_eq!(drain(&mut scheduler, 1), [1, 64]);
+}
+
+#[test]
+fn flows_of_two_leaves_never_share_a_queue() {
+    for (over, last) in [(Over::Flows, Some(Drop::NoFlow)), (Over::Packets, None)] {
+        let nodes = vec![
+            node(0, "fifo", Over::Children),
+            node(1, "stfq", Over::Flows),
+            node(1, "stfq", over),
+        ];
+        let mut plan = plan(nodes, vec![0, 2, 3]);
+        plan.config.flows = 8;
+        let mut scheduler = Scheduler::new(&plan).unwrap();
+        let nine = (1..10).map(|flow| Op::enqueue(0, flow, packet(flow, 1)));
+        run(&mut scheduler, &nine.collect::<Vec<_>>());
+        assert_eq!(scheduler.stats().shared, 1, "nine flows in eight places");
+        let outcomes = run(
+            &mut scheduler,
+            &[Op::enqueue(0, 10, packet(10, 2)), Op::weight(0, 3, 1, 1)],
+        );
+        assert_eq!(outcomes[0].drop(), last);
+        assert_eq!(outcomes[1].kind, OutcomeKind::Failed);
+        let sent = run(&mut scheduler, &[Op::dequeue(1, 20)]);
+        let leaves = sent
+            .iter()
+            .filter(|outcome| outcome.kind == OutcomeKind::Sent);
+        let of_first = leaves.filter(|outcome| outcome.node == 2).count();
+        assert_eq!(of_first, 9);
+    }
+}
+
+#[test]
+fn a_queue_that_may_strand_flows_or_children_is_no_plan() {
+    let stuck = |name, over, spoil: fn(&mut NodeConfig)| {
+        let mut nodes = vec![node(0, name, over)];
+        if over == Over::Children {
+            nodes.push(node(1, "fifo", Over::Packets));
+        }
+        spoil(&mut nodes[0]);
+        let plan = Scheduler::new(&plan(nodes, vec![1]));
+        plan.err().map(|error| error.to_string())
+    };
+    let aifo: fn(&mut NodeConfig) = |node| (node.queue, node.queue_buckets) = (6, 8);
+    let beyond: fn(&mut NodeConfig) =
+        |node| (node.queue, node.queue_buckets, node.queue_beyond) = (BANDS, 8, 1);
+    let few: fn(&mut NodeConfig) = |node| node.queue_capacity = 1;
+    let push_out: fn(&mut NodeConfig) = |node| (node.queue_capacity, node.queue_full) = (1, 1);
+    assert_eq!(
+        stuck("fifo", Over::Flows, few),
+        None,
+        "its packets are refused"
+    );
+    for (name, over, spoil) in [
+        ("fifo", Over::Children, aifo),
+        ("fifo", Over::Children, beyond),
+        ("fifo", Over::Children, few),
+        ("fifo", Over::Flows, push_out),
+        ("fq_codel", Over::Flows, beyond),
+        ("token_bucket", Over::Flows, few),
+    ] {
+        assert_eq!(stuck(name, over, |_| ()), None);
+        let told = stuck(name, over, spoil).unwrap();
+        assert!(
+            told.contains("node 1") && told.contains("never leave"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn weights_given_before_the_first_packet_are_kept() {
+    let mut scheduler = Scheduler::new(&plan(vec![node(0, "stfq", Over::Flows)], vec![1])).unwrap();
+    let weights: Vec<Op> = (0..32).map(|flow| Op::weight(0, 1, flow, 1)).collect();
+    run(&mut scheduler, &weights);
+    assert_eq!(scheduler.stats().state_lost, 0);
+}
+
+#[test]
 fn shipped_policies_say_what_they_are() {
     assert!(policies().len() >= 2);
     for policy in policies() {

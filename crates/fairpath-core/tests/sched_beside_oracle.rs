@@ -7,10 +7,10 @@ mod sched_oracle;
 
 use fairpath_core::sched::{Op, Scheduler};
 use sched_oracle::Oracle;
-use sched_oracle::case::{check, compare};
+use sched_oracle::case::{Done, check, compare};
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::policy::Wild;
-use sched_oracle::trees::{Tree, tree};
+use sched_oracle::trees::{Tree, tree, wild};
 
 /// Operations in all, and on one tree.
 const OPS: usize = 1_000_000;
@@ -30,13 +30,14 @@ fn wanted() -> usize {
     wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS)
 }
 
-fn run_tree(seed: u64) -> usize {
+fn run_tree(seed: u64) -> Done {
     let mut random = Random(seed);
-    let tree = tree(&mut random, !seed.is_multiple_of(3));
+    let wild = (!seed.is_multiple_of(3)).then(|| wild(&mut random));
+    let tree = tree(&mut random, wild);
     let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
     let run = |log: &[Op]| {
         let mut oracle = Oracle::new(&tree.plan, tree.policies.clone());
-        compare(&tree, &mut oracle, &mut native(&tree), log)
+        compare(&tree, &mut oracle, &mut [&mut native(&tree)], log)
     };
     check(&format!("seed {seed}"), &tree, &log, &run)
 }
@@ -48,12 +49,13 @@ fn run_half(first: u64) {
         run_tree(seed);
         return;
     }
-    let (mut done, mut seed) = (0, first);
-    while done < wanted() / 2 {
-        done += run_tree(seed);
+    let (mut done, mut seed) = (Done::default(), first);
+    while done.ops < wanted() / 2 {
+        done.add(&run_tree(seed));
         seed += 2;
     }
-    println!("{done} operations, seeds {first}, {} ... {seed}", first + 2);
+    println!("seeds {first}, {} ... {seed}", first + 2);
+    done.assert_all_sides_seen();
 }
 
 #[test]

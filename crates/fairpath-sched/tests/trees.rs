@@ -46,6 +46,7 @@ floor = "30mbit"
 ceil = "80mbit"
 burst = "2ms"
 limit = "100 packets"
+queue = { kind = "bands", buckets = 8, beyond = "drop" }
 match = { class = [1, 2] }
 
 [[node]]
@@ -65,7 +66,7 @@ name = "best"
 parent = "tins"
 policy = "stfq"
 over = "flows"
-queue = { kind = "cffs", buckets = 512, granularity = 1024, beyond = "drop" }
+queue = { kind = "cffs", buckets = 512, granularity = 1024, beyond = "clamp" }
 match = { dscp = ["*"] }
 "#;
 
@@ -104,9 +105,10 @@ fn a_tree_is_laid_out_as_it_is_written() {
             best.queue,
             best.queue_buckets,
             best.queue_shift,
-            best.queue_beyond
+            best.queue_beyond,
+            gold.queue_beyond
         ),
-        (3, 512, 10, 1)
+        (3, 512, 10, 0, 1)
     );
     assert_eq!(
         (plan.config.limit_packets, plan.config.limit_bytes),

@@ -317,11 +317,14 @@ pub enum Drop {
     Broken = 26,
     /// It was taken out.
     Removed = 27,
+    /// Flows of other leaves wait in all places that its flow may have: the table of flows is too
+    /// small.
+    NoFlow = 28,
 }
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 19] = [
+    pub const ALL: [Drop; 20] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
@@ -341,6 +344,7 @@ impl Drop {
         Drop::NoReference,
         Drop::Broken,
         Drop::Removed,
+        Drop::NoFlow,
     ];
 
     fn from_abi(reason: u8) -> Drop {
@@ -370,6 +374,7 @@ impl Drop {
             Drop::NoReference => "no_reference",
             Drop::Broken => "broken",
             Drop::Removed => "removed",
+            Drop::NoFlow => "no_flow",
         }
     }
 }

@@ -243,6 +243,30 @@ fn level(plan: &Plan, node: &NodeConfig) -> usize {
         .count()
 }
 
+/// `FP_AIFO`, whose admission refuses entries before it is full.
+const AIFO: u32 = 6;
+
+/// Whether the node's queue may refuse an entry for its rank.
+fn refuses_ranks(node: &NodeConfig) -> bool {
+    node.queue == AIFO || node.queue_below | node.queue_beyond != 0
+}
+
+impl NodeConfig {
+    /// Whether children or flows that have packets may come to wait nowhere, or for ever: no packet is
+    /// refused when a child is, or a flow that was held back or is pushed out; and a flow that cannot
+    /// be put off to its rank stays the first. Such a node cannot be laid out.
+    pub fn may_strand(&self, policy: &Policy) -> bool {
+        let held = policy.functions.contains(&Function::SendTime);
+        let pushes_out = self.queue_full != 0;
+        let few = self.queue_capacity != 0;
+        match self.over {
+            Over::Children => few || refuses_ranks(self),
+            Over::Flows => few && (held || pushes_out) || refuses_ranks(self),
+            Over::Packets | Over::References => false,
+        }
+    }
+}
+
 fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeError> {
     let node = &plan.nodes[index];
     let is_leaf = matches!(node.over, Over::Packets | Over::Flows);
@@ -263,6 +287,22 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
             index,
             format!("ranks {:?}, which policy {} cannot", node.over, policy.name),
         ));
+    }
+    if node.may_strand(policy) {
+        let text = format!(
+            "is over {:?} and its queue may refuse some, whose packets would never leave; \
+             leave out its capacity, and clamp ranks outside its window",
+            node.over
+        );
+        return Err(wrong(index, text));
+    }
+    let both = Policy::WANTS_DUE | Policy::WANTS_ELIGIBLE;
+    if policy.wants & both == both {
+        let text = format!(
+            "has policy {}, which wants WANTS_DUE and WANTS_ELIGIBLE; a child waits for one of them only",
+            policy.name
+        );
+        return Err(wrong(index, text));
     }
     if node.split as usize > (plan.splits.len() + 1).saturating_sub(SPLIT) {
         return Err(wrong(
@@ -313,9 +353,8 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
     let holds = over
         .clone()
         .any(|(_, (_, bits))| bits >> Function::SendTime as u32 & 1 == 1);
-    let refuses = |node: &NodeConfig| {
-        node.queue_capacity | node.queue_below | node.queue_beyond | node.queue_full != 0
-    };
+    let refuses =
+        |node: &NodeConfig| refuses_ranks(node) || node.queue_capacity | node.queue_full != 0;
     match over.find(|(_, (node, _))| refuses(node)) {
         Some((index, _)) if holds => {
             let text =
@@ -413,6 +452,12 @@ impl SchedMemory {
     /// Bytes that [`SchedMemory::begin`] needs for `most_ops` operations.
     pub fn room_bytes(most_ops: usize) -> usize {
         most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
+    }
+
+    /// Where it begins, for tests that damage it.
+    #[doc(hidden)]
+    pub fn start(&self) -> *mut u8 {
+        self.sched.as_ptr().cast()
     }
 
     /// Who runs an author's policy: what `fp_native_custom` gets.

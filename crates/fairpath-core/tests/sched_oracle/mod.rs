@@ -8,6 +8,7 @@
 #![allow(dead_code)] // every test binary uses another part of it
 
 pub mod case;
+pub mod damage;
 pub mod leaf;
 pub mod log;
 pub mod policy;

@@ -37,7 +37,8 @@ struct Style {
     refuses: bool,
 }
 
-fn wild(random: &mut Random) -> Policy {
+/// An author's policy that has some of the functions.
+pub fn wild(random: &mut Random) -> Policy {
     let all = [
         Function::RankEnqueue,
         Function::RankDequeue,
@@ -77,7 +78,7 @@ impl Style {
         match (parent, inner) {
             (Some(Over::References), true) => Over::References,
             (Some(Over::References), false) => Over::Packets,
-            (_, true) if !self.fattest && random.below(3) == 0 => Over::References,
+            (_, true) if !self.fattest && random.below(6) == 0 => Over::References,
             (_, true) => Over::Children,
             (_, false) if self.fattest || random.below(2) == 0 => Over::Flows,
             (_, false) => Over::Packets,
@@ -127,12 +128,17 @@ fn node(
         params,
         ..NodeConfig::default()
     };
-    let may_refuse = over == Over::Packets || (over == Over::References && style.refuses);
-    if may_refuse && random.below(3) == 0 {
+    let may_refuse = match over {
+        Over::Packets => true,
+        Over::Flows => !policy.functions.contains(&Function::SendTime),
+        Over::References => style.refuses,
+        Over::Children => false,
+    };
+    if may_refuse && random.below(2) == 0 {
         node.queue_capacity = random.pick(&[1, 4, 16]);
         node.queue_full = u32::from(over == Over::Packets && above != Some(Over::References));
     }
-    if may_refuse && node.queue == BANDS && random.below(4) == 0 {
+    if may_refuse && over != Over::Flows && node.queue == BANDS && random.below(4) == 0 {
         node.queue_beyond = 1;
     }
     if over as u32 <= Over::Flows as u32 && random.below(4) == 0 {
@@ -168,9 +174,11 @@ fn grow(random: &mut Random, style: &Style) -> (Vec<NodeConfig>, Vec<Policy>) {
     (nodes, policies)
 }
 
-/// Some inner nodes split by DSCP among nodes that come after them, or nobody.
+/// Some inner nodes split by DSCP among leaves, or nodes that come after them, or nobody.
 fn split(random: &mut Random, nodes: &mut [NodeConfig]) -> Vec<u32> {
     let (mut splits, count) = (vec![], nodes.len() as u64);
+    let is_leaf = |id: &u32| nodes[*id as usize - 1].over as u32 <= Over::Flows as u32;
+    let leaves: Vec<u32> = (1..=count as u32).filter(is_leaf).collect();
     for (index, node) in nodes.iter_mut().enumerate() {
         if node.over as u32 <= Over::Flows as u32 || random.below(3) > 0 {
             continue;
@@ -179,7 +187,8 @@ fn split(random: &mut Random, nodes: &mut [NodeConfig]) -> Vec<u32> {
         let after = index as u64 + 2;
         splits.extend((0..SPLIT).map(|_| match random.below(20) {
             0 => 0,
-            _ => (after + random.below(count + 1 - after)) as u32,
+            1..4 => (after + random.below(count + 1 - after)) as u32,
+            _ => random.pick(&leaves),
         }));
     }
     splits
@@ -188,7 +197,10 @@ fn split(random: &mut Random, nodes: &mut [NodeConfig]) -> Vec<u32> {
 fn class_table(random: &mut Random, nodes: &[NodeConfig]) -> Vec<u32> {
     let goes = |node: &NodeConfig| node.over as u32 <= Over::Flows as u32 || node.split > 0;
     let ids = (1..=nodes.len() as u32).filter(|id| goes(&nodes[*id as usize - 1]));
-    let first = random.below(nodes.len() as u64 + 1) as u32;
+    let ids: Vec<u32> = ids.collect();
+    let anyone = random.below(nodes.len() as u64 + 1) as u32;
+    let some = random.pick(&ids);
+    let first = random.pick(&[anyone, some, some, some]);
     std::iter::once(first).chain(ids).collect()
 }
 
@@ -220,8 +232,7 @@ fn config(random: &mut Random, style: &Style, huge: bool) -> SchedConfig {
 }
 
 /// A tree, in which an author's policy may be (`wild`).
-pub fn tree(random: &mut Random, with_wild: bool) -> Tree {
-    let wild = with_wild.then(|| wild(random));
+pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
     let mut style = Style {
         wild,
         levels: random.pick(&[1, 2, 3, 3, 4, 5, 8, 10]),

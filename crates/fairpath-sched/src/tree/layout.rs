@@ -221,6 +221,14 @@ fn configure(
         params: params(node, policy, problems),
         ..config
     };
+    if config.may_strand(policy) {
+        let text = format!(
+            "node \"{}\": queue: it may refuse {}, whose packets would never leave; leave out capacity, below and beyond, and use no aifo",
+            node.name,
+            over_name(config.over)
+        );
+        problems.error(node.place.clone(), text);
+    }
     if queue::is_exact(kind) && (node.queue.below.is_some() || node.queue.beyond.is_some()) {
         let text = format!(
             "node \"{}\": queue: a {} has no window, so nothing is below or beyond it; leave these keys out",
