@@ -3,10 +3,11 @@
 //! In a block that begins with `$ `, every such line is a command, which a shell runs in a fresh copy
 //! of `example/`, one page after the other commands of it; what it prints, errors included, follows.
 //! A line "`NAME`:" above a block says that the block is the file NAME of `example/`. Commands
-//! behind `sudo` are typed by root only, those that compile only where clang is.
+//! behind `sudo` are typed by root only, those that compile only where clang is. With
+//! FAIRPATH_GUIDE=write the pages are given what is printed, to be read before it is committed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fairpath_core::sched::policies;
@@ -22,9 +23,20 @@ const PAGES: [&str; 4] = [
     "sched-trees.md",
 ];
 
-fn page(name: &str) -> String {
+fn path(name: &str) -> PathBuf {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
-    fs::read_to_string(guide.join(name)).unwrap()
+    guide.join(name)
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap()
+}
+
+/// Puts what was printed into a page.
+fn rewrite(name: &str, typed: &Typed, got: &str) {
+    let shown = |printed: &str| format!("$ {}\n{printed}", typed.command);
+    let text = page(name).replacen(&shown(&typed.printed), &shown(got), 1);
+    fs::write(path(name), text).unwrap();
 }
 
 /// The blocks of a page, each with the file that it is, if any.
@@ -107,6 +119,7 @@ fn is_root() -> bool {
 #[test]
 fn every_page_shows_what_the_binary_prints() {
     let has_clang = succeeds("clang-19", "--version") || std::env::var_os("CLANG").is_some();
+    let write = std::env::var("FAIRPATH_GUIDE").is_ok_and(|value| value == "write");
     let mut skipped = None;
     for name in PAGES {
         let directory = tempfile::tempdir().unwrap();
@@ -123,7 +136,8 @@ fn every_page_shows_what_the_binary_prints() {
             if !block.starts_with("$ ") {
                 continue;
             }
-            for Typed { command, printed } in typed(&block) {
+            for typed in typed(&block) {
+                let Typed { command, printed } = &typed;
                 if command.starts_with("sudo ") && !is_root() {
                     skipped = Some(("root", "the verifier and the kernel home want privileges"));
                     continue;
@@ -133,9 +147,13 @@ fn every_page_shows_what_the_binary_prints() {
                     continue;
                 }
                 let got = shell(directory.path(), command.trim_start_matches("sudo "));
+                if without_counts(&got) != without_counts(printed) && write {
+                    rewrite(name, &typed, &got);
+                    continue;
+                }
                 assert_eq!(
                     without_counts(&got),
-                    without_counts(&printed),
+                    without_counts(printed),
                     "{name} shows, and the binary prints something else:\n$ {command}\n{got}"
                 );
             }
