@@ -375,7 +375,7 @@ fn fq_codel(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     }
     let round = s.class[PARAMS].max(r.rank / 2);
     s.class[PARAMS] = round;
-    let mut after = |credit: &mut i64| {
+    let after = |credit: &mut i64| {
         let mut rounds = 0;
         while *credit <= 0 && rounds < 120 {
             *credit += grant;
@@ -388,7 +388,7 @@ fn fq_codel(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         after(&mut credit)
     } else if r.packets == 0 {
         codel.emptied();
-        r.verdict = if r.rank % 2 == 0 { LINGER } else { 0 };
+        r.verdict = if r.rank.is_multiple_of(2) { LINGER } else { 0 };
         2 * (round + 1) + 1
     } else {
         let behind = u64::from(r.bytes.saturating_sub(p.bytes));
