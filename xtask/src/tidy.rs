@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `arrows` | which crate may depend on which |
+//! | `links` | what Markdown pages link to is there |
 //! | `source` | Rust and C text with comments (and strings) blanked out |
 //! | `places` | what may stand only in some files, and what nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |
@@ -10,6 +11,7 @@
 //! A finding names file and line, the rule, and the remedy.
 
 mod arrows;
+mod links;
 mod places;
 mod promises;
 mod source;
@@ -55,6 +57,7 @@ pub fn run() -> Result<()> {
     let files = read_files()?;
     let mut findings = arrows::check(&arrows::from_metadata(&files)?);
     findings.extend(places::check(&files));
+    findings.extend(links::check(&files, Path::exists));
     findings.extend(promises::check(&files));
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
