@@ -78,6 +78,7 @@ enum Format {
 }
 
 fn main() -> anyhow::Result<()> {
+    fairpath_bpf::quiet_libbpf();
     let args = Args::parse();
     let machine = Machine::look()?;
     let text = args.format == Format::Text;
