@@ -29,7 +29,7 @@ const UDP_CHECKSUM: usize = 6;
 pub enum Completion {
     /// Its checksum was partial and is complete now.
     Completed,
-    /// Not touched: complete, without a checksum, no TCP or UDP, a fragment, cut short.
+    /// As it was: complete, without a checksum, no TCP or UDP, a fragment, cut short.
     Untouched,
 }
 
@@ -71,7 +71,8 @@ fn complete_or_none(frame: &mut [u8]) -> Option<()> {
         checksum => checksum,
     };
     frame[field..field + 2].copy_from_slice(&checksum.to_ne_bytes());
-    Some(())
+    // One right checksum of 65,536 is the pseudo-header's sum, too.
+    (checksum != there).then_some(())
 }
 
 /// Equal as ones' complement numbers, of which 0 has two.
@@ -304,6 +305,22 @@ mod tests {
             .build();
         assert_untouched(&partial(&fragment, 34, fragment.len(), IpProto::UDP));
         assert_untouched(&[0; 60]);
+    }
+
+    /// Chooses a payload with which the right checksum is the same as the open one.
+    #[test]
+    fn a_right_checksum_that_looks_open_stays_right() {
+        let frame = |word: u16| {
+            let frame = base().ipv4(A4, B4).udp(1, 2);
+            frame.payload(&word.to_be_bytes()).build()
+        };
+        let looks_open = (0..=u16::MAX)
+            .map(frame)
+            .filter(|whole| *whole == partial(whole, 34, 44, IpProto::UDP));
+        assert_eq!(
+            looks_open.inspect(|frame| assert_untouched(frame)).count(),
+            1
+        );
     }
 
     #[test]
