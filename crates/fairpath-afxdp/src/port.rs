@@ -14,6 +14,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use fairpath_units::Nanos;
 use libc::xdp_desc;
@@ -25,6 +26,10 @@ use crate::umem::Umem;
 
 /// Bytes of metadata that the XDP program writes before a packet: when it came.
 const STAMP_BYTES: u32 = 8;
+/// How often a busy queue is tried, and how long a pause is: half a second in all.
+const BUSY_TRIES: u32 = 100;
+/// See [`BUSY_TRIES`].
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Which of the plan's queues, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,14 +88,27 @@ impl Port {
     /// [`OpenError`].
     pub fn open(plan: &Plan) -> Result<Port, OpenError> {
         check(plan)?;
-        let mut port = match (Port::bind(plan, plan.copying), plan.copying) {
-            (Err(OpenError::Socket { .. }), Copying::Tried) => Port::bind(plan, Copying::Copy)?,
+        let mut port = match (Port::bind_when_free(plan, plan.copying), plan.copying) {
+            (Err(error @ OpenError::Socket { .. }), Copying::Tried) if !is_busy(&error) => {
+                Port::bind_when_free(plan, Copying::Copy)?
+            }
             (result, _) => result?,
         };
         for queue in 0..port.queues.len() {
             port.refill(QueueId(queue));
         }
         Ok(port)
+    }
+
+    /// Tries again while a queue is busy: the kernel frees those of a process that ended a little later.
+    fn bind_when_free(plan: &Plan, copying: Copying) -> Result<Port, OpenError> {
+        for _ in 0..BUSY_TRIES {
+            match Port::bind(plan, copying) {
+                Err(error) if is_busy(&error) => std::thread::sleep(BUSY_PAUSE),
+                result => return result,
+            }
+        }
+        Port::bind(plan, copying)
     }
 
     fn bind(plan: &Plan, copying: Copying) -> Result<Port, OpenError> {
@@ -317,6 +335,10 @@ impl std::fmt::Debug for Port {
             .field("zero_copy", &self.zero_copy)
             .finish_non_exhaustive()
     }
+}
+
+fn is_busy(error: &OpenError) -> bool {
+    matches!(error, OpenError::Socket { source, .. } if source.raw_os_error() == Some(libc::EBUSY))
 }
 
 fn check(plan: &Plan) -> Result<(), OpenError> {
