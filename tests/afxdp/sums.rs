@@ -13,6 +13,8 @@ use crate::bridge::{Bridge, SERVER, SERVER6};
 
 fn capture(ns: &Netns, name: &str, direction: Direction) -> Capture {
     let options = CaptureOptions {
+        // The capture's ring has a place of this size for each frame: whole ones, and many.
+        snaplen: Some(2048),
         direction,
         filter: "tcp or udp".to_owned(),
         ..CaptureOptions::default()
