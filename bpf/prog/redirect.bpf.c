@@ -13,18 +13,18 @@
  */
 #include "kernel.h"
 
-#define ETH_BYTES     14
-#define MAX_TAGS      2
-#define MAX_OWN	      4
-#define ETH_IPV4      0x0800
-#define ETH_IPV6      0x86dd
-#define ETH_VLAN      0x8100
-#define ETH_QINQ      0x88a8
-#define PROTO_ICMPV6  58
-#define ND_FIRST      133 /* router solicitation, RFC 4861 section 4 */
-#define ND_LAST	      137 /* redirect */
-#define IPV6_BYTES    40
-#define MAX_SOCKETS   64
+#define ETH_BYTES    14
+#define MAX_TAGS     2
+#define MAX_OWN	     4
+#define ETH_IPV4     0x0800
+#define ETH_IPV6     0x86dd
+#define ETH_VLAN     0x8100
+#define ETH_QINQ     0x88a8
+#define PROTO_ICMPV6 58
+#define ND_FIRST     133 /* router solicitation, RFC 4861 section 4 */
+#define ND_LAST	     137 /* redirect */
+#define IPV6_BYTES   40
+#define MAX_SOCKETS  64
 
 #define be16(x) ((u16)__builtin_bswap16(x))
 
