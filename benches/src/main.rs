@@ -1,6 +1,7 @@
 //! `make bench`: how fast Fairpath is, always beside a peer in the same run.
 //!
 //! ```text
+//!   afxdp.rs    packets a second through the AF_XDP port, beside C
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
 //!   classes.rs  the monitor without and with ten thousand classes  likewise
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
@@ -15,6 +16,7 @@
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
 //! the bench itself failed.
 
+mod afxdp;
 mod check;
 mod classes;
 mod daemon;
@@ -51,6 +53,15 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// Packets per second through the AF_XDP port, beside a bare forwarder in C (root)
+    Afxdp(afxdp::Args),
+    /// The forwarder that is measured
+    #[command(hide = true)]
+    AfxdpForward {
+        /// The two interfaces
+        #[arg(num_args = 2)]
+        links: Vec<String>,
+    },
     /// Forwarded packets per second with the monitor off and on (root)
     Live(live::Args),
     /// What classes add to a packet, and what a reload takes (root)
@@ -80,6 +91,9 @@ enum Format {
 fn main() -> anyhow::Result<()> {
     fairpath_bpf::quiet_libbpf();
     let args = Args::parse();
+    if let Some(What::AfxdpForward { links }) = &args.what {
+        return afxdp::forward(links);
+    }
     let machine = Machine::look()?;
     let text = args.format == Format::Text;
     if text {
@@ -96,7 +110,9 @@ fn main() -> anyhow::Result<()> {
         mut engine,
         mut offline,
     ) = (None, None, None, None, None, None, None, None);
+    let mut afxdp = None;
     match args.what {
+        Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
         Some(What::Daemon(args)) => daemon = Some(args),
@@ -105,7 +121,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
-        None => {}
+        Some(What::AfxdpForward { .. }) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
     let live = part(live, live::run, live::Report::text, text)?;
@@ -123,11 +139,13 @@ fn main() -> anyhow::Result<()> {
     let engine = part(engine, engine::run, engine::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
+    let afxdp = afxdp.or_else(|| all.then(afxdp::Args::usual));
+    let afxdp = part(afxdp, afxdp::run, afxdp::Report::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "engine": engine, "offline": offline
+            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp
         });
         println!("{all}");
     }

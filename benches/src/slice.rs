@@ -119,7 +119,7 @@ fn send(traffic: &Traffic, watching: Option<&Watching>, plan: &Plan) -> anyhow::
 }
 
 /// To one CPU, before whatever else wants it: a niceness would count within our session only.
-fn settle(cpu: usize) -> anyhow::Result<()> {
+pub fn settle(cpu: usize) -> anyhow::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu).with_context(|| format!("CPU {cpu}"))?;
     sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("stay on CPU {cpu}"))?;

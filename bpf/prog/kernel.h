@@ -37,11 +37,14 @@ struct __sk_buff {
 struct xdp_md {
 	u32 data;
 	u32 data_end;
+	u32 data_meta;
 	u32 ingress_ifindex;
+	u32 rx_queue_index;
 } FP_CO_RE;
 
 enum {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_XSKMAP = 17,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_ARENA = 33,
 };

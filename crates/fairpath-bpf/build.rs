@@ -32,6 +32,7 @@ fn main() {
         "inject",
         "pifo",
         "pifo_bench",
+        "redirect",
         "rtt",
         "sched",
     ] {

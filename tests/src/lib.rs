@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! binary   where `fairpath` is
+//! carrier  a bridge's interfaces, carried by AF_XDP
 //! daemon   a running `fairpath run`, asked over its socket
 //! rtt      a running `fairpath rtt` in a namespace
 //! records  what it printed: samples, flows, the summary
@@ -11,6 +12,7 @@
 //! ```
 
 pub mod binary;
+pub mod carrier;
 pub mod daemon;
 pub mod flood;
 pub mod flows;

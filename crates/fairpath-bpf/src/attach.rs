@@ -1,5 +1,6 @@
 //! Attachment of programs to interfaces, held by file descriptors.
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use fairpath_units::IfIndex;
@@ -28,7 +29,7 @@ impl std::fmt::Display for Hook {
 
 /// A program could not be attached.
 #[derive(Debug, thiserror::Error)]
-#[error("attach {hook} to \"{name}\" (ifindex {ifindex}): {source}; {}", remedy(.source))]
+#[error("attach {hook} to \"{name}\" (ifindex {ifindex}): {source}; {}", remedy(.source, .foreign.as_ref()))]
 pub struct AttachError {
     /// Where.
     pub hook: Hook,
@@ -38,9 +39,33 @@ pub struct AttachError {
     pub ifindex: IfIndex,
     /// What the kernel said.
     pub source: std::io::Error,
+    /// Whose XDP program is there, if that is why.
+    pub foreign: Option<Foreign>,
 }
 
-fn remedy(error: &std::io::Error) -> &'static str {
+/// An XDP program that was there before, and stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its id, as `bpftool prog` shows it.
+    pub id: u32,
+    /// Its name, up to 15 characters; empty where it has none, or we may not look.
+    pub name: String,
+}
+
+impl std::fmt::Display for Foreign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the XDP program \"{}\" (id {})", self.name, self.id)
+    }
+}
+
+fn remedy(error: &std::io::Error, foreign: Option<&Foreign>) -> String {
+    match foreign {
+        Some(foreign) => format!("{foreign} holds this hook; end its owner, or detach it"),
+        None => remedy_of(error).to_owned(),
+    }
+}
+
+fn remedy_of(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON",
         Some(libc::EBUSY) => {
@@ -83,6 +108,9 @@ pub(crate) fn attach(
     let Some(link) = NonNull::new(link) else {
         let source = std::io::Error::last_os_error();
         return Err(AttachError {
+            foreign: (hook == Hook::Xdp)
+                .then(|| foreign(&source, ifindex))
+                .flatten(),
             hook,
             name: name.to_owned(),
             ifindex,
@@ -92,4 +120,35 @@ pub(crate) fn attach(
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
     Ok(Attached { _link: link })
+}
+
+/// The program that is in the way, where the kernel says that one is.
+fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
+    if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
+        return None;
+    }
+    let mut id = 0;
+    // SAFETY: writes the id; no flags means: in whatever mode it is.
+    let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
+    (asked == 0 && id != 0).then(|| Foreign {
+        name: name_of(id).unwrap_or_default(),
+        id,
+    })
+}
+
+fn name_of(id: u32) -> Option<String> {
+    // SAFETY: takes a number.
+    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: the call gave a descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    let to = (&raw mut info).cast();
+    // SAFETY: `to` points to `len` writable bytes; all pointers in them are null.
+    let asked = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd.as_raw_fd(), to, &mut len) };
+    let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
+    (asked == 0).then(|| String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
 }

@@ -13,15 +13,17 @@ mod objects;
 mod pifo;
 mod pifo_bench;
 pub mod probe;
+mod redirect;
 mod rtt;
 mod sched;
 
-pub use attach::{AttachError, Attached, Hook};
+pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
+pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 
@@ -55,6 +57,9 @@ mod skel {
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
+    }
+    pub mod redirect {
+        include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

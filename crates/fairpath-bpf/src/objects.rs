@@ -69,6 +69,14 @@ fn load_inject() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_redirect() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::redirect::RedirectSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 /// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
     vec![
@@ -91,6 +99,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "pifo_bench",
             result: load_pifo_bench(),
+        },
+        Loaded {
+            name: "redirect",
+            result: load_redirect(),
         },
         Loaded {
             name: "rtt",

@@ -1,0 +1,245 @@
+//! Where every frame of a UMEM is. Pure.
+//!
+//! ```text
+//!   free -- take --> filling -- arrive --> held -- send --> sending
+//!     ^                                     |                  |
+//!     '------------------------- drop ------'---- complete ----'
+//! ```
+//!
+//! Invariant: a frame is in exactly one place, and the counts of the places add up to all frames. A
+//! step that does not fit where the frame is changes nothing and is counted ([`Frames::strays`]), so
+//! that neither a caller's error nor a strange descriptor can make a frame be in two places.
+//!
+//! Deliberately absent: which socket has a frame, since sockets of one UMEM share all of them.
+
+/// A frame of the port's UMEM, by number: what a scheduler's handles are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Free,
+    Filling,
+    Held,
+    Sending,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    place: Place,
+    /// Where the packet begins in the frame, in bytes.
+    offset: u16,
+    /// Its length in bytes.
+    len: u16,
+}
+
+/// How many frames are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// Nobody has them.
+    pub free: u32,
+    /// With the kernel, to receive into.
+    pub filling: u32,
+    /// With the port's user.
+    pub held: u32,
+    /// With the kernel, to be sent.
+    pub sending: u32,
+}
+
+impl FrameCounts {
+    /// All of them.
+    pub fn all(&self) -> u32 {
+        self.free + self.filling + self.held + self.sending
+    }
+}
+
+/// All frames of a UMEM. Every operation is O(1).
+#[derive(Debug)]
+pub(crate) struct Frames {
+    slots: Vec<Slot>,
+    /// Numbers of free frames; the last freed is taken first, while it is in the cache.
+    free: Vec<u32>,
+    counts: FrameCounts,
+    /// Steps that did not fit.
+    pub strays: u64,
+    frame_bytes: u32,
+}
+
+impl Frames {
+    /// `frames` free ones of `frame_bytes`, a power of two up to 4,096.
+    pub fn new(frames: u32, frame_bytes: u32) -> Frames {
+        let slot = Slot {
+            place: Place::Free,
+            offset: 0,
+            len: 0,
+        };
+        let counts = FrameCounts {
+            free: frames,
+            ..FrameCounts::default()
+        };
+        Frames {
+            slots: vec![slot; frames as usize],
+            free: (0..frames).rev().collect(),
+            counts,
+            strays: 0,
+            frame_bytes,
+        }
+    }
+
+    /// How many are where.
+    pub fn counts(&self) -> FrameCounts {
+        self.counts
+    }
+
+    /// A free frame, which now is to be filled: the address of its start in the UMEM.
+    pub fn take(&mut self) -> Option<u64> {
+        let frame = self.free.pop()?;
+        self.slots[frame as usize].place = Place::Filling;
+        self.counts.free -= 1;
+        self.counts.filling += 1;
+        Some(u64::from(frame) * u64::from(self.frame_bytes))
+    }
+
+    /// The kernel filled the frame at `address` with `len` bytes: now it is held.
+    pub fn arrive(&mut self, address: u64, len: u32) -> Option<FrameId> {
+        let (frame, offset) = self.at(address)?;
+        if offset + len > self.frame_bytes || !self.is(frame, Place::Filling) {
+            self.strays += 1;
+            return None;
+        }
+        self.slots[frame as usize] = Slot {
+            place: Place::Held,
+            offset: offset as u16,
+            len: len as u16,
+        };
+        self.counts.filling -= 1;
+        self.counts.held += 1;
+        Some(FrameId(frame))
+    }
+
+    /// Address and bytes of a held frame's packet.
+    pub fn packet(&self, frame: FrameId) -> Option<(u64, u32)> {
+        let slot = self.slots.get(frame.0 as usize)?;
+        let start = u64::from(frame.0) * u64::from(self.frame_bytes);
+        (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
+    }
+
+    /// Held to sending.
+    pub fn send(&mut self, frame: FrameId) -> bool {
+        if !self.step(frame.0, Place::Held, Place::Sending) {
+            return false;
+        }
+        self.counts.held -= 1;
+        self.counts.sending += 1;
+        true
+    }
+
+    /// Held to free: the packet is no more.
+    pub fn drop(&mut self, frame: FrameId) -> bool {
+        if !self.step(frame.0, Place::Held, Place::Free) {
+            return false;
+        }
+        self.counts.held -= 1;
+        self.put_back(frame.0);
+        true
+    }
+
+    /// The kernel sent the frame at `address`: now it is free.
+    pub fn complete(&mut self, address: u64) -> bool {
+        let Some((frame, _)) = self.at(address) else {
+            return false;
+        };
+        if !self.step(frame, Place::Sending, Place::Free) {
+            return false;
+        }
+        self.counts.sending -= 1;
+        self.put_back(frame);
+        true
+    }
+
+    fn put_back(&mut self, frame: u32) {
+        self.counts.free += 1;
+        self.free.push(frame);
+    }
+
+    /// The frame that has this address, and how far behind its start it is.
+    fn at(&mut self, address: u64) -> Option<(u32, u32)> {
+        let frame = address / u64::from(self.frame_bytes);
+        if frame >= self.slots.len() as u64 {
+            self.strays += 1;
+            return None;
+        }
+        Some((frame as u32, (address % u64::from(self.frame_bytes)) as u32))
+    }
+
+    fn is(&self, frame: u32, place: Place) -> bool {
+        self.slots
+            .get(frame as usize)
+            .is_some_and(|slot| slot.place == place)
+    }
+
+    fn step(&mut self, frame: u32, from: Place, to: Place) -> bool {
+        if !self.is(frame, from) {
+            self.strays += 1;
+            return false;
+        }
+        self.slots[frame as usize].place = to;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u32 = 2048;
+
+    fn counts(frames: &Frames) -> [u32; 4] {
+        let c = frames.counts();
+        assert_eq!(c.all(), frames.slots.len() as u32);
+        [c.free, c.filling, c.held, c.sending]
+    }
+
+    #[test]
+    fn a_frame_goes_round_and_is_free_again() {
+        let mut frames = Frames::new(3, BYTES);
+        let address = frames.take().unwrap();
+        assert_eq!(counts(&frames), [2, 1, 0, 0]);
+        let frame = frames.arrive(address + 256, 60).unwrap();
+        assert_eq!(frames.packet(frame), Some((address + 256, 60)));
+        assert_eq!(counts(&frames), [2, 0, 1, 0]);
+        assert!(frames.send(frame));
+        assert_eq!(frames.packet(frame), None, "the kernel reads it now");
+        assert_eq!(counts(&frames), [2, 0, 0, 1]);
+        assert!(frames.complete(address + 256));
+        assert_eq!(counts(&frames), [3, 0, 0, 0]);
+        assert_eq!(frames.strays, 0);
+    }
+
+    #[test]
+    fn a_step_that_does_not_fit_changes_nothing_and_is_counted() {
+        let mut frames = Frames::new(2, BYTES);
+        let address = frames.take().unwrap();
+        assert!(!frames.send(FrameId(0)) && !frames.drop(FrameId(0)) && !frames.complete(0));
+        assert_eq!(frames.arrive(address + 2000, 49), None, "beyond its end");
+        assert_eq!(frames.arrive(1 << 40, 1), None);
+        assert!(!frames.complete(u64::MAX) && !frames.send(FrameId(2)));
+        assert_eq!(counts(&frames), [1, 1, 0, 0]);
+        assert_eq!(frames.strays, 7);
+        let frame = frames.arrive(address, 1).unwrap();
+        assert!(frames.drop(frame));
+        assert!(!frames.drop(frame), "only once");
+        assert_eq!(counts(&frames), [2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_freed_last_is_taken_first() {
+        let mut frames = Frames::new(4, BYTES);
+        let first = frames.take().unwrap();
+        frames.take().unwrap();
+        let frame = frames.arrive(first, 1).unwrap();
+        frames.drop(frame);
+        assert_eq!(frames.take(), Some(first));
+    }
+}

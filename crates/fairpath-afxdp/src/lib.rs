@@ -1,0 +1,43 @@
+//! The AF_XDP port: frames in UMEM, rings, sockets, and a forwarder whose order is given by others.
+//!
+//! ```text
+//!   ring ─ one producer, one consumer          frames ─ where every frame is (pure)
+//!      └ socket ─ four rings, a queue             └ umem ─ the memory
+//!           └──────────── port ──────────────────────┘
+//!                           └ forward ─ a loop between two interfaces, order by a trait
+//!   checksum ─ what a veth's stack left open (pure)
+//! ```
+//!
+//! Invariant: frames never leak and packets never vanish: what arrived is held, sent, or dropped for a
+//! reason that is counted. What was lost before the port is in its [`RingStatistics`].
+//!
+//! A frame's number is a scheduler's handle. The XDP program that sends packets here is fairpath-bpf's
+//! `Redirect`; whoever assembles a router puts [`Port::sockets`] into its map. When this process dies,
+//! its sockets and the program go, and the stack forwards again.
+//!
+//! Own rings over the kernel's interface, because what there is lacks things that a scheduler needs:
+//! `xsk-rs` wraps libxdp, whose sockets own their rings and frames by types that are in a scheduler's
+//! way; `xdp` has neither shared UMEM over several interfaces nor ring statistics.
+//!
+//! On a veth a VLAN tag can be kept beside the frame, where AF_XDP cannot see it: turn `txvlan` off at
+//! its peer. Deliberately absent so far: packets of several frames (`XDP_USE_SG`; too large an MTU is
+//! refused), metadata for transmission, huge pages.
+
+mod checksum;
+mod forward;
+mod frames;
+mod open;
+mod port;
+mod ring;
+mod socket;
+mod umem;
+mod wait;
+
+pub use checksum::{Completion, complete};
+pub use forward::{Arrival, Fifo, ForwardCounts, ForwardError, Forwarder, Order, Outcome};
+pub use frames::{FrameCounts, FrameId};
+pub use open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
+pub use port::{Gone, Port, QueueCounts, QueueId};
+pub use socket::RingStatistics;
+pub use umem::{FRAME_BYTES, HEADROOM_BYTES, MAX_FRAMES};
+pub use wait::Stop;

@@ -1,0 +1,336 @@
+//! The rings that kernel and process share: one writes entries, the other reads them.
+//!
+//! ```text
+//!          consumer            producer
+//!             v                   v
+//!   [ free | taken by nobody yet  | free ]     indices run on for ever; place = index & mask
+//! ```
+//!
+//! Invariant: a producer writes only entries between its own index and the other's plus the size; a
+//! consumer reads only those between its own and the producer's. An index is published by a release
+//! store and looked at by an acquire load, so what it covers is there when it is seen. Both sides
+//! keep a copy of the other's index and look again only when that says too little: a batch touches
+//! the other side's cache line once.
+//!
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`. Deliberately absent: several threads
+//! at one side, since a ring has one owner.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where the parts of a ring lie, from its mapping's start, as `XDP_MMAP_OFFSETS` tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub producer: usize,
+    pub consumer: usize,
+    pub flags: usize,
+    pub entries: usize,
+}
+
+/// A ring's memory, seen from either side.
+#[derive(Debug)]
+struct Shared<T> {
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<T>,
+    size: u32,
+}
+
+// SAFETY: the memory belongs to no thread; one value at each side works on it, by `&mut`.
+unsafe impl<T: Send> Send for Shared<T> {}
+
+impl<T: Copy> Shared<T> {
+    /// # Safety
+    /// `start` is the start of memory with a ring of `size` entries of `T`, a power of two, laid out
+    /// as said and aligned; it lives longer than the value, and each side has one value.
+    unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Shared<T> {
+        debug_assert!(size.is_power_of_two());
+        // SAFETY: the caller promises that it lies in the same memory.
+        let producer = unsafe { start.add(layout.producer) }.cast();
+        // SAFETY: likewise.
+        let consumer = unsafe { start.add(layout.consumer) }.cast();
+        // SAFETY: likewise.
+        let flags = unsafe { start.add(layout.flags) }.cast();
+        // SAFETY: likewise.
+        let entries = unsafe { start.add(layout.entries) }.cast();
+        Shared {
+            producer,
+            consumer,
+            flags,
+            entries,
+            size,
+        }
+    }
+
+    fn producer(&self) -> &AtomicU32 {
+        // SAFETY: `at`'s promise.
+        unsafe { self.producer.as_ref() }
+    }
+
+    fn consumer(&self) -> &AtomicU32 {
+        // SAFETY: `at`'s promise.
+        unsafe { self.consumer.as_ref() }
+    }
+
+    fn wants_wakeup(&self) -> bool {
+        // SAFETY: `at`'s promise.
+        let flags = unsafe { self.flags.as_ref() };
+        flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+
+    fn entry(&self, index: u32) -> NonNull<T> {
+        // SAFETY: the mask keeps it inside of the entries that `at`'s caller promised.
+        unsafe { self.entries.add((index & (self.size - 1)) as usize) }
+    }
+}
+
+/// The side that writes: of the fill and TX rings, this process.
+#[derive(Debug)]
+pub(crate) struct Producer<T> {
+    ring: Shared<T>,
+    /// Written so far, and published up to the last [`Producer::submit`].
+    written: u32,
+    /// The other side's index when last seen.
+    read: u32,
+}
+
+impl<T: Copy> Producer<T> {
+    /// # Safety
+    /// As the ring's memory demands: `size` entries, a power of two, laid out and aligned as said,
+    /// alive as long as the value; no other producer.
+    pub unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Producer<T> {
+        // SAFETY: the same promise.
+        let ring: Shared<T> = unsafe { Shared::at(start, layout, size) };
+        let written = ring.producer().load(Ordering::Relaxed);
+        let read = ring.consumer().load(Ordering::Acquire);
+        Producer {
+            ring,
+            written,
+            read,
+        }
+    }
+
+    /// Entries that can be written now, at most `wanted`; looks at the other side only if needed.
+    pub fn room(&mut self, wanted: u32) -> u32 {
+        let mut room = self.ring.size - self.pending();
+        if room < wanted {
+            self.read = self.ring.consumer().load(Ordering::Acquire);
+            room = self.ring.size - self.pending();
+        }
+        room.min(wanted)
+    }
+
+    /// Written and not read, as far as known; never more than the size, whatever the other side says.
+    fn pending(&self) -> u32 {
+        self.written.wrapping_sub(self.read).min(self.ring.size)
+    }
+
+    /// Writes an entry that the other side sees after [`Producer::submit`]; false: the ring is full.
+    pub fn push(&mut self, value: T) -> bool {
+        if self.room(1) == 0 {
+            return false;
+        }
+        // SAFETY: free by the ring's protocol: nobody else reads or writes it.
+        unsafe { self.ring.entry(self.written).write(value) };
+        self.written = self.written.wrapping_add(1);
+        true
+    }
+
+    /// Publishes what was written.
+    pub fn submit(&mut self) {
+        self.ring.producer().store(self.written, Ordering::Release);
+    }
+
+    /// Entries that the other side has not read yet.
+    pub fn unread(&mut self) -> u32 {
+        self.read = self.ring.consumer().load(Ordering::Acquire);
+        self.pending()
+    }
+
+    /// Whether the kernel sleeps until it is told.
+    pub fn wants_wakeup(&self) -> bool {
+        self.ring.wants_wakeup()
+    }
+}
+
+/// The side that reads: of the RX and completion rings, this process.
+#[derive(Debug)]
+pub(crate) struct Consumer<T> {
+    ring: Shared<T>,
+    /// Read so far, and given back up to the last [`Consumer::release`].
+    read: u32,
+    /// The other side's index when last seen.
+    written: u32,
+}
+
+impl<T: Copy> Consumer<T> {
+    /// # Safety
+    /// As for [`Producer::at`]; no other consumer.
+    pub unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Consumer<T> {
+        // SAFETY: the same promise.
+        let ring: Shared<T> = unsafe { Shared::at(start, layout, size) };
+        let read = ring.consumer().load(Ordering::Relaxed);
+        let written = ring.producer().load(Ordering::Acquire);
+        Consumer {
+            ring,
+            read,
+            written,
+        }
+    }
+
+    /// The next entry; looks at the other side only when what is known of is used up.
+    pub fn pop(&mut self) -> Option<T> {
+        if self.read == self.written {
+            self.written = self.ring.producer().load(Ordering::Acquire);
+            if self.read == self.written {
+                return None;
+            }
+        }
+        // SAFETY: published by the other side, and not given back yet.
+        let value = unsafe { self.ring.entry(self.read).read() };
+        self.read = self.read.wrapping_add(1);
+        Some(value)
+    }
+
+    /// Gives the places of what was read back to the other side.
+    pub fn release(&mut self) {
+        self.ring.consumer().store(self.read, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u32 = 8;
+
+    /// A ring in this process, whose indices begin where the test wants them.
+    #[repr(C, align(64))]
+    struct Memory {
+        producer: AtomicU32,
+        consumer: AtomicU32,
+        flags: AtomicU32,
+        entries: [u64; SIZE as usize],
+    }
+
+    const LAYOUT: Layout = Layout {
+        producer: std::mem::offset_of!(Memory, producer),
+        consumer: std::mem::offset_of!(Memory, consumer),
+        flags: std::mem::offset_of!(Memory, flags),
+        entries: std::mem::offset_of!(Memory, entries),
+    };
+
+    /// Leaked, so that both sides may keep it.
+    fn ring(first: u32) -> (Producer<u64>, Consumer<u64>, NonNull<u8>) {
+        let memory = Box::leak(Box::new(Memory {
+            producer: AtomicU32::new(first),
+            consumer: AtomicU32::new(first),
+            flags: AtomicU32::new(0),
+            entries: [0; SIZE as usize],
+        }));
+        let start = NonNull::from(memory).cast();
+        // SAFETY: a leaked ring of the layout.
+        let producer = unsafe { Producer::at(start, &LAYOUT, SIZE) };
+        // SAFETY: likewise.
+        let consumer = unsafe { Consumer::at(start, &LAYOUT, SIZE) };
+        (producer, consumer, start)
+    }
+
+    #[test]
+    fn what_is_not_submitted_is_not_seen() {
+        let (mut producer, mut consumer, _) = ring(0);
+        assert!(producer.push(7));
+        assert_eq!(consumer.pop(), None);
+        producer.submit();
+        assert_eq!(consumer.pop(), Some(7));
+        assert_eq!(consumer.pop(), None);
+    }
+
+    #[test]
+    fn a_full_ring_takes_nothing_until_places_are_released() {
+        let (mut producer, mut consumer, _) = ring(0);
+        for i in 0..u64::from(SIZE) {
+            assert!(producer.push(i));
+        }
+        assert!(!producer.push(99));
+        producer.submit();
+        assert_eq!(consumer.pop(), Some(0));
+        assert_eq!(producer.room(SIZE), 0, "read, but not released");
+        consumer.release();
+        assert_eq!(producer.room(SIZE), 1);
+        assert_eq!(producer.unread(), SIZE - 1);
+    }
+
+    #[test]
+    fn order_holds_when_the_indices_wrap_at_2_to_the_32() {
+        let (mut producer, mut consumer, _) = ring(u32::MAX - 20);
+        let mut next = 0;
+        for i in 0..1000 {
+            assert!(producer.push(i));
+            if i % 5 == 4 {
+                producer.submit();
+                while let Some(value) = consumer.pop() {
+                    assert_eq!(value, next);
+                    next += 1;
+                }
+                consumer.release();
+            }
+        }
+        assert_eq!(next, 1000);
+    }
+
+    #[test]
+    fn an_index_that_cannot_be_leaves_no_room_and_breaks_nothing() {
+        let (mut producer, _, start) = ring(0);
+        // SAFETY: the ring's memory, which is leaked.
+        let memory = unsafe { start.cast::<Memory>().as_ref() };
+        memory.consumer.store(77, Ordering::Relaxed);
+        assert_eq!(producer.room(SIZE), SIZE, "not looked at yet");
+        for i in 0..u64::from(SIZE) {
+            assert!(producer.push(i));
+        }
+        assert!(!producer.push(1));
+    }
+
+    #[test]
+    fn the_kernels_flag_asks_for_a_wakeup() {
+        let (producer, _, start) = ring(0);
+        assert!(!producer.wants_wakeup());
+        // SAFETY: the ring's memory, which is leaked.
+        let memory = unsafe { start.cast::<Memory>().as_ref() };
+        memory.flags.store(1, Ordering::Relaxed);
+        assert!(producer.wants_wakeup());
+    }
+
+    #[test]
+    fn threads_at_both_sides_see_every_entry_once_and_in_order() {
+        let (mut producer, mut consumer, _) = ring(u32::MAX - 5);
+        const ENTRIES: u64 = 100_000;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for i in 0..ENTRIES {
+                    while !producer.push(i) {
+                        producer.submit();
+                        std::thread::yield_now();
+                    }
+                    if i % 3 == 0 {
+                        producer.submit();
+                    }
+                }
+                producer.submit();
+            });
+            let mut next = 0;
+            while next < ENTRIES {
+                match consumer.pop() {
+                    Some(value) => {
+                        assert_eq!(value, next);
+                        next += 1;
+                    }
+                    None => std::thread::yield_now(),
+                }
+                consumer.release();
+            }
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! Waiting for packets, for room, for a time, or for the end.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use fairpath_units::Nanos;
+
+/// Ends a forwarder's loop from another thread; clones end the same one.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    event: Arc<OwnedFd>,
+}
+
+impl Stop {
+    /// One that has not been asked for yet.
+    ///
+    /// # Errors
+    /// Where no descriptor is left.
+    pub fn new() -> io::Result<Stop> {
+        // SAFETY: takes numbers only.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call gave a descriptor that nobody else owns.
+        let event = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Stop { event })
+    }
+
+    /// Asks for the end; it stays asked for.
+    pub fn ask(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight readable bytes. It fails only when it was asked 2^64 times.
+        unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        let mut event = [entry(self.event.as_raw_fd(), libc::POLLIN)];
+        poll(&mut event, Some(Nanos(0)));
+        event[0].revents != 0
+    }
+}
+
+/// Sleeps until a socket has packets (or, where wanted, room), the end is asked for, or `most` is over.
+pub(crate) fn wait<'a>(
+    sockets: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
+    stop: &Stop,
+    most: Option<Nanos>,
+) {
+    let room = |wanted| if wanted { libc::POLLOUT } else { 0 };
+    let mut events: Vec<_> = sockets
+        .map(|(fd, wanted)| entry(fd.as_raw_fd(), libc::POLLIN | room(wanted)))
+        .collect();
+    events.push(entry(stop.event.as_raw_fd(), libc::POLLIN));
+    poll(&mut events, most);
+}
+
+/// `CLOCK_MONOTONIC`, as the XDP program reads it.
+pub(crate) fn now() -> Nanos {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a structure of this size, written by the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+fn entry(fd: i32, events: i16) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    }
+}
+
+/// An interruption counts as an event: whoever waits looks again anyway.
+fn poll(events: &mut [libc::pollfd], most: Option<Nanos>) {
+    let time = most.map(|most| libc::timespec {
+        tv_sec: (most.0 / 1_000_000_000) as libc::time_t,
+        tv_nsec: (most.0 % 1_000_000_000) as libc::c_long,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let count = events.len() as libc::nfds_t;
+    // SAFETY: as many entries as said; the time and the absent mask are read only.
+    unsafe { libc::ppoll(events.as_mut_ptr(), count, time, std::ptr::null()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_asked_it_stays_asked_for_every_clone() {
+        let stop = Stop::new().unwrap();
+        let other = stop.clone();
+        assert!(!stop.is_asked());
+        other.ask();
+        assert!(stop.is_asked() && stop.is_asked());
+        wait(std::iter::empty(), &stop, None);
+    }
+}

@@ -1,0 +1,12 @@
+//! Packets through the AF_XDP port, between namespaces.
+//!
+//! ```text
+//! client ── lan [bridge: AF_XDP forwarder] wan ── server
+//! ```
+//!
+//! As root: `cargo test -p fairpath-tests --test afxdp`. Each test has namespaces of its own.
+
+mod bridge;
+mod carried;
+mod refused;
+mod sums;
