@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! units <- wire <- core <- class  rtt  rules    class <- sched    pure: no clock, no sockets
-//! units <- wire <- bpf  pktio  netlink                 the kernel's edge (may use core's types)
+//! units <- wire <- bpf  pktio  netlink  nfqueue        the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
 //! pure + edge <- fairpath                              assembly
 //! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
@@ -16,7 +16,7 @@ use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 pub const PURE: &[&str] = &["units", "wire", "core", "class", "rtt", "sched", "rules"];
-const EDGE: &[&str] = &["bpf", "pktio", "netlink"];
+const EDGE: &[&str] = &["bpf", "pktio", "netlink", "nfqueue"];
 
 /// A crate of ours depends on another of ours. Names are without `fairpath-`; the binary's is
 /// `fairpath`.
@@ -118,7 +118,7 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         "units" | "xtask" => vec![],
         "wire" | "report" => vec!["units"],
         "core" => vec!["units", "wire"],
-        "class" | "rtt" | "rules" | "bpf" | "pktio" | "netlink" => {
+        "class" | "rtt" | "rules" | "bpf" | "pktio" | "netlink" | "nfqueue" => {
             vec!["units", "wire", "core"]
         }
         // Its trees and its traffic may come from classes.
@@ -191,12 +191,18 @@ mod tests {
 
     #[test]
     fn edge_crates_never_see_each_other() {
-        for (from, to) in [("bpf", "core"), ("bpf", "units"), ("netlink", "wire")] {
+        for (from, to) in [
+            ("bpf", "core"),
+            ("bpf", "units"),
+            ("netlink", "wire"),
+            ("nfqueue", "wire"),
+        ] {
             assert!(!broken(from, to, false), "{from} -> {to}");
         }
         for (from, to) in [
             ("bpf", "netlink"),
             ("netlink", "pktio"),
+            ("nfqueue", "netlink"),
             ("pktio", "bpf"),
             ("bpf", "rtt"),
         ] {
