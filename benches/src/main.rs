@@ -7,6 +7,7 @@
 //!   check.rs    files with many classes through `fairpath class check`
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
+//!   nfqueue.rs  a packet's visit to user space, beside the C library
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
@@ -21,6 +22,7 @@ mod live;
 mod machine;
 mod made;
 mod measure;
+mod nfqueue;
 mod offline;
 mod peer;
 mod pifo;
@@ -61,6 +63,11 @@ enum What {
     Pifo(pifo::Args),
     /// Simulated packets per second of CPU time
     Sched(sched::Args),
+    /// What a packet's visit to user space through NFQUEUE costs, beside the C library (root)
+    Nfqueue(nfqueue::Args),
+    /// Accepts every packet of queue 0; started by `nfqueue`
+    #[command(hide = true)]
+    Answer(nfqueue::AnswerArgs),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -75,6 +82,9 @@ enum Format {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if let Some(What::Answer(args)) = &args.what {
+        return nfqueue::answer(args);
+    }
     let machine = Machine::look()?;
     let text = args.format == Format::Text;
     if text {
@@ -83,6 +93,7 @@ fn main() -> anyhow::Result<()> {
     let all = args.what.is_none();
     let (mut live, mut classes, mut daemon, mut check, mut pifo, mut sched, mut offline) =
         (None, None, None, None, None, None, None);
+    let mut nfqueue = None;
     match args.what {
         Some(What::Live(args)) => live = Some(args),
         Some(What::Classes(args)) => classes = Some(args),
@@ -90,8 +101,9 @@ fn main() -> anyhow::Result<()> {
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
+        Some(What::Nfqueue(args)) => nfqueue = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
-        None => {}
+        Some(What::Answer(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
     let live = part(live, live::run, live::Report::text, text)?;
@@ -105,13 +117,15 @@ fn main() -> anyhow::Result<()> {
     let pifo = part(pifo, pifo::run, pifo::Report::text, text)?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::Report::text, text)?;
+    let nfqueue = nfqueue.or_else(|| all.then(nfqueue::Args::usual));
+    let nfqueue = part(nfqueue, nfqueue::run, nfqueue::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "offline": offline
+            "sched": sched, "nfqueue": nfqueue, "offline": offline
         });
         println!("{all}");
     }

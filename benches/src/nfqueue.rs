@@ -1,0 +1,378 @@
+//! A packet's visit to user space through NFQUEUE, beside a program over the C library in the same run.
+//!
+//! ```text
+//! client ── lan [router: -j NFQUEUE, an answerer that accepts all] wan ── server
+//! ```
+//!
+//! - one TCP flow with GSO, what it sends queued: its rate as a share of the rate without a queue;
+//! - ping, both ways queued, one after the other and back to back: what a visit adds;
+//! - UDP of 64 bytes at IP as fast as one CPU sends, the answerer on another: its CPU time a packet. It
+//!   includes the packet's further way through the router, which runs inside the verdict's system call.
+//!
+//! Answerers take turns within each round; ratios are of the same round.
+
+mod answerer;
+
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fairpath_testbed::{Iperf3, Iperf3Server, Offloads, Ping, Router, Testbed};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use answerer::{Answerer, Answerers};
+pub use answerer::{Args as AnswerArgs, answer};
+
+use crate::measure::{Measured, Target};
+use crate::table::lay_out;
+
+/// Of the rate without a queue.
+const TCP_SHARE: f64 = 45.0;
+/// Of what the C program adds.
+const PING_RATIO: f64 = 1.1;
+/// Of the CPU time with single verdicts.
+const PACKED_RATIO: f64 = 0.8;
+/// Payload that makes 64 bytes with the headers of UDP and IPv4.
+const UDP_PAYLOAD: [u8; 36] = [0; 36];
+const DATA_RULE: &str = "FORWARD -i lan -j NFQUEUE --queue-num 0";
+const BOTH_RULE: &str = "FORWARD -j NFQUEUE --queue-num 0";
+
+/// What is measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Rounds of all answerers
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Seconds of each TCP flow and each UDP flood
+    #[arg(long, default_value_t = 2)]
+    seconds: u32,
+    /// Echo requests of each ping
+    #[arg(long, default_value_t = 1000)]
+    pings: u32,
+}
+
+impl Args {
+    /// What stands above as default.
+    pub fn usual() -> Args {
+        Args {
+            rounds: 5,
+            seconds: 2,
+            pings: 1000,
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Bit/s of the flow without a queue.
+    tcp_without: Measured,
+    /// Microseconds of a round trip without a queue.
+    ping_without: Measured,
+    answerers: Vec<Row>,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    who: Answerer,
+    /// Percent of the rate without a queue.
+    tcp_share: Measured,
+    /// Median round trip, microseconds, less that without a queue.
+    ping_added_us: Measured,
+    /// CPU nanoseconds a packet.
+    udp_cpu_ns: Measured,
+    /// Packets a second that were answered.
+    udp_pps: Measured,
+}
+
+/// Measured in each round.
+#[derive(Default)]
+struct Lists {
+    tcp: Vec<f64>,
+    ping: Vec<f64>,
+    cpu: Vec<f64>,
+    pps: Vec<f64>,
+}
+
+/// Measures it all.
+///
+/// # Errors
+/// Where the bench itself fails; it needs root, `iptables`, `iperf3`, `ping` and the C library.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    if args.rounds == 0 || args.seconds == 0 || args.pings == 0 {
+        bail!("nothing to measure: give at least one round, one second and one ping");
+    }
+    let bench = Bench::build(args)?;
+    let mut without = Lists::default();
+    let mut with: [Lists; Answerer::ALL.len()] = Default::default();
+    for _ in 0..args.rounds {
+        without.tcp.push(bench.tcp(None)?);
+        without.ping.push(bench.ping(None)?);
+        for (who, lists) in Answerer::ALL.into_iter().zip(&mut with) {
+            lists.tcp.push(bench.tcp(Some(who))?);
+            lists.ping.push(bench.ping(Some(who))?);
+            let (cpu, pps) = bench.udp(who)?;
+            lists.cpu.push(cpu);
+            lists.pps.push(pps);
+        }
+    }
+    Ok(Report::of(without, with))
+}
+
+struct Bench {
+    net: Router,
+    server: Iperf3Server,
+    answerers: Answerers,
+    args: Args,
+}
+
+impl Bench {
+    fn build(args: &Args) -> anyhow::Result<Bench> {
+        let answerers = Answerers::prepare()?;
+        let net = Router::builder()
+            .offloads(Offloads::On)
+            .build(&Testbed::new())?;
+        let server = Iperf3Server::start(&net.server, 5201)?;
+        // The flood ends before a socket would be looked for.
+        let drop = [
+            "iptables",
+            "-w",
+            "-t",
+            "raw",
+            "-A",
+            "PREROUTING",
+            "-p",
+            "udp",
+            "-j",
+            "DROP",
+        ];
+        net.server.run(&drop)?;
+        Ok(Bench {
+            net,
+            server,
+            answerers,
+            args: args.clone(),
+        })
+    }
+
+    fn rule(&self, operation: &str, rule: &str) -> anyhow::Result<()> {
+        let argv = ["iptables", "-w", operation]
+            .into_iter()
+            .chain(rule.split(' '));
+        self.net.router.run(&argv.collect::<Vec<_>>())?;
+        Ok(())
+    }
+
+    /// With the answerer running and the rule in place, if there is one.
+    fn queued<T>(
+        &self,
+        who: Option<Answerer>,
+        rule: &str,
+        f: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Some(who) = who else { return f() };
+        let _answering = self.answerers.start(who, &self.net.router, None)?;
+        self.rule("-A", rule)?;
+        let result = f();
+        self.rule("-D", rule)?;
+        result.with_context(|| format!("with {}", who.name()))
+    }
+
+    /// Bit/s of one flow.
+    fn tcp(&self, who: Option<Answerer>) -> anyhow::Result<f64> {
+        self.queued(who, DATA_RULE, || {
+            let flow = Iperf3::to(Router::SERVER.v4, self.server.port()).congestion("cubic");
+            Ok(flow
+                .seconds(self.args.seconds)
+                .run(&self.net.client)?
+                .goodput_bps)
+        })
+    }
+
+    /// Median microseconds of a round trip.
+    fn ping(&self, who: Option<Answerer>) -> anyhow::Result<f64> {
+        self.queued(who, BOTH_RULE, || {
+            let ping = Ping::to(Router::SERVER.v4).count(self.args.pings);
+            let report = ping
+                .interval(Duration::from_millis(2))
+                .run(&self.net.client)?;
+            if report.received < report.sent {
+                bail!("of {} pings {} came back", report.sent, report.received);
+            }
+            let times = report.times.iter().map(|time| time.as_secs_f64() * 1e6);
+            Ok(Measured::of(times.collect()).median)
+        })
+    }
+
+    /// CPU nanoseconds of a packet, and packets a second.
+    fn udp(&self, who: Answerer) -> anyhow::Result<(f64, f64)> {
+        let answering = self.answerers.start(who, &self.net.router, Some(1))?;
+        self.rule("-A", DATA_RULE)?;
+        let flood = || -> anyhow::Result<(f64, f64)> {
+            settle(0)?;
+            let socket = UdpSocket::bind((Router::CLIENT.v4, 0)).context("make a sender")?;
+            socket
+                .connect((Router::SERVER.v4, 9))
+                .context("aim the sender")?;
+            send_for(&socket, Duration::from_millis(300));
+            let before = (answering.cpu_ns()?, self.forwarded()?);
+            let begun = Instant::now();
+            send_for(&socket, Duration::from_secs(self.args.seconds.into()));
+            let (cpu, packets) = (answering.cpu_ns()? - before.0, self.forwarded()? - before.1);
+            if packets == 0 {
+                bail!("nothing came through with {}", who.name());
+            }
+            let packets = packets as f64;
+            Ok((
+                cpu as f64 / packets,
+                packets / begun.elapsed().as_secs_f64(),
+            ))
+        };
+        let measured = self.net.client.enter(flood)?;
+        self.rule("-D", DATA_RULE)?;
+        measured
+    }
+
+    /// Packets that left the router towards the server.
+    fn forwarded(&self) -> anyhow::Result<u64> {
+        Ok(self.net.wan_end.counters()?.tx_packets)
+    }
+}
+
+/// What the router's queue does not take is dropped there: sending never fails for it.
+fn send_for(socket: &UdpSocket, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        for _ in 0..64 {
+            // A full device queue answers with an error now and then; the count is made at the end.
+            let _ = socket.send(&UDP_PAYLOAD);
+        }
+    }
+}
+
+/// The sender's thread to one CPU; the answerer has the other.
+fn settle(cpu: usize) -> anyhow::Result<()> {
+    if thread::available_parallelism().map_or(1, usize::from) < 2 {
+        bail!("the flood needs two CPUs");
+    }
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("stay on CPU {cpu}"))
+}
+
+impl Report {
+    fn of(without: Lists, with: [Lists; Answerer::ALL.len()]) -> Report {
+        let tcp_without = Measured::of(without.tcp);
+        let ping_without = Measured::of(without.ping);
+        let rows = Answerer::ALL.into_iter().zip(with);
+        let answerers: Vec<Row> = rows
+            .map(|(who, lists)| Row {
+                who,
+                tcp_share: Measured::of(lists.tcp).pairs(&tcp_without, |a, b| 100.0 * a / b),
+                ping_added_us: Measured::of(lists.ping).pairs(&ping_without, |a, b| a - b),
+                udp_cpu_ns: Measured::of(lists.cpu),
+                udp_pps: Measured::of(lists.pps),
+            })
+            .collect();
+        let targets = targets(&answerers);
+        Report {
+            tcp_without,
+            ping_without,
+            answerers,
+            targets,
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let heads = [
+            "accepts all",
+            "TCP %",
+            "least",
+            "most",
+            "ping +us",
+            "least",
+            "most",
+            "UDP ns",
+            "least",
+            "most",
+            "kpps",
+        ];
+        let row = |row: &Row| {
+            let three = |m: &Measured| [m.median, m.least, m.most].map(|v| format!("{v:.1}"));
+            let mut cells = vec![row.who.name().to_owned()];
+            cells.extend(three(&row.tcp_share));
+            cells.extend(three(&row.ping_added_us));
+            cells.extend(
+                [
+                    row.udp_cpu_ns.median,
+                    row.udp_cpu_ns.least,
+                    row.udp_cpu_ns.most,
+                ]
+                .map(|v| format!("{v:.0}")),
+            );
+            cells.push(format!("{:.0}", row.udp_pps.median / 1e3));
+            cells
+        };
+        let rows: Vec<_> = self.answerers.iter().map(row).collect();
+        let targets: String = self.targets.iter().map(Target::text).collect();
+        format!(
+            "\nNFQUEUE: one TCP flow with GSO (without a queue {:.1} Gbit/s), ping (without {:.1} us), \
+             CPU time of a 64-byte UDP packet\n{}{targets}",
+            self.tcp_without.median / 1e9,
+            self.ping_without.median,
+            lay_out(&heads, &rows)
+        )
+    }
+}
+
+fn targets(rows: &[Row]) -> Vec<Target> {
+    let row = |who| rows.iter().find(|row| row.who == who);
+    let [ours, packed, single, c] = [
+        Answerer::InOrder,
+        Answerer::Packed,
+        Answerer::Single,
+        Answerer::C,
+    ]
+    .map(row);
+    let (Some(ours), Some(packed), Some(single), Some(c)) = (ours, packed, single, c) else {
+        return Vec::new();
+    };
+    let ratio = |a: &Measured, b: &Measured| a.pairs(b, |a, b| a / b).median;
+    let mut targets = Vec::new();
+    for (name, row) in [("in order", ours), ("holding", packed)] {
+        let what = |what: &str| format!("NFQUEUE, {name}: {what}");
+        targets.push(Target::at_least(
+            what("TCP's share of the rate without"),
+            row.tcp_share.median,
+            TCP_SHARE,
+            "%",
+        ));
+        let to_c = ratio(&row.tcp_share, &c.tcp_share);
+        targets.push(Target::at_least(
+            what("TCP's rate to the C program's"),
+            to_c,
+            1.0,
+            "times",
+        ));
+        let added = ratio(&row.ping_added_us, &c.ping_added_us);
+        targets.push(Target::at_most(
+            what("added round trip to the C program's"),
+            added,
+            PING_RATIO,
+            "times",
+        ));
+        let cpu = ratio(&row.udp_cpu_ns, &single.udp_cpu_ns);
+        targets.push(Target::at_most(
+            what("CPU to that of single verdicts"),
+            cpu,
+            PACKED_RATIO,
+            "times",
+        ));
+    }
+    targets
+}
