@@ -159,21 +159,13 @@ impl Answerers {
         Ok(Answerers { directory })
     }
 
-    /// Starts one in `ns`, before other processes, on `cpu` if it is named.
+    /// Starts one in `ns`, before other processes, on `cpu`.
     ///
     /// # Errors
     /// Where it cannot bind the queue.
-    pub fn start(
-        &self,
-        who: Answerer,
-        ns: &Netns,
-        cpu: Option<usize>,
-    ) -> anyhow::Result<Answering> {
+    pub fn start(&self, who: Answerer, ns: &Netns, cpu: usize) -> anyhow::Result<Answering> {
         let mut command = ns.command_without_sysfs("chrt");
-        command.args(["--fifo", "1"]);
-        if let Some(cpu) = cpu {
-            command.args(["taskset", "-c", &cpu.to_string()]);
-        }
+        command.args(["--fifo", "1", "taskset", "-c", &cpu.to_string()]);
         if who == Answerer::C {
             command.arg(self.directory.path().join("peer"));
             command
