@@ -161,8 +161,8 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<(Packet<'a>, Held)> {
         let packet = self.peek()?;
         self.hand_out(&packet);
-        let (id, of) = (packet.id, self.of);
-        Some((packet, Held { id, of }))
+        let (id, len, of) = (packet.id, packet.len(), self.of);
+        Some((packet, Held { id, len, of }))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::intake::{Intake, Packets};
 use crate::packet::Packet;
 use crate::rewrite::Rewrite;
 use crate::socket::{Slots, Socket};
-use crate::verdict::{Pending, Verdict, Verdicts};
+use crate::verdict::{Load, Pending, Verdict, Verdicts};
 
 const BIND_SEQUENCE: u32 = 1;
 
@@ -298,7 +298,11 @@ impl Queue<Holding> {
         }
         self.pending.settled += held;
         self.pending.of = fresh();
-        self.verdicts().up_to(newest, verdict, held)?;
+        let load = Load {
+            packets: held,
+            bytes: 0,
+        };
+        self.verdicts().up_to(newest, verdict, load)?;
         self.verdicts().flush()
     }
 }
@@ -306,7 +310,7 @@ impl Queue<Holding> {
 impl Queue<InOrder> {
     /// Reads what there is, and gives each packet the answer of `decide`; returns how many there were.
     ///
-    /// Verdicts leave before it returns. None when time was up or a signal came, or where nothing but
+    /// Verdicts leave before it returns, the first after about 128 KiB of packets. None when time was up or a signal came, or where nothing but
     /// refusals had come. If `decide` panics, its packet and those behind it come again.
     ///
     /// # Errors
@@ -329,7 +333,7 @@ impl<M: Mode> AsFd for Queue<M> {
 
 /// Equal verdicts on packets that follow one another.
 #[derive(Default)]
-struct Run(Option<(Verdict, u32, u64)>);
+struct Run(Option<(Verdict, u32, Load)>);
 
 impl Run {
     fn add(
@@ -339,13 +343,18 @@ impl Run {
         verdicts: &mut Verdicts<'_>,
     ) -> Result<(), QueueError> {
         match (answer, &mut self.0) {
-            (Answer::Unchanged(verdict), Some((same, last, count))) if verdict == *same => {
-                (*last, *count) = (packet.id, *count + 1);
-                Ok(())
+            (Answer::Unchanged(verdict), Some((same, last, load))) if verdict == *same => {
+                *last = packet.id;
+                load.add(packet.len());
+                if load.is_full() {
+                    self.end(verdicts)
+                } else {
+                    Ok(())
+                }
             }
             (Answer::Unchanged(verdict), _) => {
                 let ended = self.end(verdicts);
-                self.0 = Some((verdict, packet.id, 1));
+                self.0 = Some((verdict, packet.id, Load::of(packet.len())));
                 ended
             }
             (Answer::Changed(verdict, rewrite), _) => {
@@ -358,8 +367,10 @@ impl Run {
     fn end(&mut self, verdicts: &mut Verdicts<'_>) -> Result<(), QueueError> {
         match self.0.take() {
             None => Ok(()),
-            Some((verdict, id, 1)) => verdicts.one(id, verdict),
-            Some((verdict, last, count)) => verdicts.up_to(last, verdict, count),
+            Some((verdict, id, Load { packets: 1, bytes })) => {
+                verdicts.one(id, verdict, bytes as u32)
+            }
+            Some((verdict, last, load)) => verdicts.up_to(last, verdict, load),
         }
     }
 }

@@ -22,6 +22,9 @@ const NFQA_MARK: u16 = 3;
 const NFQA_PAYLOAD: u16 = 10;
 /// A page, less the kernel's bookkeeping beside a datagram.
 const DATAGRAM_BYTES: usize = 3_700;
+/// What may be decided and not yet on its way: two super-packets, or more small ones than a read brings.
+/// More would leave the flow's window standing here while sender and receiver wait.
+const DECIDED_LIMIT_BYTES: u64 = 128 << 10;
 /// A verdict with a mark, the longest without payload.
 const LONGEST_BYTES: usize = 40;
 /// Verdicts that say so with the flag `--queue-bypass` (`NF_VERDICT_FLAG_QUEUE_BYPASS`).
@@ -97,13 +100,14 @@ impl Verdict {
 
 /// The right to give one packet its verdict, at any time and in any order.
 ///
-/// Eight bytes; it cannot be copied, so there is never a second verdict. One that is dropped leaves
+/// Twelve bytes; it cannot be copied, so there is never a second verdict. One that is dropped leaves
 /// its packet in the kernel (where it counts against the queue's length) until
 /// [`Queue::release_all`](crate::Queue::release_all) or the end of the queue.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "the packet waits in the kernel until it gets a verdict"]
 pub struct Held {
     pub(crate) id: u32,
+    pub(crate) len: u32,
     pub(crate) of: NonZeroU32,
 }
 
@@ -114,6 +118,33 @@ impl Held {
     }
 }
 
+/// Packets with one verdict: how many, and their bytes as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Load {
+    /// Of one packet.
+    pub fn of(len: u32) -> Load {
+        Load {
+            packets: 1,
+            bytes: len.into(),
+        }
+    }
+
+    pub fn add(&mut self, len: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(len);
+    }
+
+    /// Whether their verdict should be on its way.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= DECIDED_LIMIT_BYTES
+    }
+}
+
 /// Verdicts that have not left yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -121,13 +152,15 @@ pub(crate) struct Pending {
     pub(crate) queue: u16,
     /// Whose packets these verdicts are for; changes when all that was held is let go.
     pub(crate) of: NonZeroU32,
+    /// The packets whose verdicts wait.
+    decided: Load,
     /// Packets that were held and have got their verdict, in all.
     pub(crate) settled: u64,
     pub(crate) counters: VerdictCounters,
 }
 
-/// Where verdicts go: they leave when a datagram is full, at [`Verdicts::flush`], and before the queue
-/// receives again.
+/// Where verdicts go: they leave when a datagram is full, when they are about 128 KiB of packets, at
+/// [`Verdicts::flush`], and before the queue receives again.
 #[derive(Debug)]
 pub struct Verdicts<'a> {
     pub(crate) pending: &'a mut Pending,
@@ -140,6 +173,7 @@ impl Pending {
             bytes: Vec::with_capacity(DATAGRAM_BYTES),
             queue,
             of,
+            decided: Load::default(),
             settled: 0,
             counters: VerdictCounters::default(),
         }
@@ -167,7 +201,7 @@ impl Verdicts<'_> {
     /// kept and leaves with the next).
     pub fn give(&mut self, held: Held, verdict: Verdict) -> Result<(), QueueError> {
         self.settle(&held)?;
-        self.one(held.id, verdict)
+        self.one(held.id, verdict, held.len)
     }
 
     /// Gives a packet its verdict and new content, made by [`Packet::rewrite`](crate::Packet::rewrite).
@@ -201,18 +235,18 @@ impl Verdicts<'_> {
     }
 
     /// One packet's verdict.
-    pub(crate) fn one(&mut self, id: u32, verdict: Verdict) -> Result<(), QueueError> {
-        self.put(VERDICT, id, verdict, 1, None)
+    pub(crate) fn one(&mut self, id: u32, verdict: Verdict, len: u32) -> Result<(), QueueError> {
+        self.put(VERDICT, id, verdict, Load::of(len), None)
     }
 
-    /// The verdict of `packets` that are still queued and have ids up to `last`.
+    /// The verdict of those packets that are still queued and have ids up to `last`.
     pub(crate) fn up_to(
         &mut self,
         last: u32,
         verdict: Verdict,
-        packets: u64,
+        load: Load,
     ) -> Result<(), QueueError> {
-        self.put(VERDICT_BATCH, last, verdict, packets, None)
+        self.put(VERDICT_BATCH, last, verdict, load, None)
     }
 
     /// One packet's verdict and new content.
@@ -223,7 +257,14 @@ impl Verdicts<'_> {
         rewrite: &Rewrite,
     ) -> Result<(), QueueError> {
         self.pending.counters.rewritten += 1;
-        self.put(VERDICT, id, verdict, 1, Some(rewrite.bytes()))
+        let bytes = rewrite.bytes();
+        self.put(
+            VERDICT,
+            id,
+            verdict,
+            Load::of(bytes.len() as u32),
+            Some(bytes),
+        )
     }
 
     fn put(
@@ -231,7 +272,7 @@ impl Verdicts<'_> {
         kind: u16,
         id: u32,
         verdict: Verdict,
-        packets: u64,
+        load: Load,
         payload: Option<&[u8]>,
     ) -> Result<(), QueueError> {
         let longest = LONGEST_BYTES + payload.map_or(0, |payload| payload.len() + 8);
@@ -239,7 +280,11 @@ impl Verdicts<'_> {
         let flushed = if full { self.flush() } else { Ok(()) };
         // Kept even where the others could not be sent: the packet has had its decision.
         self.pending.write(kind, id, verdict, payload);
-        self.pending.counters.add(verdict.action, packets);
+        self.pending.counters.add(verdict.action, load.packets);
+        self.pending.decided.bytes += load.bytes;
+        if flushed.is_ok() && self.pending.decided.is_full() {
+            return self.flush();
+        }
         flushed
     }
 
@@ -258,6 +303,7 @@ impl Verdicts<'_> {
             source,
         })?;
         self.pending.bytes.clear();
+        self.pending.decided = Load::default();
         Ok(())
     }
 }
