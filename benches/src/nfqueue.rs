@@ -16,6 +16,7 @@
 //! and so does all of this session, as long as it lasts.
 
 mod answerer;
+mod report;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -27,20 +28,14 @@ use fairpath_testbed::{Iperf3, Iperf3Server, Offloads, Ping, Router, Testbed};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
-use serde::Serialize;
 
 use answerer::{Answerer, Answerers};
 pub use answerer::{Args as AnswerArgs, answer};
+use report::Lists;
+pub use report::Report;
 
-use crate::measure::{Measured, Target};
-use crate::table::lay_out;
+use crate::measure::Measured;
 
-/// Of the rate without a queue.
-const TCP_SHARE: f64 = 45.0;
-/// Of what the C program adds.
-const PING_RATIO: f64 = 1.1;
-/// Of the CPU time with single verdicts.
-const PACKED_RATIO: f64 = 0.8;
 /// Payload that makes 64 bytes with the headers of UDP and IPv4.
 const UDP_PAYLOAD: usize = 36;
 /// Datagrams of one system call.
@@ -71,39 +66,6 @@ impl Args {
             pings: 500,
         }
     }
-}
-
-/// All of it.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// Bit/s of the flow without a queue.
-    tcp_without: Measured,
-    /// Microseconds of a round trip without a queue.
-    ping_without: Measured,
-    answerers: Vec<Row>,
-    targets: Vec<Target>,
-}
-
-#[derive(Debug, Serialize)]
-struct Row {
-    who: Answerer,
-    /// Percent of the rate without a queue.
-    tcp_share: Measured,
-    /// Median round trip, microseconds, less that without a queue.
-    ping_added_us: Measured,
-    /// CPU nanoseconds a packet.
-    udp_cpu_ns: Measured,
-    /// Packets a second that were answered.
-    udp_pps: Measured,
-}
-
-/// Measured in each round.
-#[derive(Default)]
-struct Lists {
-    tcp: Vec<f64>,
-    ping: Vec<f64>,
-    cpu: Vec<f64>,
-    pps: Vec<f64>,
 }
 
 /// Measures it all.
@@ -303,117 +265,4 @@ fn settle(cpu: usize) -> anyhow::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("stay on CPU {cpu}"))
-}
-
-impl Report {
-    fn of(without: Lists, with: [Lists; Answerer::ALL.len()]) -> Report {
-        let tcp_without = Measured::of(without.tcp);
-        let ping_without = Measured::of(without.ping);
-        let rows = Answerer::ALL.into_iter().zip(with);
-        let answerers: Vec<Row> = rows
-            .map(|(who, lists)| Row {
-                who,
-                tcp_share: Measured::of(lists.tcp).pairs(&tcp_without, |a, b| 100.0 * a / b),
-                ping_added_us: Measured::of(lists.ping).pairs(&ping_without, |a, b| a - b),
-                udp_cpu_ns: Measured::of(lists.cpu),
-                udp_pps: Measured::of(lists.pps),
-            })
-            .collect();
-        let targets = targets(&answerers);
-        Report {
-            tcp_without,
-            ping_without,
-            answerers,
-            targets,
-        }
-    }
-
-    /// For people.
-    pub fn text(&self) -> String {
-        let heads = [
-            "accepts all",
-            "TCP %",
-            "least",
-            "most",
-            "ping +us",
-            "least",
-            "most",
-            "UDP ns",
-            "least",
-            "most",
-            "kpps",
-        ];
-        let row = |row: &Row| {
-            let three = |m: &Measured| [m.median, m.least, m.most].map(|v| format!("{v:.1}"));
-            let mut cells = vec![row.who.name().to_owned()];
-            cells.extend(three(&row.tcp_share));
-            cells.extend(three(&row.ping_added_us));
-            cells.extend(
-                [
-                    row.udp_cpu_ns.median,
-                    row.udp_cpu_ns.least,
-                    row.udp_cpu_ns.most,
-                ]
-                .map(|v| format!("{v:.0}")),
-            );
-            cells.push(format!("{:.0}", row.udp_pps.median / 1e3));
-            cells
-        };
-        let rows: Vec<_> = self.answerers.iter().map(row).collect();
-        let targets: String = self.targets.iter().map(Target::text).collect();
-        format!(
-            "\nNFQUEUE: one TCP flow with GSO (without a queue {:.1} Gbit/s), ping (without {:.1} us), \
-             CPU time of a 64-byte UDP packet\n{}{targets}",
-            self.tcp_without.median / 1e9,
-            self.ping_without.median,
-            lay_out(&heads, &rows)
-        )
-    }
-}
-
-fn targets(rows: &[Row]) -> Vec<Target> {
-    let row = |who| rows.iter().find(|row| row.who == who);
-    let [ours, packed, single, c] = [
-        Answerer::InOrder,
-        Answerer::Packed,
-        Answerer::Single,
-        Answerer::C,
-    ]
-    .map(row);
-    let (Some(ours), Some(packed), Some(single), Some(c)) = (ours, packed, single, c) else {
-        return Vec::new();
-    };
-    let ratio = |a: &Measured, b: &Measured| a.pairs(b, |a, b| a / b).median;
-    let mut targets = Vec::new();
-    for (name, row) in [("in order", ours), ("holding", packed)] {
-        let what = |what: &str| format!("NFQUEUE, {name}: {what}");
-        targets.push(Target::at_least(
-            what("TCP's share of the rate without"),
-            row.tcp_share.median,
-            TCP_SHARE,
-            "%",
-        ));
-        let to_c = ratio(&row.tcp_share, &c.tcp_share);
-        targets.push(Target::at_least(
-            what("TCP's rate to the C program's"),
-            to_c,
-            1.0,
-            "times",
-        ));
-        let added = ratio(&row.ping_added_us, &c.ping_added_us);
-        targets.push(Target::at_most(
-            what("added round trip to the C program's"),
-            added,
-            PING_RATIO,
-            "times",
-        ));
-        let cpu = ratio(&row.udp_cpu_ns, &single.udp_cpu_ns);
-        targets.push(Target::at_most(
-            what("CPU to that of single verdicts"),
-            cpu,
-            PACKED_RATIO,
-            "times",
-        ));
-    }
-    targets
 }
