@@ -26,7 +26,11 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 const KEPT: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = env::args().skip(1);
+    run(env::args().skip(1))
+}
+
+/// With the arguments of the command line.
+pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let number = arguments.next().unwrap_or_default();
     let number: u16 = number
         .parse()

@@ -11,6 +11,7 @@ const NFQA_CFG_QUEUE_MAXLEN: u16 = 3;
 const NFQA_CFG_MASK: u16 = 4;
 const NFQA_CFG_FLAGS: u16 = 5;
 const CMD_BIND: u8 = 1;
+const CMD_UNBIND: u8 = 2;
 const COPY_META: u8 = 1;
 const COPY_PACKET: u8 = 2;
 const FLAG_FAIL_OPEN: u32 = 1;
@@ -217,6 +218,15 @@ impl Config {
         );
         out
     }
+}
+
+/// Gives the queue up; wants no answer.
+pub(crate) fn unbind_message(queue: u16) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out, CONFIG, REQUEST, 0, queue, |out| {
+        put(out, NFQA_CFG_CMD, &[CMD_UNBIND, 0, 0, 0]);
+    });
+    out
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, unbind_message};
 use crate::counters::{Counters, KernelCounts, KernelTable};
 use crate::error::{BindError, QueueError};
 use crate::intake::{Intake, Packets};
@@ -328,6 +328,14 @@ impl<M: Mode> AsFd for Queue<M> {
     /// Readable when packets wait; for an event loop of one's own.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+impl<M: Mode> Drop for Queue<M> {
+    /// Closing does it too, but later where a child that is just being started has the socket as well.
+    fn drop(&mut self) {
+        // Where it fails, closing remains.
+        let _ = self.socket.send(&unbind_message(self.number));
     }
 }
 

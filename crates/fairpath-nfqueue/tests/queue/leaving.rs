@@ -1,30 +1,42 @@
 //! A program leaves its queue without losing a packet, if it is told in the right order.
 
 use std::env;
-use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use fairpath_nfqueue::{Config, DrainError, Verdict, Wait};
-use fairpath_testbed::Process;
+use fairpath_nfqueue::{Config, DrainError, Verdict, Wait, kernel_counts};
+use fairpath_testbed::{Process, wait_for};
 use nix::sys::signal::Signal;
 
-use crate::needs_queues;
 use crate::scene::{DEADLINE, Scene, wait_waiting};
+use crate::{accept_all, needs_queues};
 
 const COUNT: u32 = 20_000;
 /// Under way at most: more than the example keeps back.
 const WINDOW: u64 = 300;
 
-/// The example, which cargo builds beside the tests.
-pub fn example() -> PathBuf {
-    let test = env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    profile.join("examples/accept_all")
+/// Holds the example's arguments where the test's program runs as the example.
+const EXAMPLE_ENV: &str = "FAIRPATH_NFQUEUE_EXAMPLE";
+
+/// Does nothing unless another test started it: then it is the example `accept_all`.
+#[test]
+fn example() {
+    if let Ok(arguments) = env::var(EXAMPLE_ENV) {
+        accept_all::run(arguments.split(' ').map(str::to_owned)).unwrap();
+    }
+}
+
+/// Makes `command` start the example, as it is now, with these arguments.
+pub fn as_example(command: &mut Command, arguments: &str) {
+    command
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "leaving::example", "--nocapture"])
+        .env(EXAMPLE_ENV, arguments);
 }
 
 fn start(scene: &Scene, mode: &str) -> Process {
-    let mut command = scene.net.router.command(example());
-    command.args(["0", mode]);
+    let mut command = scene.net.router.command("env");
+    as_example(&mut command, &format!("0 {mode}"));
     let process = scene.net.router.spawn(command).unwrap();
     process.wait_stderr("queue 0 is bound", DEADLINE).unwrap();
     process
@@ -39,9 +51,15 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
         let mut process = Some(start(&scene, mode));
         let mut said = String::new();
         let (lost, repeated) = scene.datagrams().stream(COUNT, WINDOW, || {
-            scene.queue_clients("-D");
             let process = process.take().unwrap();
+            // All that is under way waits in the queue when the program is told to go.
+            process.signal(Signal::SIGSTOP);
+            let waiting = || scene.on_router(|| kernel_counts().unwrap()[0].waiting);
+            let all = || (u64::from(waiting()) == WINDOW).then_some(());
+            wait_for(DEADLINE, all).unwrap_or_else(|| panic!("{} wait", waiting()));
+            scene.queue_clients("-D");
             process.signal(Signal::SIGTERM);
+            process.signal(Signal::SIGCONT);
             said = process.finish(DEADLINE).unwrap();
         });
         assert_eq!((lost, repeated), (vec![], 0), "{mode}: {said}");

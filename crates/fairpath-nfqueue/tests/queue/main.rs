@@ -6,6 +6,9 @@
 //!
 //! As root: `cargo test -p fairpath-nfqueue --test queue`. Each test has namespaces of its own.
 
+#[path = "../../examples/accept_all.rs"]
+#[allow(dead_code, reason = "the example's own main")]
+mod accept_all;
 mod accounting;
 mod leaving;
 mod ordering;

@@ -3,7 +3,7 @@
 use fairpath_nfqueue::{BindError, Config};
 use fairpath_testbed::Need;
 
-use crate::leaving::example;
+use crate::leaving::as_example;
 use crate::needs_queues;
 use crate::scene::{DEADLINE, Scene};
 
@@ -29,9 +29,9 @@ fn a_process_without_the_right_is_told_which() {
     let scene = Scene::new();
     let mut command = scene.net.router.command("setpriv");
     command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
-    command.arg(example()).arg("0");
+    as_example(&mut command, "0");
     let mut process = scene.net.router.spawn(command).unwrap();
-    assert_eq!(process.wait(DEADLINE).unwrap().code(), Some(1));
+    assert!(!process.wait(DEADLINE).unwrap().success());
     process.wait_stderr("NotPermitted", DEADLINE).unwrap();
 }
 
