@@ -138,7 +138,7 @@ impl Config {
         self
     }
 
-    /// Whether a full receive buffer is said at once, in [`Counters::overruns`](crate::Counters::overruns).
+    /// Whether a full receive buffer is said at once, in [`PacketCounters::overruns`](crate::PacketCounters::overruns).
     ///
     /// Off by default, for the kernel then goes on dropping until the socket has been read empty. The
     /// kernel's own columns count each packet either way.
