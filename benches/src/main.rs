@@ -9,6 +9,7 @@
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
+//!   nfqueue.rs  a packet's visit to user space, beside the C library
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
 //!   all         medians and spread, targets beside them             measure.rs, table.rs
 //! ```
@@ -25,6 +26,7 @@ mod live;
 mod machine;
 mod made;
 mod measure;
+mod nfqueue;
 mod offline;
 mod peer;
 mod pifo;
@@ -76,6 +78,11 @@ enum What {
     Sched(sched::Args),
     /// Nanoseconds of a packet through a policy, natively and in the kernel (root)
     Engine(engine::Args),
+    /// What a packet's visit to user space through NFQUEUE costs, beside the C library (root)
+    Nfqueue(nfqueue::Args),
+    /// Accepts every packet of queue 0; started by `nfqueue`
+    #[command(hide = true)]
+    Answer(nfqueue::AnswerArgs),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -94,6 +101,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(What::AfxdpForward { links }) = &args.what {
         return afxdp::forward(links);
     }
+    if let Some(What::Answer(args)) = &args.what {
+        return nfqueue::answer(args);
+    }
     let machine = Machine::look()?;
     let text = args.format == Format::Text;
     if text {
@@ -110,7 +120,7 @@ fn main() -> anyhow::Result<()> {
         mut engine,
         mut offline,
     ) = (None, None, None, None, None, None, None, None);
-    let mut afxdp = None;
+    let (mut afxdp, mut nfqueue) = (None, None);
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -121,7 +131,8 @@ fn main() -> anyhow::Result<()> {
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
-        Some(What::AfxdpForward { .. }) | None => {}
+        Some(What::Nfqueue(args)) => nfqueue = Some(args),
+        Some(What::AfxdpForward { .. } | What::Answer(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
     let live = part(live, live::run, live::Report::text, text)?;
@@ -137,6 +148,8 @@ fn main() -> anyhow::Result<()> {
     let sched = part(sched, sched::run, sched::Report::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
     let engine = part(engine, engine::run, engine::Report::text, text)?;
+    let nfqueue = nfqueue.or_else(|| all.then(nfqueue::Args::usual));
+    let nfqueue = part(nfqueue, nfqueue::run, nfqueue::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     let afxdp = afxdp.or_else(|| all.then(afxdp::Args::usual));
@@ -145,7 +158,7 @@ fn main() -> anyhow::Result<()> {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp
+            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue
         });
         println!("{all}");
     }

@@ -32,6 +32,7 @@ pub struct Ping {
     count: u32,
     interval: Duration,
     size: u32,
+    cpu: Option<usize>,
 }
 
 impl Ping {
@@ -42,6 +43,7 @@ impl Ping {
             count: 5,
             interval: Duration::from_millis(20),
             size: 56,
+            cpu: None,
         }
     }
 
@@ -66,9 +68,23 @@ impl Ping {
         self
     }
 
+    /// Runs it on this CPU only; needs `taskset`.
+    #[must_use]
+    pub fn on_cpu(mut self, cpu: usize) -> Ping {
+        self.cpu = Some(cpu);
+        self
+    }
+
     /// Sends them from `ns` and waits for the answers. No answer is a report, not an error.
     pub fn run(&self, ns: &Netns) -> Result<PingReport, PingError> {
-        let mut command = ns.command("ping");
+        let mut command = match self.cpu {
+            None => ns.command("ping"),
+            Some(cpu) => {
+                let mut command = ns.command("taskset");
+                command.args(["-c", &cpu.to_string(), "ping"]);
+                command
+            }
+        };
         command.args([
             "-n",
             "-c",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! units <- wire <- core <- class  rtt  rules    class <- sched    pure: no clock, no sockets
-//! units <- wire <- bpf  afxdp  pktio  netlink          the kernel's edge (may use core's types)
+//! units <- wire <- bpf  netlink  afxdp  nfqueue        the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
 //! pure + edge <- fairpath                              assembly
 //! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
@@ -16,7 +16,7 @@ use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 pub const PURE: &[&str] = &["units", "wire", "core", "class", "rtt", "sched", "rules"];
-const EDGE: &[&str] = &["bpf", "afxdp", "pktio", "netlink"];
+const EDGE: &[&str] = &["bpf", "netlink", "afxdp", "nfqueue"];
 
 /// A crate of ours depends on another of ours. Names are without `fairpath-`; the binary's is
 /// `fairpath`.
@@ -118,7 +118,7 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         "units" | "xtask" => vec![],
         "wire" | "report" => vec!["units"],
         "core" => vec!["units", "wire"],
-        "class" | "rtt" | "rules" | "bpf" | "afxdp" | "pktio" | "netlink" => {
+        "class" | "rtt" | "rules" | "bpf" | "netlink" | "afxdp" | "nfqueue" => {
             vec!["units", "wire", "core"]
         }
         // Its trees and its traffic may come from classes.
@@ -191,13 +191,19 @@ mod tests {
 
     #[test]
     fn edge_crates_never_see_each_other() {
-        for (from, to) in [("bpf", "core"), ("bpf", "units"), ("netlink", "wire")] {
+        for (from, to) in [
+            ("bpf", "core"),
+            ("bpf", "units"),
+            ("netlink", "wire"),
+            ("nfqueue", "wire"),
+        ] {
             assert!(!broken(from, to, false), "{from} -> {to}");
         }
         for (from, to) in [
             ("bpf", "netlink"),
-            ("netlink", "pktio"),
-            ("pktio", "bpf"),
+            ("netlink", "afxdp"),
+            ("nfqueue", "netlink"),
+            ("nfqueue", "bpf"),
             ("afxdp", "bpf"),
             ("bpf", "rtt"),
         ] {
@@ -236,7 +242,7 @@ mod tests {
         }
         for (from, to) in [
             ("testbed", "rtt"),
-            ("testbed", "pktio"),
+            ("testbed", "nfqueue"),
             ("demo", "netlink"),
             ("demo", "rtt"),
         ] {

@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
         remedy: "take `now` as an argument; whoever drives this code has a clock",
     },
     Rule {
-        name: "unsafe only in core, bpf, afxdp, pktio, netlink and testbed",
+        name: "unsafe only in core, bpf, netlink, afxdp, nfqueue and testbed",
         looks_at: must_be_safe,
         keep: Keep::Code,
         words: &["unsafe"],
@@ -155,7 +155,7 @@ fn is_pure(path: &str) -> bool {
 }
 
 fn must_be_safe(path: &str) -> bool {
-    let may = ["core", "bpf", "afxdp", "pktio", "netlink", "testbed"];
+    let may = ["core", "bpf", "netlink", "afxdp", "nfqueue", "testbed"];
     crate_of(path).is_some_and(|(name, inside)| !may.contains(&name) && inside.starts_with("src/"))
 }
 
@@ -252,7 +252,7 @@ mod tests {
                 "{path}"
             );
         }
-        for name in ["core", "bpf", "afxdp", "pktio", "netlink", "testbed"] {
+        for name in ["core", "bpf", "netlink", "afxdp", "nfqueue", "testbed"] {
             assert_eq!(
                 broken(&format!("crates/fairpath-{name}/src/a.rs"), "unsafe {}"),
                 [""; 0]
@@ -340,7 +340,7 @@ mod tests {
         let findings = check(&[file("crates/fairpath/src/main.rs", "\n\nunsafe {}")]);
         assert_eq!(
             findings[0].to_string(),
-            "crates/fairpath/src/main.rs:3: unsafe only in core, bpf, afxdp, pktio, netlink and testbed: `unsafe` is not for \
+            "crates/fairpath/src/main.rs:3: unsafe only in core, bpf, netlink, afxdp, nfqueue and testbed: `unsafe` is not for \
              this file; remedy: move the operation behind a safe function of one of those crates"
         );
     }

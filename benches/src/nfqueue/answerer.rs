@@ -1,0 +1,196 @@
+//! Programs that accept every packet of queue 0: ours in three ways, and two peers, tuned alike.
+//!
+//! Each is a process of its own, so that its CPU time is its own: ours and the Rust crate `nfq` are this
+//! very program (`fairpath-bench answer`), the peer over the C library is compiled for the run.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use fairpath_nfqueue::{Config, Verdict, Wait};
+use fairpath_testbed::{Netns, Process};
+use serde::Serialize;
+use tempfile::TempDir;
+
+/// Packets that may wait.
+const LENGTH: u32 = 4096;
+/// Of the socket.
+const BUFFER_BYTES: usize = 64 << 20;
+/// Headers, and no more, for all of them.
+const COPY_BYTES: u16 = 128;
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const PEER: &str = include_str!("peer.c");
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answerer {
+    /// Ours, each packet decided at once, one verdict for a run of packets
+    InOrder,
+    /// Ours, as a scheduler does: packets held, single verdicts packed
+    Packed,
+    /// Ours, each verdict sent by itself
+    Single,
+    /// The C library
+    C,
+    /// The Rust crate nfq
+    Nfq,
+}
+
+impl Answerer {
+    /// All of them.
+    pub const ALL: [Answerer; 5] = [
+        Answerer::InOrder,
+        Answerer::Packed,
+        Answerer::Single,
+        Answerer::C,
+        Answerer::Nfq,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Answerer::InOrder => "ours, in order (runs)",
+            Answerer::Packed => "ours, holding (packed)",
+            Answerer::Single => "ours, single verdicts",
+            Answerer::C => "C, libnetfilter_queue",
+            Answerer::Nfq => "Rust crate nfq 0.2",
+        }
+    }
+}
+
+/// `fairpath-bench answer`: what the bench starts.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    who: Answerer,
+}
+
+/// Answers for ever.
+///
+/// # Errors
+/// Where the queue fails.
+pub fn answer(args: &Args) -> anyhow::Result<()> {
+    let config = Config::new(0)
+        .copy_bytes(COPY_BYTES.into())
+        .length(LENGTH)
+        .receive_buffer_bytes(BUFFER_BYTES);
+    match args.who {
+        Answerer::InOrder => {
+            let mut queue = config.bind_in_order()?;
+            eprintln!("bound");
+            loop {
+                queue.answer(Wait::Forever, |_| Verdict::ACCEPT)?;
+            }
+        }
+        Answerer::Packed | Answerer::Single => hold(&config, args.who == Answerer::Single),
+        Answerer::Nfq => nfq(),
+        Answerer::C => bail!("the C library's peer is a program of its own"),
+    }
+}
+
+fn hold(config: &Config, single: bool) -> anyhow::Result<()> {
+    let mut queue = config.bind()?;
+    eprintln!("bound");
+    let mut held = Vec::new();
+    loop {
+        held.extend(queue.receive(Wait::Forever)?.packets.map(|(_, held)| held));
+        let mut verdicts = queue.release();
+        for held in held.drain(..) {
+            verdicts.give(held, Verdict::ACCEPT)?;
+            if single {
+                verdicts.flush()?;
+            }
+        }
+    }
+}
+
+fn nfq() -> anyhow::Result<()> {
+    let mut queue = nfq::Queue::open()?;
+    // The one thing that it cannot be tuned in: it does not lend its socket, so its buffer stays small.
+    queue.bind(0)?;
+    queue.set_copy_range(0, COPY_BYTES)?;
+    queue.set_recv_gso(0, true)?;
+    queue.set_queue_max_len(0, LENGTH)?;
+    eprintln!("bound");
+    loop {
+        let mut message = queue.recv()?;
+        message.set_verdict(nfq::Verdict::Accept);
+        queue.verdict(message)?;
+    }
+}
+
+/// The peers' programs.
+pub struct Answerers {
+    directory: TempDir,
+}
+
+/// One that runs; ends on drop.
+pub struct Answering {
+    process: Process,
+}
+
+impl Answerers {
+    /// Compiles the C library's peer.
+    ///
+    /// # Errors
+    /// Where the compiler or the library is missing.
+    pub fn prepare() -> anyhow::Result<Answerers> {
+        let directory = tempfile::tempdir().context("make a directory for the C peer")?;
+        let source = directory.path().join("peer.c");
+        fs::write(&source, PEER).context("write the C peer")?;
+        let output = Command::new("cc")
+            .args(["-O2", "-o"])
+            .arg(directory.path().join("peer"))
+            .arg(&source)
+            .args(["-lnetfilter_queue", "-lmnl"])
+            .output()
+            .context("start cc")?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "compile the C peer: {}; needs libnetfilter-queue-dev (make bench installs it)",
+                why.trim()
+            );
+        }
+        Ok(Answerers { directory })
+    }
+
+    /// Starts one in `ns`, before other processes, on `cpu`.
+    ///
+    /// # Errors
+    /// Where it cannot bind the queue.
+    pub fn start(&self, who: Answerer, ns: &Netns, cpu: usize) -> anyhow::Result<Answering> {
+        let mut command = ns.command_without_sysfs("chrt");
+        command.args(["--fifo", "1", "taskset", "-c", &cpu.to_string()]);
+        if who == Answerer::C {
+            command.arg(self.directory.path().join("peer"));
+            command
+                .args([0, COPY_BYTES.into(), LENGTH as usize, BUFFER_BYTES].map(|n| n.to_string()));
+        } else {
+            let ourselves: PathBuf = env::current_exe().context("find this program")?;
+            let value = who.to_possible_value().context("name the answerer")?;
+            command.arg(ourselves).args(["answer", value.get_name()]);
+        }
+        let process = ns.spawn(command)?;
+        process.wait_stderr("bound", START_DEADLINE)?;
+        Ok(Answering { process })
+    }
+}
+
+impl Answering {
+    /// CPU time so far, nanoseconds, of its only thread.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn cpu_ns(&self) -> anyhow::Result<u64> {
+        let path = format!("/proc/{}/schedstat", self.process.id());
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("read {path}: {}", self.process.stderr()))?;
+        let first = text.split(' ').next().context("read the CPU time")?;
+        first.parse().context("read the CPU time")
+    }
+}

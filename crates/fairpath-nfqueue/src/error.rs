@@ -1,0 +1,169 @@
+//! What can go wrong, one enumeration an operation.
+
+use std::io;
+use std::time::Duration;
+
+/// A queue could not be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The kernel has no such queues.
+    #[error(
+        "bind packet queue {queue}: the kernel has no packet queues; `modprobe nfnetlink_queue`, \
+         or a kernel with CONFIG_NETFILTER_NETLINK_QUEUE"
+    )]
+    NoQueues {
+        /// The queue's number.
+        queue: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The right is missing.
+    #[error("bind packet queue {queue}: needs CAP_NET_ADMIN in this network namespace")]
+    NotPermitted {
+        /// The queue's number.
+        queue: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Somebody else has it.
+    #[error(
+        "bind packet queue {queue}: another socket has it (netlink port {port}, often that \
+         process's id); stop that program, or name another queue here and in the rule"
+    )]
+    Taken {
+        /// The queue's number.
+        queue: u16,
+        /// The owner's netlink port.
+        port: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// An option that this kernel does not have.
+    #[error(
+        "bind packet queue {queue} with {options}: the kernel lacks one of these; leave it out, \
+         or load what it needs (conntrack: nf_conntrack_netlink; security label: CONFIG_NETWORK_SECMARK)"
+    )]
+    Unsupported {
+        /// The queue's number.
+        queue: u16,
+        /// What was asked for, in words.
+        options: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A system call failed otherwise.
+    #[error("bind packet queue {queue}: {operation}")]
+    System {
+        /// The queue's number.
+        queue: u16,
+        /// What was being done.
+        operation: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// A bound queue failed.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// The socket could not be read.
+    #[error("receive packets of queue {queue}")]
+    Receive {
+        /// The queue's number.
+        queue: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The verdicts could not be sent; they still wait and may be sent again.
+    #[error("send verdicts of queue {queue}; they are kept, flush again")]
+    Send {
+        /// The queue's number.
+        queue: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel's counts could not be read.
+    #[error("read the kernel's counts of queue {queue}; is /proc mounted?")]
+    Counts {
+        /// The queue's number.
+        queue: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A packet of another queue, or one that was let go with all others.
+    #[error(
+        "give a verdict in queue {queue}: packet {id} is not held there; give it to the queue \
+         that it came from, and none after releasing all"
+    )]
+    Foreign {
+        /// The queue's number.
+        queue: u16,
+        /// The packet's id.
+        id: u32,
+    },
+}
+
+/// A queue could not be emptied.
+#[derive(Debug, thiserror::Error)]
+pub enum DrainError {
+    /// Packets are held.
+    #[error(
+        "drain packet queue {queue}: {held} packets are held; give them their verdicts, or release all"
+    )]
+    Held {
+        /// The queue's number.
+        queue: u16,
+        /// How many.
+        held: u64,
+    },
+    /// Packets kept coming.
+    #[error(
+        "drain packet queue {queue}: not empty after {limit:?}; take the rule away that sends packets there"
+    )]
+    StillComing {
+        /// The queue's number.
+        queue: u16,
+        /// The time that it was given.
+        limit: Duration,
+    },
+    /// The queue failed.
+    #[error("drain packet queue")]
+    Queue(#[from] QueueError),
+}
+
+/// A packet's content may not be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RewriteError {
+    /// It leaves as several packets, whose sizes are not known here.
+    #[error("change packet {id}: a GSO super-packet cannot be changed; bind the queue without GSO")]
+    SuperPacket {
+        /// The packet's id.
+        id: u32,
+    },
+    /// What was not copied would be lost.
+    #[error(
+        "change packet {id}: only a part of it was copied; bind the queue with a longer copy range"
+    )]
+    Partial {
+        /// The packet's id.
+        id: u32,
+    },
+    /// The new content is longer than a message can carry.
+    #[error("change packet {id}: {len} bytes are more than the kernel takes ({limit})")]
+    TooLong {
+        /// The packet's id.
+        id: u32,
+        /// Length of the new content.
+        len: usize,
+        /// Greatest length.
+        limit: usize,
+    },
+    /// Its checksums cannot be computed.
+    #[error(
+        "change packet {id}: no readable IPv4 or IPv6 packet, so its checksums cannot be computed"
+    )]
+    Unreadable {
+        /// The packet's id.
+        id: u32,
+    },
+}

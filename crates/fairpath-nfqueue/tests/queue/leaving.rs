@@ -1,0 +1,112 @@
+//! A program leaves its queue without losing a packet, if it is told in the right order.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use fairpath_nfqueue::{Config, DrainError, Verdict, Wait, kernel_counts};
+use fairpath_testbed::{Process, wait_for};
+use nix::sys::signal::Signal;
+
+use crate::scene::{DEADLINE, Scene, wait_waiting};
+use crate::{accept_all, needs_queues};
+
+const COUNT: u32 = 20_000;
+/// Under way at most: more than the example keeps back.
+const WINDOW: u64 = 300;
+
+/// Holds the example's arguments where the test's program runs as the example.
+const EXAMPLE_ENV: &str = "FAIRPATH_NFQUEUE_EXAMPLE";
+
+/// Does nothing unless another test started it: then it is the example `accept_all`.
+#[test]
+fn example() {
+    if let Ok(arguments) = env::var(EXAMPLE_ENV) {
+        accept_all::run(arguments.split(' ').map(str::to_owned)).unwrap();
+    }
+}
+
+/// Makes `command` start the example, as it is now, with these arguments.
+pub fn as_example(command: &mut Command, arguments: &str) {
+    command
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", "leaving::example", "--nocapture"])
+        .env(EXAMPLE_ENV, arguments);
+}
+
+fn start(scene: &Scene, mode: &str) -> Process {
+    let mut command = scene.net.router.command("env");
+    as_example(&mut command, &format!("0 {mode}"));
+    let process = scene.net.router.spawn(command).unwrap();
+    process.wait_stderr("queue 0 is bound", DEADLINE).unwrap();
+    process
+}
+
+#[test]
+fn sigterm_after_the_rule_has_gone_loses_no_packet() {
+    needs_queues!();
+    for mode in ["accept", "hold"] {
+        let scene = Scene::new();
+        scene.queue_clients("-A");
+        let mut process = Some(start(&scene, mode));
+        let mut said = String::new();
+        let (lost, repeated) = scene.datagrams().stream(COUNT, WINDOW, || {
+            let process = process.take().unwrap();
+            // All that is under way waits in the queue when the program is told to go.
+            process.signal(Signal::SIGSTOP);
+            let waiting = || scene.on_router(|| kernel_counts().unwrap()[0].waiting);
+            let all = || (u64::from(waiting()) == WINDOW).then_some(());
+            wait_for(DEADLINE, all).unwrap_or_else(|| panic!("{} wait", waiting()));
+            scene.queue_clients("-D");
+            process.signal(Signal::SIGTERM);
+            process.signal(Signal::SIGCONT);
+            said = process.finish(DEADLINE).unwrap();
+        });
+        assert_eq!((lost, repeated), (vec![], 0), "{mode}: {said}");
+        assert!(said.contains("waiting: 0"), "{mode}: {said}");
+    }
+}
+
+#[test]
+fn sigkill_loses_what_was_held() {
+    needs_queues!();
+    let scene = Scene::new();
+    scene.queue_clients("-A");
+    let mut process = Some(start(&scene, "hold"));
+    let (lost, _) = scene.datagrams().stream(2_000, WINDOW, || {
+        scene.queue_clients("-D");
+        process.take().unwrap().signal(Signal::SIGKILL);
+    });
+    assert!(lost.len() >= 50, "{} lost", lost.len());
+}
+
+#[test]
+fn draining_refuses_while_packets_are_held_or_keep_coming() {
+    needs_queues!();
+    let scene = Scene::new();
+    scene.queue_clients("-A");
+    let mut queue = scene.bind(&Config::new(0));
+    let datagrams = scene.datagrams();
+    datagrams.send(1);
+    let (_, held) = queue
+        .receive(Wait::Forever)
+        .unwrap()
+        .packets
+        .next()
+        .unwrap();
+    let early = queue.drain(DEADLINE, |_| Verdict::ACCEPT);
+    assert!(
+        matches!(early, Err(DrainError::Held { queue: 0, held: 1 })),
+        "{early:?}"
+    );
+    queue.release().give(held, Verdict::ACCEPT).unwrap();
+    datagrams.send(2);
+    wait_waiting(&queue, 2);
+    let late = queue.drain(Duration::ZERO, |_| Verdict::ACCEPT);
+    assert!(
+        matches!(late, Err(DrainError::StillComing { .. })),
+        "{late:?}"
+    );
+    assert_eq!(queue.drain(DEADLINE, |_| Verdict::ACCEPT).unwrap(), 0);
+    assert_eq!(datagrams.take(2), [1, 2]);
+}

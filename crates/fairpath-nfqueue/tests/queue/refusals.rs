@@ -1,0 +1,47 @@
+//! What cannot be had is refused with what is missing.
+
+use fairpath_nfqueue::{BindError, Config};
+use fairpath_testbed::Need;
+
+use crate::leaving::as_example;
+use crate::needs_queues;
+use crate::scene::{DEADLINE, Scene};
+
+#[test]
+fn a_queue_that_another_socket_has_is_refused_by_its_name() {
+    needs_queues!();
+    let scene = Scene::new();
+    let queue = scene.bind(&Config::new(3));
+    let owner = queue.kernel_counts().unwrap().port;
+    let error = scene.on_router(|| Config::new(3).bind().unwrap_err());
+    assert!(
+        matches!(&error, BindError::Taken { queue: 3, port, .. } if *port == owner),
+        "{error:?}"
+    );
+    drop(queue);
+    scene.bind(&Config::new(3));
+}
+
+#[test]
+fn a_process_without_the_right_is_told_which() {
+    needs_queues!("setpriv");
+    fairpath_testbed::requires!(Need::Tool("setpriv"));
+    let scene = Scene::new();
+    let mut command = scene.net.router.command("setpriv");
+    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    as_example(&mut command, "0");
+    let mut process = scene.net.router.spawn(command).unwrap();
+    assert!(!process.wait(DEADLINE).unwrap().success());
+    process.wait_stderr("NotPermitted", DEADLINE).unwrap();
+}
+
+#[test]
+fn the_receive_buffer_is_forced_or_said_to_be_less() {
+    needs_queues!();
+    let scene = Scene::new();
+    let forced = scene.bind(&Config::new(0)).receive_buffer();
+    assert!(
+        forced.forced && forced.bytes >= forced.asked_bytes,
+        "{forced:?}"
+    );
+}
