@@ -41,6 +41,7 @@ struct xdp_md {
 } FP_CO_RE;
 
 enum {
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_ARENA = 33,

@@ -13,6 +13,7 @@ mod objects;
 mod pifo;
 mod pifo_bench;
 pub mod probe;
+mod qdisc;
 mod rtt;
 mod sched;
 
@@ -22,6 +23,7 @@ pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
+pub use qdisc::BpfQdisc;
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 
