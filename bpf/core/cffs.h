@@ -203,4 +203,97 @@ FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 	return fp_window_place(p, rank, others);
 }
 
+/* Whether it is an FP_CFFS of one level: kind and levels at one look. */
+FP_INLINE int fp_cffs_is_flat(struct fp_pifo FP_MEM *p)
+{
+	return p->kind == FP_CFFS && p->levels == 1;
+}
+
+/*
+ * The common case of a pop: a window of one level whose primary half is not empty. 0 where it is
+ * another, or the memory contradicts itself; then nothing has changed.
+ *
+ * What happens by chance (a bucket, a word runs empty) is no branch: a wrong guess costs as much as
+ * all the rest. A list whose head is its tail runs empty, which is known before its item is read.
+ */
+FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+{
+	u32 half = p->half & 1, item;
+	u64 top = p->top[half], at, bits, i, runs_empty;
+	struct fp_list FP_MEM *list;
+	struct fp_item FP_MEM *it;
+	u64 FP_MEM *word;
+
+	if (!top || !fp_cffs_is_flat(p))
+		return 0;
+	at = (p->arrays & ~7ull) + 8ull * fp_if(half, p->stride);
+	i = fp_lowest_of(top);
+	if (!fp_pool_has(pool, at + 8 * (p->buckets + i)))
+		return 0;
+	word = FP_AT(u64, pool, at + 8 * (p->buckets + i));
+	bits = *word;
+	i = i * 64 + fp_lowest_of(bits | 1ull << 63);
+	if (!fp_pool_has(pool, at + 8 * i))
+		return 0;
+	list = FP_AT(struct fp_list, pool, at + 8 * i);
+	item = list->head;
+	if ((u32)(item - 1) >= pool->items)
+		return 0;
+	it = fp_item_at(pool, item);
+	runs_empty = fp_is_zero(item ^ list->tail);
+	list->head = fp_if(!runs_empty, it->next);
+	it->pifo = 0;
+	bits &= ~(runs_empty << (i & 63));
+	*word = bits;
+	p->top[half] = top & ~(fp_is_zero(bits) << (i >> 6 & 63));
+	p->count--;
+	p->popped++;
+	return item;
+}
+
+/*
+ * The common case of a push: one level, a free item, a rank in the window, room. 0 where it is
+ * another; then nothing has changed.
+ */
+FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
+				u32 item, u64 rank, u64 seq)
+{
+	u64 bucket = (rank - p->base) >> (p->shift & 63), n = p->buckets, at, word_at, second;
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+	u32 half, first, head, was_empty;
+	struct fp_list FP_MEM *list;
+
+	if (rank < p->base || bucket >= 2 * n || p->count >= p->capacity || !fp_cffs_is_flat(p) ||
+	    (u32)(item - 1) >= pool->items || it->pifo)
+		return 0;
+	/* Which half is a matter of chance, too. */
+	second = (n - 1 - bucket) >> 63;
+	half = (p->half & 1) ^ (u32)second;
+	bucket -= fp_if(second, (u32)n);
+	first = fp_if(half, p->stride);
+	at = (p->arrays & ~7ull) + 8ull * first;
+	word_at = at + 8 * (n + bucket / 64);
+	if (!fp_pool_has(pool, at + 8 * bucket) || !fp_pool_has(pool, word_at))
+		return 0;
+	list = FP_AT(struct fp_list, pool, at + 8 * bucket);
+	head = list->head;
+	was_empty = (u32)fp_is_zero(head);
+	it->rank = rank;
+	it->seq = seq;
+	it->next = 0;
+	it->prev = list->tail;
+	it->place = first + (u32)bucket;
+	it->pifo = q;
+	/* Of an empty list the tail says nothing: item 0 takes the write. */
+	fp_item_at(pool, fp_if(was_empty ^ 1, list->tail))->next = item;
+	list->head = head | fp_if(was_empty, item);
+	list->tail = item;
+	*FP_AT(u64, pool, word_at) |= fp_bit((u32)bucket);
+	p->top[half] |= fp_bit((u32)bucket / 64);
+	p->count++;
+	p->pushed++;
+	pool->pushed_out = 0;
+	return 1;
+}
+
 #endif /* FP_CFFS_H */

@@ -176,6 +176,12 @@ FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
 	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
 }
 
+/* Whether an object of up to 32 bytes lies there behind the header. */
+FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
+{
+	return at - sizeof(struct fp_pool) < pool->room;
+}
+
 /* 64-bit word `word` of a PIFO's arrays. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
@@ -186,6 +192,25 @@ FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct 
 					    u64 place)
 {
 	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
+}
+
+/*
+ * 1 of 0, 0 of all else, without a branch where BPF has nothing but branches: hot paths meet either
+ * by chance.
+ */
+FP_INLINE u64 fp_is_zero(u64 x)
+{
+#ifdef __bpf__
+	return ~(x | -x) >> 63;
+#else
+	return !x;
+#endif
+}
+
+/* `x` if `yes` is 1, 0 if it is 0, likewise. */
+FP_INLINE u32 fp_if(u64 yes, u32 x)
+{
+	return -(u32)yes & x;
 }
 
 /* Puts an item behind a list; 1 if the list was empty. */
@@ -231,6 +256,12 @@ FP_INLINE u64 fp_quotient(u64 x, u64 y)
 FP_INLINE u64 fp_bit(u32 i)
 {
 	return 1ull << (i & 63);
+}
+
+/* The lowest bit that is set, of a word that is not 0. */
+FP_INLINE u32 fp_lowest_of(u64 word)
+{
+	return (u32)__builtin_ctzll(word);
 }
 
 /* The lowest bit that is set; 0 of 0. */

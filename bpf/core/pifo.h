@@ -201,8 +201,8 @@ FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return fp_item_bound(pool, fp_list_at(pool, p, place)->tail);
 }
 
-/* fp_pifo_pop() of a PIFO whose kind is known. */
-FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+/* Pops, whatever the case. */
+FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_list FP_MEM *list;
@@ -284,9 +284,8 @@ FP_FUNC int fp_make_room(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u3
 	return FP_REFUSED_FULL;
 }
 
-/* fp_pifo_put() of a PIFO whose kind is known. */
-FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq,
-			     u32 kind)
+/* Pushes, whatever the case. */
+FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
@@ -328,26 +327,17 @@ FP_INLINE int fp_pifo_put_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 r
 	return 0;
 }
 
-/* fp_pifo_push() to a PIFO whose kind is known. */
-FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
-{
-	u64 seq = pool->seq + 1;
-
-	pool->seq = seq;
-	return fp_pifo_put_as(pool, q, item, rank, seq, kind);
-}
-
 /* The kinds that seldom are in a hot path. */
 FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
 				    u64 seq)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_GRADIENT:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_GRADIENT);
+		return fp_give_as(pool, q, item, rank, seq, FP_GRADIENT);
 	case FP_SP_PIFO:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_SP_PIFO);
+		return fp_give_as(pool, q, item, rank, seq, FP_SP_PIFO);
 	case FP_AIFO:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_AIFO);
+		return fp_give_as(pool, q, item, rank, seq, FP_AIFO);
 	}
 	return fp_refuse_pifo(pool);
 }
@@ -360,14 +350,22 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_HEAP:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_HEAP);
+		return fp_give_as(pool, q, item, rank, seq, FP_HEAP);
 	case FP_BANDS:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_BANDS);
+		return fp_give_as(pool, q, item, rank, seq, FP_BANDS);
 	case FP_CFFS:
-		return fp_pifo_put_as(pool, q, item, rank, seq, FP_CFFS);
+		return fp_give_as(pool, q, item, rank, seq, FP_CFFS);
 	}
 	pool->pushed_out = 0;
 	return fp_refuse_pifo(pool);
+}
+
+/* fp_pifo_put(), approximate kinds too. */
+FP_INLINE int fp_pifo_put_any(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
+{
+	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+		return fp_pifo_put_approximate(pool, q, item, rank, seq);
+	return fp_pifo_put(pool, q, item, rank, seq);
 }
 
 /*
@@ -381,9 +379,7 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	u64 seq = pool->seq + 1;
 
 	pool->seq = seq;
-	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
-		return fp_pifo_put_approximate(pool, q, item, rank, seq);
-	return fp_pifo_put(pool, q, item, rank, seq);
+	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
 /* The kinds that seldom are in a hot path. */
@@ -391,11 +387,11 @@ FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_GRADIENT:
-		return fp_pifo_pop_as(pool, q, FP_GRADIENT);
+		return fp_take_as(pool, q, FP_GRADIENT);
 	case FP_SP_PIFO:
-		return fp_pifo_pop_as(pool, q, FP_SP_PIFO);
+		return fp_take_as(pool, q, FP_SP_PIFO);
 	case FP_AIFO:
-		return fp_pifo_pop_as(pool, q, FP_AIFO);
+		return fp_take_as(pool, q, FP_AIFO);
 	}
 	return 0;
 }
@@ -405,13 +401,40 @@ FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_HEAP:
-		return fp_pifo_pop_as(pool, q, FP_HEAP);
+		return fp_take_as(pool, q, FP_HEAP);
 	case FP_BANDS:
-		return fp_pifo_pop_as(pool, q, FP_BANDS);
+		return fp_take_as(pool, q, FP_BANDS);
 	case FP_CFFS:
-		return fp_pifo_pop_as(pool, q, FP_CFFS);
+		return fp_take_as(pool, q, FP_CFFS);
 	}
 	return fp_pifo_pop_approximate(pool, q);
+}
+
+/*
+ * fp_pifo_pop() of a PIFO whose kind is known. FP_CFFS is but a guess: its common case is done in
+ * place, without a call, and every other case and kind by fp_pifo_pop().
+ */
+FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
+{
+	u32 item;
+
+	if (kind != FP_CFFS)
+		return fp_take_as(pool, q, kind);
+	item = fp_cffs_pop_soon(pool, fp_pifo_at(pool, q));
+	return item ? item : fp_pifo_pop(pool, q);
+}
+
+/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS likewise. */
+FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
+{
+	u64 seq = pool->seq + 1;
+
+	pool->seq = seq;
+	if (kind != FP_CFFS)
+		return fp_give_as(pool, q, item, rank, seq, kind);
+	if (fp_cffs_push_soon(pool, fp_pifo_at(pool, q), q, item, rank, seq))
+		return 0;
+	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
 /* The item that fp_pifo_pop() would take, which stays; 0 if there is none. */

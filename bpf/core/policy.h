@@ -6,13 +6,17 @@
  * up to four functions. It sees one packet, the state of its flow (or child), of its node, and its
  * own; it reaches nothing else, calls nothing, and keeps no pointer. Functions:
  *
- *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow had others waiting):
- *                 the rank of packet, flow or child. KEEP leaves a waiting flow where it is.
+ *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow was waiting already): the
+ *                 rank of packet, flow or child. KEEP leaves a waiting flow where it is.
+ *
  *   RANK_DEQUEUE  its packet is about to leave: the rank at which flow or child waits on (KEEP:
- * where it is). r->verdict says SEND (the default), DROP (this packet; the next is asked for) or
- * LATER (not yet: it waits at the new rank). SEND_TIME     not before this time, in ns of r->now.
- * Called for a packet or child that becomes the next of its queue. ON_DROP       a queued packet
- * was dropped by somebody else (r->reason).
+ *                 where it is). r->verdict says SEND (the standard), DROP (this packet; the next
+ *                 is asked for) or LATER (not yet: it waits at the new rank).
+ *
+ *   SEND_TIME     not before this time, in ns of r->now; asked for a packet or child that becomes
+ *                 the next of its queue.
+ *
+ *   ON_DROP       a queued packet was dropped by somebody else (r->reason).
  *
  * In scope of each: p the packet, f the state of flow or child, c of the node, g of the policy, and
  * r, the call. A function that is not there: rank 0, send at once, nothing.

@@ -38,16 +38,19 @@ FP_INLINE int fp_op_found(struct fp_pool FP_MEM *pool, struct fp_pool_op FP_MEM 
 	return 0;
 }
 
-/* Does what `op` says, and writes down what came of it. */
+/*
+ * Does what `op` says, guessing that it is about an FP_CFFS (fp_pifo_pop_as), and writes down
+ * what came of it.
+ */
 FP_FUNC int fp_pool_do(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pool_op FP_MEM *op FP_ARG)
 {
 	switch (op->code) {
 	case FP_OP_PUSH:
-		op->answer = fp_pifo_push(pool, op->q, op->item, op->rank);
+		op->answer = fp_pifo_push_as(pool, op->q, op->item, op->rank, FP_CFFS);
 		op->extra = pool->pushed_out;
 		return 0;
 	case FP_OP_POP:
-		return fp_op_found(pool, op, fp_pifo_pop(pool, op->q));
+		return fp_op_found(pool, op, fp_pifo_pop_as(pool, op->q, FP_CFFS));
 	case FP_OP_PEEK:
 		return fp_op_found(pool, op, fp_pifo_peek(pool, op->q));
 	case FP_OP_LAST:

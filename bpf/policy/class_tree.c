@@ -66,7 +66,8 @@ RANK_DEQUEUE
 		c->virtual = max(c->virtual, r->rank);
 	clocks_charge_ceiling(h, r, p->bytes, max(r->burst, time_at(p->bytes, r->ceil)));
 	h->owed = min(max(h->owed, sub(r->now, add(r->burst, CLASS_TREE_DEBT))), r->now);
-	h->owed = add(h->owed, time_at(p->bytes, r->floor));
+	/* A floor that is set later owes nothing for the time before. */
+	h->owed = r->floor ? add(h->owed, time_at(p->bytes, r->floor)) : r->now;
 	r->due = r->floor ? h->owed : NEVER;
 	return h->share;
 }

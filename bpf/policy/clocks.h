@@ -45,6 +45,9 @@ FP_INLINE void clocks_charge_share(struct clocks *h, u64 virtual, const struct f
 FP_INLINE void clocks_charge_ceiling(struct clocks *h, const struct fp_call *r, u64 bytes,
 				     u64 credit)
 {
+	/* A ceiling that is set later begins then. */
+	if (!r->ceil)
+		credit = 0;
 	h->free = add(max(h->free, sub(r->now, credit)), time_at(bytes, r->ceil));
 }
 

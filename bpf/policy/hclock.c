@@ -51,6 +51,9 @@ RANK_DEQUEUE
 		h->owed = add(h->owed, time_at(p->bytes, r->floor));
 	else
 		c->virtual = max(c->virtual, r->rank);
+	/* A floor that is set later owes nothing for the time before. */
+	if (!r->floor)
+		h->owed = r->now;
 	r->due = r->floor ? h->owed : NEVER;
 	return h->share;
 }

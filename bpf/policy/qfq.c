@@ -63,7 +63,7 @@ FP_INLINE void qfq_weigh(struct flow *f, struct class *c, struct fp_call *r)
 /* Section 3: the slot's beginning is when it is eligible, two slots later its rank. */
 FP_INLINE u64 qfq_rank(struct flow *f, struct class *c, struct fp_call *r)
 {
-	u64 slot = max(2, c->param[QFQ_LONGEST] * r->cost);
+	u64 slot = max(2, virtual_time(c->param[QFQ_LONGEST], r->cost));
 	u32 bits = 64 - (u32)__builtin_clzll(slot - 1);
 
 	r->due = shl(shr(f->start, bits), bits);
@@ -82,7 +82,7 @@ RANK_ENQUEUE
 RANK_DEQUEUE
 {
 	qfq_weigh(f, c, r);
-	c->virtual = add(c->virtual, div(shl((u64)p->bytes * FP_COST_ONE, 16), c->weights));
-	f->start = add(f->start, (u64)p->bytes * r->cost);
+	c->virtual = add(c->virtual, div(shl(virtual_time(p->bytes, FP_COST_ONE), 16), c->weights));
+	f->start = add(f->start, virtual_time(p->bytes, r->cost));
 	return qfq_rank(f, c, r);
 }

@@ -46,7 +46,7 @@ RANK_ENQUEUE
 
 	if (!c->param[SP_PIFO_FAIR])
 		return p->hint;
-	f->finish = add(start, (u64)p->bytes * r->cost);
+	f->finish = add(start, virtual_time(p->bytes, r->cost));
 	return start;
 }
 

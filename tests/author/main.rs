@@ -51,7 +51,7 @@ fn a_new_policy_is_one_that_check_accepts() {
         let said = stdout(&made);
         for verb in ["check", "test", "run"] {
             assert!(
-                said.contains(&format!("fairpath sched {verb} ./mine.c")),
+                said.contains(&format!("fairpath sched {verb} mine.c")),
                 "{said}"
             );
         }

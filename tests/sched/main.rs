@@ -1,5 +1,7 @@
-//! `fairpath sched list`, `show` and `run` through the binary: formats, files, errors, exit statuses,
-//! and the guide's examples.
+//! `fairpath sched` through the binary: formats, files, errors, exit statuses; `guide`: its pages; `hostile`: what is wrong.
+
+mod guide;
+mod hostile;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,34 +73,6 @@ fn run(more: &[&str]) -> Vec<String> {
 
 fn words(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
-}
-
-#[test]
-fn the_guide_shows_what_the_binary_prints() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
-    let page = |name: &str| fs::read_to_string(guide.join(name)).unwrap();
-    let tree = fs::read_to_string(example().join("tree.toml")).unwrap();
-    assert!(
-        page("sched-trees.md").contains(&format!("\n```\n{tree}```\n")),
-        "the tree is not in the guide"
-    );
-    let shown = printed(&words(&run(&[])));
-    let command = format!(
-        "$ fairpath sched run tree.toml --rate 20mbit --for 2s \\\n    --traffic '{TRAFFIC}'\n"
-    );
-    let shown = format!("\n```\n{command}{shown}```\n");
-    assert!(
-        page("sched.md").contains(&shown),
-        "the guide should show\n{shown}"
-    );
-    let shown = format!(
-        "\n```\n$ fairpath sched show stfq\n{}```\n",
-        printed(&["show", "stfq"])
-    );
-    assert!(
-        page("sched.md").contains(&shown),
-        "the guide should show\n{shown}"
-    );
 }
 
 #[test]
@@ -382,5 +356,40 @@ fn wrong_usage_exits_2() {
         &["show"],
     ] {
         assert_eq!(sched(&example(), words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+/// The scripts of the shipped policies: each names its policy, or has its tree beside it.
+#[test]
+fn every_shipped_script_holds_in_both_homes_at_once() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/fairpath-sched/scripts");
+    let mut names: Vec<String> = fs::read_dir(&scripts)
+        .unwrap()
+        .filter_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.strip_suffix(".lua").map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    assert!(names.len() > policies().len(), "{names:?}");
+    for name in names {
+        let subject = match scripts.join(format!("{name}.toml")).exists() {
+            true => format!("{name}.toml"),
+            false if name.starts_with("xdq-") => "-".to_owned(),
+            false => name.clone(),
+        };
+        let script = format!("{name}.lua");
+        let output = sched(&scripts, &["test", &subject, &script, "--home", "both"]);
+        if (stdout(&output) + &stderr(&output)).contains("CAP_BPF") {
+            skip_test(
+                "every_shipped_script_holds_in_both_homes_at_once",
+                "root",
+                "the kernel home wants CAP_BPF and CAP_PERFMON",
+            );
+            return;
+        }
+        let text = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{name}: {text}");
+        assert!(text.contains("(home: native, kernel)"), "{name}: {text}");
     }
 }

@@ -80,6 +80,15 @@ enum fp_op_kind {
 	FP_OP_PARAM = 3,   /* node, index `count`, value */
 	FP_OP_WEIGHT = 4,  /* of flow `handle` at `node`: cost of a byte `value`, of FP_COST_ONE */
 	FP_OP_REMOVE = 5,  /* takes packet `handle` out, wherever it is */
+	FP_OP_NODE = 6,	   /* node, enum fp_setting `count`, value as in fp_node_config */
+};
+
+/* What FP_OP_NODE sets; it holds from the next time that the node is ranked. */
+enum fp_setting {
+	FP_SET_COST = 0, /* not 0 */
+	FP_SET_FLOOR = 1,
+	FP_SET_CEIL = 2,
+	FP_SET_BURST = 3,
 };
 
 struct fp_op {
@@ -97,7 +106,7 @@ enum fp_outcome_kind {
 	FP_SENT = 2,	/* rank: likewise; sojourn */
 	FP_DROPPED = 3, /* reason */
 	FP_NOTHING = 4, /* nothing may leave; `at`: when to ask again, FP_NEVER if empty */
-	FP_DONE = 5,	/* FP_OP_PARAM, FP_OP_WEIGHT */
+	FP_DONE = 5,	/* FP_OP_PARAM, FP_OP_WEIGHT, FP_OP_NODE */
 	FP_FAILED = 6,	/* no such node, parameter or packet */
 };
 

@@ -39,10 +39,16 @@ FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dsc
 	return node;
 }
 
+/* Whether hosts count the waiting flows of a leaf: over packets no flow waits. */
+FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
+{
+	return (leaf->wants & WANTS_HOSTS) && leaf->config.over == FP_OVER_FLOWS;
+}
+
 /* A flow has no packets left and no entry: its hosts have one flow less waiting. */
 FP_INLINE void fp_rest(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
 {
-	if (fp_node_at(s, leaf)->wants & WANTS_HOSTS)
+	if (fp_counts_hosts(fp_node_at(s, leaf)))
 		fp_uncount_hosts(s, flow);
 }
 

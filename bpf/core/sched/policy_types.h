@@ -28,7 +28,7 @@ struct fp_call {
 	u32 queue_packets; /* waiting in the leaf */
 	u32 queue_bytes;
 	u32 hosts;	/* waiting flows of the busier of the packet's two hosts; at least 1 */
-	u32 backlogged; /* enqueue: flow or child is waiting in the queue already */
+	u32 backlogged; /* enqueue: flow or child is waiting in the queue already; 0 of packets */
 	u32 by_floor;	/* dequeue: chosen because its floor was due */
 	u32 reason;	/* ON_DROP: enum fp_drop */
 	u32 over;	/* enum fp_over: of the queue */
@@ -61,7 +61,8 @@ enum {
 #define CHILDREN   (1u << FP_OVER_CHILDREN)
 #define REFERENCES (1u << FP_OVER_REFERENCES)
 
-/* r->hosts is told only to policies that want it: it costs two lookups a packet. */
+/* r->hosts is told only to policies that want it: it costs two lookups a packet. Over flows only.
+ */
 #define WANTS_HOSTS 1
 /* Entries may be due (r->due): a second queue. Over children only. */
 #define WANTS_DUE 2

@@ -67,11 +67,11 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	if ((n->config.limit_packets && n->stats.packets >= n->config.limit_packets) ||
 	    (n->config.limit_bytes && n->stats.bytes + p->meta.bytes > n->config.limit_bytes))
 		return FP_DROP_NODE_LIMIT;
-	if ((n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+	if (fp_counts_hosts(n) && fp_is_idle(s, p->flow))
 		fp_count_hosts(s, p->flow, handle);
 	fp_begin_call(s, leaf, leaf, handle);
 	fp_about_flow(s, leaf, p->flow);
-	FP_PUT(s->call.backlogged, fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
+	FP_PUT(s->call.backlogged, p->flow && fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
 	FP_PUT(s->call.packets, s->call.packets + 1);
 	FP_PUT(s->call.bytes, s->call.bytes + p->meta.bytes);
 	if (p->flow)
@@ -90,7 +90,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	}
 	if (refused && refused != FP_DROP_REFUSED && n->undo)
 		fp_put_back(s, 0);
-	if (refused && (n->wants & WANTS_HOSTS) && fp_is_idle(s, p->flow))
+	if (refused && fp_counts_hosts(n) && fp_is_idle(s, p->flow))
 		fp_rest(s, leaf, p->flow);
 	return refused;
 }
@@ -405,6 +405,22 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 	return 0;
 }
 
+/* What a parent sees of a node changes. */
+FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
+{
+	if (setting == FP_SET_COST && value && value <= 0xffffffff)
+		FP_PUT(n->config.cost, (u32)value);
+	else if (setting == FP_SET_FLOOR)
+		FP_PUT(n->config.floor, value);
+	else if (setting == FP_SET_CEIL)
+		FP_PUT(n->config.ceil, value);
+	else if (setting == FP_SET_BURST)
+		FP_PUT(n->config.burst, value);
+	else
+		return 0;
+	return 1;
+}
+
 FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, op->node);
@@ -417,6 +433,8 @@ FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_
 	} else if (op->kind == FP_OP_WEIGHT && known && n->knows_flows && op->value) {
 		flow = fp_find_flow(s, op->node, op->handle);
 		FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
+		fp_tell(s, FP_DONE, 0, 0, s->now);
+	} else if (op->kind == FP_OP_NODE && known && fp_set_node(n, op->count, op->value)) {
 		fp_tell(s, FP_DONE, 0, 0, s->now);
 	} else {
 		u32 leaf = fp_slot_at(s, op->handle)->leaf;

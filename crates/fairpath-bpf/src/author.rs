@@ -223,17 +223,33 @@ impl Compiler {
         const LINES: usize = 40;
         let dir = format!("{}/", self.dir.path().display());
         let ours = |line: &&str| line.starts_with("In file included from") && line.contains(&dir);
-        let lines = said.lines().filter(|line| !ours(line)).take(LINES);
+        let of_macros = |line: &&str| {
+            line.contains("note: expanded from") || line.contains("note: forward declaration")
+        };
+        let lines = said.lines().filter(|line| !ours(line) && !of_macros(line));
+        let lines = lines.take(LINES);
         let lines = lines.map(|line| {
             let line = line.replace(&dir, "");
             // clang for BPF has no floating point, and says so in its own way.
-            match line.contains("A call to built-in function '__") {
-                true if is_float(&line) => line + ": floating point; a policy counts in integers",
-                _ => line,
+            if line.contains("A call to built-in function '__") && is_float(&line) {
+                return line + ": floating point; a policy counts in integers";
+            }
+            match missing_structure(&line) {
+                Some(name) => format!(
+                    "error: there is no struct {name}; write it, empty if nothing is kept (`fairpath sched new` shows how)"
+                ),
+                None => line,
             }
         });
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The structure of state that a policy has not, if that is what clang says.
+fn missing_structure(line: &str) -> Option<&'static str> {
+    let names = ["flow", "class", "global"];
+    let is_of = |name: &&str| line.contains(&format!("incomplete type 'struct custom_{name}'"));
+    names.into_iter().find(is_of)
 }
 
 /// A call of clang's own floating-point routines: types sf and df in their names.
@@ -269,7 +285,11 @@ fn link(objects: &[&[u8]], into: &Path) -> Result<(), libbpf_rs::Error> {
 
 /// The file's path from the root, if it can stand in an #include.
 fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
-    let path = fs::canonicalize(file).map_err(|e| CompileError::Read(file.to_owned(), e))?;
+    let read = |error| CompileError::Read(file.to_owned(), error);
+    let path = fs::canonicalize(file).map_err(read)?;
+    if path.is_dir() {
+        return Err(read(io::ErrorKind::IsADirectory.into()));
+    }
     let text = path.to_str().unwrap_or("\"");
     if text.contains(|c: char| c == '"' || c == '\\' || c.is_control()) {
         return Err(CompileError::Path(file.to_owned()));

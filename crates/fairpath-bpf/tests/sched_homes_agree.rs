@@ -3,7 +3,7 @@
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{
     COST_ONE, Home, Meta, NodeConfig, Op, Outcome, Over, Plan, Policy, SchedConfig, Scheduler,
-    policies,
+    Setting, encode_rate, policies,
 };
 use fairpath_testbed::{Need, requires};
 
@@ -62,6 +62,20 @@ fn flow(number: u64) -> u32 {
     (number as u32).wrapping_mul(0x9e37_79b1)
 }
 
+/// A node's weight or rates change; now and then there is no such node or setting.
+fn setting(now: u64, dice: &mut Dice) -> Op {
+    let rate = encode_rate(100_000 + dice.below(50_000_000));
+    let (setting, value) = match dice.below(4) {
+        0 => (Setting::Cost, dice.below(40_000)),
+        1 => (Setting::Floor, rate * dice.below(2)),
+        2 => (Setting::Ceil, rate * dice.below(2)),
+        _ => (Setting::Burst, dice.below(20_000_000)),
+    };
+    let op = Op::node(now, dice.below(6) as u32, setting, value);
+    let count = op.count + 4 * u32::from(dice.below(20) == 0);
+    Op { count, ..op }
+}
+
 /// Random operations: bursts in and out, idle times, handles that are taken, removals, weights.
 fn ops(dice: &mut Dice, classes: u64, leaf: u32) -> Vec<Op> {
     let mut now = 1_000_000;
@@ -81,7 +95,8 @@ fn ops(dice: &mut Dice, classes: u64, leaf: u32) -> Vec<Op> {
             meta.destination[15] = dice.below(5) as u8;
             Op::enqueue(now, 1 + dice.below(PACKETS.into()) as u32, meta)
         }
-        55..97 => Op::dequeue(now, dice.below(3) as u32),
+        55..96 => Op::dequeue(now, dice.below(3) as u32),
+        96 => setting(now, dice),
         97 => Op::remove(now, dice.below(PACKETS.into()) as u32),
         98 => Op::weight(
             now,

@@ -76,14 +76,14 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 /* 0 or a refusal; what was pushed out stands above it. */
 u64 fp_native_pifo_push(struct fp_pool *pool, u32 q, u32 item, u64 rank)
 {
-	u32 refused = fp_pifo_push(pool, q, item, rank);
+	u32 refused = fp_pifo_push_as(pool, q, item, rank, FP_CFFS);
 
 	return (u64)pool->pushed_out << 32 | refused;
 }
 
 u32 fp_native_pifo_pop(struct fp_pool *pool, u32 q)
 {
-	return fp_pifo_pop(pool, q);
+	return fp_pifo_pop_as(pool, q, FP_CFFS);
 }
 
 u32 fp_native_pifo_peek(struct fp_pool *pool, u32 q)

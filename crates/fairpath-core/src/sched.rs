@@ -24,6 +24,9 @@ pub enum HomeError {
     /// The kernel refused.
     #[error("run the scheduler in the kernel: {0}")]
     Kernel(String),
+    /// An author's policy did what no policy may; what came since is not to be believed.
+    #[error("run the policy: it was stopped: {0}; `fairpath sched check` finds such things first")]
+    Stopped(String),
 }
 
 /// Where a scheduler runs: natively or in the kernel, unattached.

@@ -396,7 +396,9 @@ mod qfq {
         }
 
         fn slot(&self, child: usize) -> u64 {
-            (u64::from(LONGEST) * self.cost(child)).next_power_of_two()
+            ((u64::from(LONGEST) * self.cost(child)) >> 8)
+                .next_power_of_two()
+                .max(2)
         }
 
         /// When it is eligible, and its rank.
@@ -437,8 +439,8 @@ mod qfq {
 
         fn send(&mut self, child: usize) -> (u32, u32) {
             let (handle, bytes) = self.children[child].queue.pop_front().unwrap();
-            self.now += ((u64::from(bytes) * u64::from(COST_ONE)) << 16) / self.sum;
-            self.children[child].start += u64::from(bytes) * self.cost(child);
+            self.now += ((u64::from(bytes) * u64::from(COST_ONE >> 8)) << 16) / self.sum;
+            self.children[child].start += (u64::from(bytes) * self.cost(child)) >> 8;
             (handle, bytes)
         }
     }
@@ -515,7 +517,7 @@ mod qfq {
                             served[k].all.push(all);
                         }
                         let share = f64::from(weights[k]) / f64::from(sum);
-                        let slot = slow.slot(k) as f64 / f64::from(COST_ONE) * f64::from(sum);
+                        let slot = slow.slot(k) as f64 / f64::from(COST_ONE >> 8) * f64::from(sum);
                         let bound = share * (3.0 * slot + 2.0 * f64::from(LONGEST));
                         prop_assert!(served[k].behind(share) <= bound + 1.0,
                             "child {k}: {} bytes behind, {bound} allowed", served[k].behind(share));

@@ -37,16 +37,42 @@ pub struct BadQuantity {
 /// # Errors
 /// What is no such number, or too large.
 pub fn read(text: &str, unit: &str) -> Result<u64, BadQuantity> {
-    let (what, example, read): (_, _, fn(&str) -> Option<u64>) = match unit {
-        "ns" => ("time", "5ms, 100us or 1.5s", time),
-        "bytes" => ("number of bytes", "1514B, 10KiB or 1MB", bytes),
-        "bps" => ("rate", "100mbit, 1.5gbit or 64kbit", rate),
-        "packets" => ("number of packets", "1000 or \"1000 packets\"", packets),
-        _ => ("whole number", "3", plain),
+    let (what, fits, example, read): (_, _, _, fn(&str) -> Option<u64>) = match unit {
+        "ns" => (
+            "time",
+            "time that fits (104 days at most)",
+            "5ms, 100us or 1.5s",
+            time,
+        ),
+        "bytes" => (
+            "number of bytes",
+            "number of bytes that fits (8 PiB at most)",
+            "1514B, 10KiB or 1MB",
+            bytes,
+        ),
+        "bps" => (
+            "rate",
+            "rate that fits (1000tbit at most)",
+            "100mbit, 1.5gbit or 64kbit",
+            rate,
+        ),
+        "packets" => (
+            "number of packets",
+            "number of packets that fits",
+            "1000 or \"1000 packets\"",
+            packets,
+        ),
+        _ => ("whole number", "whole number that fits", "3", plain),
     };
+    // A one in place of the number: was it only too large?
+    let digits = text
+        .trim()
+        .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let is_sound = digits.len() < text.trim().len() && read(&format!("1{digits}")).is_some();
+    let is_whole = matches!(unit, "ns" | "bytes" | "bps") || !text.contains('.');
     read(text).ok_or_else(|| BadQuantity {
         text: text.chars().take(60).collect(),
-        what,
+        what: if is_sound && is_whole { fits } else { what },
         example,
     })
 }
@@ -226,6 +252,27 @@ mod tests {
             assert!(error.to_string().contains("; write "), "{error}");
         }
         assert!(read_rate("0").is_err());
+    }
+
+    #[test]
+    fn a_number_that_is_only_too_large_is_told_so() {
+        let told = |text: &str, unit: &str| read(text, unit).unwrap_err().to_string();
+        for (text, unit) in [
+            ("99999999min", "ns"),
+            ("99999999999999999999B", "bytes"),
+            ("2000tbit", "bps"),
+            ("99999999999999999999", ""),
+        ] {
+            assert!(told(text, unit).contains(" that fits"), "{text}");
+        }
+        for (text, unit) in [
+            ("5 parsecs", "ns"),
+            ("1.5", ""),
+            ("", "bytes"),
+            ("100", "bps"),
+        ] {
+            assert!(!told(text, unit).contains(" that fits"), "{text}");
+        }
     }
 
     #[test]

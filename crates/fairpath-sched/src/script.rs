@@ -22,6 +22,7 @@ mod packet;
 mod report;
 mod sandbox;
 mod session;
+mod settings;
 mod verbs;
 mod xdq;
 
@@ -50,7 +51,7 @@ pub const MAX_PRINTED_BYTES: usize = 1 << 20;
 /// Operations before a failure that are shown.
 pub const SHOWN_OPERATIONS: usize = 8;
 /// Waiting packets that are shown at a failure.
-pub const SHOWN_PACKETS: usize = 32;
+pub const SHOWN_PACKETS: usize = 16;
 
 /// How much a script may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -147,6 +147,9 @@ impl<A: Arrivals> Run<'_, '_, A> {
         loop {
             events = events.wrapping_add(1);
             if events.is_multiple_of(LOOK_EVERY) && !watch(self.now) {
+                if !self.batch.is_empty() {
+                    self.batch.run(self.traffic)?;
+                }
                 return Ok(true);
             }
             let comes = self.traffic.next_time()?.unwrap_or(NEVER);

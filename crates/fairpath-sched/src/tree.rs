@@ -67,6 +67,8 @@ pub struct Names {
     policy_of: Vec<usize>,
     classes: Vec<String>,
     ids: HashMap<String, u32>,
+    /// The greatest weight among a node and its siblings, by node.
+    heaviest: Vec<u64>,
 }
 
 impl Names {
@@ -102,6 +104,15 @@ impl Names {
     pub fn param(&self, node: u32, name: &str) -> Option<(usize, &Param)> {
         let mut params = self.policy(node)?.params.iter().enumerate();
         params.find(|(_, param)| param.name == name)
+    }
+
+    /// The weight whose bytes cost a node [`COST_ONE`](fairpath_core::sched::COST_ONE): the greatest
+    /// among its siblings as the tree was laid out. O(1).
+    pub fn heaviest(&self, id: u32) -> u64 {
+        let at = (id as usize).checked_sub(1);
+        at.and_then(|at| self.heaviest.get(at))
+            .copied()
+            .unwrap_or(1)
     }
 
     /// What a class is called: its name, or its number.
@@ -310,10 +321,15 @@ fn names(
         ..Names::default()
     };
     let mut places: HashMap<u32, usize> = HashMap::new();
+    let heaviest = layout::heaviest_children(draft, shape);
     for (place, at) in shape.order.iter().enumerate() {
         let name = &draft.nodes[*at].name;
         names.nodes.push(name.clone());
         names.ids.insert(name.clone(), place as u32 + 1);
+        let above = shape.parent[*at];
+        names
+            .heaviest
+            .push(above.map_or(1, |parent| heaviest[parent]));
         if let Some(policy) = chosen[*at] {
             let policies = &mut names.policies;
             let place = *places.entry(policy.id).or_insert_with(|| {

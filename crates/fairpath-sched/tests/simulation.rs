@@ -255,9 +255,16 @@ fn a_home_that_loses_a_packet_is_an_error() {
 
 #[test]
 fn an_interrupted_simulation_reports_what_was_until_then() {
+    // Of more than the link takes, some packets always are on their way to the home.
+    for rate in ["900mbit", "5gbit", "70gbit"] {
+        interrupted(&format!("cbr rate={rate}"));
+    }
+}
+
+fn interrupted(traffic: &str) {
     let tree = policy("fifo");
     let mut home = Scheduler::new(&tree.plan).unwrap();
-    let spec = Spec::read("cbr rate=900mbit").unwrap();
+    let spec = Spec::read(traffic).unwrap();
     let mut generator = Generator::new(&spec, 1, |_| Some(0)).unwrap();
     let mut looks = 0;
     let mut watch = |_| {
@@ -279,7 +286,7 @@ fn an_interrupted_simulation_reports_what_was_until_then() {
         findings.duration_ns
     );
     let link = findings.link;
-    assert!(findings.total.sent.packets > 1000 && link.busy_ns > 0);
+    assert!(findings.total.sent.packets > 100 && link.busy_ns > 0);
 }
 
 #[test]

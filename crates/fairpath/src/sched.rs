@@ -3,7 +3,6 @@
 //! One module a verb. What they do lives in `fairpath-sched`; here are arguments, files and output.
 
 mod check;
-mod home;
 mod homes;
 mod list;
 mod new;

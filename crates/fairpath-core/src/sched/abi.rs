@@ -103,6 +103,23 @@ pub enum OpKind {
     Weight = 4,
     /// Packet `handle` is taken out, wherever it is.
     Remove = 5,
+    /// What the parent of `node` sees of it, [`Setting`] `count`, becomes `value`.
+    Node = 6,
+}
+
+/// What changes at a node while the scheduler runs (`enum fp_setting`). It holds from the next time
+/// that the node is ranked: when it begins to wait, or has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Setting {
+    /// What a byte costs it: [`COST_ONE`] over its weight; not 0.
+    Cost = 0,
+    /// As [`encode_rate`](crate::sched::encode_rate) gives it; 0: none.
+    Floor = 1,
+    /// Likewise.
+    Ceil = 2,
+    /// ns that it may run ahead of its ceiling and behind its floor.
+    Burst = 3,
 }
 
 /// One operation (`struct fp_op`); a log of them replays in every home.
@@ -170,6 +187,19 @@ impl Op {
             kind,
             node,
             handle: flow_hash,
+            value,
+            ..Op::default()
+        }
+    }
+
+    /// A node's weight, floor, ceiling or burst changes; `value` as a plan has it.
+    pub fn node(now: u64, node: u32, setting: Setting, value: u64) -> Op {
+        let kind = OpKind::Node;
+        Op {
+            now,
+            kind,
+            node,
+            count: setting as u32,
             value,
             ..Op::default()
         }

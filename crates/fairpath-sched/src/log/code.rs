@@ -296,6 +296,7 @@ fn kind(number: u8) -> Result<OpKind, Bad> {
         3 => OpKind::Param,
         4 => OpKind::Weight,
         5 => OpKind::Remove,
+        6 => OpKind::Node,
         _ => return Err("an operation is of a kind that this version does not know"),
     })
 }

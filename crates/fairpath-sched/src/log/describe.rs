@@ -2,6 +2,19 @@
 
 use fairpath_core::sched::{COST_ONE, Meta, NEVER, Op, OpKind, Outcome, OutcomeKind};
 
+/// A flow that waits already keeps its rank: `KEEP` of `bpf/core/policy.h`.
+const KEEP: u64 = NEVER - 1;
+
+/// A rank as its leaf gave it: "kept" for a packet behind others of its flow.
+#[must_use]
+pub fn rank(rank: u64) -> String {
+    match rank {
+        KEEP => "kept".into(),
+        NEVER => "never".into(),
+        rank => rank.to_string(),
+    }
+}
+
 /// A number that may be "never".
 fn or_never(value: u64) -> String {
     if value == NEVER {
@@ -65,6 +78,16 @@ pub fn op(op: &Op) -> String {
             op.handle, op.node, op.value
         ),
         OpKind::Remove => format!("{now} ns remove {}", op.handle),
+        OpKind::Node => {
+            let what = match op.count {
+                0 => "cost",
+                1 => "floor",
+                2 => "ceiling",
+                3 => "burst",
+                _ => "setting that there is not",
+            };
+            format!("{now} ns {what} of node {} = {}", op.node, op.value)
+        }
     }
 }
 
@@ -78,7 +101,7 @@ pub fn outcome(outcome: &Outcome) -> String {
         at,
         ..
     } = *outcome;
-    let rank = or_never(rank);
+    let rank = self::rank(rank);
     match outcome.kind {
         OutcomeKind::Queued => match at {
             0 => format!("queued {handle} at node {node}, rank {rank}"),

@@ -177,7 +177,10 @@ impl<R: Read> Reader<R> {
         })?;
         self.offset += taken as u64;
         if payload.len() < length as usize {
-            return Err("the log is cut in the middle of this block".into());
+            return Err(
+                "the log is cut in the middle of this block; copy it whole, or record it anew"
+                    .into(),
+            );
         }
         if checksum(kind, length, &payload) != sum {
             return Err("the block's checksum is wrong: the file was changed".into());

@@ -56,6 +56,7 @@ fn an_op() -> impl Strategy<Value = Op> {
         Just(OpKind::Param),
         Just(OpKind::Weight),
         Just(OpKind::Remove),
+        Just(OpKind::Node),
     ];
     let meta = (
         any::<[u64; 2]>(),

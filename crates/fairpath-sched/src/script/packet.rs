@@ -1,6 +1,5 @@
 //! Packets of scripts: what `udp{...}`, `tcp{...}` and `packet{...}` take, and numbers out of Lua.
 
-use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -40,8 +39,8 @@ pub(super) struct Packet {
     pub label: String,
     /// All but the arrival.
     pub meta: Meta,
-    /// How often it was enqueued.
-    pub count: Cell<u64>,
+    /// Among the script's packets.
+    pub number: u64,
 }
 
 /// In Lua: a packet, and one that was enqueued.
@@ -205,7 +204,7 @@ pub(super) fn packet(
     Ok(Packet {
         label,
         meta,
-        count: Cell::new(0),
+        number: number_of,
     })
 }
 

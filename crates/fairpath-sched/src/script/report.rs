@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::log::describe;
+
 /// Of what kind a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -240,7 +242,7 @@ pub(super) fn table(packets: &[WaitingPacket]) -> String {
         [
             p.packet.clone(),
             p.handle.to_string(),
-            p.rank.to_string(),
+            describe::rank(p.rank),
             p.age_ns.to_string(),
             p.bytes.to_string(),
             p.node.clone(),

@@ -4,11 +4,11 @@
 //! caught here, and so are homes that differ.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-use fairpath_core::sched::{Drop, Home, Meta, Op, Outcome, OutcomeKind};
+use fairpath_core::sched::{Drop, Home, Meta, Op, Outcome, OutcomeKind, Setting};
 
 use super::packet::Packet;
 use super::report::{Case, Failure, FailureKind, WaitingPacket};
@@ -122,6 +122,10 @@ pub(super) struct Bed {
     left: Vec<Rc<Item>>,
     recent: VecDeque<(Op, Vec<Outcome>)>,
     pub counts: Counts,
+    /// How often each packet was enqueued, by its number.
+    pub times: HashMap<u64, u64>,
+    /// Floors and ceilings that were set, by node, as plans have them.
+    pub rates: HashMap<u32, [u64; 2]>,
     pub checks: u64,
     operations: u64,
 }
@@ -437,6 +441,21 @@ impl Bed {
             tree,
             ..Bed::default()
         }
+    }
+
+    /// A node's floor and ceiling once these operations are done; None without a tree.
+    pub fn rates_with(&self, node: u32, ops: &[Op]) -> Option<[u64; 2]> {
+        let config = self.tree.as_ref()?.plan.nodes.get(node as usize - 1)?;
+        let before = self.rates.get(&node).copied();
+        let mut rates = before.unwrap_or([config.floor, config.ceil]);
+        for op in ops {
+            match op.count {
+                at if at == Setting::Floor as u32 => rates[0] = op.value,
+                at if at == Setting::Ceil as u32 => rates[1] = op.value,
+                _ => {}
+            }
+        }
+        Some(rates)
     }
 
     /// A handle that nobody has.

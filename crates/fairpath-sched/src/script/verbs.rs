@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use fairpath_core::sched::{COST_ONE, NEVER, Op, OutcomeKind};
+use fairpath_core::sched::{NEVER, Op};
 use mlua::chunk::ChunkMode;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
@@ -12,9 +12,8 @@ use super::packet::{
 use super::report::{Failure, FailureKind, Report, table};
 use super::sandbox::{self, Budget, UsedUp};
 use super::session::{Bed, Fate, Halt, Item, Session, Shared};
-use super::{Bench, SHOWN_PACKETS, expect, xdq};
-use crate::quantity;
-use crate::tree::{Known, Tree, nearest};
+use super::{Bench, SHOWN_PACKETS, expect, settings, xdq};
+use crate::tree::{Tree, nearest};
 
 /// What Lua calls the script: its real name may be long, and Lua would cut it.
 const CHUNK: &str = "script";
@@ -188,7 +187,7 @@ fn install(lua: &Lua, session: &Shared) -> mlua::Result<()> {
     packets(&verbs)?;
     moving(&verbs)?;
     time(&verbs)?;
-    settings(&verbs)?;
+    settings::install(&verbs)?;
     telling(&verbs)?;
     cases(&verbs)?;
     expect::install(&verbs)
@@ -239,8 +238,9 @@ fn enqueue(session: &mut Session, value: &Value, tag_value: &Value) -> Result<Rc
             shown(value)
         ))
     })?;
-    packet.count.set(packet.count.get() + 1);
-    let tag = tag(tag_value)?.unwrap_or_else(|| packet.count.get().to_string());
+    let count = session.bed.times.entry(packet.number).or_default();
+    *count += 1;
+    let tag = tag(tag_value)?.unwrap_or(count.to_string());
     session.enqueue(&packet, tag, again.as_ref())
 }
 
@@ -339,164 +339,6 @@ fn time(verbs: &Verbs<'_>) -> mlua::Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// What a byte costs a flow of this weight.
-fn cost(weight: &Value) -> Result<u32, Halt> {
-    let number = match weight {
-        Value::Integer(weight) => *weight as f64,
-        Value::Number(weight) => *weight,
-        other => {
-            return Err(Halt::usage(format!(
-                "weight: a number is wanted, not {}",
-                shown(other)
-            )));
-        }
-    };
-    let cost = (f64::from(COST_ONE) / number).round();
-    if number > 0.0 && (1.0..=f64::from(u32::MAX)).contains(&cost) {
-        return Ok(cost as u32);
-    }
-    let (least, most) = (f64::from(COST_ONE) / f64::from(u32::MAX), COST_ONE);
-    Err(Halt::usage(format!(
-        "weight: {number} is not between {least:.7} and {most}"
-    )))
-}
-
-fn settings(verbs: &Verbs<'_>) -> mlua::Result<()> {
-    verbs.add(
-        "set_flow_weight",
-        |session, _, (of, weight, node): (Value, Value, Value)| {
-            let meta = item_of(&of)
-                .map(|item| item.meta)
-                .or_else(|| Some(packet_of(&of)?.meta));
-            let meta = meta.ok_or_else(|| {
-                Halt::usage(format!(
-                    "a packet of the flow is wanted, not {}",
-                    shown(&of)
-                ))
-            })?;
-            let tree = session.tree()?;
-            let node = match &node {
-                Value::Nil => tree.leaf(&meta).ok_or_else(|| {
-                    Halt::usage("no leaf takes packets of this class; name a node")
-                })?,
-                named => self::node(&tree, named)?,
-            };
-            let op = Op::weight(session.bed.now, node, meta.flow_hash, cost(&weight)?);
-            done(session, op, "the scheduler knows no such flow there")
-        },
-    )?;
-    verbs.add(
-        "param",
-        |session, _, (at, name, value): (Value, String, Value)| {
-            let tree = session.tree()?;
-            let node = node(&tree, &at)?;
-            let node_name = tree.names.node(node).to_owned();
-            let (index, value) = match &value {
-                Value::String(text) => {
-                    let text = text.to_string_lossy();
-                    let settings = tree.settings(&format!("{node_name}.{name}={text}"));
-                    let settings = settings.map_err(|error| Halt::usage(error.to_string()))?;
-                    let (_, index, value) = settings[0];
-                    (index, value)
-                }
-                value => {
-                    let (index, param) = tree
-                        .names
-                        .param(node, &name)
-                        .ok_or_else(|| no_param(&tree, node, &name))?;
-                    (
-                        index,
-                        param.encode(number(value, &name, param.least, param.most)?),
-                    )
-                }
-            };
-            let op = Op::param(session.bed.now, node, index as u32, value);
-            done(session, op, "the scheduler knows no such parameter")
-        },
-    )?;
-    verbs.add(
-        "policy",
-        |session, _, (name, params): (String, Option<Table>)| {
-            let known = Known {
-                policies: &session.bench.policies,
-                classes: &[],
-            };
-            let policy = known.policies.iter().find(|policy| policy.name == name);
-            let policy = policy.ok_or_else(|| no_policy(known, &name))?;
-            let mut tree =
-                Tree::of_policy(policy, known).map_err(|error| Halt::usage(error.to_string()))?;
-            for pair in params.iter().flat_map(Table::pairs::<String, Value>) {
-                let (name, value) = pair.map_err(|error| Halt::usage(error.to_string()))?;
-                set(&mut tree, &name, &value)?;
-            }
-            session.set_tree(tree)
-        },
-    )?;
-    verbs.add("is_chosen", |session, _, ()| Ok(session.bed.tree.is_some()))?;
-    verbs.add("tree", |session, _, text: String| {
-        let known = Known {
-            policies: &session.bench.policies,
-            classes: &[],
-        };
-        let tree =
-            Tree::read("tree", &text, known).map_err(|error| Halt::usage(error.to_string()))?;
-        session.set_tree(tree)
-    })
-}
-
-fn done(session: &mut Session, op: Op, otherwise: &str) -> Result<(), Halt> {
-    let outcomes = session.step(op, None)?;
-    match outcomes
-        .iter()
-        .any(|outcome| outcome.kind == OutcomeKind::Failed)
-    {
-        true => Err(Halt::usage(otherwise)),
-        false => Ok(()),
-    }
-}
-
-fn set(tree: &mut Tree, name: &str, value: &Value) -> Result<(), Halt> {
-    let text = match value {
-        Value::String(text) => text.to_string_lossy(),
-        value => {
-            let param = tree
-                .names
-                .param(1, name)
-                .ok_or_else(|| no_param(tree, 1, name))?
-                .1;
-            quantity::written(number(value, name, param.least, param.most)?, &param.unit)
-        }
-    };
-    tree.set(&format!("{name}={text}"))
-        .map_err(|error| Halt::usage(error.to_string()))
-}
-
-fn no_param(tree: &Tree, node: u32, name: &str) -> Halt {
-    let params = tree
-        .names
-        .policy(node)
-        .map_or(&[][..], |policy| &policy.params);
-    let names: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
-    let has = if names.is_empty() {
-        "none".into()
-    } else {
-        names.join(", ")
-    };
-    Halt::usage(format!(
-        "node {} has no parameter {name}; it has {has}",
-        tree.names.node(node)
-    ))
-}
-
-fn no_policy(known: Known<'_>, name: &str) -> Halt {
-    let names = known.policies.iter().map(|policy| policy.name.as_str());
-    let hint = match nearest(name, names) {
-        Some(near) => format!("did you mean {near}?"),
-        None => "`fairpath sched list` tells those there are".into(),
-    };
-    Halt::usage(format!("there is no policy {name}; {hint}"))
 }
 
 /// A node by name or number.

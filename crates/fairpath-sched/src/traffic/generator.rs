@@ -313,9 +313,9 @@ impl State {
 }
 
 impl Source {
-    /// How long `bytes` take at the flow's rate.
+    /// How long `bytes` take at the flow's rate; time goes on with every packet.
     fn gap_ns(&self, bytes: u32) -> u64 {
-        u64::from(bytes) * 8_000_000_000 / self.rate_bps.max(1)
+        (u64::from(bytes) * 8_000_000_000 / self.rate_bps.max(1)).max(1)
     }
 
     /// Mean distance of packets; of [`Kind::Transfers`], of flows.
@@ -328,7 +328,7 @@ impl Source {
             } => (mean_bytes, load_bps),
             _ => (self.sizes.mean(), self.rate_bps),
         };
-        (u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1))) as u64
+        ((u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1))) as u64).max(1)
     }
 
     /// Pareto with the mean that was asked for, as far as the largest size lets it.

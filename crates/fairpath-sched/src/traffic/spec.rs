@@ -319,6 +319,8 @@ impl<'t> Words<'t> {
 
 const DAY_NS: u64 = 86_400_000_000_000;
 const GBIT: u64 = 1_000_000_000;
+/// Bits a second of a flow that sends a byte a nanosecond.
+const MOST_PACKETS_BITS: u64 = 8 * GBIT;
 /// A 20 ms packet of G.711 with RTP, UDP, IPv4 and Ethernet headers.
 const VOICE_BYTES: u32 = 214;
 
@@ -356,6 +358,11 @@ fn source(part: &str) -> Result<(Source, bool), String> {
         kind,
     };
     words.finish(more)?;
+    if source.rate_bps > source.sizes.mean() * MOST_PACKETS_BITS {
+        return Err(
+            "rate: packets would come more often than one a nanosecond; lower it".to_owned(),
+        );
+    }
     Ok((source, given.is_some()))
 }
 

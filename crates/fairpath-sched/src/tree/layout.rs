@@ -47,7 +47,7 @@ pub(super) fn choose<'a>(
                 known.iter().map(|policy| policy.name.as_str()),
             );
             let near = if near.is_empty() {
-                "`fairpath sched list` has their names"
+                "`fairpath sched list` has their names, and --policy FILE.c adds an author's"
             } else {
                 &near
             };
@@ -173,7 +173,8 @@ pub fn cost(heaviest: u64, weight: u64) -> u32 {
     u32::try_from(cost).unwrap_or(u32::MAX)
 }
 
-fn heaviest_children(draft: &Draft, shape: &Shape) -> Vec<u64> {
+/// The greatest weight among each node's children, by draft.
+pub(super) fn heaviest_children(draft: &Draft, shape: &Shape) -> Vec<u64> {
     let weight = |child: &usize| draft.nodes[*child].weight.unwrap_or(1);
     let heaviest = |children: &Vec<usize>| children.iter().map(weight).max().unwrap_or(1);
     shape.children.iter().map(heaviest).collect()

@@ -214,7 +214,7 @@ fn every_defect_of_the_block_is_told() {
     let cases: [(&[(usize, u8)], &str); 8] = [
         (&[(0, 2)], "version 2"),
         (&[(8, 2)], "usual"),
-        (&[(12, 8)], "WANTS_HOSTS"),
+        (&[(12, 16)], "WANTS_HOSTS"),
         (&[(20, 65)], "struct flow has 65 bytes"),
         (&[(24, 32)], "begin it with PARAMS"),
         (&[(32, b'B')], "small letter"),
@@ -225,7 +225,7 @@ fn every_defect_of_the_block_is_told() {
         let told = with(changes);
         assert!(told.contains(wanted), "{changes:?}: {told}");
     }
-    let several = with(&[(12, 8), (24, 32), (32, b'B')]);
+    let several = with(&[(12, 16), (24, 32), (32, b'B')]);
     assert_eq!(
         several.split("; ").count(),
         4,

@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use anyhow::Context;
 use fairpath_bpf::SchedRun;
-use fairpath_core::sched::{Home, HomeError, Plan, Policy, Scheduler, policies};
+use fairpath_core::sched::{
+    Home, HomeError, NodeStats, Op, Outcome, Plan, Policy, SchedStats, Scheduler, policies,
+};
+use fairpath_sched::author::Watch;
 use fairpath_sched::script::MakeHome;
 
 use super::own::Own;
@@ -18,6 +22,34 @@ pub enum Homes {
     Kernel,
     /// In both; they must agree on every operation
     Both,
+}
+
+/// One home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum HomeKind {
+    /// In this process
+    Native,
+    /// In the kernel, attached to nothing (root, or CAP_BPF and CAP_PERFMON)
+    Kernel,
+}
+
+impl HomeKind {
+    /// As reports and logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HomeKind::Native => "native",
+            HomeKind::Kernel => "kernel",
+        }
+    }
+}
+
+impl From<HomeKind> for Homes {
+    fn from(home: HomeKind) -> Homes {
+        match home {
+            HomeKind::Native => Homes::Native,
+            HomeKind::Kernel => Homes::Kernel,
+        }
+    }
 }
 
 /// What plans may refer to, and how their homes are made.
@@ -48,17 +80,20 @@ impl Makers {
         if homes != Homes::Kernel {
             let own = own.clone();
             make.push(Rc::new(move |plan| {
-                let home = own
+                let (home, watch) = own
                     .native(plan)
                     .map_err(|error| HomeError::Plan(format!("{error:#}")))?;
-                Ok(Box::new(home.0) as Box<dyn Home>)
+                Ok(Box::new(Watched { home, watch }) as Box<dyn Home>)
             }));
         }
         if homes != Homes::Native {
             let (own, object) = (own.clone(), own.object()?);
             make.push(Rc::new(move |plan| {
                 let home = own.load(&object, plan);
-                let home = home.map_err(|error| HomeError::Kernel(format!("{error:#}")))?;
+                let home = home.map_err(|error| match error.downcast::<HomeError>() {
+                    Ok(error) => error,
+                    Err(error) => HomeError::Kernel(format!("{error:#}")),
+                })?;
                 Ok(Box::new(home) as Box<dyn Home>)
             }));
         }
@@ -66,6 +101,49 @@ impl Makers {
             policies: own.known(),
             make,
         })
+    }
+}
+
+/// A home whose policy is interpreted: once it is stopped, nothing more is said to be right.
+struct Watched {
+    home: Scheduler,
+    watch: Watch,
+}
+
+impl Home for Watched {
+    fn name(&self) -> &'static str {
+        self.home.name()
+    }
+
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+        self.home.run(ops, outcomes)?;
+        match self.watch.fault() {
+            Some(fault) => Err(HomeError::Stopped(fault.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn stats(&self) -> SchedStats {
+        self.home.stats()
+    }
+
+    fn node_stats(&self, node: u32) -> NodeStats {
+        self.home.node_stats(node)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.home.audit()
+    }
+}
+
+impl Makers {
+    /// The first home, for a plan.
+    ///
+    /// # Errors
+    /// A plan that cannot be laid out; a kernel that refuses.
+    pub fn open(&self, plan: &Plan) -> anyhow::Result<Box<dyn Home>> {
+        let make = self.make.first().context("open a home: there is none")?;
+        Ok(make(plan)?)
     }
 }
 

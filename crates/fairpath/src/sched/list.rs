@@ -8,6 +8,7 @@ use super::output::{self, TextFormat};
 
 /// Arguments of `fairpath sched list`.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fairpath sched list --format json | jq -r '.policies[].name'")]
 pub struct Args {
     /// Lines for people, or one JSON object
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]

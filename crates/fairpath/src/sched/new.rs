@@ -54,7 +54,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ),
         Over::Flows => (include_str!("new/flows.c"), include_str!("new/flows.lua")),
     };
-    let file = |ending| args.dir.join(format!("{name}.{ending}"));
+    let file = |ending| match args.dir.as_path() {
+        here if here == Path::new(".") => PathBuf::from(format!("{name}.{ending}")),
+        dir => dir.join(format!("{name}.{ending}")),
+    };
     let (c, lua) = (file("c"), file("lua"));
     // Neither is written if one is there.
     for path in [&c, &lua] {
@@ -79,6 +82,10 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = match file {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+            "write {}: there is no such directory; make it first",
+            path.display()
+        ),
         file => file.with_context(|| format!("write {}", path.display()))?,
     };
     file.write_all(text.as_bytes())
@@ -88,11 +95,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 fn print(c: &Path, lua: &Path) {
     let (c, lua) = (c.display(), lua.display());
     println!("wrote {c} and {lua}. Next:");
+    let check = format!("fairpath sched check {c}");
+    let test = format!("fairpath sched test {c} {lua}");
+    println!("  {check:<50}  # compile it, ask the verifier, try it");
+    println!("  {test:<50}  # what it promises");
     println!(
-        "  fairpath sched check {c}            # compile it, ask the verifier, try it (as root: in the kernel)"
-    );
-    println!("  fairpath sched test {c} {lua}       # what it promises");
-    println!(
-        "  fairpath sched run {c} --traffic \"bulk flows=4; voice\" --rate 100mbit   # a simulated link"
+        "  fairpath sched run {c} --rate 100mbit --traffic 'bulk flows=4; voice'  # a simulated link"
     );
 }

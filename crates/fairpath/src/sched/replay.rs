@@ -83,9 +83,13 @@ fn text(replayed: &Replayed) -> String {
             home.run, home.home, stats.enqueued, stats.sent, stats.marked
         );
     }
+    let runs = match replayed.summary.runs {
+        1 => "1 run".to_owned(),
+        runs => format!("{runs} runs"),
+    };
     text += &format!(
-        "{} operations of {} runs, {} outcomes compared: ",
-        replayed.summary.ops, replayed.summary.runs, replayed.compared
+        "{} operations of {runs}, {} outcomes compared: ",
+        replayed.summary.ops, replayed.compared
     );
     match &replayed.difference {
         None => text + "no difference\n",

@@ -1,6 +1,6 @@
 //! `fairpath sched run`: a policy or a tree over a simulated link.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use fairpath_class::ClassSet;
-use fairpath_core::sched::{Op, Outcome, policies};
+use fairpath_core::sched::{Op, Outcome};
 use fairpath_sched::log::{self, LogError};
 use fairpath_sched::quantity::{read, read_rate, read_time, written};
 use fairpath_sched::report::Report;
@@ -18,7 +18,7 @@ use fairpath_sched::tree::Tree;
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::home::HomeKind;
+use super::homes::{HomeKind, Makers};
 use super::output;
 use super::subject::{self, ClassArgs};
 
@@ -26,6 +26,7 @@ const EXAMPLE: &str = "\
 Examples:
   fairpath sched run stfq --rate 100mbit --traffic 'bulk flows=2; bulk name=heavy weight=2'
   fairpath sched run tree.toml --rate 1gbit --pcap trace.pcapng.gz --format json
+  fairpath sched run mine.c --rate 50mbit --traffic 'bulk flows=4; voice'
   fairpath sched run classes --classes fairpath.toml --rate 1gbit --pcap trace.pcap --svg out.svg";
 
 /// Arguments of `fairpath sched run`.
@@ -33,7 +34,7 @@ Examples:
 #[command(after_help = EXAMPLE, after_long_help = format!("{SYNTAX}\n\n{EXAMPLE}"))]
 #[command(group(clap::ArgGroup::new("packets").required(true).args(["traffic", "pcap"])))]
 pub struct Args {
-    /// A policy (`fairpath sched list`), a tree's file (NAME.toml), or "classes"
+    /// A policy (`fairpath sched list`), an author's file (NAME.c), a tree's (NAME.toml), or "classes"
     subject: String,
     /// Packets to make; --help tells the language. Several are joined
     #[arg(long, value_name = "SPEC")]
@@ -55,6 +56,9 @@ pub struct Args {
     set: Vec<String>,
     #[command(flatten)]
     classes: ClassArgs,
+    /// An author's policy that the tree names
+    #[arg(long, value_name = "FILE.c")]
+    policy: Option<PathBuf>,
     /// What the random numbers of --traffic begin with: the same seed, the same packets
     #[arg(long, default_value_t = 1, conflicts_with = "pcap")]
     seed: u64,
@@ -100,13 +104,31 @@ fn overhead(text: &str) -> Result<u32, String> {
 /// A subject, a specification or a file that is wrong; a home that refuses; packets that are lost.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let classes = args.classes.read()?;
-    let tree = subject::load(&args.subject, classes.as_ref(), &args.classes, &args.set)?;
+    let own = subject::own(&args.subject, args.policy.as_deref())?;
+    let makers = Makers::new(args.home.into(), own)?;
+    let (subject, policies) = (&args.subject, &makers.policies);
+    let tree = subject::load(
+        subject,
+        policies,
+        classes.as_ref(),
+        &args.classes,
+        &args.set,
+    )?;
+    // Whether it can be written is better known before the simulation than behind it.
+    let create =
+        |path: &PathBuf| File::create(path).with_context(|| format!("create the picture {path:?}"));
+    let picture = args.svg.as_ref().map(create).transpose()?;
+    let link = Link {
+        args,
+        tree: &tree,
+        makers: &makers,
+    };
     let (traffic, findings) = match &args.pcap {
         Some(path) => (
             path.display().to_string(),
-            capture(args, path, &tree, classes.as_ref())?,
+            link.capture(path, classes.as_ref())?,
         ),
-        None => made(args, &tree)?,
+        None => link.made()?,
     };
     let report = Report {
         subject: &args.subject,
@@ -117,8 +139,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         names: &tree.names,
         findings: &findings,
     };
-    if let Some(path) = &args.svg {
-        fs::write(path, report.svg()).with_context(|| format!("write the picture {path:?}"))?;
+    if let (Some(path), Some(mut file)) = (&args.svg, picture) {
+        file.write_all(report.svg().as_bytes())
+            .with_context(|| format!("write the picture {path:?}"))?;
     }
     let text = match args.format {
         Format::Table => report.table(),
@@ -137,67 +160,76 @@ fn settings(args: &Args) -> Settings {
     }
 }
 
-fn made(args: &Args, tree: &Tree) -> anyhow::Result<(String, Findings)> {
-    let text = args.traffic.join("; ");
-    let spec = Spec::read(&text)?;
-    let class_of = |name: &str| tree.names.class_number(name);
-    let mut generator = Generator::new(&spec, args.seed, class_of)
-        .map_err(|class| anyhow::anyhow!("make traffic: there is no class \"{class}\"; give its number, or its file with --classes"))?;
-    let findings = go(args, tree, &mut generator)?;
-    Ok((text, findings))
+/// What is simulated.
+struct Link<'a> {
+    args: &'a Args,
+    tree: &'a Tree,
+    makers: &'a Makers,
 }
 
-fn capture(
-    args: &Args,
-    path: &Path,
-    tree: &Tree,
-    classes: Option<&ClassSet>,
-) -> anyhow::Result<Findings> {
-    let stream: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
-    };
-    let reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
-    let mut capture = Capture::new(reader, ClassOf::new(classes));
-    go(args, tree, &mut capture).with_context(|| format!("simulate {path:?}"))
-}
-
-fn go<A: Arrivals>(args: &Args, tree: &Tree, traffic: &mut A) -> anyhow::Result<Findings> {
-    let mut home = args.home.open(&tree.plan)?;
-    let settings = settings(args);
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("handle signals")?;
+impl Link<'_> {
+    fn made(&self) -> anyhow::Result<(String, Findings)> {
+        let text = self.args.traffic.join("; ");
+        let spec = Spec::read(&text)?;
+        let class_of = |name: &str| self.tree.names.class_number(name);
+        let mut generator = Generator::new(&spec, self.args.seed, class_of)
+            .map_err(|class| anyhow::anyhow!("make traffic: there is no class \"{class}\"; give its number, or its file with --classes"))?;
+        let findings = self.go(&mut generator)?;
+        Ok((text, findings))
     }
-    let mut recorder = args
-        .log
-        .as_deref()
-        .map(|path| Recorder::begin(path, args, tree))
-        .transpose()?;
-    let mut progress = Progress::new(settings.duration_ns);
-    let mut watch = |now: u64| {
-        progress.show(now);
-        !stop.load(Ordering::Relaxed)
-    };
-    let mut record;
-    let tap: Option<Tap<'_>> = match &mut recorder {
-        Some(recorder) => {
-            record = |ops: &[Op], outcomes: &[Outcome]| recorder.record(ops, outcomes);
-            Some(&mut record)
+
+    fn capture(&self, path: &Path, classes: Option<&ClassSet>) -> anyhow::Result<Findings> {
+        let stream: Box<dyn Read> = if path == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
+        };
+        let reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
+        let mut capture = Capture::new(reader, ClassOf::new(classes));
+        self.go(&mut capture)
+            .with_context(|| format!("simulate {path:?}"))
+    }
+
+    fn go<A: Arrivals>(&self, traffic: &mut A) -> anyhow::Result<Findings> {
+        let mut home = self.makers.open(&self.tree.plan)?;
+        let settings = settings(self.args);
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).context("handle signals")?;
         }
-        None => None,
-    };
-    let findings = simulate(home.as_mut(), tree, traffic, &settings, tap, &mut watch);
-    progress.clear();
-    let findings = findings.context("simulate")?;
-    if let Some(recorder) = recorder {
-        recorder.finish()?;
+        let path = self.args.log.as_deref();
+        let mut recorder = path.map(|path| Recorder::begin(path, self)).transpose()?;
+        let mut progress = Progress::new(settings.duration_ns);
+        let mut watch = |now: u64| {
+            progress.show(now);
+            !stop.load(Ordering::Relaxed)
+        };
+        let mut record;
+        let tap: Option<Tap<'_>> = match &mut recorder {
+            Some(recorder) => {
+                record = |ops: &[Op], outcomes: &[Outcome]| recorder.record(ops, outcomes);
+                Some(&mut record)
+            }
+            None => None,
+        };
+        let findings = simulate(
+            home.as_mut(),
+            self.tree,
+            traffic,
+            &settings,
+            tap,
+            &mut watch,
+        );
+        progress.clear();
+        let findings = findings.context("simulate")?;
+        if let Some(recorder) = recorder {
+            recorder.finish()?;
+        }
+        if findings.interrupted && self.args.format == Format::Table {
+            eprintln!("fairpath: interrupted; what was simulated until then follows");
+        }
+        Ok(findings)
     }
-    if findings.interrupted && args.format == Format::Table {
-        eprintln!("fairpath: interrupted; what was simulated until then follows");
-    }
-    Ok(findings)
 }
 
 /// The operation log, and the first thing that went wrong with it.
@@ -208,15 +240,15 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn begin(path: &Path, args: &Args, tree: &Tree) -> anyhow::Result<Recorder> {
+    fn begin(path: &Path, link: &Link<'_>) -> anyhow::Result<Recorder> {
         let file = File::create(path).with_context(|| format!("create the log {path:?}"))?;
         let run = log::Run {
-            home: args.home.name().to_owned(),
+            home: link.args.home.name().to_owned(),
             program: format!("fairpath {}", env!("CARGO_PKG_VERSION")),
             outcomes: true,
-            nodes: tree.names.nodes().to_vec(),
-            policies: log::Run::name_policies(&tree.plan, policies()),
-            plan: tree.plan.clone(),
+            nodes: link.tree.names.nodes().to_vec(),
+            policies: log::Run::name_policies(&link.tree.plan, &link.makers.policies),
+            plan: link.tree.plan.clone(),
         };
         let writer = log::Writer::new(BufWriter::new(file)).and_then(|mut writer| {
             writer.begin(&run)?;

@@ -3,16 +3,19 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use fairpath_core::sched::{Function, Over, Policy};
+use fairpath_core::sched::{Function, Over, Policy, policies};
 use fairpath_sched::quantity::written;
 
 use super::output::{self, TextFormat};
+use super::own::Own;
 use super::subject;
 
 /// Arguments of `fairpath sched show`.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fairpath sched show fq_codel\n\n\
+    Exit status: 0 shown, 1 there is no such policy, 2 wrong usage.")]
 pub struct Args {
-    /// Its name, as `fairpath sched list` gives it
+    /// Its name, as `fairpath sched list` gives it, or an author's file (NAME.c)
     policy: String,
     /// Lines for people, or one JSON object
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
@@ -24,7 +27,12 @@ pub struct Args {
 /// # Errors
 /// No such policy; standard output fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let policy = subject::find(&args.policy)?;
+    let own = subject::own(&args.policy, None)?;
+    let own = own.map(Own::open).transpose()?;
+    let policy = match &own {
+        Some(own) => &own.author.policy,
+        None => subject::find(&args.policy, policies())?,
+    };
     let text = match args.format {
         TextFormat::Text => text(policy),
         TextFormat::Json => {

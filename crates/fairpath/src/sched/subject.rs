@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_class::{ClassSet, Drafts, MAX_FILE_BYTES, Uplinks};
-use fairpath_core::sched::{Policy, policies};
+use fairpath_core::sched::Policy;
 use fairpath_sched::tree::{BadTree, Known, Tree, Way, nearest};
 
 /// The word that stands for the tree of the classes that `--classes` names.
@@ -78,17 +78,38 @@ fn content(path: &Path) -> std::io::Result<Vec<u8>> {
 /// Bytes of a tree's file at most.
 const MAX_TREE_BYTES: u64 = 64 << 20;
 
-/// The tree that `subject` means, with `assignments` made (`quantum=300B`).
+/// The author's file that `subject` is, or that `--policy` names for a tree.
+///
+/// # Errors
+/// Both at once.
+pub fn own<'a>(subject: &'a str, policy: Option<&'a Path>) -> anyhow::Result<Option<&'a Path>> {
+    match (has_ending(subject, "c"), policy) {
+        (true, Some(policy)) => bail!(
+            "use policy {policy:?}: {subject:?} is one already; leave --policy out, or name a tree that uses it"
+        ),
+        (true, None) => Ok(Some(Path::new(subject))),
+        (false, policy) => Ok(policy),
+    }
+}
+
+fn has_ending(subject: &str, ending: &str) -> bool {
+    let extension = Path::new(subject).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+}
+
+/// The tree that `subject` means, with `assignments` made (`quantum=300B`), of these policies: an
+/// author's, if there is one, is the first.
 ///
 /// # Errors
 /// No such policy or file, a tree with errors (each is told on standard error), a bad assignment.
 pub fn load(
     subject: &str,
+    policies: &[Policy],
     classes: Option<&ClassSet>,
     args: &ClassArgs,
     assignments: &[String],
 ) -> anyhow::Result<Tree> {
-    let mut tree = tree(subject, classes, args)?;
+    let mut tree = tree(subject, policies, classes, args)?;
     for warning in &tree.warnings {
         eprintln!("{warning}");
     }
@@ -98,8 +119,12 @@ pub fn load(
     Ok(tree)
 }
 
-fn tree(subject: &str, classes: Option<&ClassSet>, args: &ClassArgs) -> anyhow::Result<Tree> {
-    let policies = policies();
+fn tree(
+    subject: &str,
+    policies: &[Policy],
+    classes: Option<&ClassSet>,
+    args: &ClassArgs,
+) -> anyhow::Result<Tree> {
     let names: Vec<String> = classes.map_or_else(Vec::new, names_of);
     let known = Known {
         policies,
@@ -114,15 +139,16 @@ fn tree(subject: &str, classes: Option<&ClassSet>, args: &ClassArgs) -> anyhow::
             classes.context("build the tree of classes: name their files with --classes FILE")?;
         return Tree::of_classes(set, args.way(), policies).map_err(told);
     }
-    let path = Path::new(subject);
-    if path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
-    {
-        let text = text(path).with_context(|| format!("read the tree {path:?}"))?;
+    if has_ending(subject, "toml") {
+        let text =
+            text(Path::new(subject)).with_context(|| format!("read the tree {subject:?}"))?;
         return Tree::read(subject, &text, known).map_err(told);
     }
-    Tree::of_policy(find(subject)?, known).map_err(told)
+    let policy = match policies.first() {
+        Some(own) if has_ending(subject, "c") => own,
+        _ => find(subject, policies)?,
+    };
+    Tree::of_policy(policy, known).map_err(told)
 }
 
 fn names_of(set: &ClassSet) -> Vec<String> {
@@ -135,22 +161,27 @@ fn names_of(set: &ClassSet) -> Vec<String> {
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let file = File::open(path)?.take(MAX_TREE_BYTES + 1);
-    { file }.read_to_string(&mut text)?;
+    match { file }.read_to_string(&mut text) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            bail!("it is no text in UTF-8; is it a tree's file?")
+        }
+        read => read?,
+    };
     if text.len() as u64 > MAX_TREE_BYTES {
         bail!("the file is larger than {MAX_TREE_BYTES} bytes, which no tree needs");
     }
     Ok(text)
 }
 
-/// The shipped policy called `name`.
+/// The policy called `name`.
 ///
 /// # Errors
 /// There is none; the nearest is named.
-pub fn find(name: &str) -> anyhow::Result<&'static Policy> {
-    let found = policies().iter().find(|policy| policy.name == name);
+pub fn find<'a>(name: &str, policies: &'a [Policy]) -> anyhow::Result<&'a Policy> {
+    let found = policies.iter().find(|policy| policy.name == name);
     found.with_context(|| {
-        let near = nearest(name, policies().iter().map(|policy| policy.name.as_str()));
+        let near = nearest(name, policies.iter().map(|policy| policy.name.as_str()));
         let near = near.map_or_else(String::new, |near| format!("did you mean \"{near}\"? "));
-        format!("find policy {name:?}: there is none; {near}`fairpath sched list` has their names, and a tree's file ends in .toml")
+        format!("find policy {name:?}: there is none; {near}`fairpath sched list` has their names; a tree's file ends in .toml, an author's policy in .c")
     })
 }

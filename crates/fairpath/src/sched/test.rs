@@ -9,8 +9,9 @@ use std::rc::Rc;
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
 use fairpath_sched::quantity;
-use fairpath_sched::script::{Bench, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script};
-use fairpath_sched::tree::{Known, Tree};
+use fairpath_sched::script::{
+    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script,
+};
 use serde_json::json;
 
 use super::homes::{Homes, Makers};
@@ -83,7 +84,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(log) = &log {
         bench.record = Some(log.clone());
     }
-    let reports: Vec<Report> = scripts.iter().map(|script| script.run(&bench)).collect();
+    let mut reports: Vec<Report> = Vec::new();
+    for script in &scripts {
+        let report = script.run(&bench);
+        if let Some(cause) = no_home(&report) {
+            bail!("test {}: {cause}", args.subject);
+        }
+        reports.push(report);
+    }
     drop(bench);
     if let Some(log) = log.and_then(Rc::into_inner) {
         log.into_inner()
@@ -106,6 +114,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Why no home was had at all: told once, and not by every test.
+fn no_home(report: &Report) -> Option<&str> {
+    let mut failures = report.cases.iter().map(|case| {
+        let failure = case.failure.as_ref().filter(|_| case.operations == 0);
+        failure.filter(|failure| failure.kind == FailureKind::Home)
+    });
+    failures.next()?.map(|failure| failure.message.as_str())
+}
+
 /// A log's file, buffered.
 fn create(path: &Path) -> anyhow::Result<Rc<RefCell<Writer<BufWriter<File>>>>> {
     let file = File::create(path).with_context(|| format!("create the operation log {path:?}"))?;
@@ -113,19 +130,16 @@ fn create(path: &Path) -> anyhow::Result<Rc<RefCell<Writer<BufWriter<File>>>>> {
 }
 
 fn bench(args: &Args) -> anyhow::Result<Bench> {
-    let subject = Path::new(&args.subject);
-    let is_source = subject
-        .extension()
-        .is_some_and(|extension| extension == "c");
-    let own = if is_source {
-        Some(subject)
-    } else {
-        args.policy.as_deref()
-    };
+    let own = subject::own(&args.subject, args.policy.as_deref())?;
     let makers = Makers::new(args.home, own)?;
+    let classes = args.classes.read()?;
+    let (policies, set) = (&makers.policies, &args.set);
     let tree = match args.subject.as_str() {
         "-" => None,
-        name => Some(tree(args, &makers, name, is_source)?),
+        name => {
+            let tree = subject::load(name, policies, classes.as_ref(), &args.classes, set);
+            Some(tree?)
+        }
     };
     let memory = args
         .max_memory
@@ -140,32 +154,6 @@ fn bench(args: &Args) -> anyhow::Result<Bench> {
         seed: args.seed,
         ..bench
     })
-}
-
-fn tree(args: &Args, makers: &Makers, name: &str, is_source: bool) -> anyhow::Result<Tree> {
-    if !is_source && args.policy.is_none() {
-        let classes = args.classes.read()?;
-        return subject::load(name, classes.as_ref(), &args.classes, &args.set);
-    }
-    let known = Known {
-        policies: &makers.policies,
-        classes: &[],
-    };
-    let tree = if is_source {
-        Tree::of_policy(&makers.policies[0], known)
-    } else {
-        let text =
-            std::fs::read_to_string(name).with_context(|| format!("read the tree {name:?}"))?;
-        Tree::read(name, &text, known)
-    };
-    let mut tree = tree.map_err(|bad| {
-        eprintln!("{bad}");
-        anyhow::anyhow!("build the tree of {name:?}: it has errors, which stand above")
-    })?;
-    for assignment in &args.set {
-        tree.set(assignment)?;
-    }
-    Ok(tree)
 }
 
 fn cases(reports: &[Report]) -> usize {

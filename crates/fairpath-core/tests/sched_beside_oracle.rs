@@ -1,0 +1,67 @@
+//! The scheduler, natively, beside its oracle: every outcome, every counter, and an audit after each
+//! part, on random trees.
+//!
+//! `FAIRPATH_SCHED_OPS=n` changes the number of operations, `FAIRPATH_SCHED_SEED=n` runs one tree only.
+
+mod sched_oracle;
+
+use fairpath_core::sched::{Op, Scheduler};
+use sched_oracle::Oracle;
+use sched_oracle::case::{check, compare};
+use sched_oracle::log::{Random, Writer};
+use sched_oracle::policy::Wild;
+use sched_oracle::trees::{Tree, tree};
+
+/// Operations in all, and on one tree.
+const OPS: usize = 1_000_000;
+const OPS_OF_A_TREE: usize = 2_500;
+
+fn native(tree: &Tree) -> Scheduler {
+    let plan = &tree.plan;
+    match &tree.wild {
+        Some(wild) => Scheduler::with_custom(plan, wild, Box::new(Wild)).unwrap(),
+        None => Scheduler::new(plan).unwrap(),
+    }
+}
+
+/// Operations in all: 1 M, or what the environment says.
+fn wanted() -> usize {
+    let wanted = std::env::var("FAIRPATH_SCHED_OPS").ok();
+    wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS)
+}
+
+fn run_tree(seed: u64) -> usize {
+    let mut random = Random(seed);
+    let tree = tree(&mut random, !seed.is_multiple_of(3));
+    let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
+    let run = |log: &[Op]| {
+        let mut oracle = Oracle::new(&tree.plan, tree.policies.clone());
+        compare(&tree, &mut oracle, &mut native(&tree), log)
+    };
+    check(&format!("seed {seed}"), &tree, &log, &run)
+}
+
+/// Every other seed from the first on, until half of the operations are done.
+fn run_half(first: u64) {
+    let only = std::env::var("FAIRPATH_SCHED_SEED").ok();
+    if let Some(seed) = only.and_then(|n| n.parse().ok()) {
+        run_tree(seed);
+        return;
+    }
+    let (mut done, mut seed) = (0, first);
+    while done < wanted() / 2 {
+        done += run_tree(seed);
+        seed += 2;
+    }
+    println!("{done} operations, seeds {first}, {} ... {seed}", first + 2);
+}
+
+#[test]
+fn half_a_million_operations_come_out_as_in_the_oracle() {
+    run_half(0);
+}
+
+#[test]
+fn the_other_half_of_a_million_operations_comes_out_as_in_the_oracle() {
+    run_half(1);
+}

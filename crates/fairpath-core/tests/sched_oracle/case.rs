@@ -1,0 +1,172 @@
+//! One comparison: a tree, a log, a home beside the oracle; and how a failing log is shrunk.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fairpath_core::sched::{Home, NodeConfig, Op, Outcome, Policy, SchedStats};
+
+use super::Oracle;
+use super::log::describe;
+use super::trees::Tree;
+
+/// Operations between two looks at everything.
+const PART: usize = 500;
+/// Dequeues that gave up, until a tree has taught what it can: each takes a thousand tries.
+const ENOUGH: u64 = 30;
+
+/// Counters that the oracle has, too.
+fn known(stats: SchedStats) -> SchedStats {
+    SchedStats {
+        shared: 0,
+        state_lost: 0,
+        ..stats
+    }
+}
+
+/// Runs a log in the home and in the oracle; how many operations, or where they first differ.
+pub fn compare(
+    tree: &Tree,
+    oracle: &mut Oracle,
+    home: &mut dyn Home,
+    log: &[Op],
+) -> Result<usize, String> {
+    let mut done = 0;
+    for (part, ops) in log.chunks(PART).enumerate() {
+        let mut got = Vec::new();
+        home.run(ops, &mut got).map_err(|error| error.to_string())?;
+        let mut got = got.as_slice();
+        for (index, op) in ops.iter().enumerate() {
+            let count = got
+                .iter()
+                .take_while(|outcome| outcome.op == index as u32)
+                .count();
+            let (here, rest) = got.split_at(count);
+            got = rest;
+            same(part * PART + index, op, &oracle.run(index as u32, op), here)?;
+        }
+        oracle.well_formed()?;
+        home.audit()?;
+        counters(tree, oracle, home)?;
+        done += ops.len();
+        if oracle.stats().tries_spent > ENOUGH {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn same(index: usize, op: &Op, expected: &[Outcome], got: &[Outcome]) -> Result<(), String> {
+    if expected == got {
+        return Ok(());
+    }
+    let differs = expected.iter().zip(got).position(|(a, b)| a != b);
+    let at = differs.unwrap_or(expected.len().min(got.len()));
+    Err(format!(
+        "operation {index} ({}), outcome {at} of {} and {}:\n  oracle {:?}\n  here   {:?}",
+        describe(op),
+        expected.len(),
+        got.len(),
+        expected.get(at),
+        got.get(at)
+    ))
+}
+
+fn counters(tree: &Tree, oracle: &Oracle, home: &dyn Home) -> Result<(), String> {
+    let (expected, got) = (oracle.stats(), home.stats());
+    if (got.shared, got.state_lost) != (0, 0) {
+        return Err("the table of flows was too small for this test".into());
+    }
+    if expected != known(got) {
+        return Err(format!(
+            "counters:\n  oracle {expected:?}\n  here   {got:?}"
+        ));
+    }
+    for node in 1..=tree.plan.nodes.len() as u32 {
+        let (expected, got) = (oracle.node_stats(node), home.node_stats(node));
+        if expected != got {
+            return Err(format!(
+                "node {node}:\n  oracle {expected:?}\n  here   {got:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a log; how many operations, or how it fails: a panic is a failure, too.
+pub type Run<'a> = &'a dyn Fn(&[Op]) -> Result<usize, String>;
+
+fn attempt(run: Run<'_>, log: &[Op]) -> Result<usize, String> {
+    match catch_unwind(AssertUnwindSafe(|| run(log))) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(format!("panic: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
+/// The log without what it fails without: ever smaller pieces are left out, down to single operations.
+fn shrink(run: Run<'_>, log: Vec<Op>) -> Vec<Op> {
+    let mut log = log;
+    let mut piece = log.len().next_power_of_two();
+    while piece > 0 {
+        let mut at = 0;
+        while at < log.len() {
+            let mut without = log.clone();
+            without.drain(at..(at + piece).min(log.len()));
+            if attempt(run, &without).is_err() {
+                log = without;
+            } else {
+                at += piece;
+            }
+        }
+        piece /= 2;
+    }
+    log
+}
+
+/// A node as people read it.
+fn describe_node(n: &NodeConfig, policy: &Policy) -> String {
+    let split = if n.split > 0 { ", by DSCP" } else { "" };
+    let (kind, buckets, capacity) = (n.queue, n.queue_buckets, n.queue_capacity);
+    let outside = (n.queue_beyond, n.queue_full);
+    format!(
+        "{} over {:?} below {}{split}; queue {kind}, {buckets} buckets, capacity {capacity}, beyond and full \
+         {outside:?}; limits {} {}; cost {}, floor {}, ceil {}, burst {}; {:?}",
+        policy.name,
+        n.over,
+        n.parent,
+        n.limit_packets,
+        n.limit_bytes,
+        n.cost,
+        n.floor,
+        n.ceil,
+        n.burst,
+        n.params
+    )
+}
+
+/// Runs `log` by `run`; how many operations. Where it fails, panics with the shortest log that was
+/// found.
+pub fn check(what: &str, tree: &Tree, log: &[Op], run: Run<'_>) -> usize {
+    let first = match attempt(run, log) {
+        Ok(done) => return done,
+        Err(first) => first,
+    };
+    let short = shrink(run, log.to_vec());
+    let last = attempt(run, &short).err().unwrap_or(first);
+    let mut text = String::new();
+    for (index, op) in short.iter().enumerate() {
+        let _ = write!(text, "\n  {index:3}: {}", describe(op));
+    }
+    let mut nodes = String::new();
+    for (index, (node, policy)) in tree.plan.nodes.iter().zip(&tree.policies).enumerate() {
+        let _ = write!(nodes, "\n  {}: {}", index + 1, describe_node(node, policy));
+    }
+    let (config, classes) = (tree.plan.config, &tree.plan.class_table);
+    panic!(
+        "{what}: {last}\nafter{text}\nin the tree{nodes}\nwith {config:?}\nclasses {classes:?}\nwild {:?}",
+        tree.wild.as_ref().map(|wild| (&wild.functions, wild.wants))
+    );
+}

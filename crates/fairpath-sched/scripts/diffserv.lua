@@ -1,0 +1,66 @@
+-- DiffServ tins: voice, video, all else, bulk, as RFC 4594 and RFC 8622 class the code points.
+
+local function one(dscp)
+	return udp { flow = 9, dscp = dscp, length = 200, label = dscp }
+end
+
+-- Each in a flow of its own, the last tin first; what leaves, by code point.
+local function order(code_points)
+	for number = #code_points, 1, -1 do
+		enqueue(udp { flow = number, dscp = code_points[number], length = 200, label = code_points[number] })
+	end
+	local left = {}
+	for number, item in ipairs(drain()) do
+		left[number] = item.label
+	end
+	return table.concat(left, " ")
+end
+
+test("four tins", function()
+	expect_equal(order { "EF", "AF41", "DF", "LE" }, "EF AF41 DF LE")
+	expect_equal(order { "CS5", "CS3", "AF11", "CS1" }, "CS5 CS3 AF11 CS1")
+	expect_equal(order { "VA", "AF23", "DF", "CS1" }, "VA AF23 DF CS1")
+end)
+
+test("eight tins", function()
+	param(1, "tins", 8)
+	local all = { "CS6", "EF", "CS2", "AF21", "AF41", "DF", "AF11", "LE" }
+	expect_equal(order(all), table.concat(all, " "))
+end)
+
+test("three tins: video is among the others", function()
+	param(1, "tins", 3)
+	expect_equal(order { "EF", "DF", "AF41", "LE" }, "EF AF41 DF LE")
+end)
+
+test("one tin is best effort: flows as they came", function()
+	param(1, "tins", 1)
+	expect_equal(order { "EF", "DF", "LE" }, "LE DF EF")
+end)
+
+test("flows of one tin take turns", function()
+	local a = udp { flow = 1, dscp = "EF", label = "a" }
+	local b = udp { flow = 2, dscp = "EF", label = "b" }
+	for number = 1, 3 do
+		enqueue(a, number)
+	end
+	for number = 1, 3 do
+		enqueue(b, number)
+	end
+	advance_ns(1)
+	expect_order { a, b, a, b, a, b }
+end)
+
+test("bulk is overtaken for its guard, three tins of 100 ms, and no longer", function()
+	local bulk = enqueue(one("LE"))
+	local voice = udp { flow = 2, dscp = "EF", label = "voice" }
+	for number = 1, 1000 do
+		set_time_ns(number * MS)
+		enqueue(voice)
+		dequeue()
+		if bulk.state == "sent" then
+			break
+		end
+	end
+	expect_sojourn(bulk, 300 * MS, 302 * MS)
+end)

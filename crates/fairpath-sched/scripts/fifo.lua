@@ -1,0 +1,27 @@
+-- First in, first out; what comes to a full scheduler is dropped.
+
+local short = udp { flow = 1, length = 64, label = "short" }
+local long = tcp { flow = 2, length = 1514, dscp = "EF", label = "long" }
+
+test("packets leave as they came", function()
+	enqueue(long)
+	enqueue(short)
+	enqueue(long)
+	advance_ns(5 * MS)
+	enqueue(short)
+	expect_order { long, short, long, short }
+	expect_empty()
+end)
+
+test("a full scheduler drops who comes", function()
+	local last
+	repeat
+		last = enqueue(short)
+	until last.state == "dropped"
+	expect_dropped(last, "limit")
+	local waiting = #queue()
+	dequeue()
+	expect(enqueue(long).state == "waiting", "there is room again")
+	expect_waiting(waiting)
+	expect_drops(1)
+end)

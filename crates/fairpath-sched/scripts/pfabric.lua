@@ -1,0 +1,24 @@
+-- pFabric: what no PIFO of packets can do (Eiffel, NSDI 2019, section 3.2).
+
+local function packet(flow, left)
+	return udp { flow = flow, hint = left, label = "p" .. flow .. "(" .. left .. ")" }
+end
+
+local p0, p9, p8, p6 = packet(1, 7), packet(2, 9), packet(2, 8), packet(2, 6)
+
+test("the flow with the fewest bytes left goes first, in order", function()
+	enqueue(p0)
+	enqueue(p9)
+	enqueue(p8)
+	expect_order { p0, p9, p8 }
+	expect_empty()
+end)
+
+test("a flow about to end takes its older packets along", function()
+	enqueue(p0)
+	enqueue(p9)
+	enqueue(p8)
+	enqueue(p6)
+	expect_order { p9, p8, p6, p0 }
+	expect_empty()
+end)
