@@ -173,6 +173,7 @@ FP_INLINE int fp_parse_ipv4(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 	c->next = w->head[c->at + 9];
 	*ip = c->at;
 	w->packet.dscp = w->head[c->at + 1] >> 2;
+	w->packet.ecn = w->head[c->at + 1] & 3;
 	w->packet.ip_bytes = total;
 	c->l4_bytes = total - header;
 	c->at += header;
@@ -193,6 +194,7 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 	c->next = w->head[c->at + 6];
 	*ip = c->at;
 	w->packet.dscp = (fp_load16(w->head + c->at) >> 6) & 63;
+	w->packet.ecn = (fp_load16(w->head + c->at) >> 4) & 3;
 	w->packet.ip_bytes = 40 + left;
 	c->at += 40;
 	fp_loop(i, FP_MAX_EXTENSIONS) {

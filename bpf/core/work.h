@@ -61,7 +61,7 @@ struct fp_packet {
 	u8 flags;	/* FP_PACKET_* */
 	u16 vlan;	/* outermost tag's identifier */
 	u8 dscp;
-	u8 zero;
+	u8 ecn;
 	u16 zero2;
 	u32 ip_bytes; /* on the wire, headers of all segments included; 0: no IP header was read */
 };

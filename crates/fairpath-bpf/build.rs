@@ -32,6 +32,7 @@ fn main() {
         "inject",
         "pifo",
         "pifo_bench",
+        "qdisc",
         "redirect",
         "rtt",
         "sched",
@@ -50,9 +51,12 @@ fn main() {
             &format!("-ffile-prefix-map={}=.", root.display()),
             &format!("-D__TARGET_ARCH_{machine}"),
         ]);
-        // Opened as an object, as an author's own is: no skeleton.
-        let result = if name == "sched" {
-            builder.obj(out.join("sched.bpf.o")).build().map(drop)
+        // Opened as objects, as an author's own is: no skeleton.
+        let result = if ["qdisc", "sched"].contains(&name) {
+            builder
+                .obj(out.join(format!("{name}.bpf.o")))
+                .build()
+                .map(drop)
         } else {
             builder.build_and_generate(out.join(format!("{name}.skel.rs")))
         };

@@ -450,13 +450,18 @@ FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_
 	return 0;
 }
 
+/* Every operation begins so. Time never goes back, whatever the port says. */
+FP_INLINE void fp_begin(struct fp_sched FP_MEM *s, u64 now)
+{
+	if (now > s->now)
+		s->now = now;
+	fp_wake(s);
+}
+
 /* One operation; there is room for what it tells. */
 FP_INLINE int fp_operate(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
 {
-	/* Time never goes back, whatever the port says. */
-	if (op->now > s->now)
-		s->now = op->now;
-	fp_wake(s);
+	fp_begin(s, op->now);
 	if (op->kind == FP_OP_ENQUEUE)
 		return fp_enqueue(s, op);
 	if (op->kind == FP_OP_DEQUEUE)

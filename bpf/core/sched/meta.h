@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/meta.h: from a frame that parse.h looked at to what policies see of it.
+ *
+ * What is no IP has no addresses, no ports and DSCP 0: one flow. The port sets arrival, class,
+ * mark and what it knows of bytes and segments.
+ */
+#ifndef FP_SCHED_META_H
+#define FP_SCHED_META_H
+
+#include "../parse.h"
+#include "abi.h"
+
+FP_INLINE void fp_put_address(u8 FP_MEM *to, const u64 FP_MEM *from)
+{
+	((volatile u64 FP_MEM *)to)[0] = from[0];
+	((volatile u64 FP_MEM *)to)[1] = from[1];
+}
+
+FP_INLINE u64 fp_mix_word(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
+}
+
+/* Over addresses, ports and protocol, the way of the packet included; never 0. */
+FP_INLINE u32 fp_meta_hash(const struct fp_meta FP_MEM *m)
+{
+	const u8 FP_MEM *from = m->source;
+	const u8 FP_MEM *to = m->destination;
+	u64 hash = fp_mix_word(fp_load64_raw(from), fp_load64_raw(from + 8));
+
+	hash = fp_mix_word(fp_mix_word(hash, fp_load64_raw(to)), fp_load64_raw(to + 8));
+	hash = fp_mix_word(hash,
+			   (u64)m->source_port << 32 | m->destination_port << 8 | m->protocol);
+	return (u32)hash ? (u32)hash : 1;
+}
+
+/* All but what the port sets; w->packet is what fp_parse() left, `parsed` what it said. */
+FP_INLINE void fp_meta_of(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
+{
+	u32 sender = w->packet.side & 1;
+	int is_ip = w->packet.ip_bytes != 0;
+
+	FP_PUT(m->hint, 0ull);
+	if (is_ip) {
+		fp_put_address(m->source, w->packet.key.addr[sender]);
+		fp_put_address(m->destination, w->packet.key.addr[!sender]);
+	} else {
+		*(volatile u64 FP_MEM *)m->source = 0;
+		*(volatile u64 FP_MEM *)(m->source + 8) = 0;
+		*(volatile u64 FP_MEM *)m->destination = 0;
+		*(volatile u64 FP_MEM *)(m->destination + 8) = 0;
+	}
+	FP_PUT(m->source_port, is_ip ? __builtin_bswap16(w->packet.key.port[sender]) : 0);
+	FP_PUT(m->destination_port, is_ip ? __builtin_bswap16(w->packet.key.port[!sender]) : 0);
+	FP_PUT(m->protocol, is_ip ? w->packet.key.proto : 0);
+	FP_PUT(m->dscp, is_ip ? w->packet.dscp : 0);
+	FP_PUT(m->ecn, is_ip ? w->packet.ecn : 0);
+	FP_PUT(m->zero, 0);
+	FP_PUT(m->zero2, 0);
+	FP_PUT(m->flow_hash, fp_meta_hash(m));
+}
+
+#endif /* FP_SCHED_META_H */
