@@ -2,12 +2,13 @@
 /*
  * sched/meta.h: from a frame that parse.h looked at to what policies see of it.
  *
- * What is no IP has no addresses, no ports and DSCP 0: one flow. The port sets arrival, class,
- * mark and what it knows of bytes and segments.
+ * What is no IP has no addresses, no ports, DSCP 0 and no class: one flow. The port sets what it
+ * knows better: bytes on the wire and segments of a super-packet, and the hint.
  */
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H
 
+#include "../classify.h"
 #include "../parse.h"
 #include "abi.h"
 
@@ -36,7 +37,13 @@ FP_INLINE u32 fp_meta_hash(const struct fp_meta FP_MEM *m)
 	return (u32)hash ? (u32)hash : 1;
 }
 
-/* All but what the port sets; w->packet is what fp_parse() left, `parsed` what it said. */
+/* Whose class counts: what leaves towards subscribers belongs to who receives it. */
+enum fp_end {
+	FP_OF_SENDER = 0,
+	FP_OF_RECEIVER = 1,
+};
+
+/* What the packet itself tells; w->packet is what fp_parse() left. */
 FP_INLINE void fp_meta_of(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
 {
 	u32 sender = w->packet.side & 1;
@@ -60,6 +67,27 @@ FP_INLINE void fp_meta_of(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM 
 	FP_PUT(m->zero, 0);
 	FP_PUT(m->zero2, 0);
 	FP_PUT(m->flow_hash, fp_meta_hash(m));
+}
+
+/* Parses w->head and fills in what policies see, the class of one end included; enum fp_parsed. */
+FP_FUNC int fp_look(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		    struct fp_meta FP_MEM *m FP_ARG, u32 end)
+{
+	int parsed = fp_parse(w);
+	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
+	u32 slot = FP_OTHER;
+
+	fp_meta_of(m, w);
+	if (r->config.slots && w->packet.ip_bytes) {
+		w->image = *(volatile u32 FP_MEM *)&r->image;
+		slot = fp_class_of(r, w, side, 1);
+	}
+	FP_PUT(m->class_id, slot);
+	FP_PUT(m->arrival, w->frame.now);
+	FP_PUT(m->bytes, w->frame.wire_len);
+	FP_PUT(m->mark, w->frame.mark);
+	FP_PUT(m->segments, (u8)(w->frame.segs < 255 ? w->frame.segs : 255));
+	return parsed;
 }
 
 #endif /* FP_SCHED_META_H */

@@ -8,9 +8,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use fairpath_core::sched::{
-    HomeError, NodeStats, Op, Plan, SchedLayout, SchedMemory, SchedStats,
-};
+use fairpath_core::sched::{HomeError, NodeStats, Op, Plan, SchedLayout, SchedMemory, SchedStats};
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
 
 use crate::arena::{self, PAGE, START, STRIDE};
@@ -144,7 +142,10 @@ fn open(name: &str, packets: u32, pages: u64, port: u64) -> Result<OpenObject, l
                 if let Some(value) = map.initial_value_mut() {
                     let bytes = name.bytes().take(NAME_BYTES - 1);
                     value[..NAME_BYTES].fill(0);
-                    value.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+                    value
+                        .iter_mut()
+                        .zip(bytes)
+                        .for_each(|(to, from)| *to = from);
                 }
             }
             _ if kind.ends_with(".port") => {
@@ -167,9 +168,11 @@ fn format(
     pages: u64,
 ) -> Result<SchedMemory, HomeError> {
     let arena = object.maps().find(|map| map.name() == "arena");
-    let start = arena.and_then(|map| arena::mapped_at(&map)).ok_or_else(|| {
-        HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
-    })?;
+    let start = arena
+        .and_then(|map| arena::mapped_at(&map))
+        .ok_or_else(|| {
+            HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
+        })?;
     // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
     unsafe { arena::touch(start, pages) };
     // SAFETY: within the pages, as are all places.

@@ -2,6 +2,7 @@
 
 use crate::abi::{Config, Counts, Frame, Key, RawFlowEvent, Stats};
 use crate::aggregate::ClassCounts;
+use crate::sched::Meta;
 
 /// `struct fp_rtt`: the beginning of a monitor's memory, wherever it lies.
 #[repr(C, align(64))]
@@ -66,6 +67,14 @@ unsafe extern "C" {
         data: *const u8,
         bytes: u32,
         sink: *mut Sink,
+    ) -> i32;
+    pub(crate) fn fp_native_look(
+        rtt: *mut Rtt,
+        frame: *const Frame,
+        data: *const u8,
+        bytes: u32,
+        end: u32,
+        meta: *mut Meta,
     ) -> i32;
     pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32, sink: *mut Sink);
     pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32, sink: *mut Sink) -> i32;

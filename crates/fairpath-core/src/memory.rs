@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use crate::abi::{Config, Event, Frame, HEAD_BYTES, RawFlowEvent, Stats};
 use crate::aggregate::Rules;
 use crate::ffi::{self, Rtt, Sink};
+use crate::sched::{End, Meta};
 
 /// Events that one call hands over at most.
 const SINK_EVENTS: usize = 64;
@@ -162,6 +163,19 @@ impl Memory {
             },
             tell,
         );
+    }
+
+    /// What policies see of a frame, with the class of one of its ends; false where it is no whole
+    /// IP packet.
+    pub(crate) fn look(&mut self, frame: &Frame, data: &[u8], end: End, meta: &mut Meta) -> bool {
+        const NOT_IP: i32 = 1;
+        const MALFORMED: i32 = 3;
+        let bytes = data.len().min(HEAD_BYTES) as u32;
+        let rtt = self.rtt.as_ptr();
+        // SAFETY: `data` has at least `bytes` bytes; all pointers live through the call.
+        let parsed =
+            unsafe { ffi::fp_native_look(rtt, frame, data.as_ptr(), bytes, end as u32, meta) };
+        !(NOT_IP..=MALFORMED).contains(&parsed)
     }
 
     /// Closes what went silent in the next `sets` sets.

@@ -8,6 +8,7 @@ use crate::aggregate::Rules;
 use crate::classes::{ClassReading, Filter, FlowView};
 use crate::image::TooManyRules;
 use crate::memory::{Memory, Usage};
+use crate::sched::{End, Meta};
 
 /// How much of the tables one second of capture time looks at for silent flows: 1 part in this.
 const EXPIRE_PARTS: u32 = 8;
@@ -78,6 +79,11 @@ impl Monitor {
             self.expire_in_time(frame.now, &mut tell);
         }
         self.memory.frame(frame, data, &mut tell);
+    }
+
+    /// See [`Memory::look`].
+    pub(crate) fn look(&mut self, frame: &Frame, data: &[u8], end: End, meta: &mut Meta) -> bool {
+        self.memory.look(frame, data, end, meta)
     }
 
     /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks

@@ -5,6 +5,7 @@
  */
 #include <stddef.h>
 #include "layout.h"
+#include "sched/meta.h"
 
 /* Where fp_emit() writes: events one behind the other, each a struct fp_flow_event apart. */
 struct fp_sink {
@@ -47,6 +48,18 @@ int fp_native_frame(struct fp_rtt *r, const struct fp_frame *frame, const u8 *da
 	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
 	memcpy(w->head, data, w->head_bytes);
 	return fp_rtt_frame(r, w, 1);
+}
+
+/* What policies see of a frame, and the class of one of its ends. */
+int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *data, u32 bytes,
+		   u32 end, struct fp_meta *meta)
+{
+	struct fp_work *w = fp_work_of(r, 0);
+
+	w->frame = *frame;
+	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
+	memcpy(w->head, data, w->head_bytes);
+	return fp_look(r, w, meta, end);
 }
 
 void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)

@@ -3,6 +3,7 @@
 //! A [`Plan`] says what there is; a [`Home`] runs operations on it. [`Scheduler`] is the native home.
 
 mod abi;
+mod classifier;
 mod ffi;
 mod memory;
 mod plan;
@@ -10,6 +11,7 @@ mod policy;
 mod scheduler;
 
 pub use abi::*;
+pub use classifier::{Classifier, End};
 pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
