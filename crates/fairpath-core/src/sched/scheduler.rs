@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, Sched};
 use super::{
-    Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan, Policy,
-    SchedLayout, SchedMemory, SchedStats,
+    Account, Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
+    Plan, Policy, SchedLayout, SchedMemory, SchedStats,
 };
 
 /// Of `struct fp_sched`.
@@ -113,6 +113,11 @@ impl Scheduler {
             ffi::fp_native_sched_run(sched, ops.as_ptr(), count, room, ROOM as u32, &raw mut told)
         };
         (ran as usize, told as usize)
+    }
+
+    /// See [`SchedMemory::account`].
+    pub fn account(&self, node: u32) -> Account {
+        self.memory.account(node)
     }
 
     /// Bytes of its memory.
