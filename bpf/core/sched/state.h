@@ -42,7 +42,7 @@ struct fp_slot {
 	u32 flow; /* 0: its leaf knows no flows */
 	u32 next; /* in its flow */
 	u32 prev;
-	u64 zero;
+	u64 order; /* of its arrival */
 };
 
 /* A flow's queue, or where a packet policy keeps the flow's state. */

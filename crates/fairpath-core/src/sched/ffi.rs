@@ -51,7 +51,31 @@ pub(crate) struct RawPolicy {
     pub params: [RawParam; super::PARAMS],
 }
 
+/// `struct fp_changes`; its tables lie behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RawChanges {
+    pub nodes_at: u64,
+    pub classes_at: u64,
+    pub nodes: u32,
+    pub classes: u32,
+}
+
 unsafe extern "C" {
+    pub(crate) fn fp_native_move_begin(
+        sched: *mut Sched,
+        old: *mut Sched,
+        changes: *mut RawChanges,
+        now: u64,
+    ) -> i32;
+    pub(crate) fn fp_native_move(
+        sched: *mut Sched,
+        old: *mut Sched,
+        changes: *mut RawChanges,
+        outcomes: *mut Outcome,
+        most: u32,
+        told: *mut u32,
+    ) -> i32;
     pub(crate) fn fp_native_policy(number: u32) -> *const RawPolicy;
     pub(crate) fn fp_native_policy_functions(number: u32) -> u32;
     pub(crate) fn fp_native_sched_bytes(plan: *const RawPlan, children: *mut u32) -> u64;
@@ -91,7 +115,7 @@ mod tests {
     use super::*;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 29;
+    const LENGTH: usize = 31;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -134,6 +158,8 @@ mod tests {
             offset_of!(RawParam, standard),
             Drop::Removed as usize,
             Policy::CUSTOM as usize,
+            size_of::<RawChanges>(),
+            offset_of!(RawChanges, nodes),
         ];
         assert_eq!(c.map(|number| number as usize), rust);
     }

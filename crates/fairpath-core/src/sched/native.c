@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include "sched/layout.h"
 #include "sched/audit.h"
+#include "sched/move.h"
 
 #define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
 	case number:                                                                               \
@@ -75,6 +76,29 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 		fp_operate(s, (struct fp_op *)(size_t)&ops[s->op]);
 	*told = s->outcomes;
 	return s->op;
+}
+
+/* Begins to take over what waits in `old`: 0, or enum fp_move_refusal. */
+int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
+			 u64 now)
+{
+	return fp_move_begin(s, old, changes, now);
+}
+
+/* Moves packets as long as there is room for outcomes; whether some are left. */
+int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
+		   struct fp_outcome *outcomes, u32 most, u32 *told)
+{
+	int left = 1;
+
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+	s->op = 0;
+	while (left && fp_has_room(s))
+		left = fp_move_one(s, old, changes);
+	*told = s->outcomes;
+	return left;
 }
 
 /* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
@@ -153,6 +177,8 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_param, standard),
 	FP_DROP_REMOVED,
 	FP_CUSTOM,
+	sizeof(struct fp_changes),
+	AT(fp_changes, nodes),
 };
 const u32 fp_native_sched_layout_len =
 	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

@@ -14,7 +14,7 @@ use super::{
 /// Of `struct fp_sched`.
 const ALIGN: usize = 64;
 /// Outcomes that one call into the core has room for.
-const ROOM: usize = 8 * OUTCOMES_PER_OP;
+pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 
 /// A tree of policies over queues, natively.
 ///
@@ -31,9 +31,9 @@ const ROOM: usize = 8 * OUTCOMES_PER_OP;
 /// assert_eq!((outcomes[1].kind, outcomes[1].handle, outcomes[1].at), (OutcomeKind::Sent, 1, 4));
 /// ```
 pub struct Scheduler {
-    memory: SchedMemory,
+    pub(super) memory: SchedMemory,
     allocation: Arc<Allocation>,
-    room: Vec<Outcome>,
+    pub(super) room: Vec<Outcome>,
     custom: Option<Box<Box<dyn Custom>>>,
 }
 
