@@ -6,8 +6,11 @@
 //!
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
+use std::collections::HashMap;
+
 use fairpath_core::sched::{
-    Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, SchedReader, Scheduler,
+    Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, SchedReader,
+    Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_sched::tree::Tree;
@@ -26,6 +29,9 @@ pub enum LaneError {
     /// The rules of the classes do not fit.
     #[error(transparent)]
     Rules(#[from] TooManyRules),
+    /// Another tree.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
 }
 
 /// What becomes of a packet; its handle is free again.
@@ -43,6 +49,77 @@ pub enum Leaving {
         /// As it came.
         handle: u32,
     },
+}
+
+/// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
+#[derive(Debug)]
+pub struct Successor {
+    scheduler: Scheduler,
+    classifier: Classifier,
+    changes: Changes,
+    stack: Option<u32>,
+}
+
+impl Successor {
+    /// For [`Lane::replace`]; `before` is the tree in force, `handles` and `stack` as the lane was
+    /// made with. Nodes are the same where their names are.
+    ///
+    /// # Errors
+    /// As [`Lane::new`].
+    pub fn new(
+        tree: &Tree,
+        before: &Tree,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+    ) -> Result<Successor, LaneError> {
+        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
+        Ok(Successor {
+            scheduler,
+            classifier,
+            changes: changes(tree, before, stack),
+            stack: stack.then(|| tree.stack_class()),
+        })
+    }
+
+    /// For another thread.
+    pub fn reader(&self) -> SchedReader {
+        self.scheduler.reader()
+    }
+}
+
+/// Which nodes and classes of a new tree are which of the one before, by their names. O(nodes).
+fn changes(tree: &Tree, before: &Tree, stack: bool) -> Changes {
+    let was = |name: &String| before.names.id(name).unwrap_or(0);
+    let nodes = tree.names.nodes().iter().map(was).collect();
+    let numbers = |tree: &Tree| 0..tree.plan.class_table.len() as u32;
+    let number_of: HashMap<String, u32> = numbers(tree)
+        .map(|class| (tree.names.class(class), class))
+        .collect();
+    let mut classes: Vec<u32> = numbers(before)
+        .map(|class| *number_of.get(&before.names.class(class)).unwrap_or(&0))
+        .collect();
+    if stack && let Some(last) = classes.last_mut() {
+        *last = tree.stack_class();
+    }
+    Changes { nodes, classes }
+}
+
+fn lay_out(
+    tree: &Tree,
+    rules: &Rules,
+    handles: u32,
+    stack: bool,
+) -> Result<(Scheduler, Classifier), LaneError> {
+    let mut plan = tree.plan.clone();
+    plan.config.packets = handles + CHARGES;
+    // Charges that wait leave as much room for packets as there is without.
+    let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
+    plan.config.limit_packets = limit.min(handles);
+    plan.config.accounts = 1;
+    let mut classifier = Classifier::new(plan.class_table.len() as u32);
+    classifier.set_rules(rules)?;
+    Ok((Scheduler::new(&plan)?, classifier))
 }
 
 /// A scheduler with a classifier before it.
@@ -79,17 +156,9 @@ impl Lane {
         handles: u32,
         stack: bool,
     ) -> Result<Lane, LaneError> {
-        let mut plan = tree.plan.clone();
-        plan.config.packets = handles + CHARGES;
-        // Charges that wait leave as much room for packets as there is without.
-        let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
-        plan.config.limit_packets = limit.min(handles);
-        plan.config.accounts = 1;
-        let classes = plan.class_table.len() as u32;
-        let mut classifier = Classifier::new(classes);
-        classifier.set_rules(rules)?;
+        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
         Ok(Lane {
-            scheduler: Scheduler::new(&plan)?,
+            scheduler,
             classifier,
             end,
             handles,
@@ -185,12 +254,31 @@ impl Lane {
         Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
     }
 
-    /// Puts other rules into force.
+    /// Goes on with another tree and other rules from the next packet on; what waits is moved, some
+    /// hundred ns a packet and node. Packets that the new tree has no place for are in `leaving`.
     ///
     /// # Errors
-    /// [`TooManyRules`]; the old ones stay.
-    pub fn set_rules(&mut self, rules: &Rules) -> Result<(), TooManyRules> {
-        self.classifier.set_rules(rules)
+    /// [`TakeOverError`]: the successor was made for fewer handles; nothing has changed then.
+    pub fn replace(
+        &mut self,
+        successor: Successor,
+        now: u64,
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<(), LaneError> {
+        self.turn(now, 0, leaving)?;
+        let Successor {
+            mut scheduler,
+            classifier,
+            changes,
+            stack,
+        } = successor;
+        self.outcomes.clear();
+        scheduler.take_over(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
+        self.scheduler = scheduler;
+        self.classifier = classifier;
+        self.stack = stack;
+        self.settle(leaving);
+        Ok(())
     }
 
     /// Looks for what contradicts itself. Walks everything: for tests.
@@ -331,6 +419,55 @@ mod tests {
             prop_assert_eq!(all.held - stack.held, came - back);
             prop_assert_eq!(all.sojourns.count(), all.sent);
         }
+    }
+
+    #[test]
+    fn another_tree_takes_over_without_a_packet_lost() {
+        let bps = |rate| Settings {
+            bps: Both {
+                down: rate,
+                up: rate,
+            },
+            policy: if rate > 1_000_000 { "drr" } else { "fq_codel" }.to_owned(),
+            stack: true,
+            ..Settings::default()
+        };
+        let lines = |rate| Lines::new(&ClassSet::default(), &bps(rate)).unwrap();
+        let (mut lane, _) = lane(1_000_000, 200, true);
+        let (mut leaving, mut sent) = (Vec::new(), Vec::new());
+        let mut before = lines(1_000_000).trees.down;
+        let mut places = Places::of(&before);
+        for round in 0..40u32 {
+            let now = u64::from(round) * 2 * MS;
+            lane.arrive(round + 1, &frame(now), &packet(round as u8 % 3), 500);
+            lane.charge(100);
+            if round % 7 == 3 {
+                let next = lines(1_000_000 + u64::from(round % 2)).trees.down;
+                let rules = Rules::default();
+                let successor = Successor::new(&next, &before, &rules, 200, true).unwrap();
+                lane.replace(successor, now, &mut leaving).unwrap();
+                (places, before) = (Places::of(&next), next);
+            }
+            lane.turn(now, 8, &mut leaving).unwrap();
+            lane.audit().unwrap();
+        }
+        let mut next = Some(100 * MS);
+        while let Some(at) = next {
+            next = lane.turn(at, 8, &mut leaving).unwrap();
+        }
+        for leaving in leaving {
+            match leaving {
+                Leaving::Send { handle, .. } => sent.push(handle),
+                Leaving::Drop { handle } => panic!("packet {handle} was dropped"),
+            }
+        }
+        sent.sort_unstable();
+        assert_eq!(sent, (1..=40).collect::<Vec<u32>>());
+        let reader = lane.reader();
+        let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+        let other = &figures[before.names.id("other").unwrap() as usize];
+        assert_eq!((other.came, other.sent, other.held), (40, 40, 0));
+        assert_eq!(figures[0].came, figures[0].sent);
     }
 
     #[test]

@@ -17,5 +17,5 @@ mod lane;
 mod lines;
 
 pub use figures::{Figures, Places, Sojourns};
-pub use lane::{CHARGES, Lane, LaneError, Leaving};
+pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Settings, Side};
