@@ -261,8 +261,8 @@ impl Mark {
     ) -> Result<Took, MarkError> {
         let path = pins.of(PIN_KIND, ifindex)?;
         let program = self.program(raw);
-        if let Ok(mut link) = Link::open(&path) {
-            if link.update_prog(program).is_ok() {
+        if path.exists() {
+            if Link::open(&path).is_ok_and(|mut link| link.update_prog(program).is_ok()) {
                 return Ok(Took::Over);
             }
             // The interface that it was for is gone, and another has its index.

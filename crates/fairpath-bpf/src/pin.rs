@@ -84,9 +84,9 @@ impl Pins {
         };
         let entries = fs::read_dir(&self.path).map_err(failed)?;
         let names = entries.filter_map(Result::ok);
-        Ok(names
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect())
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // The kernel's own (`maps.debug`) have a dot, which no pin can have.
+        Ok(names.filter(|name| !name.contains('.')).collect())
     }
 
     /// Takes one pin away, and with it what nobody else holds; false where there was none.
