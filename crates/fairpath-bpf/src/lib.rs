@@ -1,7 +1,8 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
 //!
 //! Everything attached here is held by a file descriptor of this process (`bpf_link`, also for
-//! XDP): however the process ends, nothing stays attached and no map survives.
+//! XDP): however the process ends, nothing stays attached and no map survives. The one exception is
+//! asked for by name: [`Mark::attach_pinned`], so that shaping by the kernel outlives the daemon.
 
 mod arena;
 mod attach;
@@ -9,9 +10,11 @@ pub mod author;
 pub mod cost;
 mod drop;
 mod inject;
+mod mark;
 mod objects;
 mod pifo;
 mod pifo_bench;
+mod pin;
 pub mod probe;
 mod qdisc;
 mod redirect;
@@ -21,9 +24,11 @@ mod sched;
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
+pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
+pub use pin::{PinError, Pins};
 pub use qdisc::BpfQdisc;
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
@@ -53,6 +58,9 @@ mod skel {
     }
     pub mod inject {
         include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
+    }
+    pub mod mark {
+        include!(concat!(env!("OUT_DIR"), "/mark.skel.rs"));
     }
     pub mod pifo {
         include!(concat!(env!("OUT_DIR"), "/pifo.skel.rs"));

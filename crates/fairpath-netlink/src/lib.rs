@@ -6,6 +6,7 @@
 //! | what changes from now on | [`LinkWatch`] |
 //! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
 //! | which qdiscs sit where, can this kernel make that one | [`Tc`] |
+//! | classes with rates, as an intent | [`Htb`] |
 //! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
 //! | what does the driver say of XDP | [`Netdev`] |
 //! | can a packet queue be bound | [`bind_nfqueue`] |
@@ -21,6 +22,7 @@ mod connection;
 mod device;
 mod ethtool;
 mod genl;
+mod htb;
 mod link;
 mod links;
 mod message;
@@ -34,6 +36,11 @@ mod watch;
 pub use connection::NetlinkError;
 pub use device::{create_ppp, create_tun};
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
+pub use htb::{
+    Applied, BadHtb, CAKE_LEAVES, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbError,
+    HtbRunning, HtbStats, HtbTree, LATENESS_NS, LeafChoice, LeafKind, Leaves, MAX_LEVELS,
+    MAX_MINOR, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes,
+};
 pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
