@@ -10,6 +10,7 @@
 //! One trait ([`backend::Backend`]), the same classes, trees, parameters and figures for all. The
 //! daemon's loop owns a [`Shaping`]; `fairpath shape` asks it.
 
+mod afxdp;
 mod backend;
 mod choose;
 mod command;
@@ -17,10 +18,11 @@ mod diversion;
 mod lanes;
 mod nfqueue;
 mod shaping;
+mod skipped;
 mod text;
 
 pub use command::{Args, run};
-pub use shaping::Shaping;
+pub use shaping::{Leads, Shaping};
 
 use clap::ValueEnum;
 
