@@ -97,25 +97,19 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	return refused;
 }
 
-/* The packet of an operation comes. */
-FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+/*
+ * A packet whose meta, order and time are in its slot, and whose handle is nobody's, finds its
+ * place: 1, or 0 where it was dropped.
+ */
+FP_INLINE int fp_place(struct fp_sched FP_MEM *s, u32 handle)
 {
-	u32 handle = op->handle;
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	int refused;
 
-	s->stats.enqueued++;
-	s->came++;
-	if (!handle || handle > s->config.packets || p->leaf) {
-		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
-		fp_tell(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
-		return 0;
-	}
-	FP_COPY(&p->meta, &op->meta);
-	FP_PUT(p->enqueued, s->now);
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
 	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
+	fp_account_came(s, p->leaf, p->meta.bytes);
 	if (!p->leaf)
 		return fp_drop_packet(s, handle, FP_DROP_NO_LEAF);
 	if (fp_is_full(s, p->meta.bytes)) {
@@ -126,8 +120,31 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 	refused = fp_admit(s, handle);
 	if (refused)
 		return fp_drop_packet(s, handle, (u32)refused);
-	s->stats.queued++;
-	fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	return 1;
+}
+
+/* The packet of an operation comes. */
+FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+{
+	u32 handle = op->handle;
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+
+	s->stats.enqueued++;
+	s->came++;
+	if (!handle || handle > s->config.packets || p->leaf) {
+		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
+		fp_account_came(s, 0, op->meta.bytes);
+		fp_account_dropped(s, 0, FP_DROP_BAD_HANDLE, op->meta.bytes);
+		fp_tell(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
+		return 0;
+	}
+	FP_COPY(&p->meta, &op->meta);
+	FP_PUT(p->enqueued, s->now);
+	FP_PUT(p->order, s->came);
+	if (fp_place(s, handle)) {
+		s->stats.queued++;
+		fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	}
 	return 0;
 }
 
@@ -365,6 +382,7 @@ FP_INLINE void fp_send(struct fp_sched FP_MEM *s)
 
 	s->stats.sent++;
 	s->stats.sent_bytes += p->meta.bytes;
+	fp_account_sent(s, p->leaf, s->now - p->enqueued);
 	fp_tell(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
 	if (s->marked && s->outcomes)
 		FP_PUT(FP_AT(struct fp_outcome, s,

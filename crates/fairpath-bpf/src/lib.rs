@@ -9,6 +9,7 @@ mod attach;
 pub mod author;
 pub mod cost;
 mod drop;
+mod forward;
 mod inject;
 mod mark;
 mod objects;
@@ -24,6 +25,9 @@ mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
+pub use forward::{
+    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Sent, StackSent, Way,
+};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use objects::{Loaded, load_all};

@@ -18,6 +18,9 @@ pub struct Loaded {
 fn load_rtt() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     let mut open = skel::rtt::RttSkelBuilder::default().open(&mut place)?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.forwarding = 1;
+    }
     open.maps.arena.set_max_entries(16)?;
     open.maps
         .arena

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include "sched/layout.h"
 #include "sched/audit.h"
+#include "sched/move.h"
 
 #define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
 	case number:                                                                               \
@@ -77,6 +78,34 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 	return s->op;
 }
 
+/* Begins to take over what waits in `old`: 0, or enum fp_move_refusal. */
+int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
+			 u64 now)
+{
+	return fp_move_begin(s, old, changes, now);
+}
+
+/* Moves packets as long as there is room for outcomes; whether some are left. */
+int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
+		   struct fp_outcome *outcomes, u32 most, u32 *told)
+{
+	int left = 1;
+
+	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
+	s->outcomes = 0;
+	s->outcomes_most = most;
+	s->op = 0;
+	while (left && fp_has_room(s))
+		left = fp_move_one(s, old, changes);
+	*told = s->outcomes;
+	return left;
+}
+
+u32 fp_native_clear(struct fp_sched *s)
+{
+	return fp_clear(s);
+}
+
 /* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
 void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			   struct fp_outcome *outcomes, u32 most)
@@ -107,6 +136,14 @@ void fp_native_node_stats(struct fp_sched *s, u32 node, struct fp_node_stats *st
 	*stats = fp_node_at(s, node)->stats;
 }
 
+/* Zeroes where no accounts are kept. */
+void fp_native_account(struct fp_sched *s, u32 node, struct fp_account *account)
+{
+	memset(account, 0, sizeof(*account));
+	if (s->config.accounts)
+		*account = *fp_account_at(s, node);
+}
+
 /* What contradicts itself first: enum fp_fault, 0 nothing. */
 u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
@@ -127,6 +164,7 @@ const u32 fp_native_sched_layout[] = {
 	sizeof(struct fp_param),
 	sizeof(struct fp_plan),
 	sizeof(struct fp_call),
+	sizeof(struct fp_account),
 	AT(fp_meta, source),
 	AT(fp_meta, dscp),
 	AT(fp_op, node),
@@ -140,9 +178,12 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_sched_stats, put_off),
 	AT(fp_node_stats, bytes),
 	AT(fp_policy, queue),
+	AT(fp_account, sojourn),
 	AT(fp_param, standard),
 	FP_DROP_REMOVED,
 	FP_CUSTOM,
+	sizeof(struct fp_changes),
+	AT(fp_changes, nodes),
 };
 const u32 fp_native_sched_layout_len =
 	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

@@ -12,6 +12,7 @@ use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
 use crate::duration::nanos;
+use crate::shape::Shaping;
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
@@ -29,9 +30,55 @@ impl Daemon {
                     text: format!("nothing changed: {error:#}"),
                 },
             },
-            ref request => self.engine.answer(request, || self.counters()),
+            Request::ShapeStart => done(self.with_shaping(|shaping, engine| {
+                shaping.start(engine.shape_config()?, &engine.config.classes.set)
+            })),
+            Request::ShapeStop => done(self.with_shaping(|shaping, _| shaping.stop())),
+            Request::ShapeSet { ref rates } => {
+                done(self.with_shaping(|shaping, _| shaping.set(rates)))
+            }
+            ref request => {
+                let mut answer = self.engine.answer(request, || self.counters());
+                if let Answer::Snapshot { snapshot } = &mut answer {
+                    self.add_queues(snapshot);
+                }
+                answer
+            }
         };
         question.answer(answer);
+    }
+
+    /// Does something with the shaper and logs it; an error where none is configured.
+    fn with_shaping(
+        &mut self,
+        act: impl FnOnce(&mut Shaping, &Engine) -> anyhow::Result<String>,
+    ) -> anyhow::Result<String> {
+        let Some(shaping) = &mut self.shaping else {
+            anyhow::bail!(
+                "shape: the configuration has no section [shape]; write one and reload, or shape without a daemon: fairpath shape start --inside IF"
+            );
+        };
+        let result = act(shaping, &self.engine);
+        match &result {
+            Ok(text) => tracing::info!("{text}"),
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        result
+    }
+
+    /// What became of classes' packets, besides what the ledger knows.
+    fn add_queues(&self, snapshot: &mut Snapshot) {
+        let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
+            return;
+        };
+        for row in snapshot
+            .rows
+            .iter_mut()
+            .filter(|row| row.kind == Kind::Class)
+        {
+            [row.down_queue, row.up_queue] = shaping.queues(&row.name);
+        }
+        snapshot.shape = Some(shaping.picture(config));
     }
 
     /// What the daemon's threads counted, by name.
@@ -56,6 +103,15 @@ impl Daemon {
     }
 }
 
+fn done(result: anyhow::Result<String>) -> Answer {
+    match result {
+        Ok(text) => Answer::Done { text },
+        Err(error) => Answer::Error {
+            text: format!("{error:#}"),
+        },
+    }
+}
+
 impl Engine {
     /// Answers what can be answered without a daemon; `more` are counters of whoever runs this.
     pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
@@ -67,6 +123,9 @@ impl Engine {
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
             Request::Reload => Answer::Error {
                 text: "reload: there is no configuration file here".to_owned(),
+            },
+            Request::ShapeStart | Request::ShapeStop | Request::ShapeSet { .. } => Answer::Error {
+                text: "shape: there is no daemon here".to_owned(),
             },
         }
     }

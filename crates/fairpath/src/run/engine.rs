@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_core::Prefix;
+use fairpath_core::{Prefix, Rules};
 use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
 use fairpath_rtt::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::config::{Alerts, Config};
+use super::config::{Alerts, Config, Shape as ShapeConfig};
 use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
@@ -118,14 +118,33 @@ impl Engine {
         self.lay_out_first()
     }
 
-    /// Takes in what happened to links.
+    /// `[shape]`.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn shape_config(&self) -> anyhow::Result<&ShapeConfig> {
+        self.config
+            .shape
+            .as_ref()
+            .context("there is no section [shape]")
+    }
+
+    /// What leads to the classes, by their numbers, as links are now.
+    pub fn shape_rules(&self) -> Rules {
+        let classes = &self.config.classes.set;
+        self.kernel
+            .with_watched(|watched| classes.numbered_rules(watched.index_of, &watched.uplinks))
+    }
+
+    /// Takes in what happened to links; whether something did.
     ///
     /// # Errors
     /// Where rtnetlink cannot be read.
-    pub fn follow_links(&mut self) -> anyhow::Result<()> {
+    pub fn follow_links(&mut self) -> anyhow::Result<bool> {
         log_changes(self.kernel.follow()?);
         let links = self.kernel.interfaces().generation();
-        if std::mem::replace(&mut self.links, links) != links {
+        let changed = std::mem::replace(&mut self.links, links) != links;
+        if changed {
             // At once, so that a new uplink's hosts are not taken for local ones; in a storm of
             // links only once an interval.
             self.layout_due = true;
@@ -133,7 +152,7 @@ impl Engine {
                 self.lay_out();
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Closes silent flows, if it is time.

@@ -1,0 +1,428 @@
+//! A new plan takes over what waits in an old one: nobody is lost, order and debts go on, and what
+//! is refused harms nothing.
+
+mod sched_oracle;
+
+use std::collections::BTreeSet;
+
+use fairpath_core::sched::{
+    COST_ONE, Changes, Drop, Home, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
+    SchedConfig, Scheduler, TakeOverError, encode_rate, policies,
+};
+use sched_oracle::log::{Random, Writer};
+use sched_oracle::trees::tree;
+
+const TREES: u64 = 300;
+const OPS: usize = 1_200;
+const HEAP: u32 = 1;
+
+fn run(scheduler: &mut Scheduler, ops: &[Op]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    scheduler.run(ops, &mut outcomes).unwrap();
+    outcomes
+}
+
+fn take_over(new: &mut Scheduler, old: &mut Scheduler, changes: &Changes) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    new.take_over(old, changes, 0, &mut outcomes).unwrap();
+    outcomes
+}
+
+/// Handles that wait after these outcomes, where `waiting` did before.
+fn follow(mut waiting: BTreeSet<u32>, outcomes: &[Outcome]) -> BTreeSet<u32> {
+    for outcome in outcomes.iter().filter(|outcome| outcome.handle != 0) {
+        match outcome.kind {
+            OutcomeKind::Queued => assert!(waiting.insert(outcome.handle), "{outcome:?}"),
+            OutcomeKind::Sent => assert!(waiting.remove(&outcome.handle), "{outcome:?}"),
+            OutcomeKind::Dropped => drop(waiting.remove(&outcome.handle)),
+            _ => {}
+        }
+    }
+    waiting
+}
+
+/// Asks for packets at the times that are told, until there are none to come.
+fn drain(scheduler: &mut Scheduler, mut now: u64) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for _ in 0..20_000 {
+        let outcomes = run(scheduler, &[Op::dequeue(now, 1000)]);
+        let last = outcomes.last().copied();
+        all.extend(outcomes);
+        match last.filter(|last| last.kind == OutcomeKind::Nothing) {
+            Some(Outcome { at: NEVER, .. }) => break,
+            told => now = told.map_or(now, |told| told.at),
+        }
+    }
+    all
+}
+
+/// A log in the first century; packets ask for no time after it.
+fn log_for(random: &mut Random, tree: &sched_oracle::trees::Tree) -> Vec<Op> {
+    let mut log = Writer::new(random).write(random, tree, OPS);
+    let first = log[0].now;
+    for op in &mut log {
+        op.now = op.now.saturating_sub(first);
+        op.meta.hint >>= 8;
+        op.meta.bytes = op.meta.bytes.min(9000);
+    }
+    log
+}
+
+/// From a random tree to another one, or to itself, and on.
+fn into_another(same: bool) -> usize {
+    let mut moved = 0;
+    for seed in 0..TREES {
+        let mut random = Random(seed);
+        let from = tree(&mut random, None);
+        let log = log_for(&mut random, &from);
+        let mut plan = if same {
+            from.plan.clone()
+        } else {
+            tree(&mut random, None).plan
+        };
+        plan.config.packets = plan.config.packets.max(from.plan.config.packets);
+        let mut old = Scheduler::new(&from.plan).unwrap();
+        let waiting = follow(BTreeSet::new(), &run(&mut old, &log));
+        let before = old.stats();
+        let mut new = Scheduler::new(&plan).unwrap();
+        let changes = Changes {
+            nodes: (0..plan.nodes.len())
+                .map(|_| random.below(20) as u32)
+                .collect(),
+            classes: vec![],
+        };
+        let changes = if same {
+            Changes::none(plan.nodes.len())
+        } else {
+            changes
+        };
+        let told = take_over(&mut new, &mut old, &changes);
+        assert!(told.iter().all(|told| told.drop().is_some()), "seed {seed}");
+        new.audit()
+            .unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        let after = new.stats();
+        assert_eq!((before.sent, before.enqueued), (after.sent, after.enqueued));
+        let left = follow(waiting.clone(), &told);
+        let held: u32 = (1..=plan.nodes.len() as u32)
+            .map(|id| new.node_stats(id).packets)
+            .sum();
+        assert_eq!(left.len(), held as usize, "seed {seed}");
+        moved += left.len();
+        let left = follow(left, &drain(&mut new, log[OPS - 1].now));
+        assert_eq!(left, BTreeSet::new(), "seed {seed}");
+        new.audit()
+            .unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
+    moved
+}
+
+#[test]
+fn everybody_who_waited_waits_in_any_other_tree_or_is_told_as_dropped() {
+    let moved = into_another(false);
+    assert!(moved > 1000, "{moved}");
+}
+
+#[test]
+fn everybody_who_waited_waits_in_the_same_tree_or_is_told_as_dropped() {
+    let moved = into_another(true);
+    assert!(moved > 1000, "{moved}");
+}
+
+#[test]
+fn an_emptied_scheduler_gives_all_handles_back_and_works_on() {
+    let mut waited = 0;
+    for seed in 0..TREES {
+        let mut random = Random(seed);
+        let tree = tree(&mut random, None);
+        let log = log_for(&mut random, &tree);
+        let (first, second) = log.split_at(OPS / 2);
+        let mut scheduler = Scheduler::new(&tree.plan).unwrap();
+        let waiting = follow(BTreeSet::new(), &run(&mut scheduler, first));
+        assert_eq!(scheduler.clear() as usize, waiting.len(), "seed {seed}");
+        waited += waiting.len();
+        let audit = |scheduler: &Scheduler| {
+            let audited = scheduler.audit();
+            audited.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        };
+        audit(&scheduler);
+        let now = second[0].now;
+        let told = run(&mut scheduler, &[Op::dequeue(now, 9)]);
+        assert_eq!((told[0].kind, told[0].at), (OutcomeKind::Nothing, NEVER));
+        let waiting = follow(BTreeSet::new(), &run(&mut scheduler, second));
+        audit(&scheduler);
+        let left = follow(waiting, &drain(&mut scheduler, log[OPS - 1].now));
+        assert_eq!(left, BTreeSet::new(), "seed {seed}");
+    }
+    assert!(waited > 1000, "{waited}");
+}
+
+fn policy(name: &str) -> &'static fairpath_core::sched::Policy {
+    let named = policies().iter().find(|policy| policy.name == name);
+    named.unwrap_or_else(|| panic!("no policy {name}"))
+}
+
+fn leaf(parent: u32, name: &str) -> NodeConfig {
+    NodeConfig {
+        parent,
+        policy: policy(name).id,
+        over: Over::Packets,
+        queue: HEAP,
+        cost: COST_ONE,
+        params: policy(name).standards(),
+        ..NodeConfig::default()
+    }
+}
+
+fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
+    let config = SchedConfig {
+        packets: 500,
+        limit_packets: 500,
+        flows: 64,
+        ..SchedConfig::default()
+    };
+    Plan {
+        config,
+        nodes,
+        class_table,
+        splits: vec![],
+    }
+}
+
+fn sent(outcomes: &[Outcome]) -> Vec<(u32, u64)> {
+    let sent = outcomes
+        .iter()
+        .filter(|told| told.kind == OutcomeKind::Sent);
+    sent.map(|told| (told.handle, told.at)).collect()
+}
+
+#[test]
+fn packets_that_rank_by_themselves_leave_as_if_nobody_had_been_replaced() {
+    for name in ["fifo", "srpt", "edf", "priority"] {
+        let plan = plan(vec![leaf(0, name)], vec![1]);
+        let mut random = Random(7);
+        // Handles come in no order, several packets at a time.
+        let come = |random: &mut Random, from: u32| -> Vec<Op> {
+            let handle = |i: u32| (i * 37) % 499 + 1;
+            let ops = (from..from + 90).map(|i| {
+                let hint = random.below(40);
+                let meta = Meta {
+                    bytes: 100,
+                    hint,
+                    dscp: hint as u8,
+                    ..Meta::default()
+                };
+                Op::enqueue(u64::from(i / 3), handle(i), meta)
+            });
+            ops.collect()
+        };
+        let (first, second) = (come(&mut random, 0), come(&mut random, 90));
+        let mut alone = Scheduler::new(&plan).unwrap();
+        run(&mut alone, &first);
+        let mut expected = sent(&run(&mut alone, &[Op::dequeue(40, 30)]));
+        run(&mut alone, &second);
+        expected.extend(sent(&drain(&mut alone, 100)));
+
+        let mut old = Scheduler::new(&plan).unwrap();
+        run(&mut old, &first);
+        let mut got = sent(&run(&mut old, &[Op::dequeue(40, 30)]));
+        let mut new = Scheduler::new(&plan).unwrap();
+        assert_eq!(take_over(&mut new, &mut old, &Changes::none(1)), []);
+        run(&mut new, &second);
+        got.extend(sent(&drain(&mut new, 100)));
+        assert_eq!(got, expected, "{name}");
+        assert_eq!(got.len(), 180);
+    }
+}
+
+/// A class of 1 Mbit/s under a root.
+fn one_class(name: &str) -> Plan {
+    let root = NodeConfig {
+        over: Over::Children,
+        ..leaf(0, "class_tree")
+    };
+    let class = NodeConfig {
+        ceil: encode_rate(1_000_000),
+        ..leaf(1, name)
+    };
+    plan(vec![root, class], vec![2])
+}
+
+#[test]
+fn a_class_at_its_ceiling_gains_nothing_by_being_taken_over_every_millisecond() {
+    let plan = one_class("fifo");
+    let mut scheduler = Scheduler::new(&plan).unwrap();
+    let packet = Meta {
+        bytes: 1250,
+        ..Meta::default()
+    };
+    let ops: Vec<Op> = (1..=400)
+        .map(|handle| Op::enqueue(0, handle, packet))
+        .collect();
+    run(&mut scheduler, &ops);
+    let mut bytes = 0;
+    for ms in 0..1000 {
+        let mut new = Scheduler::new(&plan).unwrap();
+        take_over(&mut new, &mut scheduler, &Changes::none(2));
+        scheduler = new;
+        bytes += sent(&run(&mut scheduler, &[Op::dequeue(ms * 1_000_000, 100)])).len() * 1250;
+    }
+    // A second at 1 Mbit/s, and the packet that may leave at once.
+    assert!((124_000..=127_500).contains(&bytes), "{bytes}");
+    let node = scheduler.node_stats(2);
+    assert_eq!(
+        (node.sent_bytes, node.packets),
+        (bytes as u64, 400 - node.sent as u32)
+    );
+}
+
+#[test]
+fn a_node_that_was_not_there_begins_with_nothing() {
+    let plan = one_class("fifo");
+    let mut old = Scheduler::new(&plan).unwrap();
+    let packet = Meta {
+        bytes: 1250,
+        ..Meta::default()
+    };
+    let ops: Vec<Op> = (1..=9)
+        .map(|handle| Op::enqueue(0, handle, packet))
+        .collect();
+    run(&mut old, &ops);
+    assert_eq!(sent(&run(&mut old, &[Op::dequeue(1, 9)])).len(), 1);
+    let mut new = Scheduler::new(&plan).unwrap();
+    take_over(
+        &mut new,
+        &mut old,
+        &Changes {
+            nodes: vec![1, 0],
+            classes: vec![],
+        },
+    );
+    assert_eq!(new.node_stats(2).sent, 0);
+    assert_eq!(sent(&run(&mut new, &[Op::dequeue(2, 9)])).len(), 1);
+}
+
+#[test]
+fn classes_are_told_apart_by_their_new_numbers_and_who_lost_his_goes_where_strangers_go() {
+    let root = NodeConfig {
+        over: Over::Children,
+        ..leaf(0, "stfq")
+    };
+    let nodes = vec![root, leaf(1, "fifo"), leaf(1, "fifo"), leaf(1, "fifo")];
+    let mut old = Scheduler::new(&plan(nodes.clone(), vec![2, 3, 4])).unwrap();
+    let of = |class_id| Meta {
+        class_id,
+        bytes: 100,
+        ..Meta::default()
+    };
+    run(
+        &mut old,
+        &[
+            Op::enqueue(0, 1, of(1)),
+            Op::enqueue(0, 2, of(2)),
+            Op::enqueue(0, 3, of(0)),
+        ],
+    );
+    // Class 1 is 2 now; class 2 is nobody; the strangers' leaf is the third.
+    let mut new = Scheduler::new(&plan(nodes, vec![3, 0, 4])).unwrap();
+    let changes = Changes {
+        nodes: vec![1, 2, 3, 4],
+        classes: vec![0, 2, 0],
+    };
+    assert_eq!(take_over(&mut new, &mut old, &changes), []);
+    let leaves: BTreeSet<(u32, u32)> = drain(&mut new, 5)
+        .iter()
+        .filter(|told| told.kind == OutcomeKind::Sent)
+        .map(|told| (told.handle, told.node))
+        .collect();
+    assert_eq!(leaves, BTreeSet::from([(1, 4), (2, 3), (3, 3)]));
+}
+
+#[test]
+fn what_is_refused_harms_neither() {
+    let log: Vec<Op> = (1..=50)
+        .map(|handle| Op::enqueue(0, handle, Meta::default()))
+        .collect();
+    let many = plan(vec![leaf(0, "fifo")], vec![1]);
+    let mut few = many.clone();
+    (few.config.packets, few.config.limit_packets) = (50, 50);
+    let (mut old, mut small) = (
+        Scheduler::new(&many).unwrap(),
+        Scheduler::new(&few).unwrap(),
+    );
+    let mut used = Scheduler::new(&many).unwrap();
+    run(&mut old, &log);
+    run(&mut used, &log[..3]);
+    let mut told = Vec::new();
+    let mut ask = |new: &mut Scheduler| new.take_over(&mut old, &Changes::none(1), 0, &mut told);
+    assert_eq!(ask(&mut small), Err(TakeOverError::FewerHandles));
+    assert_eq!(ask(&mut used), Err(TakeOverError::NotFresh));
+    assert_eq!(told, []);
+    old.audit().unwrap();
+    assert_eq!(sent(&drain(&mut old, 9)).len(), 50);
+    assert_eq!(sent(&drain(&mut used, 9)).len(), 3);
+    assert_eq!(drain(&mut small, 9).len(), 1);
+}
+
+#[test]
+fn a_spent_scheduler_refuses_every_packet() {
+    let plan = plan(vec![leaf(0, "fifo")], vec![1]);
+    let (mut old, mut new) = (
+        Scheduler::new(&plan).unwrap(),
+        Scheduler::new(&plan).unwrap(),
+    );
+    run(&mut old, &[Op::enqueue(0, 1, Meta::default())]);
+    take_over(&mut new, &mut old, &Changes::none(1));
+    let told = run(
+        &mut old,
+        &[Op::enqueue(1, 1, Meta::default()), Op::dequeue(2, 1)],
+    );
+    assert_eq!(told[0].drop(), Some(Drop::BadHandle));
+    assert_eq!((told[1].kind, told[1].at), (OutcomeKind::Nothing, NEVER));
+}
+
+#[test]
+fn who_comes_later_waits_behind_who_was_taken_over_in_every_flow() {
+    for name in ["fq_codel", "drr", "stfq"] {
+        let flows = NodeConfig {
+            over: Over::Flows,
+            ..leaf(0, name)
+        };
+        let plan = plan(vec![flows], vec![1]);
+        let meta = |i: u32| Meta {
+            bytes: 500,
+            flow_hash: i % 5 + 1,
+            ..Meta::default()
+        };
+        let come = |range: std::ops::Range<u32>| -> Vec<Op> {
+            range
+                .map(|i| Op::enqueue(u64::from(i), i + 1, meta(i)))
+                .collect()
+        };
+        let (mut old, mut new) = (
+            Scheduler::new(&plan).unwrap(),
+            Scheduler::new(&plan).unwrap(),
+        );
+        run(&mut old, &come(0..100));
+        let mut left = sent(&run(&mut old, &[Op::dequeue(200, 33)]));
+        assert_eq!(take_over(&mut new, &mut old, &Changes::none(1)), []);
+        run(
+            &mut new,
+            &come(100..200)
+                .iter()
+                .map(|op| Op {
+                    now: op.now + 200,
+                    ..*op
+                })
+                .collect::<Vec<_>>(),
+        );
+        left.extend(sent(&drain(&mut new, 500)));
+        assert_eq!(left.len(), 200);
+        for flow in 0..5 {
+            let of_flow = left
+                .iter()
+                .map(|(handle, _)| handle - 1)
+                .filter(|i| i % 5 == flow);
+            assert!(of_flow.is_sorted(), "{name}, flow {flow}");
+        }
+    }
+}
