@@ -170,7 +170,7 @@ fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
     })
 }
 
-fn name_of(id: u32) -> Option<String> {
+pub(crate) fn name_of(id: u32) -> Option<String> {
     // SAFETY: takes a number.
     let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
     if fd < 0 {

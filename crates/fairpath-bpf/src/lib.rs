@@ -21,6 +21,7 @@ mod qdisc;
 mod redirect;
 mod rtt;
 mod sched;
+mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
@@ -37,6 +38,7 @@ pub use qdisc::BpfQdisc;
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
+pub use tcx::{TcxProgram, tcx_programs};
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {

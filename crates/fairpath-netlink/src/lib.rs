@@ -7,6 +7,7 @@
 //! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
 //! | which qdiscs sit where, can this kernel make that one | [`Tc`] |
 //! | classes with rates, as an intent | [`Htb`] |
+//! | what do packets pass in the stack | [`stages`] |
 //! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
 //! | what does the driver say of XDP | [`Netdev`] |
 //! | can a packet queue be bound | [`bind_nfqueue`] |
@@ -16,7 +17,7 @@
 //!
 //! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
 //! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
-//! Absent on purpose: routes, addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Absent on purpose: routes (but for the question whether there are rules), addresses, neighbours (nothing in Fairpath asks for them yet).
 
 mod connection;
 mod device;
@@ -28,6 +29,7 @@ mod links;
 mod message;
 mod netdev;
 mod nfqueue;
+mod stage;
 mod tc;
 #[cfg(test)]
 mod testing;
@@ -45,5 +47,6 @@ pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
+pub use stage::{Stage, StageError, StageKind, stages};
 pub use tc::{Qdisc, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

@@ -122,7 +122,7 @@ impl Htb {
         }
         self.run(device, tree.major, steps)?;
         let leaves = tree.classes.len() - inner.iter().filter(|minor| **minor != 0).count();
-        applied.leaves = self.give_leaves(device, tree, &bare, leaves)?;
+        applied.leaves = self.give_leaves(device, tree, &running, &bare, leaves)?;
         Ok(applied)
     }
 
@@ -165,28 +165,32 @@ impl Htb {
         &mut self,
         device: Device<'_>,
         tree: &HtbTree,
+        running: &HtbRunning,
         bare: &[&HtbClass],
         leaves: usize,
     ) -> Result<Option<LeafChoice>, HtbError> {
         let Some((first, rest)) = bare.split_first() else {
             return Ok(None);
         };
-        let step = |class: &HtbClass, kind| {
+        let steps = |class: &HtbClass, kind| {
             let place = (tree.major, class.minor);
-            let request = leaf::request(device.ifindex, place, kind, leaves, class.ceil_bps);
-            let removal = || leaf::removal(device.ifindex, tree.major, class.minor);
-            let made_by_htb = tree.leaves == Leaves::Only(LeafKind::Fifo);
-            Some(Step {
+            let make = leaf::request(device.ifindex, place, kind, leaves, class.ceil_bps);
+            // A qdisc of another kind has to go before: the new one gets its handle.
+            let other = running.leaves.contains_key(&class.minor);
+            let remove = other.then(|| leaf::removal(device.ifindex, tree.major, class.minor));
+            let minor = class.minor;
+            let requests = remove.into_iter().chain(make);
+            requests.map(move |request| Step {
                 what: "give a queue to",
-                minor: class.minor,
-                request: request.or_else(|| made_by_htb.then(removal))?,
+                minor,
+                request,
             })
         };
         let (kinds, mut passed_over) = tree.leaves.candidates(leaves);
         for kind in kinds {
-            match self.run(device, tree.major, step(first, kind).into_iter().collect()) {
+            match self.run(device, tree.major, steps(first, kind).collect()) {
                 Ok(()) => {
-                    let rest = rest.iter().filter_map(|class| step(class, kind)).collect();
+                    let rest = rest.iter().flat_map(|class| steps(class, kind)).collect();
                     self.run(device, tree.major, rest)?;
                     return Ok(Some(LeafChoice { kind, passed_over }));
                 }

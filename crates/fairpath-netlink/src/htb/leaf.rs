@@ -6,7 +6,7 @@
 use std::fmt;
 
 use fairpath_units::IfIndex;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
 use super::wire::handle;
 use crate::message::Request;
@@ -109,7 +109,7 @@ impl fmt::Display for LeafChoice {
     }
 }
 
-/// The qdisc below a leaf; `None` for what HTB makes by itself.
+/// The qdisc below a leaf that has HTB's own FIFO; `None` for that.
 ///
 /// `ceil_bps` is the leaf's: below 2.4 Mbit/s, 5 ms are less than one and a half packets, and CoDel's target grows with
 /// them (RFC 8289 section 4.3).
@@ -120,7 +120,7 @@ pub(super) fn request(
     leaves: usize,
     ceil_bps: u64,
 ) -> Option<Request> {
-    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE;
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
     let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
     let request = Request::new(RTM_NEWQDISC, flags, &header).attr_str(TCA_KIND, kind.name());
     let request = match kind {
