@@ -388,7 +388,7 @@ fn open(
 /// Programs at tcx and XDP run in RCU's read-side sections, and `MEMBARRIER_CMD_GLOBAL` waits for
 /// those (`synchronize_rcu()`, Linux 4.3). Kernels with `nohz_full` refuse it: there, a second's
 /// sleep is more than any packet takes.
-fn wait_for_programs() {
+pub(crate) fn wait_for_programs() {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     // SAFETY: takes numbers only and touches no memory of ours.
     let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;
