@@ -1,24 +1,27 @@
-//! Puts schedulers on devices as BPF qdiscs, by commands on standard input; each is answered by one
-//! line of JSON. For the guest's scenarios, which drive it through a fifo:
+//! Puts schedulers on devices as BPF qdiscs, by commands over a socket; each is answered by one line of
+//! JSON. For the guest's scenarios:
 //!
 //! ```text
-//! shape-qdisc DIR            DIR is, or becomes, the bpffs of the pins
+//! shape-qdisc serve DIR SOCKET   DIR is, or becomes, the bpffs of the pins
+//! shape-qdisc ask SOCKET COMMAND KEY ...
 //!   add KEY DEV PLACE RATE CLASSES [LOG]   registers KEY and puts it on; PLACE: root, or a queue's number
 //!   find KEY DEV PLACE RATE CLASSES        takes over what a process before left under KEY
-//!   swap KEY RATE CLASSES SHIFT [WAIT_MS]  a new plan: class c is c + SHIFT now
-//!   rate KEY RATE            by a posted setting
-//!   settle KEY               waits until the last swap and all settings hold
-//!   stats KEY                counters, sums and what `tc -s` says
-//!   replay KEY               the log again, natively: is the order the same?
-//!   off KEY                  takes it off its device and looks for what was left behind
-//!   remove KEY               gives the name up
+//!   swap KEY RATE CLASSES SHIFT            a new plan: class c is c + SHIFT now
+//!   rate KEY RATE                          by a posted setting
+//!   settle KEY                             waits until the last swap and all settings hold
+//!   stats KEY                              counters, sums and what `tc -s` says
+//!   replay KEY                             the log again, natively: is the order the same?
+//!   off KEY                                takes it off its device and looks for what was left behind
+//!   on KEY                                 puts it on again
+//!   remove KEY                             gives the name up
 //! ```
 //!
 //! The tree: root, a link of RATE, and below it a leaf of FQ-CoDel for each class. Class 1 is
 //! 192.0.2.2, class n is in 10.0.0.0/8; what has none goes to the first leaf.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, stdin};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -231,6 +234,12 @@ impl Shaped {
         Ok(json!({"replayed": log.len(), "sent": sent, "dropped": dropped}))
     }
 
+    fn on(&self) -> Result<Value> {
+        let mut tc = Tc::open()?;
+        tc.put(self.ifindex, self.place, self.qdisc.name(), false)?;
+        Ok(json!({}))
+    }
+
     fn off(&mut self) -> Result<Value> {
         let taken = Tc::open()?.take_off(self.ifindex, self.place, self.qdisc.name())?;
         // What is taken off is freed a grace period later.
@@ -321,25 +330,48 @@ impl Tool {
             ("stats", []) => shaped.stats(),
             ("replay", []) => shaped.replay(),
             ("off", []) => shaped.off(),
+            ("on", []) => shaped.on(),
             _ => bail!("no such command: {words:?}"),
         }
     }
 }
 
-fn main() -> Result<()> {
-    quiet_libbpf();
-    let dir = std::env::args().nth(1).context("usage: shape-qdisc DIR")?;
-    let pins = QdiscPins::open(Path::new(&dir))?;
+fn serve(dir: &str, socket: &str) -> Result<()> {
+    let pins = QdiscPins::open(Path::new(dir))?;
     let mut tool = Tool {
         pins,
         shaped: BTreeMap::new(),
     };
-    for line in stdin().lock().lines() {
-        let line = line?;
+    let _ = std::fs::remove_file(socket);
+    for client in UnixListener::bind(socket)?.incoming() {
+        let mut client = client?;
+        let mut line = String::new();
+        BufReader::new(&client).read_line(&mut line)?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = tool.run(&words);
         let answer = answer.unwrap_or_else(|error| json!({"error": format!("{error:#}")}));
-        println!("{answer}");
+        writeln!(client, "{answer}")?;
     }
     Ok(())
+}
+
+fn ask(socket: &str, words: &[String]) -> Result<()> {
+    let mut server = UnixStream::connect(socket)?;
+    writeln!(server, "{}", words.join(" "))?;
+    let mut answer = String::new();
+    BufReader::new(server).read_line(&mut answer)?;
+    print!("{answer}");
+    let parsed: Value = serde_json::from_str(&answer)?;
+    ensure!(parsed["error"].is_null(), "refused");
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    quiet_libbpf();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.as_slice() {
+        [verb, dir, socket] if verb == "serve" => serve(dir, socket),
+        [verb, socket, words @ ..] if verb == "ask" => ask(socket, words),
+        _ => bail!("usage: shape-qdisc serve DIR SOCKET | shape-qdisc ask SOCKET COMMAND KEY ..."),
+    }
 }
