@@ -34,7 +34,10 @@ pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use pin::{PinError, Pins};
-pub use qdisc::BpfQdisc;
+pub use qdisc::{
+    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, QdiscPins, qdisc_names,
+    without_marks,
+};
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;

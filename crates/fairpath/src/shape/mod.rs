@@ -17,11 +17,13 @@ mod command;
 mod diversion;
 mod lanes;
 mod nfqueue;
+mod qdisc;
 mod shaping;
 mod skipped;
 mod text;
 
 pub use command::{Args, run};
+pub use qdisc::Pinned;
 pub use shaping::{Leads, Shaping};
 
 use clap::ValueEnum;
