@@ -10,4 +10,5 @@ mod bridge;
 mod carried;
 mod refused;
 mod sums;
+mod through;
 mod trouble;

@@ -9,6 +9,7 @@
 //! flows    many established TCP flows that stay busy
 //! flood    SYNs from everywhere
 //! newcomers  new TCP flows at a rate
+//! through  forwarding by the monitor's own XDP program
 //! ```
 
 pub mod binary;
@@ -19,6 +20,7 @@ pub mod flows;
 pub mod newcomers;
 pub mod records;
 pub mod rtt;
+pub mod through;
 
 pub use daemon::{Daemon, Place};
 pub use records::{Records, Sample};
