@@ -21,7 +21,9 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use fairpath_core::sched::{Account, Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats};
+use fairpath_core::sched::{
+    Account, Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats,
+};
 use fairpath_core::{Memory, Rules, TooManyRules};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};

@@ -27,7 +27,11 @@ impl Known {
 
     /// As text.
     pub fn to_text(&self) -> String {
-        format!("{}{APART}{}", self.nodes.join("\n"), self.classes.join("\n"))
+        format!(
+            "{}{APART}{}",
+            self.nodes.join("\n"),
+            self.classes.join("\n")
+        )
     }
 
     /// From text; names that cannot be are nobody's.
@@ -46,7 +50,8 @@ impl Known {
         let was: HashMap<&str, u32> = self.nodes.iter().map(String::as_str).zip(1..).collect();
         let nodes = tree.names.nodes().iter();
         let nodes = nodes.map(|name| *was.get(name.as_str()).unwrap_or(&0));
-        let number_of: HashMap<String, u32> = (Known::of(tree).classes.into_iter()).zip(0..).collect();
+        let number_of: HashMap<String, u32> =
+            (Known::of(tree).classes.into_iter()).zip(0..).collect();
         let classes = self.classes.iter();
         let mut classes: Vec<u32> = classes
             .map(|name| *number_of.get(name).unwrap_or(&0))
@@ -77,6 +82,9 @@ mod tests {
         let changes = known.changes_to(tree, false);
         assert_eq!(changes.nodes, [1, 2, 3]);
         assert_eq!(changes.classes, [0]);
-        assert_eq!(Known::from_text("").changes_to(tree, false).nodes, [0, 0, 0]);
+        assert_eq!(
+            Known::from_text("").changes_to(tree, false).nodes,
+            [0, 0, 0]
+        );
     }
 }

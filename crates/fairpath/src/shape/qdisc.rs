@@ -15,7 +15,7 @@ use fairpath_units::IfIndex;
 
 use super::backend::{Backend, Job, Reading};
 use super::{OnFailure, Via};
-use crate::run::Kernel;
+use crate::run::{Kernel, ShapeConfig};
 
 /// Qdiscs that this daemon may put on interfaces, after this one or at the next start.
 #[derive(Debug)]
@@ -28,7 +28,14 @@ impl Pinned {
     /// In a directory beside the control socket, which becomes a bpffs. That takes CAP_SYS_ADMIN: it
     /// is done before privileges are given up. Without, qdiscs end with the process that
     /// registered them, as far as their names go.
-    pub fn prepare(socket: &Path) -> Pinned {
+    pub fn prepare(config: Option<&ShapeConfig>, socket: &Path) -> Pinned {
+        let kernels = |via| matches!(via, None | Some(Via::Qdisc | Via::Kernel));
+        if !config.is_some_and(|config| kernels(config.via)) {
+            return Pinned {
+                pins: None,
+                why_not: None,
+            };
+        }
         let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
         match QdiscPins::open(&beside.join("bpf")) {
             Ok(pins) => Pinned {
@@ -229,7 +236,10 @@ fn register(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(taken.map_or_else(|| anyhow::anyhow!("no name is left for a qdisc"), Into::into))
+    Err(taken.map_or_else(
+        || anyhow::anyhow!("no name is left for a qdisc"),
+        Into::into,
+    ))
 }
 
 impl Backend for Qdisc {
@@ -255,11 +265,15 @@ impl Backend for Qdisc {
                 );
             }
             let qdisc = &line.qdisc;
-            let figures = line.places.read(|node| (qdisc.node_stats(node), qdisc.account(node)));
+            let figures = line
+                .places
+                .read(|node| (qdisc.node_stats(node), qdisc.account(node)));
             *reading.figures.get_mut(side) = Some(figures);
             let counters = qdisc.counters();
             let mut put = |name: &str, n: u64| {
-                reading.counters.insert(format!("qdisc_{}_{name}", side.name()), n);
+                reading
+                    .counters
+                    .insert(format!("qdisc_{}_{name}", side.name()), n);
             };
             put("came", counters.came);
             put("sent", counters.sent_packets);
@@ -299,6 +313,8 @@ impl Backend for Qdisc {
             tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name())?;
             line.qdisc.remove(self.pins.as_ref())?;
         }
-        Ok(format!("{waited} packets that waited were dropped with their queue"))
+        Ok(format!(
+            "{waited} packets that waited were dropped with their queue"
+        ))
     }
 }

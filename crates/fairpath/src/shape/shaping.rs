@@ -10,9 +10,9 @@ use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
 use fairpath_rtt::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
-use super::Via;
 use super::backend::{Backend, Job, Reading};
-use super::{afxdp, choose, nfqueue};
+use super::{Pinned, Via};
+use super::{afxdp, choose, nfqueue, qdisc};
 use crate::run::{Kernel, ShapeConfig};
 
 /// Quantiles look back over one to two of these.
@@ -38,6 +38,8 @@ pub struct Shaping {
     failure: Option<(String, Instant)>,
     /// Somebody stopped it, or `start = false`.
     stopped: bool,
+    /// What outlives this process.
+    pinned: Pinned,
 }
 
 /// A port that runs, and what was read of it.
@@ -57,7 +59,12 @@ impl Shaping {
     ///
     /// # Errors
     /// Where no lines can be made of the classes.
-    pub fn new(config: &ShapeConfig, classes: &ClassSet, leads: Leads) -> anyhow::Result<Shaping> {
+    pub fn new(
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        pinned: Pinned,
+    ) -> anyhow::Result<Shaping> {
         Ok(Shaping {
             lines: Lines::new(classes, &config.lines)?,
             rules: leads.rules,
@@ -65,6 +72,7 @@ impl Shaping {
             port: None,
             failure: None,
             stopped: !config.start,
+            pinned,
         })
     }
 
@@ -125,6 +133,7 @@ impl Shaping {
         let backend: Box<dyn Backend> = match choice.via {
             Via::Nfqueue => Box::new(nfqueue::Nfqueue::start(&job)?),
             Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, kernel)?),
+            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.pinned)?),
             via => bail!("shape via {}: not there yet", via.name()),
         };
         self.lines = lines;
