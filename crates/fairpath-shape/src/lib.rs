@@ -13,6 +13,7 @@
 //! numbers. Absent: ports, threads, configuration.
 
 mod figures;
+pub mod htb;
 mod lane;
 mod lines;
 
