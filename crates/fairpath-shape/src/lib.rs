@@ -14,6 +14,7 @@
 
 mod figures;
 mod known;
+pub mod htb;
 mod lane;
 mod lines;
 
