@@ -16,6 +16,15 @@ pub struct Prepared {
     aqm_leaves: bool,
 }
 
+/// Where pins are if there can be no bpffs of our own.
+const SYSTEM: &str = "/sys/fs/bpf/fairpath";
+
+fn open(place: &Path) -> Result<(Pins, QdiscPins), String> {
+    let pins = Pins::at(place).map_err(|error| error.to_string())?;
+    let qdiscs = QdiscPins::open(place).map_err(|error| error.to_string())?;
+    Ok((pins, qdiscs))
+}
+
 impl Prepared {
     /// For this configuration: a bpffs beside the control socket where a port wants one, which takes
     /// CAP_SYS_ADMIN.
@@ -26,13 +35,8 @@ impl Prepared {
         let mut prepared = Prepared::default();
         if matches!(config.via, None | Some(Via::Qdisc | Via::Kernel)) {
             let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-            let place = beside.join("bpf");
-            let pins = Pins::at(&place).map_err(|error| error.to_string());
-            let pins = pins.and_then(|pins| {
-                let qdiscs = QdiscPins::open(&place).map_err(|error| error.to_string())?;
-                Ok((pins, qdiscs))
-            });
-            match pins {
+            // Under systemd nothing may be mounted, but the system's own bpffs is there.
+            match open(&beside.join("bpf")).or_else(|why| open(SYSTEM.as_ref()).map_err(|_| why)) {
                 Ok(pins) => prepared.pins = Some(pins),
                 Err(why) => prepared.why_not = Some(why),
             }
