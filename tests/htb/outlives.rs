@@ -1,8 +1,10 @@
 //! What stays when the process that shaped is killed, and how the next one takes over.
 
+use fairpath_bpf::{Pins, Took};
+use fairpath_core::Rules;
 use fairpath_core::sched::End;
 use fairpath_netlink::Tc;
-use fairpath_testbed::{Need, Offloads, Process, Router, requires, wait_for};
+use fairpath_testbed::{Need, Offloads, Process, Router, Testbed, requires, wait_for};
 use fairpath_tests::htb::{OTHER, Shaped};
 use nix::sys::signal::Signal;
 
@@ -82,6 +84,32 @@ fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
         .router
         .run(&["bpftool", "net", "show", "dev", "lan"]);
     assert!(!programs.unwrap_or_default().contains("mark_egress"));
+}
+
+#[test]
+fn marks_of_an_interface_that_is_gone_are_not_taken_for_its_successors() {
+    requires!(Need::Root);
+    let ns = Testbed::new().netns("here").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let pins = Pins::at(place.path().join("bpf")).unwrap();
+    let link = |what: &str| {
+        let line = format!("link {what}");
+        ns.ip_batch(&[line]).unwrap();
+    };
+    let mark = || {
+        let mark = || {
+            let mut shaped = Shaped::open("v0", 1, End::Receiver).unwrap();
+            shaped.mark(&Rules::default(), &[OTHER], &pins).unwrap()
+        };
+        ns.enter(mark).unwrap()
+    };
+    link("add v0 index 77 type veth peer name v1");
+    assert_eq!((mark(), mark()), (Took::Fresh, Took::Over));
+    link("delete v0");
+    link("add v0 index 77 type veth peer name v1");
+    assert_eq!((mark(), mark()), (Took::Fresh, Took::Over));
+    assert_eq!(pins.names().unwrap().len(), 1);
+    pins.unmount().unwrap();
 }
 
 #[test]

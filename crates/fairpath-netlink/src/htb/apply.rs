@@ -85,45 +85,17 @@ impl Htb {
         let running = self.take_root(device, tree, replace)?;
         let took_over = running.is_some();
         let running = running.unwrap_or_else(HtbRunning::empty);
-        let inner: HashSet<u16> = tree.classes.iter().map(|class| class.parent).collect();
-        let mut applied = Applied {
+        let work = Work::find(device, tree, &order, &running)?;
+        let [added, changed, unchanged] = work.counts;
+        self.run(device, tree.major, work.steps)?;
+        Ok(Applied {
             took_over,
-            added: 0,
-            changed: 0,
-            unchanged: 0,
-            leaves: None,
+            added,
+            changed,
+            unchanged,
+            leaves: self.give_leaves(device, tree, &running, &work.bare, work.leaves)?,
             stale: stale(&running, tree),
-        };
-        let mut steps = Vec::new();
-        let mut bare = Vec::new();
-        for class in order.iter().map(|at| &tree.classes[*at]) {
-            let leaf = !inner.contains(&class.minor);
-            match running.classes.get(&class.minor) {
-                None => applied.added += 1,
-                Some(there) if there.parent != class.parent => {
-                    return Err(HtbError::Moves {
-                        name: device.name.to_owned(),
-                        minor: class.minor,
-                        running: there.parent,
-                        wanted: class.parent,
-                    });
-                }
-                Some(there) if there.kept.serves_as(&Kept::of(class), there.leaf) => {
-                    applied.unchanged += 1;
-                }
-                Some(_) => applied.changed += 1,
-            }
-            steps.extend(step(device, tree.major, class, &running));
-            if leaf && lacks_leaf(&running, class.minor, tree.leaves) {
-                bare.push(class);
-            } else if leaf {
-                steps.extend(retarget(device, tree.major, class, &running));
-            }
-        }
-        self.run(device, tree.major, steps)?;
-        let leaves = tree.classes.len() - inner.iter().filter(|minor| **minor != 0).count();
-        applied.leaves = self.give_leaves(device, tree, &running, &bare, leaves)?;
-        Ok(applied)
+        })
     }
 
     /// Our running tree, or a fresh root.
@@ -296,6 +268,57 @@ impl Htb {
     }
 }
 
+/// What there is to do about classes, leaves' own qdiscs excepted.
+struct Work<'a> {
+    steps: Vec<Step>,
+    /// Leaves that lack the qdisc that they shall have.
+    bare: Vec<&'a HtbClass>,
+    /// Leaves in all.
+    leaves: usize,
+    /// Classes to add, to change, to leave alone.
+    counts: [usize; 3],
+}
+
+impl<'a> Work<'a> {
+    /// Parents before children, as `order` has them.
+    fn find(
+        device: Device<'_>,
+        tree: &'a HtbTree,
+        order: &[usize],
+        running: &HtbRunning,
+    ) -> Result<Work<'a>, HtbError> {
+        let inner: HashSet<u16> = tree.classes.iter().map(|class| class.parent).collect();
+        let mut work = Work {
+            steps: Vec::new(),
+            bare: Vec::new(),
+            leaves: 0,
+            counts: [0; 3],
+        };
+        for class in order.iter().map(|at| &tree.classes[*at]) {
+            let step = step(device, tree.major, class, running)?;
+            let new = !running.classes.contains_key(&class.minor);
+            let count = if new {
+                0
+            } else {
+                2 - usize::from(step.is_some())
+            };
+            work.counts[count] += 1;
+            work.steps.extend(step);
+            if inner.contains(&class.minor) {
+                continue;
+            }
+            work.leaves += 1;
+            if lacks_leaf(running, class.minor, tree.leaves) {
+                work.bare.push(class);
+            } else {
+                work.steps
+                    .extend(retarget(device, tree.major, class, running));
+            }
+        }
+        Ok(work)
+    }
+}
+
 impl HtbRunning {
     fn empty() -> HtbRunning {
         HtbRunning {
@@ -320,16 +343,29 @@ fn stale(running: &HtbRunning, tree: &HtbTree) -> Vec<u16> {
 }
 
 /// What makes a class what it shall be, if anything does.
-fn step(device: Device<'_>, major: u16, class: &HtbClass, running: &HtbRunning) -> Option<Step> {
+fn step(
+    device: Device<'_>,
+    major: u16,
+    class: &HtbClass,
+    running: &HtbRunning,
+) -> Result<Option<Step>, HtbError> {
     let there = running.classes.get(&class.minor);
-    if there.is_some_and(|there| there.kept.serves_as(&Kept::of(class), there.leaf)) {
-        return None;
+    if let Some(there) = there.filter(|there| there.parent != class.parent) {
+        return Err(HtbError::Moves {
+            name: device.name.to_owned(),
+            minor: class.minor,
+            running: there.parent,
+            wanted: class.parent,
+        });
     }
-    Some(Step {
+    if there.is_some_and(|there| there.kept.serves_as(&Kept::of(class), there.leaf)) {
+        return Ok(None);
+    }
+    Ok(Some(Step {
         what: if there.is_some() { "change" } else { "add" },
         minor: class.minor,
         request: wire::set_class(device.ifindex, major, class, there.is_none()),
-    })
+    }))
 }
 
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
