@@ -215,6 +215,12 @@ FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return fp_place(s, handle);
 }
 
+/* What was taken over takes no packet any more. */
+FP_INLINE void fp_spend(struct fp_sched FP_MEM *old)
+{
+	old->config.packets = 0;
+}
+
 /*
  * Moves one packet, told only if it is dropped; there must be room for FP_OUTCOMES_PER_OP. 0 when
  * none is left, and the old scheduler is spent.
@@ -225,7 +231,7 @@ FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old
 	u32 handle = fp_move_out(s, old, c);
 
 	if (!handle) {
-		old->config.packets = 0;
+		fp_spend(old);
 		return 0;
 	}
 	fp_move_in(s, handle);

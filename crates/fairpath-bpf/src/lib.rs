@@ -26,7 +26,8 @@ mod tcx;
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
 pub use forward::{
-    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Sent, StackSent, Way,
+    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Sent,
+    StackSent, Way,
 };
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
@@ -34,7 +35,10 @@ pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use pin::{PinError, Pins};
-pub use qdisc::BpfQdisc;
+pub use qdisc::{
+    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, QdiscPins, qdisc_names,
+    without_marks,
+};
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;

@@ -90,9 +90,17 @@ fn load_redirect() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
-/// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+/// Where the kernel has BPF qdiscs.
+fn load_qdisc() -> Option<Loaded> {
+    crate::probe::bpf_qdisc().ok().map(|()| Loaded {
+        name: "qdisc",
+        result: crate::qdisc::load_object(),
+    })
+}
+
+/// Loads each object once that this kernel has a hook for, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
-    vec![
+    let mut all = vec![
         Loaded {
             name: "drop",
             result: load_drop(),
@@ -129,5 +137,7 @@ pub fn load_all() -> Vec<Loaded> {
             name: "sched",
             result: crate::sched::load_shipped(),
         },
-    ]
+    ];
+    all.extend(load_qdisc());
+    all
 }

@@ -5,7 +5,7 @@
 //! | which links are there | [`Links::dump`] |
 //! | what changes from now on | [`LinkWatch`] |
 //! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
-//! | which qdiscs sit where, can this kernel make that one | [`Tc`] |
+//! | which qdiscs sit where, can this kernel make that one, putting one on | [`Tc`] |
 //! | classes with rates, as an intent | [`Htb`] |
 //! | what do packets pass in the stack | [`stages`] |
 //! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
@@ -47,5 +47,5 @@ pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
 pub use stage::{Stage, StageError, StageKind, stages};
-pub use tc::{Qdisc, Tc};
+pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

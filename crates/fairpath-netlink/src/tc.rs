@@ -1,6 +1,9 @@
 //! Qdiscs and filters: listing them, and making the smallest one of a kind.
 //!
-//! The options are the least each kind accepts; this is for finding out, not for shaping.
+//! The options are the least each kind accepts; this is for finding out, not for shaping. What is put
+//! on a link to stay there, and what it counts, is `place.rs`.
+
+mod place;
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -8,6 +11,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::connection::{Connection, NetlinkError, acked, dumped};
 use crate::message::{Request, attr_str, u32_at};
+pub use place::{PlaceError, QdiscPlace, QdiscStats};
 
 pub(crate) const RTM_NEWQDISC: u16 = 36;
 pub(crate) const RTM_DELQDISC: u16 = 37;

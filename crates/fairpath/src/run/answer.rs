@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Context;
 use fairpath_class::SlotKey;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_rtt::ledger::{Meta, parse_subnet};
@@ -31,7 +32,9 @@ impl Daemon {
                 },
             },
             Request::ShapeStart => done(self.with_shaping(|shaping, engine| {
-                shaping.start(engine.shape_config()?, &engine.config.classes.set)
+                let config = engine.config.shape.as_ref();
+                let config = config.context("there is no section [shape]")?;
+                shaping.start(config, &engine.config.classes.set, &mut engine.kernel)
             })),
             Request::ShapeStop => done(self.with_shaping(|shaping, _| shaping.stop())),
             Request::ShapeSet { ref rates } => {
@@ -51,14 +54,14 @@ impl Daemon {
     /// Does something with the shaper and logs it; an error where none is configured.
     fn with_shaping(
         &mut self,
-        act: impl FnOnce(&mut Shaping, &Engine) -> anyhow::Result<String>,
+        act: impl FnOnce(&mut Shaping, &mut Engine) -> anyhow::Result<String>,
     ) -> anyhow::Result<String> {
         let Some(shaping) = &mut self.shaping else {
             anyhow::bail!(
                 "shape: the configuration has no section [shape]; write one and reload, or shape without a daemon: fairpath shape start --inside IF"
             );
         };
-        let result = act(shaping, &self.engine);
+        let result = act(shaping, &mut self.engine);
         match &result {
             Ok(text) => tracing::info!("{text}"),
             Err(error) => tracing::warn!("{error:#}"),

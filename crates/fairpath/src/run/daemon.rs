@@ -18,7 +18,7 @@ use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
-use crate::shape::Shaping;
+use crate::shape::{Prepared, Shaping};
 
 /// Everything that runs.
 pub struct Daemon {
@@ -62,10 +62,11 @@ impl Daemon {
         let prepared = web.prepare(&config)?;
         let mut engine = Engine::load(config)?;
         engine.notes = access_note(&socket);
+        let ready = Prepared::new(engine.config.shape.as_ref(), &engine.config.control.socket);
         let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads from here on: none of them inherits more.
         engine.begin()?;
-        let shaping = begin_shaping(&engine)?;
+        let shaping = begin_shaping(&mut engine, ready)?;
         web.start(prepared, &asker)?;
         let mut daemon = Daemon {
             control: control::Server::start(socket, asker.clone())?,
@@ -140,13 +141,14 @@ impl Daemon {
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
             return;
         };
-        let happened = shaping.read(config, &self.engine.config.classes.set);
+        let classes = &self.engine.config.classes.set;
+        let happened = shaping.read(config, classes, &mut self.engine.kernel);
         self.note_shaping(happened);
     }
 
     /// Links came, went or changed: ports and rules that name them follow.
     fn shape_links(&mut self) {
-        let rules = self.engine.shape_rules();
+        let leads = self.engine.shape_leads();
         let Some(shaping) = &mut self.shaping else {
             return;
         };
@@ -156,7 +158,7 @@ impl Daemon {
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
             return;
         };
-        if let Err(error) = shaping.set_rules(config, classes, rules) {
+        if let Err(error) = shaping.set_rules(config, classes, leads, &mut self.engine.kernel) {
             tracing::warn!("shape by the links that there are now: {error:#}");
         }
     }
@@ -273,14 +275,16 @@ impl Daemon {
 }
 
 /// The shaper, if one is configured; one that cannot begin ends the start.
-fn begin_shaping(engine: &Engine) -> anyhow::Result<Option<Shaping>> {
+fn begin_shaping(engine: &mut Engine, prepared: Prepared) -> anyhow::Result<Option<Shaping>> {
+    let leads = engine.shape_leads();
     let Some(config) = &engine.config.shape else {
         return Ok(None);
     };
     let classes = &engine.config.classes.set;
-    let mut shaping = Shaping::new(config, classes, engine.shape_rules())?;
+    let mut shaping = Shaping::new(config, classes, leads, prepared)?;
     if config.start {
-        tracing::info!("{}", shaping.start(config, classes)?);
+        let text = shaping.start(config, classes, &mut engine.kernel)?;
+        tracing::info!("{text}");
     }
     Ok(Some(shaping))
 }

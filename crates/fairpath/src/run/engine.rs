@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_core::{Prefix, Rules};
+use fairpath_core::Prefix;
 use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
 use fairpath_rtt::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::config::{Alerts, Config, Shape as ShapeConfig};
+use super::config::{Alerts, Config};
 use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
 use crate::duration::nanos;
+use crate::shape::Leads;
 use crate::watch::{Change, monotonic_ns, unix_ns};
 
 /// How long a loop rests at most, whatever is due.
@@ -118,22 +119,24 @@ impl Engine {
         self.lay_out_first()
     }
 
-    /// `[shape]`.
-    ///
-    /// # Errors
-    /// Where there is none.
-    pub fn shape_config(&self) -> anyhow::Result<&ShapeConfig> {
-        self.config
-            .shape
-            .as_ref()
-            .context("there is no section [shape]")
-    }
-
-    /// What leads to the classes, by their numbers, as links are now.
-    pub fn shape_rules(&self) -> Rules {
+    /// What leads to the classes, by their numbers, as links and slots are now.
+    pub fn shape_leads(&self) -> Leads {
         let classes = &self.config.classes.set;
-        self.kernel
-            .with_watched(|watched| classes.numbered_rules(watched.index_of, &watched.uplinks))
+        let rules = self
+            .kernel
+            .with_watched(|watched| classes.numbered_rules(watched.index_of, &watched.uplinks));
+        let [_, count] = self.roster.slots();
+        let mut slots = vec![0; count as usize];
+        for (at, key) in classes.slot_keys().enumerate() {
+            if let Some(slot) = self
+                .roster
+                .slot(&key)
+                .and_then(|slot| slots.get_mut(slot as usize))
+            {
+                *slot = at as u32 + 1;
+            }
+        }
+        Leads { rules, slots }
     }
 
     /// Takes in what happened to links; whether something did.

@@ -30,6 +30,7 @@ mod state;
 mod web;
 
 pub use config::{Shape as ShapeConfig, Wish};
+pub use kernel::Kernel;
 pub use own::Own;
 
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
-use crate::shape::Shaping;
+use crate::shape::{Prepared, Shaping};
 
 /// Names of classes that one line of the log lists.
 const NAMES: usize = 8;
@@ -91,19 +91,26 @@ impl Daemon {
 
     /// Takes in `[shape]` and the classes' rates; what is refused leaves what runs as it was.
     fn reload_shaping(&mut self, before: &Config) -> Option<String> {
-        let rules = self.engine.shape_rules();
-        let (now, classes) = (&self.engine.config.shape, &self.engine.config.classes.set);
+        let leads = self.engine.shape_leads();
+        let engine = &mut self.engine;
+        let (now, classes) = (&engine.config.shape, &engine.config.classes.set);
+        let kernel = &mut engine.kernel;
         let done = match (&mut self.shaping, &before.shape, now) {
-            (Some(shaping), Some(before), Some(now)) => shaping.reload(before, now, classes, rules),
+            (Some(shaping), Some(before), Some(now)) => {
+                shaping.reload(before, now, classes, leads, kernel)
+            }
             (Some(shaping), _, None) => shaping.stop().map(Some),
-            (None, _, Some(now)) => Shaping::new(now, classes, rules).and_then(|mut shaping| {
-                let begun = match now.start {
-                    true => shaping.start(now, classes).map(Some),
-                    false => Ok(None),
-                };
-                self.shaping = Some(shaping);
-                begun
-            }),
+            (None, _, Some(now)) => {
+                let prepared = Prepared::new(Some(now), &engine.config.control.socket);
+                Shaping::new(now, classes, leads, prepared).and_then(|mut shaping| {
+                    let begun = match now.start {
+                        true => shaping.start(now, classes, kernel).map(Some),
+                        false => Ok(None),
+                    };
+                    self.shaping = Some(shaping);
+                    begun
+                })
+            }
             _ => Ok(None),
         };
         if now.is_none() {

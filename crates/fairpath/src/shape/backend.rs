@@ -8,7 +8,7 @@ use fairpath_core::sched::Op;
 use fairpath_shape::{Both, Figures, Lines, Side};
 
 use super::Via;
-use crate::run::ShapeConfig;
+use crate::run::{Kernel, ShapeConfig};
 
 /// What a port is made of.
 pub struct Job<'a> {
@@ -20,6 +20,8 @@ pub struct Job<'a> {
     pub lines: &'a Lines,
     /// What leads to the classes, by their numbers.
     pub rules: &'a Rules,
+    /// Class numbers by the slots of the monitor.
+    pub slots: &'a [u32],
 }
 
 impl Job<'_> {
@@ -55,7 +57,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// Where it does not run any more: why.
-    fn read(&mut self) -> anyhow::Result<Reading>;
+    fn read(&mut self, kernel: &Kernel) -> anyhow::Result<Reading>;
 
     /// Changes a rate or parameter of a running tree.
     ///

@@ -1,6 +1,5 @@
 //! Lanes that run in threads: how the loop tells them what to do and reads what they count.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// What may wait for a thread.
 const COMMANDS: usize = 16;
@@ -24,6 +22,8 @@ pub enum Command<C> {
     Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
     /// Tells the port's counts.
     Count(SyncSender<C>),
+    /// Class numbers by the monitor's slots.
+    Classes(Vec<u32>),
     /// Ends; how many packets were let go.
     Stop(SyncSender<Result<u64, String>>),
 }
@@ -31,8 +31,6 @@ pub enum Command<C> {
 /// The thread's side.
 pub struct Orders<C> {
     commands: Receiver<Command<C>>,
-    /// Readable when something may be there.
-    pub bell: Arc<EventFd>,
 }
 
 impl<C> Orders<C> {
@@ -41,8 +39,6 @@ impl<C> Orders<C> {
     /// # Errors
     /// [`Orphan`].
     pub fn next(&self) -> Result<Option<Command<C>>, Orphan> {
-        // It is rung after the sending: what came since this reading rings it again.
-        let _ = self.bell.read();
         match self.commands.try_recv() {
             Ok(command) => Ok(Some(command)),
             Err(TryRecvError::Empty) => Ok(None),
@@ -57,33 +53,35 @@ pub struct Orphan;
 /// The loop's side.
 pub struct Lead<C> {
     commands: SyncSender<Command<C>>,
-    bell: Arc<EventFd>,
+    ring: Box<dyn Fn() + Send>,
 }
 
-/// A way to ask a thread.
-///
-/// # Errors
-/// Where no descriptor is left.
-pub fn pair<C>() -> anyhow::Result<(Lead<C>, Orders<C>)> {
-    let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-        .context("make an event descriptor")?;
-    let bell = Arc::new(bell);
+/// A way to ask a thread, which `ring` wakes.
+pub fn pair<C>(ring: impl Fn() + Send + 'static) -> (Lead<C>, Orders<C>) {
     let (sender, commands) = mpsc::sync_channel(COMMANDS);
     let lead = Lead {
         commands: sender,
-        bell: Arc::clone(&bell),
+        ring: Box::new(ring),
     };
-    Ok((lead, Orders { commands, bell }))
+    (lead, Orders { commands })
 }
 
 impl<C> Lead<C> {
-    fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
-        let (reply, answer) = mpsc::sync_channel(1);
-        if self.commands.try_send(make(reply)).is_err() {
+    /// Tells what has no answer.
+    ///
+    /// # Errors
+    /// Where the thread has ended.
+    pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
+        if self.commands.try_send(command).is_err() {
             bail!("the thread with the scheduler has ended, or does not answer");
         }
-        // Only a full counter refuses, and then the thread is woken anyway.
-        let _ = self.bell.write(1);
+        (self.ring)();
+        Ok(())
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.tell(make(reply))?;
         answer
             .recv_timeout(PATIENCE)
             .context("the thread with the scheduler does not answer")

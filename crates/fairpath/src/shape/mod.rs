@@ -10,17 +10,23 @@
 //! One trait ([`backend::Backend`]), the same classes, trees, parameters and figures for all. The
 //! daemon's loop owns a [`Shaping`]; `fairpath shape` asks it.
 
+mod afxdp;
 mod backend;
 mod choose;
 mod command;
 mod diversion;
+mod kernel;
 mod lanes;
 mod nfqueue;
+mod prepared;
+mod qdisc;
 mod shaping;
+mod skipped;
 mod text;
 
 pub use command::{Args, run};
-pub use shaping::Shaping;
+pub use prepared::Prepared;
+pub use shaping::{Leads, Shaping};
 
 use clap::ValueEnum;
 

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,12 +25,14 @@ use fairpath_nfqueue::{
 };
 use fairpath_shape::{Both, Lane, Leaving, Lines, Side};
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 
 use super::backend::{Backend, Job, Reading};
 use super::diversion::{Diversion, Divert};
 use super::lanes::{self, Command, Gauge, Lead, Orders, Orphan};
 use super::{OnFailure, Via};
+use crate::run::Kernel;
 use crate::watch::monotonic_ns;
 
 /// Packets that wait in the kernel for this process besides those that are held here.
@@ -173,11 +176,18 @@ impl Line {
             ),
             false => String::new(),
         };
-        let (lead, orders) = lanes::pair()?;
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
+        let rung = Arc::clone(&bell);
+        let (lead, orders) = lanes::pair(move || {
+            // Only a full counter refuses, and then the thread is woken anyway.
+            let _ = rung.write(1);
+        });
         let worker = Worker {
             queue,
             lane,
             orders,
+            bell,
             side,
             inside,
             out,
@@ -211,7 +221,7 @@ impl Backend for Nfqueue {
         self.about.clone()
     }
 
-    fn read(&mut self) -> anyhow::Result<Reading> {
+    fn read(&mut self, _: &Kernel) -> anyhow::Result<Reading> {
         let mut reading = Reading::default();
         for side in Side::BOTH {
             let Some(line) = self.sides.get(side) else {
@@ -301,6 +311,7 @@ struct Worker {
     queue: Queue<Holding>,
     lane: Lane,
     orders: Orders<Counts>,
+    bell: Arc<EventFd>,
     side: Side,
     inside: u32,
     out: u32,
@@ -418,16 +429,19 @@ impl Worker {
 
     /// Until a packet comes, one may leave, or somebody wants something.
     fn rest(&self, next: Option<u64>) -> anyhow::Result<()> {
-        let bell = PollFd::new(self.orders.bell.as_fd(), PollFlags::POLLIN);
+        let bell = PollFd::new(self.bell.as_fd(), PollFlags::POLLIN);
         let mut fds = [PollFd::new(self.queue.as_fd(), PollFlags::POLLIN), bell];
         let wait = match next {
             Some(at) => Some(Duration::from_nanos(at.saturating_sub(monotonic_ns()?))),
             None => None,
         };
         match ppoll(&mut fds, wait.map(TimeSpec::from_duration), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(error).context("wait for packets"),
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error).context("wait for packets"),
         }
+        // It is rung after the telling: what comes after this reading rings it again.
+        let _ = self.bell.read();
+        Ok(())
     }
 }
 

@@ -10,25 +10,36 @@ use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
 use fairpath_rtt::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
-use super::Via;
 use super::backend::{Backend, Job, Reading};
-use super::{choose, nfqueue};
-use crate::run::ShapeConfig;
+use super::{Prepared, Via};
+use super::{afxdp, choose, kernel, nfqueue, qdisc};
+use crate::run::{Kernel, ShapeConfig};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long a port that failed is left alone before it is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How packets lead to classes.
+pub struct Leads {
+    /// To their numbers, for lanes and qdiscs of our own.
+    pub rules: Rules,
+    /// Their numbers by the slots of the monitor, whose XDP program classifies for AF_XDP.
+    pub slots: Vec<u32>,
+}
+
 /// Shaping as the loop has it; there is one where `[shape]` is configured.
 pub struct Shaping {
     lines: Lines,
     rules: Rules,
+    slots: Vec<u32>,
     port: Option<Port>,
     /// What went wrong last, and when the port is tried again.
     failure: Option<(String, Instant)>,
     /// Somebody stopped it, or `start = false`.
     stopped: bool,
+    /// What outlives this process.
+    prepared: Prepared,
 }
 
 /// A port that runs, and what was read of it.
@@ -48,13 +59,20 @@ impl Shaping {
     ///
     /// # Errors
     /// Where no lines can be made of the classes.
-    pub fn new(config: &ShapeConfig, classes: &ClassSet, rules: Rules) -> anyhow::Result<Shaping> {
+    pub fn new(
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        prepared: Prepared,
+    ) -> anyhow::Result<Shaping> {
         Ok(Shaping {
             lines: Lines::new(classes, &config.lines)?,
-            rules,
+            rules: leads.rules,
+            slots: leads.slots,
             port: None,
             failure: None,
             stopped: !config.start,
+            prepared,
         })
     }
 
@@ -62,7 +80,12 @@ impl Shaping {
     ///
     /// # Errors
     /// Where no port can do it: why.
-    pub fn start(&mut self, config: &ShapeConfig, classes: &ClassSet) -> anyhow::Result<String> {
+    pub fn start(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        kernel: &mut Kernel,
+    ) -> anyhow::Result<String> {
         self.stopped = false;
         if let Some(port) = &self.port {
             return Ok(format!(
@@ -70,7 +93,7 @@ impl Shaping {
                 port.backend.via().name()
             ));
         }
-        match self.open(config, classes) {
+        match self.open(config, classes, kernel) {
             Ok(port) => {
                 let text = format!(
                     "shaping via {} ({}): {}",
@@ -90,8 +113,13 @@ impl Shaping {
         }
     }
 
-    fn open(&mut self, config: &ShapeConfig, classes: &ClassSet) -> anyhow::Result<Port> {
-        let choice = choose::choose(config);
+    fn open(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut Kernel,
+    ) -> anyhow::Result<Port> {
+        let choice = choose::choose(config, classes, &self.prepared);
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -100,10 +128,13 @@ impl Shaping {
             classes,
             lines: &lines,
             rules: &self.rules,
+            slots: &self.slots,
         };
         let backend: Box<dyn Backend> = match choice.via {
             Via::Nfqueue => Box::new(nfqueue::Nfqueue::start(&job)?),
-            via => bail!("shape via {}: not there yet", via.name()),
+            Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, monitor)?),
+            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.prepared)?),
+            Via::Kernel => Box::new(kernel::Kernel::start(&job, &self.prepared)?),
         };
         self.lines = lines;
         let now = Instant::now();
@@ -146,7 +177,8 @@ impl Shaping {
         before: &ShapeConfig,
         config: &ShapeConfig,
         classes: &ClassSet,
-        rules: Rules,
+        leads: Leads,
+        kernel: &mut Kernel,
     ) -> anyhow::Result<Option<String>> {
         let mut settings = config.lines.clone();
         if let Some(port) = &self.port {
@@ -160,7 +192,7 @@ impl Shaping {
             ..before.clone()
         } == *config;
         let Some(port) = &mut self.port else {
-            (self.lines, self.rules) = (lines, rules);
+            (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         };
         if same_port {
@@ -168,17 +200,18 @@ impl Shaping {
                 config,
                 classes,
                 lines: &lines,
-                rules: &rules,
+                rules: &leads.rules,
+                slots: &leads.slots,
             };
             port.backend.replace(&job, &self.lines)?;
             port.forget_windows();
-            (self.lines, self.rules) = (lines, rules);
+            (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         }
         let begin = Instant::now();
         let ended = self.stop()?;
-        self.rules = rules;
-        let begun = self.start(config, classes)?;
+        (self.rules, self.slots) = (leads.rules, leads.slots);
+        let begun = self.start(config, classes, kernel)?;
         let gap = begin.elapsed().as_millis();
         Ok(Some(format!(
             "{ended}\n{begun}\nnothing was shaped for {gap} ms"
@@ -193,18 +226,25 @@ impl Shaping {
         &mut self,
         config: &ShapeConfig,
         classes: &ClassSet,
-        rules: Rules,
+        leads: Leads,
+        kernel: &mut Kernel,
     ) -> anyhow::Result<()> {
-        if rules == self.rules {
+        if leads.rules == self.rules && leads.slots == self.slots {
             return Ok(());
         }
-        self.reload(config, config, classes, rules).map(drop)
+        self.reload(config, config, classes, leads, kernel)
+            .map(drop)
     }
 
     /// Reads the port's counts; a port that has failed is ended and tried again after a while.
-    pub fn read(&mut self, config: &ShapeConfig, classes: &ClassSet) -> Option<String> {
+    pub fn read(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        kernel: &mut Kernel,
+    ) -> Option<String> {
         if let Some(port) = &mut self.port {
-            match port.take_reading() {
+            match port.take_reading(kernel) {
                 Ok(()) => return None,
                 Err(error) => {
                     let text = format!("shaping has failed and is begun anew: {error:#}");
@@ -222,7 +262,7 @@ impl Shaping {
         if !due || self.stopped {
             return None;
         }
-        self.start(config, classes).ok()
+        self.start(config, classes, kernel).ok()
     }
 
     /// Takes in that links changed.
@@ -336,8 +376,8 @@ impl Shaping {
 }
 
 impl Port {
-    fn take_reading(&mut self) -> anyhow::Result<()> {
-        let reading = self.backend.read()?;
+    fn take_reading(&mut self, kernel: &Kernel) -> anyhow::Result<()> {
+        let reading = self.backend.read(kernel)?;
         let now = Instant::now();
         let elapsed = now.duration_since(self.read).as_secs_f64();
         for side in Side::BOTH {
