@@ -92,6 +92,7 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
         .enter(|| UdpSocket::bind("0.0.0.0:0").unwrap())
         .unwrap();
     let sent = thread::scope(|scope| {
+        let _end = End(&stop);
         let counting = scope.spawn(|| receive(&sink, &stop, &received));
         let sending = scope.spawn(|| send(&source, &stop));
         let begun = wait_for(PATIENCE, || {
@@ -138,6 +139,15 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
     });
     println!("{sent} datagrams meanwhile");
     assert_eq!(received.load(Ordering::Relaxed), sent);
+}
+
+/// Ends the threads when the test fails, too.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// To old, new, changed and unchanged subscribers in turn.
