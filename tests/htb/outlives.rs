@@ -91,7 +91,7 @@ fn marks_of_an_interface_that_is_gone_are_not_taken_for_its_successors() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     let place = tempfile::tempdir().unwrap();
-    let pins = Pins::at(place.path().join("bpf")).unwrap();
+    let pins = Pins::at(place.path().join("pins")).unwrap();
     let link = |what: &str| {
         let line = format!("link {what}");
         ns.ip_batch(&[line]).unwrap();
