@@ -21,7 +21,7 @@ const KNOWN: [&str; 15] = [
     "apparmor_",
     "selinux_",
     "smack_",
-    "nft_do_chain",
+    "nft_",
     "ipt_do_table",
     "ip6t_do_table",
     "iptable_",
