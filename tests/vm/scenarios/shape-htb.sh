@@ -67,6 +67,13 @@ leaf_is cake
 holds_rate
 pass "cake below a marked class of 2 Mbit/s: $bps bit/s"
 
+# As if a process had been interrupted between a class and its leaf.
+tc -n near qdisc del dev near0 parent fa1:5
+leaf_is ""
+shape
+leaf_is cake
+pass "a leaf that lacks its queue is given it"
+
 # Another process takes over; the first was killed.
 shape fq_codel
 grep -q "took over true Over" /tmp/shape || fail "not taken over: $(cat /tmp/shape)"

@@ -87,13 +87,12 @@ impl Htb {
         let running = running.unwrap_or_else(HtbRunning::empty);
         let work = Work::find(device, tree, &order, &running)?;
         let [added, changed, unchanged] = work.counts;
-        self.run(device, tree.major, work.steps)?;
         Ok(Applied {
             took_over,
             added,
             changed,
             unchanged,
-            leaves: self.give_leaves(device, tree, &running, &work.bare, work.leaves)?,
+            leaves: self.make(device, tree, &running, work)?,
             stale: stale(&running, tree),
         })
     }
@@ -132,47 +131,58 @@ impl Htb {
         }
     }
 
-    /// Gives leaves that have none a qdisc of the first kind that works.
-    fn give_leaves(
+    /// Makes classes, each leaf with its qdisc at once: interrupted, none is left without.
+    fn make(
         &mut self,
         device: Device<'_>,
         tree: &HtbTree,
         running: &HtbRunning,
-        bare: &[&HtbClass],
-        leaves: usize,
+        work: Work<'_>,
     ) -> Result<Option<LeafChoice>, HtbError> {
-        let Some((first, rest)) = bare.split_first() else {
-            return Ok(None);
+        let mut steps = work.steps;
+        let Some(((at, first), bare)) = work.bare.split_first() else {
+            return self.run(device, tree.major, steps).map(|()| None);
         };
-        let steps = |class: &HtbClass, kind| {
-            let place = (tree.major, class.minor);
-            let make = leaf::request(device.ifindex, place, kind, leaves, class.ceil_bps);
-            // A qdisc of another kind has to go before: the new one gets its handle.
-            let other = running.leaves.contains_key(&class.minor);
-            let remove = other.then(|| leaf::removal(device.ifindex, tree.major, class.minor));
-            let minor = class.minor;
-            let requests = remove.into_iter().chain(make);
-            requests.map(move |request| Step {
-                what: "give a queue to",
-                minor,
-                request,
-            })
+        let rest = steps.split_off(*at);
+        self.run(device, tree.major, steps)?;
+        let give = |class: &HtbClass, kind| {
+            leaf_steps((device, tree.major), running, class, kind, work.leaves)
         };
+        let choice = self.choose_leaf(device, tree, work.leaves, |kind| give(first, kind))?;
+        let mut bare = bare.iter().peekable();
+        let mut all = Vec::with_capacity(rest.len() + bare.len());
+        for (step, place) in rest.into_iter().zip(*at..) {
+            while let Some((_, class)) = bare.next_if(|(after, _)| *after <= place) {
+                all.extend(give(class, choice.kind));
+            }
+            all.push(step);
+        }
+        all.extend(bare.flat_map(|(_, class)| give(class, choice.kind)));
+        self.run(device, tree.major, all)?;
+        Ok(Some(choice))
+    }
+
+    /// Gives a leaf a qdisc of the first kind that works.
+    fn choose_leaf(
+        &mut self,
+        device: Device<'_>,
+        tree: &HtbTree,
+        leaves: usize,
+        give: impl Fn(LeafKind) -> Vec<Step>,
+    ) -> Result<LeafChoice, HtbError> {
         let (kinds, mut passed_over) = tree.leaves.candidates(leaves);
         for kind in kinds {
-            match self.run(device, tree.major, steps(first, kind).collect()) {
-                Ok(()) => {
-                    let rest = rest.iter().flat_map(|class| steps(class, kind)).collect();
-                    self.run(device, tree.major, rest)?;
-                    return Ok(Some(LeafChoice { kind, passed_over }));
-                }
+            match self.run(device, tree.major, give(kind)) {
+                Ok(()) => return Ok(LeafChoice { kind, passed_over }),
                 Err(HtbError::Class { source, .. }) if tree.leaves == Leaves::Best => {
                     passed_over.push((kind, reason(&source)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        // HTB's own FIFO, the last candidate, is there without a message.
+        let kind = LeafKind::Fifo;
+        Ok(LeafChoice { kind, passed_over })
     }
 
     /// Removes those of `stale` that are empty (an inner class: whose children are gone), and returns the others.
@@ -271,8 +281,8 @@ impl Htb {
 /// What there is to do about classes, leaves' own qdiscs excepted.
 struct Work<'a> {
     steps: Vec<Step>,
-    /// Leaves that lack the qdisc that they shall have.
-    bare: Vec<&'a HtbClass>,
+    /// Leaves that lack the qdisc that they shall have, each with the number of steps that come before.
+    bare: Vec<(usize, &'a HtbClass)>,
     /// Leaves in all.
     leaves: usize,
     /// Classes to add, to change, to leave alone.
@@ -309,7 +319,7 @@ impl<'a> Work<'a> {
             }
             work.leaves += 1;
             if lacks_leaf(running, class.minor, tree.leaves) {
-                work.bare.push(class);
+                work.bare.push((work.steps.len(), class));
             } else {
                 work.steps
                     .extend(retarget(device, tree.major, class, running));
@@ -368,11 +378,34 @@ fn step(
     }))
 }
 
+/// What gives a leaf a qdisc of this kind; one of another kind has to go before: the new one gets its handle.
+fn leaf_steps(
+    (device, major): (Device<'_>, u16),
+    running: &HtbRunning,
+    class: &HtbClass,
+    kind: LeafKind,
+    leaves: usize,
+) -> Vec<Step> {
+    let (ifindex, minor) = (device.ifindex, class.minor);
+    let other = running.leaves.contains_key(&minor);
+    let remove = other.then(|| leaf::removal(ifindex, major, minor));
+    let make = leaf::request(ifindex, (major, minor), kind, leaves, class.ceil_bps);
+    let step = |request| Step {
+        what: "give a queue to",
+        minor,
+        request,
+    };
+    remove.into_iter().chain(make).map(step).collect()
+}
+
+/// A leaf with HTB's own FIFO among others that have better was left so by somebody who was interrupted.
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
-    let new = !running.classes.contains_key(&minor);
-    let kind = running.leaves.get(&minor).and_then(|leaf| leaf.kind);
+    let there = running.leaves.get(&minor);
+    let kind = there.and_then(|leaf| leaf.kind);
     match leaves {
-        Leaves::Best => new,
+        Leaves::Best => {
+            !running.classes.contains_key(&minor) || there.is_none() && !running.leaves.is_empty()
+        }
         Leaves::Only(LeafKind::Fifo) => kind.is_some(),
         Leaves::Only(wanted) => kind != Some(wanted),
     }
