@@ -16,7 +16,8 @@
 //!   remove KEY                             gives the name up
 //! ```
 //!
-//! The tree: root, a link of RATE, and below it a leaf of FQ-CoDel for each class. Class 1 is
+//! The tree: root, a link of RATE, and below it a leaf for each class: of FQ-CoDel, or a FIFO where
+//! CLASSES ends with `fifo`. Class 1 is
 //! 192.0.2.2, class n is in 10.0.0.0/8; what has none goes to the first leaf.
 
 use std::collections::BTreeMap;
@@ -30,8 +31,8 @@ use fairpath_bpf::{
     BpfQdisc, QdiscContent, QdiscOptions, QdiscPins, qdisc_names, quiet_libbpf, without_marks,
 };
 use fairpath_core::sched::{
-    COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Plan, SchedConfig,
-    Scheduler, Setting, encode_rate, policies,
+    COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
+    SchedConfig, Scheduler, Setting, encode_rate, policies,
 };
 use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::{Links, QdiscPlace, Tc};
@@ -52,6 +53,7 @@ struct Shaped {
     place: QdiscPlace,
     rate: u64,
     classes: u32,
+    fifo: bool,
 }
 
 fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
@@ -73,20 +75,24 @@ fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
     }
 }
 
-/// Root, link, a leaf for strangers and one for each class.
-fn plan(rate: u64, classes: u32) -> Plan {
+/// Root, link, a leaf for strangers and one for each class; FIFOs lose nobody before all is full.
+fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
     let link = NodeConfig {
         ceil: encode_rate(rate),
         ..node(1, "class_tree", Over::Children)
     };
     let mut nodes = vec![node(0, "class_tree", Over::Children), link];
-    nodes.extend((0..=classes).map(|_| node(LINK, "fq_codel", Over::Flows)));
+    let (leaf, overflow) = match fifo {
+        true => (node(LINK, "fifo", Over::Packets), Overflow::Tail),
+        false => (node(LINK, "fq_codel", Over::Flows), Overflow::Fattest),
+    };
+    nodes.extend((0..=classes).map(|_| leaf));
     let config = SchedConfig {
         packets: PACKETS,
         limit_packets: PACKETS,
         flows: 4096,
         hosts: 4096,
-        overflow: fairpath_core::sched::Overflow::Fattest,
+        overflow,
         seed: 7,
         ..SchedConfig::default()
     };
@@ -146,7 +152,8 @@ fn shaped_on(qdisc: BpfQdisc, words: &[&str]) -> Result<Shaped> {
         ifindex: link.ifindex,
         place,
         rate: rate.parse()?,
-        classes: classes.parse()?,
+        classes: classes.trim_end_matches("fifo").parse()?,
+        fifo: classes.ends_with("fifo"),
     })
 }
 
@@ -174,7 +181,7 @@ impl Shaped {
 
     fn swap(&mut self, rate: u64, classes: u32, shift: u32) -> Result<()> {
         let changes = changes(self.classes, classes, shift);
-        let (plan, rules) = (plan(rate, classes), rules(classes, shift));
+        let (plan, rules) = (plan(rate, classes, self.fifo), rules(classes, shift));
         self.qdisc.replace(&content(&plan, &rules), &changes)?;
         (self.rate, self.classes) = (rate, classes);
         Ok(())
@@ -209,7 +216,7 @@ impl Shaped {
 
     /// The log through a native scheduler: the same packets leave, in the same order.
     fn replay(&self) -> Result<Value> {
-        let mut native = Scheduler::new(&without_marks(&plan(self.rate, self.classes)))?;
+        let mut native = Scheduler::new(&without_marks(&plan(self.rate, self.classes, self.fifo)))?;
         let (mut sent, mut dropped, mut outcomes) = (0, 0, Vec::new());
         let log = self.qdisc.log();
         for (index, logged) in log.iter().enumerate() {
@@ -270,8 +277,9 @@ impl Tool {
             5 => (&words[..4], words[4].parse()?),
             _ => (words, 0),
         };
-        let (rate, classes) = (words[2].parse()?, words[3].parse()?);
-        let (plan, rules) = (plan(rate, classes), rules(classes, 0));
+        let (rate, fifo) = (words[2].parse()?, words[3].ends_with("fifo"));
+        let classes = words[3].trim_end_matches("fifo").parse()?;
+        let (plan, rules) = (plan(rate, classes, fifo), rules(classes, 0));
         let options = QdiscOptions {
             pins: Some(&self.pins),
             log,
