@@ -215,7 +215,7 @@ pub fn forward(links: &[String]) -> anyhow::Result<()> {
     let fifo = Fifo::new(port.len(), LIMIT);
     let mut forwarder = Forwarder::new(port, &[(QueueId(0), QueueId(1))], fifo)?;
     println!("forwarding");
-    forwarder.run(&Stop::new()?)?;
+    forwarder.run(&Stop::new()?, |_| ());
     Ok(())
 }
 

@@ -34,6 +34,9 @@ enum fp_way {
 #define FP_FRAME_SEEN_BEFORE 0x01
 /* Seen behind the egress queue of its interface (packet taps), not before it (tcx). */
 #define FP_FRAME_AFTER_QUEUE 0x02
+/* On its way in, and out again by rx_ifindex where no hook sees it (AF_XDP): both ends are counted
+ * here. */
+#define FP_FRAME_THROUGH 0x04
 
 /* What a home knows of a frame besides its bytes. */
 struct fp_frame {
@@ -43,12 +46,13 @@ struct fp_frame {
 	u32 segs;	/* wire segments that one GSO super-packet stands for; 0 counts as 1 */
 	u32 ifindex;	/* where it is seen; 0 unknown */
 	u32 rx_ifindex; /* on its way out: by which interface it came in; 0 this host or unknown */
+			/* going through: by which one it leaves */
 	u16 link;	/* enum fp_link */
 	u16 vlan;	/* tag control that the kernel took out of the frame, 0 none */
 	u8 way;		/* enum fp_way */
 	u8 flags;	/* FP_FRAME_* */
-	u16 zero;
-	u32 mark; /* the packet's, 0 none or unknown */
+	u16 out_vlan;	/* going through: tag control that it leaves with, 0 none */
+	u32 mark;	/* the packet's, 0 none or unknown */
 	u32 zero2;
 };
 

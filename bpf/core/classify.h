@@ -13,7 +13,8 @@
  * interface.
  *
  * What a host sends is counted where it enters the router, what it receives where it leaves: there
- * all is known of the host (interface, MAC, VLAN). That hook is called natural for that end.
+ * all is known of the host (interface, MAC, VLAN). That hook is called natural for that end. What
+ * goes through without being seen where it leaves is counted for both ends where it enters.
  */
 #ifndef FP_CLASSIFY_H
 #define FP_CLASSIFY_H
@@ -163,12 +164,24 @@ FP_INLINE u64 fp_mac(const struct fp_work FP_MEM *w, int sender)
 /* Does this hook tell the link by which the end is reached? */
 FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
 {
-	return w->frame.way == FP_WAY_UNKNOWN || w->frame.way == (sender ? FP_WAY_IN : FP_WAY_OUT);
+	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
+		return 1;
+	return w->frame.way == (sender ? FP_WAY_IN : FP_WAY_OUT);
+}
+
+/* The identifier of the VLAN by which an end is reached, where fp_link_known(). */
+FP_INLINE u32 fp_vlan_of(const struct fp_work FP_MEM *w, int sender)
+{
+	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
+		return w->frame.out_vlan & 0x0fff;
+	return w->packet.vlan;
 }
 
 /* By which interface an end is reached, 0 unknown. */
 FP_INLINE u32 fp_reached_by(const struct fp_work FP_MEM *w, int sender)
 {
+	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
+		return w->frame.rx_ifindex;
 	if (fp_link_known(w, sender))
 		return w->frame.ifindex;
 	return sender ? w->frame.rx_ifindex : 0;
@@ -199,8 +212,8 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 			return slot;
 		slot = FP_OTHER;
 	}
-	if ((uses & FP_USES(FP_RULE_VLAN)) && link && w->packet.vlan)
-		slot = fp_find_number(image, FP_RULE_VLAN, w->packet.vlan);
+	if ((uses & FP_USES(FP_RULE_VLAN)) && link && fp_vlan_of(w, sender))
+		slot = fp_find_number(image, FP_RULE_VLAN, fp_vlan_of(w, sender));
 	if (!slot && (uses & FP_USES(FP_RULE_DSCP)) && inside)
 		slot = fp_find_number(image, FP_RULE_DSCP, w->packet.dscp);
 	if (!slot && (uses & FP_USES(FP_RULE_INTERFACE)))
@@ -215,7 +228,7 @@ FP_INLINE int fp_is_natural(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM
 	/* Netfilter has set the mark only when the packet leaves. */
 	int late = (uses & FP_USES(FP_RULE_MARK)) && r->watched_count > 1;
 
-	if (w->frame.way == FP_WAY_UNKNOWN)
+	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
 		return 1;
 	if (!sender)
 		return w->frame.way == FP_WAY_OUT || r->watched_count <= 1;
@@ -236,7 +249,7 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	if (uses & FP_USES(FP_RULE_MAC))
 		b = fp_mac(w, sender);
 	if (uses & FP_USES(FP_RULE_VLAN))
-		b |= (u64)w->packet.vlan << 48;
+		b |= (u64)fp_vlan_of(w, sender) << 48;
 	if (uses & FP_USES(FP_RULE_DSCP))
 		b ^= (u64)(w->packet.dscp + 1) << 56;
 	return fp_hash_rule(a, b, (w->frame.way << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;

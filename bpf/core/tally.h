@@ -630,6 +630,10 @@ FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	slot = w->frame.way ? fp_interface_slot(r, w->frame.ifindex) : FP_OTHER;
 	if (slot)
 		fp_count_volume(r, w, slot, w->frame.way == FP_WAY_IN ? FP_UP : FP_DOWN);
+	slot = w->frame.flags & FP_FRAME_THROUGH ? fp_interface_slot(r, w->frame.rx_ifindex)
+						 : FP_OTHER;
+	if (slot)
+		fp_count_volume(r, w, slot, FP_DOWN);
 	return 0;
 }
 

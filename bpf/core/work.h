@@ -131,6 +131,7 @@ struct fp_work {
 	u32 image; /* which image of the rules this packet goes by */
 	struct fp_peer peer;
 	struct fp_stats stats;
+	u64 own_use[16]; /* the home's own: what it keeps of a frame besides */
 	u8 head[FP_HEAD_BYTES];
 } __attribute__((aligned(64)));
 

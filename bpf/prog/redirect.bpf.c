@@ -3,43 +3,17 @@
  * redirect.bpf.c: the way into AF_XDP: an IP packet to the socket of the queue it came by, all else
  * to the stack.
  *
- * What the stack gets: frames that are no IP (ARP), group addresses (a bridge floods them),
- * neighbour discovery, what is for this host by its MAC address, what is cut short. And everything,
- * as long as a queue has no socket: a process that dies takes its sockets along, and traffic flows
- * on.
+ * The stack gets what redirect.h says, and everything as long as a queue has no socket: a process
+ * that dies takes its sockets along, and traffic flows on. rtt_forward (rtt.bpf.c) does the same
+ * and more for interfaces that are monitored, too.
  *
  * Never drops by itself. Redirected packets that the socket does not take are counted by the kernel
  * (XDP_STATISTICS). Deliberately absent: fragments of headers beyond the first buffer, tunnels.
  */
 #include "kernel.h"
+#include "redirect.h"
 
-#define ETH_BYTES    14
-#define MAX_TAGS     2
-#define MAX_OWN	     4
-#define ETH_IPV4     0x0800
-#define ETH_IPV6     0x86dd
-#define ETH_VLAN     0x8100
-#define ETH_QINQ     0x88a8
-#define PROTO_ICMPV6 58
-#define ND_FIRST     133 /* router solicitation, RFC 4861 section 4 */
-#define ND_LAST	     137 /* redirect */
-#define IPV6_BYTES   40
-#define MAX_SOCKETS  64
-
-#define be16(x) ((u16)__builtin_bswap16(x))
-
-/* What became of a frame; the order is shared with crates/fairpath-bpf/src/redirect.rs. */
-enum way {
-	TO_SOCKET,
-	NO_SOCKET,
-	NOT_IP,
-	GROUP,
-	OWN,
-	NEIGHBOUR,
-	SHORT,
-	NO_STAMP, /* no room before the frame for the time: passed */
-	WAYS,
-};
+#define MAX_SOCKETS 64
 
 /* MAC addresses of this host, all zero where unused; set before loading. */
 const volatile u8 redirect_own[MAX_OWN][6] = {};
@@ -57,7 +31,7 @@ struct {
 /* Key: enum way; value: frames, for each CPU. Written here, read by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WAYS);
+	__uint(max_entries, REDIRECT_WAYS);
 	__type(key, u32);
 	__type(value, u64);
 } ways SEC(".maps");
@@ -78,48 +52,19 @@ FP_INLINE int is_own(const u8 *mac)
 
 #pragma unroll
 	for (i = 0; i < MAX_OWN; i++) {
-		const volatile u8 *own = redirect_own[i];
-
-		if (mac[0] == own[0] && mac[1] == own[1] && mac[2] == own[2] && mac[3] == own[3] &&
-		    mac[4] == own[4] && mac[5] == own[5])
+		if (same_mac(mac, redirect_own[i]))
 			return 1;
 	}
 	return 0;
 }
 
-/* Neighbour discovery that is sent to one host has an address like any other packet. */
-FP_INLINE int is_neighbour(const u8 *ip, const u8 *end)
-{
-	if (ip + IPV6_BYTES + 1 > end || ip[6] != PROTO_ICMPV6)
-		return 0;
-	return ip[IPV6_BYTES] >= ND_FIRST && ip[IPV6_BYTES] <= ND_LAST;
-}
-
 FP_INLINE u32 way_of(const u8 *frame, const u8 *end)
 {
-	const u8 *at = frame + ETH_BYTES;
-	u16 ethertype;
-	u32 i;
+	struct glance g;
+	u32 way = look_at_link(frame, end, &g);
 
-	if (at > end)
-		return SHORT;
-	if (frame[0] & 1)
-		return GROUP;
-	if (is_own(frame))
-		return OWN;
-	ethertype = *(const u16 *)(frame + 12);
-#pragma unroll
-	for (i = 0; i < MAX_TAGS; i++) {
-		if (ethertype != be16(ETH_VLAN) && ethertype != be16(ETH_QINQ))
-			break;
-		if (at + 4 > end)
-			return SHORT;
-		ethertype = *(const u16 *)(at + 2);
-		at += 4;
-	}
-	if (ethertype == be16(ETH_IPV6))
-		return is_neighbour(at, end) ? NEIGHBOUR : TO_SOCKET;
-	return ethertype == be16(ETH_IPV4) ? TO_SOCKET : NOT_IP;
+	return way != SHORT && way != GROUP && frame + MAC_BYTES <= end && is_own(frame) ? OWN
+											 : way;
 }
 
 /* Writes the time before the frame, where AF_XDP carries it along; all pointers are void then. */
@@ -143,7 +88,7 @@ int redirect(struct xdp_md *ctx)
 	int verdict;
 
 	if (way == TO_SOCKET && redirect_stamp && !stamp(ctx))
-		way = NO_STAMP;
+		way = NO_ROOM;
 	if (way != TO_SOCKET) {
 		count(way);
 		return XDP_PASS;

@@ -4,19 +4,21 @@
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_expire                            run by the driver now and then: closes silent flows
- *   rtt_replay                            unattached: frames and times from the arena (tests)
+ *   rtt_forward                           XDP: likewise, and to AF_XDP what goes through
+ * (forward.h) rtt_expire                            run by the driver now and then: closes silent
+ * flows rtt_replay                            unattached: frames and times from the arena (tests)
  *
- * No program ever changes a packet or its fate: verdicts are "next" and "pass".
+ * But for rtt_forward, no program ever changes a packet or its fate: verdicts are "next" and
+ * "pass".
  */
 #include "kernel.h"
 #include "../core/rtt.h"
+#include "forward.h"
+#include "head.h"
+#include "stack_sent.h"
 
 /* Work area of an unattached run. */
 #define FP_REPLAY_CPU 0
-/* Bytes shown to the parser at first, and up to a word more; the rest only where headers go
- * further. */
-#define FP_FIRST_LOOK 96
 /* Where the monitor begins: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
@@ -36,6 +38,9 @@ struct {
 
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 softirqs_nest = 0;
+
+/* Some interface has rtt_forward. Set before loading. */
+const volatile u32 forwarding = 0;
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -97,60 +102,6 @@ FP_INLINE void release_work(struct fp_work FP_MEM *w)
 		fp_store_release32(&w->busy, 0);
 }
 
-/* Copies `bytes` at `at` if they are in the linear part; then `at` stands behind them. */
-#define COPY_PART(type)                                                                            \
-	do {                                                                                       \
-		if (data + at + sizeof(type) <= end) {                                             \
-			*(volatile type FP_MEM *)(w->head + at) = *(const type *)(data + at);      \
-			at += sizeof(type);                                                        \
-		}                                                                                  \
-	} while (0)
-
-/*
- * Copies the first bytes, as far as they lie in the linear part. Words begin where those of IP and
- * TCP behind Ethernet do (at 6, 14, ...): a load that spans two stores waits until both are done.
- */
-FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end)
-{
-	u32 at = 0, i;
-
-	COPY_PART(u32);
-	COPY_PART(u16);
-	for (i = 0; i < FP_FIRST_LOOK / 8; i++) {
-		if (data + 6 + 8 * i + 8 > end)
-			break;
-		*(volatile u64 FP_MEM *)(w->head + 6 + 8 * i) = *(const u64 *)(data + 6 + 8 * i);
-		at += 8;
-	}
-	COPY_PART(u32);
-	COPY_PART(u16);
-	COPY_PART(u8);
-	return at;
-}
-
-FP_INLINE void copy_buffer(struct fp_work FP_MEM *w, const u64 *buffer)
-{
-	u32 i;
-
-	for (i = 0; i < FP_HEAD_BYTES / 8; i++)
-		((volatile u64 FP_MEM *)w->head)[i] = buffer[i];
-}
-
-/* Headers that lie (partly) outside the linear part: slow, rare, never missed. */
-static __attribute__((noinline)) int load_skb(struct __sk_buff *skb, struct fp_work FP_MEM *w,
-					      u32 bytes)
-{
-	u64 buffer[FP_HEAD_BYTES / 8] = {};
-
-	if (bytes > FP_HEAD_BYTES)
-		bytes = FP_HEAD_BYTES;
-	if (bytes == 0 || bpf_skb_load_bytes(skb, 0, buffer, bytes))
-		return 0;
-	copy_buffer(w, buffer);
-	w->head_bytes = bytes;
-	return 0;
-}
-
 static __attribute__((noinline)) int load_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w,
 					      u32 bytes)
 {
@@ -158,6 +109,8 @@ static __attribute__((noinline)) int load_xdp(struct xdp_md *ctx, struct fp_work
 
 	if (bytes > FP_HEAD_BYTES)
 		bytes = FP_HEAD_BYTES;
+	/* The register that was compared is the one that is passed. */
+	asm volatile("" : "+r"(bytes));
 	if (bytes == 0 || bpf_xdp_load_bytes(ctx, 0, buffer, bytes))
 		return 0;
 	copy_buffer(w, buffer);
@@ -172,6 +125,8 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
 	u32 shown;
 
+	if (forwarding && way == FP_WAY_OUT)
+		count_stack(skb);
 	if (!w)
 		return TCX_NEXT;
 	w->frame.now = bpf_ktime_get_ns();
@@ -222,17 +177,9 @@ int rtt_egress_raw(struct __sk_buff *skb)
 	return watch_skb(skb, FP_WAY_OUT, FP_LINK_RAW);
 }
 
-SEC("xdp.frags")
-int rtt_xdp(struct xdp_md *ctx)
+/* What is known of a frame that XDP sees. */
+FP_INLINE void begin_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w, u32 bytes)
 {
-	struct fp_rtt FP_MEM *r = the_monitor();
-	struct fp_work FP_MEM *w = claim_work(r);
-	const u8 *data = (const u8 *)(u64)ctx->data, *end = (const u8 *)(u64)ctx->data_end;
-	u32 shown, bytes;
-
-	if (!w)
-		return XDP_PASS;
-	bytes = bpf_xdp_get_buff_len(ctx);
 	w->frame.now = bpf_ktime_get_ns();
 	w->frame.number = 0;
 	w->frame.wire_len = bytes;
@@ -244,15 +191,77 @@ int rtt_xdp(struct xdp_md *ctx)
 	w->frame.mark = 0;
 	w->frame.way = FP_WAY_IN;
 	w->frame.flags = 0;
+	w->frame.out_vlan = 0;
+	w->head_bytes = copy_linear(w, (const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end);
+}
 
-	shown = copy_linear(w, data, end);
-	w->head_bytes = shown;
-	if (fp_rtt_frame(r, w, shown >= bytes) == FP_TRUNCATED && shown < bytes) {
+SEC("xdp.frags")
+int rtt_xdp(struct xdp_md *ctx)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = claim_work(r);
+	u32 bytes = bpf_xdp_get_buff_len(ctx);
+
+	if (!w)
+		return XDP_PASS;
+	begin_xdp(ctx, w, bytes);
+	if (fp_rtt_frame(r, w, w->head_bytes >= bytes) == FP_TRUNCATED && w->head_bytes < bytes) {
 		load_xdp(ctx, w, bytes);
 		fp_rtt_frame(r, w, 1);
 	}
 	release_work(w);
 	return XDP_PASS;
+}
+
+/* Where the frame goes, told to the monitor; its receiver's MAC address is the next hop's. */
+FP_INLINE void go_through(struct fp_work FP_MEM *w, const struct fp_forward *f, u32 plan)
+{
+	const struct fp_exit *out = &f->exit[OUT_OF(plan)];
+	u16 tag = IP_OF(plan) > ETH_BYTES ? fp_load16(w->head + ETH_BYTES) : 0;
+
+	w->frame.flags = FP_FRAME_THROUGH;
+	w->frame.rx_ifindex = out->ifindex;
+	w->frame.out_vlan = tag_of(f, plan, tag);
+	if (f->mode == FP_FORWARD_ROUTER) {
+		((volatile u16 FP_MEM *)w->head)[0] = going_of(w)->macs[0];
+		((volatile u16 FP_MEM *)w->head)[1] = going_of(w)->macs[1];
+		((volatile u16 FP_MEM *)w->head)[2] = going_of(w)->macs[2];
+	}
+}
+
+SEC("xdp.frags")
+int rtt_forward(struct xdp_md *ctx)
+{
+	struct fp_rtt FP_MEM *r = the_monitor();
+	struct fp_work FP_MEM *w = claim_work(r);
+	struct fp_forward *f = the_forwarding();
+	u32 bytes = bpf_xdp_get_buff_len(ctx), plan;
+
+	if (!f || !w) {
+		count_way(0, NO_DESK);
+		return XDP_PASS;
+	}
+	plan = fp_decide(ctx, w);
+	if (WAY_OF(plan) == TO_SOCKET && make_room(ctx, growth(f, plan)))
+		plan = PLAN(NO_ROOM, IN_OF(plan), 0, 0);
+	if (WAY_OF(plan) == TO_SOCKET || !f->exit[IN_OF(plan)].stack_seen) {
+		begin_xdp(ctx, w, bytes);
+		if (WAY_OF(plan) == TO_SOCKET)
+			go_through(w, f, plan);
+		w->known = 0;
+		if (fp_rtt_frame(r, w, w->head_bytes >= bytes) == FP_TRUNCATED &&
+		    w->head_bytes < bytes) {
+			load_xdp(ctx, w, bytes);
+			fp_rtt_frame(r, w, 1);
+		}
+	}
+	if (WAY_OF(plan) == TO_SOCKET) {
+		fp_note_of(r, w, plan);
+		if (fp_put_note(ctx, w, plan))
+			plan = PLAN(LOST, IN_OF(plan), 0, 0);
+	}
+	release_work(w);
+	return send_on(ctx, f, plan);
 }
 
 /* Softirqs are off in a test run of this type, so no packet waits for a lock held here. */

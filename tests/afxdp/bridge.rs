@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fairpath_afxdp::{Fifo, ForwardCounts, ForwardError, Forwarder, FrameCounts, Stop};
-use fairpath_testbed::{LinkEnd, Netns, Offloads, Testbed, Veth, wait_for};
+use fairpath_afxdp::{Fifo, ForwardCounts, Forwarder, FrameCounts, Stop};
+use fairpath_testbed::{LinkEnd, Netns, Offloads, Ping, Testbed, Veth, wait_for};
 use fairpath_tests::carrier::{Carrier, Opening, Redirects};
 
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -99,8 +99,8 @@ impl Bridge {
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut forwarder = forwarder;
-            let end = forwarder.run(&asked);
-            (forwarder, end)
+            forwarder.run(&asked, |_| ());
+            forwarder
         });
         Carrying {
             stop,
@@ -130,7 +130,7 @@ impl Bridge {
 /// A running forwarder.
 pub struct Carrying {
     stop: Stop,
-    thread: JoinHandle<(Forwarder<Fifo>, Result<(), ForwardError>)>,
+    thread: JoinHandle<Forwarder<Fifo>>,
     pub redirects: Redirects,
     all: u32,
 }
@@ -139,8 +139,7 @@ impl Carrying {
     /// Ends it, and looks whether every frame and packet is accounted for.
     pub fn end(self) -> (ForwardCounts, FrameCounts) {
         self.stop.ask();
-        let (forwarder, end) = self.thread.join().unwrap();
-        end.unwrap();
+        let forwarder = self.thread.join().unwrap();
         assert_accounted(&forwarder, self.all);
         let counts = forwarder.counts();
         let frames = forwarder.port().frames();
@@ -164,10 +163,18 @@ pub fn assert_accounted(forwarder: &Forwarder<Fifo>, all: u32) {
     );
 }
 
+/// Pings once, so that the bridge and both hosts know each other.
+pub fn learn(bridge: &Bridge) {
+    let ping = Ping::to(SERVER)
+        .count(5)
+        .interval(Duration::from_millis(200));
+    assert!(ping.run(&bridge.client).unwrap().received > 0, "learn");
+}
+
 /// Turns a forwarder until it has nothing to do and nothing under way.
 pub fn run_dry(forwarder: &mut Forwarder<Fifo>) {
     let dry = wait_for(PATIENCE, || {
-        let worked = forwarder.turn().unwrap();
+        let worked = forwarder.turn();
         let frames = forwarder.port().frames();
         (!worked && frames.sending == 0 && frames.held == 0).then_some(())
     });

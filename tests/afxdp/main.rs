@@ -10,3 +10,4 @@ mod bridge;
 mod carried;
 mod refused;
 mod sums;
+mod trouble;

@@ -82,11 +82,10 @@ impl Opening {
                 queue,
             }));
         }
+        let held = 2 * self.ring * queues.len() as u32;
         Ok(Plan {
-            frames: 4 * self.ring * queues.len() as u32,
-            ring: self.ring,
             frame_bytes: self.frame_bytes,
-            ..Plan::new(queues)
+            ..Plan::new(queues).sized(self.ring, held)
         })
     }
 

@@ -174,8 +174,8 @@ struct fp_sched_config {
 	u32 overflow;	 /* enum fp_overflow */
 	u32 limit_bytes; /* likewise; 0 none */
 	u32 seed;
-	u32 zero;
-	u64 horizon; /* ns; a send time further away is dropped. 0: none */
+	u32 accounts; /* 1: struct fp_account is kept for each node */
+	u64 horizon;  /* ns; a send time further away is dropped. 0: none */
 };
 
 /* Counters, sums since the start. */
@@ -202,6 +202,20 @@ struct fp_node_stats {
 	u64 by_floor; /* packets sent because the floor was due */
 	u32 packets;
 	u32 bytes;
+};
+
+/* Sojourns are binned, four to an octave of ns, from 2^10 (1 us) to 2^34 (17 s). */
+#define FP_SOJOURN_FIRST   10
+#define FP_SOJOURN_OCTAVES 24
+#define FP_SOJOURN_BINS	   (4 * FP_SOJOURN_OCTAVES)
+
+/* What became of all packets that came to a leaf; 0 is nobody's: bad handles, no leaf. */
+struct fp_account {
+	u64 came;
+	u64 came_bytes;
+	u64 dropped[32]; /* by reason */
+	u64 dropped_bytes;
+	u32 sojourn[FP_SOJOURN_BINS]; /* of those sent; these wrap */
 };
 
 #endif /* FP_SCHED_ABI_H */

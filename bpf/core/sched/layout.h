@@ -96,6 +96,7 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	FP_PLACE(references_at, struct fp_reference, c->references + 1);
 	FP_PLACE(classes_at, u32, c->classes + 1);
 	FP_PLACE(splits_at, u32, c->splits + 1);
+	FP_PLACE(accounts_at, struct fp_account, c->accounts ? c->nodes + 1 : 0);
 #undef FP_PLACE
 	s->pool_at = at;
 	return at + fp_pool_bytes(&pool);

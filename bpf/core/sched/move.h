@@ -67,6 +67,23 @@ FP_INLINE int fp_goes_on(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
 	       fp_charges_leaving(n);
 }
 
+/* The account goes on, less the packets that wait: they come to it, or to another, once more. */
+FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
+			     u32 node, u32 id)
+{
+	struct fp_account FP_MEM *a = fp_account_at(s, node);
+	struct fp_node FP_MEM *was = fp_node_at(old, id);
+
+	if (!s->config.accounts || !old->config.accounts)
+		return 0;
+	FP_COPY(a, fp_account_at(old, id));
+	if (id) {
+		a->came -= was->stats.packets;
+		a->came_bytes -= was->stats.bytes;
+	}
+	return 0;
+}
+
 /* Node `node` of the new tree goes on with what its predecessor counted and owes. */
 FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 node)
@@ -79,6 +96,7 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 
 	if (!id)
 		return 0;
+	fp_carry_account(s, old, node, id);
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);
@@ -123,6 +141,7 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 {
 	u32 i;
 
+	fp_carry_account(s, old, 0, 0);
 	fp_loop(i, s->config.nodes)
 		fp_carry_node(s, old, c, i + 1);
 	return 0;
@@ -248,10 +267,13 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 	fp_loop(i, FP_FAT + 2 * s->config.nodes)
 		fp_clear_queue(s, i + 1);
 	fp_loop(i, s->config.packets) {
-		if (fp_slot_at(s, i + 1)->leaf) {
-			fp_node_at(s, fp_slot_at(s, i + 1)->leaf)->stats.dropped++;
-			fp_forget(s, i + 1);
-		}
+		struct fp_slot FP_MEM *p = fp_slot_at(s, i + 1);
+
+		if (!p->leaf)
+			continue;
+		fp_node_at(s, p->leaf)->stats.dropped++;
+		fp_account_dropped(s, p->leaf, FP_DROP_REMOVED, p->meta.bytes);
+		fp_forget(s, i + 1);
 	}
 	fp_loop(i, s->config.flows) {
 		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);

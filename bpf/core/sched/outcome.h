@@ -40,6 +40,49 @@ FP_INLINE void fp_forget(struct fp_sched FP_MEM *s, u32 handle)
 	FP_PUT(p->flow, 0);
 }
 
+/* The bin of a sojourn: the two bits below the highest tell a quarter of an octave. */
+FP_INLINE u32 fp_sojourn_bin(u64 ns)
+{
+	u32 octave = fp_highest(ns);
+
+	if (octave < FP_SOJOURN_FIRST)
+		return 0;
+	if (octave >= FP_SOJOURN_FIRST + FP_SOJOURN_OCTAVES)
+		return FP_SOJOURN_BINS - 1;
+	return 4 * (octave - FP_SOJOURN_FIRST) + (u32)(ns >> (octave - 2) & 3);
+}
+
+FP_FUNC int fp_account_came(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 bytes)
+{
+	struct fp_account FP_MEM *a = fp_account_at(s, leaf);
+
+	if (s->config.accounts) {
+		a->came++;
+		a->came_bytes += bytes;
+	}
+	return 0;
+}
+
+FP_FUNC int fp_account_sent(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u64 sojourn)
+{
+	struct fp_account FP_MEM *a = fp_account_at(s, leaf);
+
+	if (s->config.accounts)
+		a->sojourn[fp_sojourn_bin(sojourn) % FP_SOJOURN_BINS]++;
+	return 0;
+}
+
+FP_FUNC int fp_account_dropped(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 reason, u32 bytes)
+{
+	struct fp_account FP_MEM *a = fp_account_at(s, leaf);
+
+	if (s->config.accounts) {
+		a->dropped[reason & 31]++;
+		a->dropped_bytes += bytes;
+	}
+	return 0;
+}
+
 /* A packet that waits nowhere any more is dropped. */
 FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 reason)
 {
@@ -48,6 +91,7 @@ FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 rea
 
 	s->stats.dropped[reason & 31]++;
 	n->stats.dropped++;
+	fp_account_dropped(s, p->leaf, reason, p->meta.bytes);
 	fp_tell(s, FP_DROPPED, handle, reason, s->now - p->enqueued);
 	fp_forget(s, handle);
 	return 0;

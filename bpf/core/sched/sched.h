@@ -109,6 +109,7 @@ FP_INLINE int fp_place(struct fp_sched FP_MEM *s, u32 handle)
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
 	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
+	fp_account_came(s, p->leaf, p->meta.bytes);
 	if (!p->leaf)
 		return fp_drop_packet(s, handle, FP_DROP_NO_LEAF);
 	if (fp_is_full(s, p->meta.bytes)) {
@@ -132,6 +133,8 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 	s->came++;
 	if (!handle || handle > s->config.packets || p->leaf) {
 		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
+		fp_account_came(s, 0, op->meta.bytes);
+		fp_account_dropped(s, 0, FP_DROP_BAD_HANDLE, op->meta.bytes);
 		fp_tell(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
 		return 0;
 	}
@@ -379,6 +382,7 @@ FP_INLINE void fp_send(struct fp_sched FP_MEM *s)
 
 	s->stats.sent++;
 	s->stats.sent_bytes += p->meta.bytes;
+	fp_account_sent(s, p->leaf, s->now - p->enqueued);
 	fp_tell(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
 	if (s->marked && s->outcomes)
 		FP_PUT(FP_AT(struct fp_outcome, s,

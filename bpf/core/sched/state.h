@@ -2,10 +2,11 @@
 /*
  * sched/state.h: the memory of one scheduler.
  *
- *   +----------+---------+--------+-------+-------+------------+---------+--------+------------+
- *   | fp_sched | packets | flows  | hosts | nodes | references | classes | splits | queues     |
- *   | header   |         | by 8   | by 8  | tree  |            | -> leaf | DSCP   | (fp_pool)  |
- *   +----------+---------+--------+-------+-------+------------+---------+--------+------------+
+ *   +----------+---------+--------+-------+-------+------------+---------+--------+----------+---------+
+ *   | fp_sched | packets | flows  | hosts | nodes | references | classes | splits | accounts |
+ * queues  | | header   |         | by 8   | by 8  | tree  |            | -> leaf | DSCP   | if
+ * asked | fp_pool |
+ *   +----------+---------+--------+-------+-------+------------+---------+--------+----------+---------+
  *
  * Everything is addressed by offsets from the header. What waits is an item of the pool: packets,
  * flows, nodes and references have theirs by their numbers, so that nothing is allocated:
@@ -120,6 +121,7 @@ struct fp_sched {
 	u64 references_at;
 	u64 classes_at;
 	u64 splits_at;
+	u64 accounts_at;
 	/* operations of an unattached run, and where outcomes go */
 	u64 ops_at;
 	u64 outcomes_at;
@@ -194,6 +196,14 @@ FP_INLINE struct fp_reference FP_MEM *fp_reference_at(struct fp_sched FP_MEM *s,
 		reference = 0;
 	return FP_AT(struct fp_reference, s,
 		     s->references_at + (u64)reference * sizeof(struct fp_reference));
+}
+
+/* Only where config.accounts says that there are any. */
+FP_INLINE struct fp_account FP_MEM *fp_account_at(struct fp_sched FP_MEM *s, u32 node)
+{
+	if (node > s->config.nodes)
+		node = 0;
+	return FP_AT(struct fp_account, s, s->accounts_at + (u64)node * sizeof(struct fp_account));
 }
 
 /* Items by what they are. */

@@ -12,10 +12,8 @@
 //! 3.1, RFC 768, RFC 8200 section 8.1). Deliberately absent: SCTP (its CRC), and packets inside of
 //! tunnels, whose inner checksum a stack can leave open, too: turn tx-checksumming off there.
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-const MAX_VLAN_TAGS: usize = 4;
+use crate::network::{self, Network, be16};
+
 const MAX_EXTENSIONS: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -81,20 +79,9 @@ fn same(a: u16, b: u16) -> bool {
 }
 
 fn find(frame: &[u8]) -> Option<Transport> {
-    let mut at = 12;
-    let mut ethertype = be16(frame, at)?;
-    at += 2;
-    for _ in 0..MAX_VLAN_TAGS {
-        if !VLAN.contains(&ethertype) {
-            break;
-        }
-        ethertype = be16(frame, at + 2)?;
-        at += 4;
-    }
-    match ethertype {
-        IPV4 => ipv4(frame, at),
-        IPV6 => ipv6(frame, at),
-        _ => None,
+    match network::find(frame)? {
+        Network::V4(at) => ipv4(frame, at),
+        Network::V6(at) => ipv6(frame, at),
     }
 }
 
@@ -159,11 +146,6 @@ fn last_stop(header: &[u8]) -> Option<&[u8]> {
 fn pseudo(addresses: &[u8], proto: u8, length: usize) -> u64 {
     let be = |value: usize| u64::from((value as u16).to_be());
     sum(addresses) + be(usize::from(proto)) + be(length)
-}
-
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    let field = bytes.get(at..at + 2)?;
-    Some(u16::from_be_bytes([field[0], field[1]]))
 }
 
 /// The ones' complement sum in the machine's order, which differs from the network's only by the

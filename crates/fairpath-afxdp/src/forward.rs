@@ -1,40 +1,65 @@
-//! A loop that carries packets between two interfaces, in an order that others decide.
+//! A loop that carries packets between interfaces, in an order that others decide.
 //!
 //! ```text
 //!   receive -> complete the checksum -> Order::arrive        ... a batch from each queue
-//!   Order::leave -> send -> flush -> reap -> refill           ... a batch to each queue
+//!   Order::leave -> mark, send -> flush -> reap -> refill     ... a batch to each queue
 //! ```
 //!
-//! Invariant: received = sent + dropped + held by the order, at the end of every turn. Packets are
-//! not changed, but for a checksum that their sender left open: the forwarder is a bridge's inside.
+//! Invariant: received = sent + dropped + held by the order, at the end of every turn; what is
+//! dropped here, and why, is in [`ForwardCounts`]. Packets are not changed, but for a checksum that
+//! their sender left open and for CE where the order asks for it.
 //!
-//! One thread. Deliberately absent: routes, neighbours, TTL (a router's), and any scheduling.
+//! By which queue a packet leaves: by that of the exit which the XDP program noted ([`Note`]: a
+//! bridge's other interface, or what the kernel's FIB said), else by the other one of its pair.
+//!
+//! One thread, driven by its owner: [`Forwarder::run`], or [`Forwarder::turn`] and
+//! [`Forwarder::sleep`]. A link that is down drops what would leave by it, and works again when it is
+//! up; one that was removed leaves the others working. Deliberately absent: routes, neighbours, TTL
+//! (the XDP program's), and any scheduling.
 
 use std::collections::VecDeque;
+use std::io;
 
-use fairpath_units::Nanos;
+use fairpath_core::sched::Meta;
+use fairpath_units::{IfIndex, Nanos};
 
 use crate::checksum::{self, Completion};
 use crate::frames::FrameId;
-use crate::port::{Gone, Port, QueueId};
-use crate::wait::{self, Stop};
+use crate::mark;
+use crate::note::Note;
+use crate::port::{LinkState, Port, QueueId};
+use crate::wait::{self, Bell, Stop};
 
 /// Packets of a queue that a turn takes or sends at most: enough to share the cost of a system call,
 /// and few enough that the other queues wait some 50 us.
 const BATCH: u32 = 64;
 /// How long a turn that was told "later" waits before it tries again: a full device queue empties in
-/// this order of time, and a link that is down costs 1,000 calls a second.
+/// this order of time.
 const RETRY: Nanos = Nanos(1_000_000);
+/// How often links are asked how they are: one that is removed or goes down while nothing is sent
+/// says nothing by itself.
+const LOOK: Nanos = Nanos(1_000_000_000);
+/// Likewise while one is down.
+const LOOK_DOWN: Nanos = Nanos(10_000_000);
+/// Exits at most; a note with a larger number is not believed.
+pub const MAX_EXITS: usize = 16;
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its frame, which the order holds from now on.
     pub frame: FrameId,
+    /// By which queue it came.
+    pub from: QueueId,
+    /// By which exit it is to leave: where both ways use one interface, this tells them apart.
+    pub exit: usize,
     /// By which queue it is to leave.
     pub to: QueueId,
     /// When the turn began that found it (`CLOCK_MONOTONIC`).
     pub now: Nanos,
+    /// What policies see of it, if the XDP program noted that. Its class is one of the kernel's
+    /// slots: check it before it is an index.
+    pub meta: Option<Meta>,
 }
 
 /// What is to become of a packet that the order held.
@@ -42,6 +67,8 @@ pub struct Arrival {
 pub enum Outcome {
     /// It leaves by the queue that was asked for.
     Send(FrameId),
+    /// Likewise, and it says that it met congestion, if its sender understands (CE, RFC 3168).
+    SendMarked(FrameId),
     /// It is no more; why is the order's to count.
     Drop(FrameId),
 }
@@ -54,6 +81,9 @@ pub trait Order {
 
     /// Appends what leaves by `to` now, `room` packets at most, and what it drops on the way.
     fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>);
+
+    /// Packets that it holds at once at most; a port whose frames are fewer refuses it.
+    fn limit(&self) -> u32;
 
     /// When a packet that is held back may leave; `None`: when another arrives, or there is room.
     fn wake_at(&self) -> Option<Nanos> {
@@ -72,19 +102,25 @@ pub struct ForwardCounts {
     pub dropped: u64,
     /// Packets that the order sent where there was no room, or out of turn.
     pub no_room: u64,
+    /// Packets that were to leave by a link that is down or gone.
+    pub no_link: u64,
     /// Checksums completed.
     pub completed: u64,
+    /// Of the sent, those that got CE.
+    pub marked: u64,
+    /// Of the received, those whose note named an exit that there is not: they went by their pair.
+    pub strange_exits: u64,
 }
 
 impl ForwardCounts {
     /// Packets that the order has and must have.
     pub fn held(&self) -> u64 {
-        self.received - self.sent - self.dropped - self.no_room
+        self.received - self.sent - self.dropped - self.no_room - self.no_link
     }
 }
 
-/// A forwarder could not go on, or not begin.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// A forwarder could not begin.
+#[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
     /// Pairs that do not cover the port's queues.
     #[error(
@@ -96,9 +132,31 @@ pub enum ForwardError {
         /// The port's.
         queues: usize,
     },
-    /// See there.
-    #[error(transparent)]
-    Gone(#[from] Gone),
+    /// An exit by an interface that the port does not have, or too many.
+    #[error(
+        "forward to exit {exit} by interface {}: the port has no queue of it; name up to {MAX_EXITS} exits by the port's own interfaces", .ifindex.0
+    )]
+    Exit {
+        /// Its number.
+        exit: usize,
+        /// As given.
+        ifindex: IfIndex,
+    },
+    /// The order may hold more than the port can.
+    #[error(
+        "forward with an order that holds up to {limit} packets: {holdable} of the port's {frames} frames are not the rings'; lower the scheduler's limit or give the port {} frames more", limit - holdable
+    )]
+    Limit {
+        /// The order's.
+        limit: u32,
+        /// The port's.
+        holdable: u32,
+        /// All of the port's.
+        frames: u32,
+    },
+    /// No descriptor is left to wake it by.
+    #[error("make a descriptor to wake the forwarder by: {0}; raise the limit (ulimit -n)")]
+    Bell(#[source] io::Error),
 }
 
 /// The loop and what it works on.
@@ -106,48 +164,86 @@ pub enum ForwardError {
 pub struct Forwarder<O> {
     port: Port,
     order: O,
-    /// By arrival's queue: the one to leave by.
-    to: Vec<QueueId>,
+    /// By arrival's queue: the exit of its pair.
+    pair: Vec<usize>,
+    /// By arrival's queue and exit: the queue to leave by.
+    to: Vec<Vec<QueueId>>,
     /// By queue: the order may have more than there was room for.
     more: Vec<bool>,
     counts: ForwardCounts,
     arrived: Vec<FrameId>,
     outcomes: Vec<Outcome>,
+    bell: Bell,
+    /// When links are to be asked next how they are.
+    look_at: Nanos,
 }
 
 impl<O: Order> Forwarder<O> {
-    /// Between the two queues of each pair, both ways.
+    /// Between the two queues of each pair, both ways; a queue can be paired with itself. Exits are
+    /// the port's interfaces, in the order in which its queues name them.
     ///
     /// # Errors
-    /// [`ForwardError::Pairs`].
+    /// [`ForwardError`].
     pub fn new(
         port: Port,
         pairs: &[(QueueId, QueueId)],
         order: O,
     ) -> Result<Forwarder<O>, ForwardError> {
-        let queues = port.len();
-        let wrong = ForwardError::Pairs {
-            pairs: pairs.len(),
-            queues,
-        };
-        let mut to = vec![None; queues];
-        for &(a, b) in pairs {
-            for (from, other) in [(a, b), (b, a)] {
-                match to.get_mut(from.0) {
-                    Some(place @ None) if other.0 < queues => *place = Some(other),
-                    _ => return Err(wrong),
-                }
+        let mut exits: Vec<IfIndex> = Vec::new();
+        for queue in 0..port.len() {
+            let ifindex = port.link(QueueId(queue)).ifindex;
+            if !exits.contains(&ifindex) {
+                exits.push(ifindex);
             }
         }
-        let to: Option<Vec<_>> = to.into_iter().collect();
+        Forwarder::with_exits(port, pairs, &exits, order)
+    }
+
+    /// As [`Forwarder::new`], with the exits that the XDP programs were told of: two of them can be
+    /// one interface. A packet leaves by the queue that has the number of the one by which it came,
+    /// as far as there are as many.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub fn with_exits(
+        port: Port,
+        pairs: &[(QueueId, QueueId)],
+        exits: &[IfIndex],
+        order: O,
+    ) -> Result<Forwarder<O>, ForwardError> {
+        let (limit, holdable) = (order.limit(), port.holdable());
+        if limit > holdable {
+            let frames = port.frames().all();
+            return Err(ForwardError::Limit {
+                limit,
+                holdable,
+                frames,
+            });
+        }
+        let others = others(pairs, port.len())?;
+        let pair = others.iter().map(|other| {
+            let ifindex = port.link(*other).ifindex;
+            let exit = exits.iter().position(|exit| *exit == ifindex);
+            let exits = exits.len();
+            exit.ok_or(ForwardError::Exit {
+                exit: exits,
+                ifindex,
+            })
+        });
+        let queues = 0..port.len();
         Ok(Forwarder {
-            port,
+            pair: pair.collect::<Result<_, _>>()?,
+            to: queues
+                .map(|from| queues_to(&port, QueueId(from), exits))
+                .collect::<Result<_, _>>()?,
             order,
-            to: to.ok_or(wrong)?,
-            more: vec![false; queues],
+            more: vec![false; port.len()],
             counts: ForwardCounts::default(),
             arrived: Vec::new(),
             outcomes: Vec::new(),
+            bell: Bell::new().map_err(ForwardError::Bell)?,
+            look_at: Nanos(0),
+            port,
         })
     }
 
@@ -161,57 +257,76 @@ impl<O: Order> Forwarder<O> {
         &self.order
     }
 
+    /// Who decides, to be told something.
+    pub fn order_mut(&mut self) -> &mut O {
+        &mut self.order
+    }
+
     /// What it did so far.
     pub fn counts(&self) -> ForwardCounts {
         self.counts
     }
 
+    /// What wakes it, from any thread.
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
     /// Carries packets until `stop` is asked, sleeping where there is nothing to do.
     ///
-    /// # Errors
-    /// [`ForwardError::Gone`]; what was held then stays held.
-    pub fn run(&mut self, stop: &Stop) -> Result<(), ForwardError> {
+    /// `between` is called at every waking, at the bell's ring within one turn, and under load once
+    /// in 64 turns (some milliseconds): commands are taken and counts given out there.
+    pub fn run(&mut self, stop: &Stop, mut between: impl FnMut(&mut Forwarder<O>)) {
         loop {
             // A busy loop looks for its end once in so many turns: the look is a system call.
             for _ in 0..BATCH {
-                if !self.turn()? {
+                if !self.turn() {
                     self.sleep(stop);
                     break;
                 }
             }
+            between(self);
             if stop.is_asked() {
-                return Ok(());
+                return;
             }
         }
     }
 
     /// Takes and sends a batch at every queue. False: there was nothing to do.
-    ///
-    /// # Errors
-    /// [`ForwardError::Gone`].
-    pub fn turn(&mut self) -> Result<bool, ForwardError> {
+    pub fn turn(&mut self) -> bool {
         let now = wait::now();
-        let before = (self.counts.received, self.counts.sent);
+        let before = self.counts;
+        if now >= self.look_at {
+            self.look(now);
+        }
         for queue in 0..self.to.len() {
             self.take(QueueId(queue), now);
         }
         for queue in 0..self.to.len() {
-            self.give(QueueId(queue), now)?;
+            self.give(QueueId(queue), now);
         }
-        Ok(before != (self.counts.received, self.counts.sent))
+        before != self.counts
+    }
+
+    /// Asks the links how they are; packets already in a TX ring leave where it is up again.
+    fn look(&mut self, now: Nanos) {
+        let states = (0..self.to.len()).map(|queue| self.port.look(QueueId(queue)));
+        let down = states.filter(|state| *state == LinkState::Down).count() > 0;
+        let next = if down { LOOK_DOWN } else { LOOK };
+        self.look_at = Nanos(now.0 + next.0);
     }
 
     fn take(&mut self, from: QueueId, now: Nanos) {
         let mut arrived = std::mem::take(&mut self.arrived);
         self.port.receive(from, BATCH as usize, &mut arrived);
         self.counts.received += arrived.len() as u64;
-        let to = self.to[from.0];
         for frame in arrived.drain(..) {
+            let note = self.port.note(frame);
+            let arrival = self.arrival(frame, from, now, note);
             let packet = self.port.bytes_mut(frame);
             if checksum::complete(packet) == Completion::Completed {
                 self.counts.completed += 1;
             }
-            let arrival = Arrival { frame, to, now };
             self.order.arrive(&arrival, packet, &mut self.outcomes);
         }
         self.arrived = arrived;
@@ -219,54 +334,136 @@ impl<O: Order> Forwarder<O> {
         self.port.refill(from);
     }
 
-    fn give(&mut self, to: QueueId, now: Nanos) -> Result<(), ForwardError> {
-        self.port.reap(to);
-        let room = self.port.room(to, BATCH);
-        let before = self.counts.sent;
-        if room > 0 {
-            self.order.leave(to, now, room, &mut self.outcomes);
-            self.settle(Some(to));
+    fn arrival(
+        &mut self,
+        frame: FrameId,
+        from: QueueId,
+        now: Nanos,
+        note: Option<Note>,
+    ) -> Arrival {
+        let to = &self.to[from.0];
+        let noted = note.map(|note| note.exit as usize);
+        let known = noted.filter(|exit| *exit < to.len());
+        self.counts.strange_exits += u64::from(known != noted);
+        let exit = known.unwrap_or(self.pair[from.0]);
+        Arrival {
+            frame,
+            from,
+            exit,
+            to: to[exit],
+            now,
+            meta: note.map(|note| note.meta),
         }
-        self.more[to.0] = self.counts.sent - before == u64::from(room);
-        self.port.flush(to)?;
-        Ok(())
     }
 
-    /// Does what the order said.
-    fn settle(&mut self, to: Option<QueueId>) {
-        for outcome in self.outcomes.drain(..) {
-            let (frame, sent) = match outcome {
-                Outcome::Send(frame) => (frame, to.is_some_and(|to| self.port.send(to, frame))),
-                Outcome::Drop(frame) => {
-                    self.counts.dropped += u64::from(self.port.discard(frame));
-                    continue;
-                }
-            };
-            if sent {
-                self.counts.sent += 1;
-            } else if self.port.discard(frame) {
-                self.counts.no_room += 1;
+    fn give(&mut self, to: QueueId, now: Nanos) {
+        self.port.reap(to);
+        let up = self.port.state(to) == LinkState::Up;
+        let room = if up { self.port.room(to, BATCH) } else { BATCH };
+        let before = self.counts;
+        if room > 0 {
+            self.order.leave(to, now, room, &mut self.outcomes);
+            self.settle(Some((to, up)));
+        }
+        let left = self.counts.sent + self.counts.no_link - before.sent - before.no_link;
+        self.more[to.0] = left == u64::from(room);
+        if up {
+            self.port.flush(to);
+            if self.port.state(to) == LinkState::Down {
+                self.look_at = Nanos(now.0 + LOOK_DOWN.0);
             }
         }
     }
 
-    fn sleep(&self, stop: &Stop) {
-        let queues = || (0..self.to.len()).map(QueueId);
-        let retry = queues().any(|queue| self.port.unsent(queue) > 0);
-        let due = self.order.wake_at();
-        let due = due.map(|at| Nanos(at.0.saturating_sub(wait::now().0)));
-        let most = match (due, retry) {
-            (Some(due), true) => Some(due.min(RETRY)),
-            (None, true) => Some(RETRY),
-            (due, false) => due,
+    /// Does what the order said.
+    fn settle(&mut self, to: Option<(QueueId, bool)>) {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        for outcome in outcomes.drain(..) {
+            match outcome {
+                Outcome::Drop(frame) => {
+                    self.counts.dropped += u64::from(self.port.discard(frame));
+                }
+                Outcome::Send(frame) => self.send(to, frame),
+                Outcome::SendMarked(frame) => {
+                    let marked = mark::set_ce(self.port.bytes_mut(frame));
+                    let before = self.counts.sent;
+                    self.send(to, frame);
+                    self.counts.marked += u64::from(marked && self.counts.sent > before);
+                }
+            }
+        }
+        self.outcomes = outcomes;
+    }
+
+    fn send(&mut self, to: Option<(QueueId, bool)>, frame: FrameId) {
+        let count = match to {
+            Some((to, true)) if self.port.send(to, frame) => {
+                self.counts.sent += 1;
+                return;
+            }
+            Some((_, false)) => &mut self.counts.no_link,
+            _ => &mut self.counts.no_room,
         };
-        let sockets = self.port.sockets().zip(&self.more);
+        *count += u64::from(self.port.discard(frame));
+    }
+
+    /// Waits for packets, for room, for the time that the order named, the bell, or the end.
+    pub fn sleep(&self, stop: &Stop) {
+        let now = wait::now();
+        let queues = || (0..self.to.len()).map(QueueId);
+        let up = |queue: &QueueId| self.port.state(*queue) == LinkState::Up;
+        let retry = queues().filter(up).any(|queue| self.port.unsent(queue) > 0);
+        let look = Nanos(self.look_at.0.saturating_sub(now.0));
+        let due = self
+            .order
+            .wake_at()
+            .map(|at| Nanos(at.0.saturating_sub(now.0)));
+        let most = if retry { look.min(RETRY) } else { look };
+        let sockets = queues().filter_map(|queue| {
+            let wanted = self.more[queue.0] && !retry && up(&queue);
+            Some((self.port.socket(queue)?, wanted))
+        });
         wait::wait(
-            sockets.map(|((_, fd), more)| (fd, *more && !retry)),
+            sockets,
             stop,
-            most,
+            &self.bell,
+            Some(due.map_or(most, |due| due.min(most))),
         );
     }
+}
+
+/// By queue: the other one of its pair.
+fn others(pairs: &[(QueueId, QueueId)], queues: usize) -> Result<Vec<QueueId>, ForwardError> {
+    let wrong = || ForwardError::Pairs {
+        pairs: pairs.len(),
+        queues,
+    };
+    let mut others = vec![None; queues];
+    let both =
+        |&(a, b): &(QueueId, QueueId)| [(a, b), (b, a)].into_iter().take(1 + usize::from(a != b));
+    for (from, other) in pairs.iter().flat_map(both) {
+        match others.get_mut(from.0) {
+            Some(place @ None) if other.0 < queues => *place = Some(other),
+            _ => return Err(wrong()),
+        }
+    }
+    let others: Option<Vec<_>> = others.into_iter().collect();
+    others.ok_or_else(wrong)
+}
+
+/// By exit: the queue by which a packet of `from` leaves.
+fn queues_to(port: &Port, from: QueueId, exits: &[IfIndex]) -> Result<Vec<QueueId>, ForwardError> {
+    let number = port.link(from).queue as usize;
+    let one = |(exit, &ifindex): (usize, &IfIndex)| {
+        let of = |queue: &QueueId| port.link(*queue).ifindex == ifindex;
+        let queues: Vec<_> = (0..port.len()).map(QueueId).filter(of).collect();
+        match queues.len() {
+            0 => Err(ForwardError::Exit { exit, ifindex }),
+            _ if exit >= MAX_EXITS => Err(ForwardError::Exit { exit, ifindex }),
+            n => Ok(queues[number % n]),
+        }
+    };
+    exits.iter().enumerate().map(one).collect()
 }
 
 /// First in, first out, with a limit: the simplest order.
@@ -309,6 +506,10 @@ impl Order for Fifo {
         }
     }
 
+    fn limit(&self) -> u32 {
+        (self.limit * self.queues.len()) as u32
+    }
+
     fn leave(&mut self, to: QueueId, _now: Nanos, room: u32, out: &mut Vec<Outcome>) {
         let Some(queue) = self.queues.get_mut(to.0) else {
             return;
@@ -329,8 +530,11 @@ mod tests {
         for i in 0..5 {
             let arrival = Arrival {
                 frame: FrameId(i),
+                from: QueueId(0),
+                exit: 1,
                 to: QueueId(1),
                 now: Nanos(0),
+                meta: None,
             };
             fifo.arrive(&arrival, &[], &mut out);
         }
@@ -341,5 +545,27 @@ mod tests {
         fifo.leave(QueueId(1), Nanos(0), 2, &mut out);
         assert_eq!(out, [0, 1].map(|i| Outcome::Send(FrameId(i))));
         assert_eq!(fifo.waiting(), 1);
+    }
+
+    #[test]
+    fn every_queue_is_in_one_pair_and_may_be_its_own_other() {
+        let q = |pairs: &[(usize, usize)]| -> Vec<_> {
+            pairs
+                .iter()
+                .map(|&(a, b)| (QueueId(a), QueueId(b)))
+                .collect()
+        };
+        let other = |pairs, queues| others(&q(pairs), queues).ok();
+        let both = [1, 0].map(QueueId).to_vec();
+        assert_eq!(other(&[(0, 1)], 2), Some(both));
+        assert_eq!(other(&[(0, 0)], 1), Some(vec![QueueId(0)]));
+        for (pairs, queues) in [
+            (&[][..], 1),
+            (&[(0, 1)][..], 3),
+            (&[(0, 1), (1, 2)][..], 3),
+            (&[(0, 2)][..], 2),
+        ] {
+            assert_eq!(other(pairs, queues), None, "{pairs:?} {queues}");
+        }
     }
 }

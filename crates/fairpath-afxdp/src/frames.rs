@@ -10,7 +10,8 @@
 //! step that does not fit where the frame is changes nothing and is counted ([`Frames::strays`]), so
 //! that neither a caller's error nor a strange descriptor can make a frame be in two places.
 //!
-//! Deliberately absent: which socket has a frame, since sockets of one UMEM share all of them.
+//! A frame that the kernel has belongs to the queue by which it went there, so that all of them can be
+//! taken back when that queue's interface is gone.
 
 /// A frame of the port's UMEM, by number: what a scheduler's handles are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +29,8 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     place: Place,
+    /// The queue by which the kernel got it; meaningless elsewhere.
+    queue: u8,
     /// Where the packet begins in the frame, in bytes.
     offset: u16,
     /// Its length in bytes.
@@ -71,6 +74,7 @@ impl Frames {
     pub fn new(frames: u32, frame_bytes: u32) -> Frames {
         let slot = Slot {
             place: Place::Free,
+            queue: 0,
             offset: 0,
             len: 0,
         };
@@ -92,10 +96,11 @@ impl Frames {
         self.counts
     }
 
-    /// A free frame, which now is to be filled: the address of its start in the UMEM.
-    pub fn take(&mut self) -> Option<u64> {
+    /// A free frame, which now is to be filled at `queue`: the address of its start in the UMEM.
+    pub fn take(&mut self, queue: usize) -> Option<u64> {
         let frame = self.free.pop()?;
-        self.slots[frame as usize].place = Place::Filling;
+        let slot = &mut self.slots[frame as usize];
+        (slot.place, slot.queue) = (Place::Filling, queue as u8);
         self.counts.free -= 1;
         self.counts.filling += 1;
         Some(u64::from(frame) * u64::from(self.frame_bytes))
@@ -108,11 +113,8 @@ impl Frames {
             self.strays += 1;
             return None;
         }
-        self.slots[frame as usize] = Slot {
-            place: Place::Held,
-            offset: offset as u16,
-            len: len as u16,
-        };
+        let slot = &mut self.slots[frame as usize];
+        (slot.place, slot.offset, slot.len) = (Place::Held, offset as u16, len as u16);
         self.counts.filling -= 1;
         self.counts.held += 1;
         Some(FrameId(frame))
@@ -125,11 +127,12 @@ impl Frames {
         (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
     }
 
-    /// Held to sending.
-    pub fn send(&mut self, frame: FrameId) -> bool {
+    /// Held to sending at `queue`.
+    pub fn send(&mut self, frame: FrameId, queue: usize) -> bool {
         if !self.step(frame.0, Place::Held, Place::Sending) {
             return false;
         }
+        self.slots[frame.0 as usize].queue = queue as u8;
         self.counts.held -= 1;
         self.counts.sending += 1;
         true
@@ -156,6 +159,28 @@ impl Frames {
         self.counts.sending -= 1;
         self.put_back(frame);
         true
+    }
+
+    /// Frees all frames that the kernel has of `queue`, whose socket must be closed. Tells how many of
+    /// them were to be sent. A walk over all frames.
+    pub fn take_back(&mut self, queue: usize) -> u32 {
+        let mut unsent = 0;
+        for frame in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[frame as usize];
+            let counted = match slot.place {
+                Place::Filling => &mut self.counts.filling,
+                Place::Sending => &mut self.counts.sending,
+                Place::Free | Place::Held => continue,
+            };
+            if usize::from(slot.queue) != queue {
+                continue;
+            }
+            *counted -= 1;
+            unsent += u32::from(slot.place == Place::Sending);
+            slot.place = Place::Free;
+            self.put_back(frame);
+        }
+        unsent
     }
 
     fn put_back(&mut self, frame: u32) {
@@ -204,12 +229,12 @@ mod tests {
     #[test]
     fn a_frame_goes_round_and_is_free_again() {
         let mut frames = Frames::new(3, BYTES);
-        let address = frames.take().unwrap();
+        let address = frames.take(0).unwrap();
         assert_eq!(counts(&frames), [2, 1, 0, 0]);
         let frame = frames.arrive(address + 256, 60).unwrap();
         assert_eq!(frames.packet(frame), Some((address + 256, 60)));
         assert_eq!(counts(&frames), [2, 0, 1, 0]);
-        assert!(frames.send(frame));
+        assert!(frames.send(frame, 0));
         assert_eq!(frames.packet(frame), None, "the kernel reads it now");
         assert_eq!(counts(&frames), [2, 0, 0, 1]);
         assert!(frames.complete(address + 256));
@@ -220,11 +245,11 @@ mod tests {
     #[test]
     fn a_step_that_does_not_fit_changes_nothing_and_is_counted() {
         let mut frames = Frames::new(2, BYTES);
-        let address = frames.take().unwrap();
-        assert!(!frames.send(FrameId(0)) && !frames.drop(FrameId(0)) && !frames.complete(0));
+        let address = frames.take(0).unwrap();
+        assert!(!frames.send(FrameId(0), 0) && !frames.drop(FrameId(0)) && !frames.complete(0));
         assert_eq!(frames.arrive(address + 2000, 49), None, "beyond its end");
         assert_eq!(frames.arrive(1 << 40, 1), None);
-        assert!(!frames.complete(u64::MAX) && !frames.send(FrameId(2)));
+        assert!(!frames.complete(u64::MAX) && !frames.send(FrameId(2), 0));
         assert_eq!(counts(&frames), [1, 1, 0, 0]);
         assert_eq!(frames.strays, 7);
         let frame = frames.arrive(address, 1).unwrap();
@@ -236,10 +261,27 @@ mod tests {
     #[test]
     fn what_was_freed_last_is_taken_first() {
         let mut frames = Frames::new(4, BYTES);
-        let first = frames.take().unwrap();
-        frames.take().unwrap();
+        let first = frames.take(0).unwrap();
+        frames.take(0).unwrap();
         let frame = frames.arrive(first, 1).unwrap();
         frames.drop(frame);
-        assert_eq!(frames.take(), Some(first));
+        assert_eq!(frames.take(0), Some(first));
+    }
+
+    #[test]
+    fn a_queues_frames_come_back_and_no_others() {
+        let mut frames = Frames::new(6, BYTES);
+        let addresses = [0, 0, 1, 1, 1].map(|queue| frames.take(queue).unwrap());
+        let held: Vec<_> = [1, 2, 3]
+            .map(|i| frames.arrive(addresses[i], 60).unwrap())
+            .into();
+        assert!(frames.send(held[0], 1) && frames.send(held[1], 0));
+        assert_eq!(counts(&frames), [1, 2, 1, 2]);
+        assert_eq!(frames.take_back(1), 1, "one was to be sent there");
+        assert_eq!(counts(&frames), [3, 1, 1, 1]);
+        assert_eq!(frames.take_back(0), 1);
+        assert_eq!(counts(&frames), [5, 0, 1, 0]);
+        assert!(frames.packet(held[2]).is_some(), "held ones stay");
+        assert_eq!(frames.strays, 0);
     }
 }

@@ -5,14 +5,14 @@
 //!      └ socket ─ four rings, a queue             └ umem ─ the memory
 //!           └──────────── port ──────────────────────┘
 //!                           └ forward ─ a loop between two interfaces, order by a trait
-//!   checksum ─ what a veth's stack left open (pure)
+//!   checksum ─ what a veth's stack left open   mark ─ CE   note ─ what the XDP program saw (all pure)
 //! ```
 //!
 //! Invariant: frames never leak and packets never vanish: what arrived is held, sent, or dropped for a
 //! reason that is counted. What was lost before the port is in its [`RingStatistics`].
 //!
 //! A frame's number is a scheduler's handle. The XDP program that sends packets here is fairpath-bpf's
-//! `Redirect`; whoever assembles a router puts [`Port::sockets`] into its map. When this process dies,
+//! `Redirect` or its monitor's `rtt_forward`; whoever assembles a router puts [`Port::sockets`] into its map. When this process dies,
 //! its sockets and the program go, and the stack forwards again.
 //!
 //! Own rings over the kernel's interface, because what there is lacks things that a scheduler needs:
@@ -26,6 +26,9 @@
 mod checksum;
 mod forward;
 mod frames;
+mod mark;
+mod network;
+mod note;
 mod open;
 mod port;
 mod ring;
@@ -34,10 +37,14 @@ mod umem;
 mod wait;
 
 pub use checksum::{Completion, complete};
-pub use forward::{Arrival, Fifo, ForwardCounts, ForwardError, Forwarder, Order, Outcome};
+pub use forward::{
+    Arrival, Fifo, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome,
+};
 pub use frames::{FrameCounts, FrameId};
+pub use mark::set_ce;
+pub use note::{NOTE_BYTES, Note};
 pub use open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
-pub use port::{Gone, Port, QueueCounts, QueueId};
+pub use port::{LinkState, Port, QueueCounts, QueueId};
 pub use socket::RingStatistics;
 pub use umem::{FRAME_BYTES, HEADROOM_BYTES, MAX_FRAMES};
-pub use wait::Stop;
+pub use wait::{Bell, Stop};

@@ -43,6 +43,9 @@ pub struct Plan {
     pub queues: Vec<LinkQueue>,
     /// Frames of the UMEM.
     pub frames: u32,
+    /// Of them, those that the port's user may hold at once: the scheduler's limit in packets. The
+    /// rings' come on top, so that receiving never waits for a frame.
+    pub held: u32,
     /// Bytes of a frame: 2,048 or 4,096.
     pub frame_bytes: u32,
     /// Entries of each ring, a power of two; so many frames wait with the kernel for each queue.
@@ -54,11 +57,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Usual sizes: rings of 2,048 and as many frames again for each queue to be held, of 2,048 bytes.
+    /// Usual sizes: rings of 2,048 and twice as many frames for each queue to be held, of 2,048 bytes.
     pub fn new(queues: Vec<LinkQueue>) -> Plan {
         let ring = 2048;
+        let held = 2 * ring * queues.len() as u32;
         Plan {
-            frames: 4 * ring * queues.len() as u32,
+            frames: Plan::ring_frames(ring, queues.len()) + held,
+            held,
             queues,
             frame_bytes: 2048,
             ring,
@@ -67,14 +72,31 @@ impl Plan {
         }
     }
 
+    /// The same with `held` frames to be held, and rings of `ring` entries.
+    pub fn sized(self, ring: u32, held: u32) -> Plan {
+        let rings = Plan::ring_frames(ring, self.queues.len());
+        Plan {
+            frames: rings.saturating_add(held),
+            ring,
+            held,
+            ..self
+        }
+    }
+
+    /// Frames that the rings take at most: a fill ring and a TX ring full for each queue.
+    fn ring_frames(ring: u32, queues: usize) -> u32 {
+        ring.saturating_mul(2).saturating_mul(queues as u32)
+    }
+
     /// The largest MTU whose packets fit into a frame of `frame_bytes`.
     pub fn largest_mtu(frame_bytes: u32) -> u32 {
         frame_bytes.saturating_sub(HEADROOM_BYTES + LINK_BYTES)
     }
 
-    /// Frames that can be held while every fill and TX ring is full: a scheduler's limit in packets.
+    /// Frames that can be held while every fill and TX ring is full: a scheduler's limit in packets
+    /// must not exceed it.
     pub fn holdable(&self) -> u32 {
-        let rings = 2 * self.ring * self.queues.len() as u32;
+        let rings = Plan::ring_frames(self.ring, self.queues.len());
         self.frames.saturating_sub(rings)
     }
 }
@@ -98,15 +120,17 @@ pub enum OpenError {
     Ring(u32),
     /// Sockets and frames do not fit.
     #[error(
-        "open {queues} queues with {frames} frames: take 1 to {MAX_SOCKETS} queues and more than {needed} frames, since each queue's rings take up to two rings full"
+        "open {queues} queues with {frames} frames, {held} of them to be held: take 1 to {MAX_SOCKETS} queues and {held} frames besides the {rings} that their rings take, or hold fewer packets"
     )]
     TooFew {
         /// As asked.
         queues: usize,
         /// As asked.
         frames: u32,
+        /// As asked.
+        held: u32,
         /// What the rings alone take.
-        needed: u64,
+        rings: u32,
     },
     /// No memory.
     #[error("map {bytes} bytes of frames: {source}; take fewer frames")]
@@ -204,5 +228,7 @@ mod tests {
         };
         let plan = Plan::new(vec![queue.clone(), queue]);
         assert_eq!((plan.frames, plan.holdable()), (16_384, 8192));
+        let larger = plan.sized(256, 100_000);
+        assert_eq!((larger.frames, larger.holdable()), (101_024, 100_000));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! Invariant: every frame is free, with the kernel, or held by the port's user, and
 //! [`Port::frames`] adds up to the same number at any time. A held frame stays until it is sent or
-//! discarded; sending never fails silently: what finds no room stays held.
+//! discarded; sending never fails silently: what finds no room stays held. A queue whose interface is
+//! removed gives its frames back and leaves the others working.
 //!
 //! A port is one thread's. Deliberately absent: order, time, and what packets mean.
 
@@ -20,6 +21,7 @@ use fairpath_units::Nanos;
 use libc::xdp_desc;
 
 use crate::frames::{FrameCounts, FrameId, Frames};
+use crate::note::{NOTE_BYTES, Note};
 use crate::open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
 use crate::socket::{self, Kicked, RingStatistics, Socket};
 use crate::umem::Umem;
@@ -35,12 +37,16 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId(pub usize);
 
-/// A queue's interface is gone: nothing is received or sent there any more.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("interface \"{name}\" is gone; open the port again when it is back")]
-pub struct Gone {
-    /// Its name.
-    pub name: String,
+/// How a queue's link is, as far as its socket told when it was last asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// It sends.
+    Up,
+    /// It is down or has no carrier; that may change.
+    Down,
+    /// The interface was removed, and with it what its rings held: the port must be opened again when
+    /// it is back.
+    Gone,
 }
 
 /// What a queue did, besides what the kernel counts.
@@ -56,10 +62,17 @@ pub struct QueueCounts {
     pub kicks: u64,
     /// Those that it answered with "later" or "link down".
     pub put_off: u64,
+    /// Of the completed, packets that the kernel dropped since the link had no carrier.
+    pub refused: u64,
+    /// Of the sent, packets that were not completed when the interface was removed.
+    pub lost: u64,
 }
 
 struct Queue {
-    socket: Socket,
+    link: LinkQueue,
+    /// None: its interface is gone.
+    socket: Option<Socket>,
+    state: LinkState,
     counts: QueueCounts,
     /// Frames in the fill ring or with the kernel to be filled.
     filling: u32,
@@ -74,6 +87,7 @@ pub struct Port {
     queues: Vec<Queue>,
     frames: Frames,
     ring: u32,
+    holdable: u32,
     zero_copy: bool,
     umem: Umem,
 }
@@ -115,19 +129,22 @@ impl Port {
         let umem = Umem::map(plan.frames, plan.frame_bytes, plan.node)?;
         let mut queues: Vec<Queue> = Vec::new();
         for link in &plan.queues {
-            let first = queues.first().map(|queue| &queue.socket);
+            let first = queues.first().and_then(|queue| queue.socket.as_ref());
             let socket = Socket::open(link, &umem, plan.ring, copying, first)?;
             queues.push(Queue {
-                socket,
+                link: link.clone(),
+                socket: Some(socket),
+                state: LinkState::Up,
                 counts: QueueCounts::default(),
                 filling: 0,
                 sending: 0,
                 unkicked: 0,
             });
         }
-        let zero_copy = |queue: &Queue| queue.socket.is_zero_copy().unwrap_or(false);
+        let mut sockets = queues.iter().flat_map(|queue| &queue.socket);
         Ok(Port {
-            zero_copy: queues.iter().all(zero_copy),
+            zero_copy: sockets.all(|socket| socket.is_zero_copy().unwrap_or(false)),
+            holdable: plan.holdable(),
             queues,
             frames: Frames::new(plan.frames, plan.frame_bytes),
             ring: plan.ring,
@@ -135,11 +152,31 @@ impl Port {
         })
     }
 
-    /// The queues, in the plan's order, and the socket of each for the XDP program's map.
+    /// The queues, in the plan's order, and the socket of each for the XDP program's map. Those whose
+    /// interface is gone are left out.
     pub fn sockets(&self) -> impl Iterator<Item = (&LinkQueue, BorrowedFd<'_>)> {
-        self.queues
-            .iter()
-            .map(|queue| (&queue.socket.link, queue.socket.as_fd()))
+        let queues = self.queues.iter();
+        queues.filter_map(|queue| Some((&queue.link, queue.socket.as_ref()?.as_fd())))
+    }
+
+    /// The socket of a queue, to be waited for; none where its interface is gone.
+    pub fn socket(&self, queue: QueueId) -> Option<BorrowedFd<'_>> {
+        self.queues[queue.0].socket.as_ref().map(Socket::as_fd)
+    }
+
+    /// A queue as the plan has it.
+    pub fn link(&self, queue: QueueId) -> &LinkQueue {
+        &self.queues[queue.0].link
+    }
+
+    /// How a queue's link was when the port last sent or looked ([`Port::look`]).
+    pub fn state(&self, queue: QueueId) -> LinkState {
+        self.queues[queue.0].state
+    }
+
+    /// Frames that may be held at once without receiving having to wait.
+    pub fn holdable(&self) -> u32 {
+        self.holdable
     }
 
     /// Whether drivers fill and empty frames themselves, on every queue.
@@ -162,22 +199,28 @@ impl Port {
         self.queues[queue.0].counts
     }
 
-    /// What the kernel counted at a queue's socket.
+    /// What the kernel counted at a queue's socket; nothing more is told once its interface is gone.
     ///
     /// # Errors
     /// What the kernel says; a bound socket always answers.
     pub fn statistics(&self, queue: QueueId) -> io::Result<RingStatistics> {
-        self.queues[queue.0].socket.statistics()
+        let socket = self.queues[queue.0].socket.as_ref();
+        socket.map_or(Ok(RingStatistics::default()), Socket::statistics)
     }
 
     /// Gives free frames to a queue's fill ring, as many as fit: one ring full, if there are so many.
     pub fn refill(&mut self, queue: QueueId) {
         let Queue {
-            socket, filling, ..
-        } = &mut self.queues[queue.0];
+            socket: Some(socket),
+            filling,
+            ..
+        } = &mut self.queues[queue.0]
+        else {
+            return;
+        };
         let wanted = self.ring - (*filling).min(self.ring);
         for _ in 0..socket.fill.room(wanted) {
-            let Some(address) = self.frames.take() else {
+            let Some(address) = self.frames.take(queue.0) else {
                 break;
             };
             // Room was asked for.
@@ -190,11 +233,14 @@ impl Port {
     /// Appends up to `most` received packets of a queue to `into`; they are held from then on.
     pub fn receive(&mut self, queue: QueueId, most: usize, into: &mut Vec<FrameId>) -> usize {
         let Queue {
-            socket,
+            socket: Some(socket),
             counts,
             filling,
             ..
-        } = &mut self.queues[queue.0];
+        } = &mut self.queues[queue.0]
+        else {
+            return 0;
+        };
         let before = into.len();
         for _ in 0..most {
             let Some(entry) = socket.rx.pop() else {
@@ -227,6 +273,15 @@ impl Port {
             .unwrap_or_default()
     }
 
+    /// What the XDP program noted about a held packet, if it notes anything.
+    pub fn note(&self, frame: FrameId) -> Option<Note> {
+        let (address, _) = self.frames.packet(frame)?;
+        let before = address.checked_sub(NOTE_BYTES as u64)?;
+        // SAFETY: of the same held frame, whose packets begin behind the kernel's headroom.
+        let bytes = unsafe { self.umem.get(before, NOTE_BYTES as u32) }?;
+        Note::read(bytes.first_chunk()?)
+    }
+
     /// When a held packet came to the XDP program (`CLOCK_MONOTONIC`), if that writes the time.
     ///
     /// Meaningless for packets of a program that does not.
@@ -243,7 +298,8 @@ impl Port {
         let ring = self.ring;
         let queue = &mut self.queues[queue.0];
         let completable = ring - queue.sending.min(ring);
-        queue.socket.tx.room(most).min(completable)
+        let room = |socket: &mut Socket| socket.tx.room(most).min(completable);
+        queue.socket.as_mut().map_or(0, room)
     }
 
     /// Puts a held packet into a queue's TX ring; [`Port::flush`] sends. False: no room, or not held.
@@ -255,9 +311,13 @@ impl Port {
             self.frames.strays += 1;
             return false;
         };
-        let queue = &mut self.queues[queue.0];
-        self.frames.send(frame);
-        queue.socket.tx.push(xdp_desc {
+        let number = queue.0;
+        let queue = &mut self.queues[number];
+        let Some(socket) = &mut queue.socket else {
+            return false;
+        };
+        self.frames.send(frame, number);
+        socket.tx.push(xdp_desc {
             addr: address,
             len,
             options: 0,
@@ -274,38 +334,77 @@ impl Port {
     }
 
     /// Publishes what was put into a queue's TX ring and tells the kernel, if it wants to be told.
-    ///
-    /// # Errors
-    /// [`Gone`].
-    pub fn flush(&mut self, queue: QueueId) -> Result<(), Gone> {
-        let queue = &mut self.queues[queue.0];
-        queue.socket.tx.submit();
-        if queue.unkicked == 0 {
-            return Ok(());
+    pub fn flush(&mut self, queue: QueueId) {
+        let Queue {
+            socket: Some(socket),
+            counts,
+            unkicked,
+            ..
+        } = &mut self.queues[queue.0]
+        else {
+            return;
+        };
+        socket.tx.submit();
+        if *unkicked == 0 {
+            return;
         }
-        queue.counts.kicks += 1;
-        match queue.socket.kick(queue.unkicked) {
-            Kicked::Sent => queue.unkicked = 0,
-            Kicked::Later => {
-                queue.counts.put_off += 1;
-                queue.unkicked = queue.socket.tx.unread();
-            }
-            Kicked::Gone => {
-                let name = queue.socket.link.name.clone();
-                return Err(Gone { name });
-            }
+        counts.kicks += 1;
+        let kicked = socket.kick(*unkicked);
+        self.note_state(queue, kicked);
+    }
+
+    /// Asks the socket how its link is; what waits in the TX ring leaves, if it can. A system call.
+    pub fn look(&mut self, queue: QueueId) -> LinkState {
+        if let Some(socket) = &self.queues[queue.0].socket {
+            let told = socket.tell();
+            self.note_state(queue, told);
         }
-        Ok(())
+        self.state(queue)
+    }
+
+    fn note_state(&mut self, queue: QueueId, kicked: Kicked) {
+        let number = queue.0;
+        let queue = &mut self.queues[number];
+        let Some(socket) = &mut queue.socket else {
+            return;
+        };
+        queue.unkicked = match kicked {
+            Kicked::Sent => 0,
+            _ => socket.tx.unread(),
+        };
+        queue.counts.put_off += u64::from(kicked != Kicked::Sent);
+        queue.counts.refused += u64::from(kicked == Kicked::Refused);
+        queue.state = match kicked {
+            Kicked::Sent | Kicked::Later => LinkState::Up,
+            Kicked::Down | Kicked::Refused => LinkState::Down,
+            Kicked::Gone => LinkState::Gone,
+        };
+        if kicked == Kicked::Gone {
+            self.close(QueueId(number));
+        }
+    }
+
+    /// Takes back what the rings of a queue have, whose interface the kernel has let go of.
+    fn close(&mut self, queue: QueueId) {
+        self.reap(queue);
+        let number = queue.0;
+        let queue = &mut self.queues[number];
+        queue.socket = None;
+        (queue.filling, queue.sending, queue.unkicked) = (0, 0, 0);
+        queue.counts.lost += u64::from(self.frames.take_back(number));
     }
 
     /// Takes frames back that a queue has sent.
     pub fn reap(&mut self, queue: QueueId) -> u32 {
         let queue = &mut self.queues[queue.0];
+        let Some(socket) = &mut queue.socket else {
+            return 0;
+        };
         let mut back = 0;
-        while let Some(address) = queue.socket.completion.pop() {
+        while let Some(address) = socket.completion.pop() {
             back += u32::from(self.frames.complete(address));
         }
-        queue.socket.completion.release();
+        socket.completion.release();
         queue.sending -= back.min(queue.sending);
         queue.counts.completed += u64::from(back);
         back
@@ -346,12 +445,12 @@ fn check(plan: &Plan) -> Result<(), OpenError> {
     if !plan.ring.is_power_of_two() || plan.ring > MAX_RING {
         return Err(OpenError::Ring(plan.ring));
     }
-    let needed = 2 * u64::from(plan.ring) * queues as u64;
-    if !(1..=MAX_SOCKETS).contains(&queues) || u64::from(plan.frames) <= needed {
+    if !(1..=MAX_SOCKETS).contains(&queues) || plan.held == 0 || plan.holdable() < plan.held {
         return Err(OpenError::TooFew {
             queues,
             frames: plan.frames,
-            needed,
+            held: plan.held,
+            rings: plan.frames - plan.holdable(),
         });
     }
     plan.queues

@@ -54,8 +54,12 @@ impl RingStatistics {
 pub(crate) enum Kicked {
     /// It took what it could.
     Sent,
-    /// Something is full, or the link is down: to be tried again.
+    /// Something is full: to be tried again.
     Later,
+    /// The link is down.
+    Down,
+    /// The link has no carrier: the kernel dropped a packet instead of sending it.
+    Refused,
     /// The interface is gone.
     Gone,
 }
@@ -70,7 +74,6 @@ pub(crate) struct Socket {
     pub tx: Producer<xdp_desc>,
     _mappings: [Mapping; 4],
     fd: OwnedFd,
-    pub link: LinkQueue,
     budget: u32,
 }
 
@@ -122,7 +125,6 @@ impl Socket {
             tx,
             _mappings: mappings,
             fd,
-            link: link.clone(),
             budget: if raised { budget } else { USUAL_BUDGET },
         })
     }
@@ -163,28 +165,37 @@ impl Socket {
             if !self.tx.wants_wakeup() {
                 return Kicked::Sent;
             }
-            // SAFETY: no bytes are passed.
-            let sent = unsafe {
-                libc::sendto(
-                    self.fd.as_raw_fd(),
-                    std::ptr::null(),
-                    0,
-                    libc::MSG_DONTWAIT,
-                    std::ptr::null(),
-                    0,
-                )
-            };
-            if sent >= 0 {
-                return Kicked::Sent;
-            }
-            match io::Error::last_os_error().raw_os_error() {
+            match self.tell() {
                 // Also what it says when its budget is used up.
-                Some(libc::EAGAIN) => (),
-                Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => return Kicked::Gone,
-                _ => return Kicked::Later,
+                Kicked::Later => (),
+                kicked => return kicked,
             }
         }
         Kicked::Later
+    }
+
+    /// One call, whatever is in the TX ring: how the link is, is its answer.
+    pub fn tell(&self) -> Kicked {
+        // SAFETY: no bytes are passed.
+        let sent = unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent >= 0 {
+            return Kicked::Sent;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => Kicked::Gone,
+            Some(libc::ENETDOWN) => Kicked::Down,
+            Some(libc::EBUSY) => Kicked::Refused,
+            _ => Kicked::Later,
+        }
     }
 }
 

@@ -8,9 +8,7 @@ use fairpath_units::Nanos;
 
 /// Ends a forwarder's loop from another thread; clones end the same one.
 #[derive(Clone, Debug)]
-pub struct Stop {
-    event: Arc<OwnedFd>,
-}
+pub struct Stop(Event);
 
 impl Stop {
     /// One that has not been asked for yet.
@@ -18,42 +16,87 @@ impl Stop {
     /// # Errors
     /// Where no descriptor is left.
     pub fn new() -> io::Result<Stop> {
+        Event::new().map(Stop)
+    }
+
+    /// Asks for the end; it stays asked for.
+    pub fn ask(&self) {
+        self.0.set();
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        let mut event = [entry(self.0.fd(), libc::POLLIN)];
+        poll(&mut event, Some(Nanos(0)));
+        event[0].revents != 0
+    }
+}
+
+/// Wakes a forwarder that sleeps, from another thread, so that it looks for what its owner has to
+/// say; clones wake the same one.
+#[derive(Clone, Debug)]
+pub struct Bell(Event);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        Event::new().map(Bell)
+    }
+
+    /// Wakes it once, now or when it next sleeps.
+    pub fn ring(&self) {
+        self.0.set();
+    }
+}
+
+/// A descriptor that can be waited for.
+#[derive(Clone, Debug)]
+struct Event(Arc<OwnedFd>);
+
+impl Event {
+    fn new() -> io::Result<Event> {
         // SAFETY: takes numbers only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the call gave a descriptor that nobody else owns.
-        let event = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Stop { event })
+        Ok(Event(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Asks for the end; it stays asked for.
-    pub fn ask(&self) {
+    fn fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    fn set(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. It fails only when it was asked 2^64 times.
-        unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // SAFETY: eight readable bytes. It fails only when it was set 2^64 times.
+        unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        let mut event = [entry(self.event.as_raw_fd(), libc::POLLIN)];
-        poll(&mut event, Some(Nanos(0)));
-        event[0].revents != 0
+    fn clear(&self) {
+        let mut times = [0u8; 8];
+        // SAFETY: eight writable bytes. It fails where nothing was set, which is as well.
+        unsafe { libc::read(self.fd(), times.as_mut_ptr().cast(), times.len()) };
     }
 }
 
-/// Sleeps until a socket has packets (or, where wanted, room), the end is asked for, or `most` is over.
+/// Sleeps until a socket has packets (or, where wanted, room), the bell rings, the end is asked for,
+/// or `most` is over.
 pub(crate) fn wait<'a>(
     sockets: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
     stop: &Stop,
+    bell: &Bell,
     most: Option<Nanos>,
 ) {
     let room = |wanted| if wanted { libc::POLLOUT } else { 0 };
-    let mut events: Vec<_> = sockets
-        .map(|(fd, wanted)| entry(fd.as_raw_fd(), libc::POLLIN | room(wanted)))
-        .collect();
-    events.push(entry(stop.event.as_raw_fd(), libc::POLLIN));
+    let mut events = vec![
+        entry(stop.0.fd(), libc::POLLIN),
+        entry(bell.0.fd(), libc::POLLIN),
+    ];
+    events.extend(sockets.map(|(fd, wanted)| entry(fd.as_raw_fd(), libc::POLLIN | room(wanted))));
     poll(&mut events, most);
+    if events[1].revents != 0 {
+        bell.0.clear();
+    }
 }
 
 /// `CLOCK_MONOTONIC`, as the XDP program reads it.
@@ -93,11 +136,22 @@ mod tests {
 
     #[test]
     fn once_asked_it_stays_asked_for_every_clone() {
-        let stop = Stop::new().unwrap();
+        let (stop, bell) = (Stop::new().unwrap(), Bell::new().unwrap());
         let other = stop.clone();
         assert!(!stop.is_asked());
         other.ask();
         assert!(stop.is_asked() && stop.is_asked());
-        wait(std::iter::empty(), &stop, None);
+        wait(std::iter::empty(), &stop, &bell, None);
+    }
+
+    #[test]
+    fn a_bell_that_rang_before_wakes_once() {
+        let (stop, bell) = (Stop::new().unwrap(), Bell::new().unwrap());
+        bell.clone().ring();
+        bell.ring();
+        wait(std::iter::empty(), &stop, &bell, None);
+        let mut events = [entry(bell.0.fd(), libc::POLLIN)];
+        poll(&mut events, Some(Nanos(0)));
+        assert_eq!(events[0].revents, 0);
     }
 }

@@ -18,6 +18,9 @@ pub struct Loaded {
 fn load_rtt() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     let mut open = skel::rtt::RttSkelBuilder::default().open(&mut place)?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.forwarding = 1;
+    }
     open.maps.arena.set_max_entries(16)?;
     open.maps
         .arena
@@ -69,6 +72,16 @@ fn load_inject() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_mark() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::mark::MarkSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
 fn load_redirect() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::redirect::RedirectSkelBuilder::default()
@@ -99,6 +112,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "inject",
             result: load_inject(),
+        },
+        Loaded {
+            name: "mark",
+            result: load_mark(),
         },
         Loaded {
             name: "pifo",

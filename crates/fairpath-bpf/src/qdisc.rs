@@ -3,7 +3,7 @@
 //!
 //! One value, one object, one name, one qdisc: devices and children of mq never share state, each is
 //! refused a second place, and what breaks in one is not the others'. The kernel part classifies by
-//! itself and needs nobody; with [`QdiscPins`] name and memory outlive the process, and the next one
+//! itself and needs nobody; with [`Pins`] name and memory outlive the process, and the next one
 //! finds them again ([`BpfQdisc::find`]) and gives them a new plan while packets flow
 //! ([`BpfQdisc::replace`]). Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
@@ -14,24 +14,25 @@ mod pins;
 mod port;
 
 use std::fmt;
-use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use fairpath_core::sched::{Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats};
+use fairpath_core::sched::{
+    Account, Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats,
+};
 use fairpath_core::{Memory, Rules, TooManyRules};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::arena::{self, PAGE, STRIDE};
+use crate::pin::{PinError, Pins};
 use crate::rtt::wait_for_programs;
 use content::Laid;
 pub use content::{QdiscContent, without_marks};
 use pins::NAME_BYTES;
-pub use pins::{QdiscPins, qdisc_names};
+pub use pins::qdisc_names;
 pub use port::QdiscCounters;
 use port::{Places, Port};
 
@@ -82,23 +83,16 @@ pub enum QdiscError {
     /// Found, and not laid out by this process.
     #[error("change the rules of a qdisc: its content is another process's; replace it first")]
     Foreign,
-    /// Pinning failed.
-    #[error("keep qdiscs beyond this process: {what} {path}: {source}", path = path.display())]
-    Pins {
-        /// What was tried.
-        what: String,
-        /// Where.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
+    /// Pins.
+    #[error(transparent)]
+    Pins(#[from] PinError),
 }
 
 /// How a qdisc is registered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QdiscOptions<'a> {
     /// Name and memory outlive the process here.
-    pub pins: Option<&'a QdiscPins>,
+    pub pins: Option<&'a Pins>,
     /// Operations that are logged, for tests; 128 bytes each.
     pub log: u32,
 }
@@ -209,12 +203,13 @@ impl BpfQdisc {
     ///
     /// # Errors
     /// [`QdiscError::Refused`]: the pins cannot be opened.
-    pub fn find(pins: &QdiscPins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
-        if !pins.link(name).exists() || !pins.arena(name).exists() {
+    pub fn find(pins: &Pins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
+        if !pins::link(pins, name).exists() || !pins::arena(pins, name).exists() {
             return Ok(None);
         }
-        let link = Link::open(pins.link(name)).map_err(QdiscError::Refused)?;
-        let arena = MapHandle::from_pinned_path(pins.arena(name)).map_err(QdiscError::Refused)?;
+        let link = Link::open(pins::link(pins, name)).map_err(QdiscError::Refused)?;
+        let arena =
+            MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
         let info = arena.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
         let Some(base) = map(&arena, info.info.map_extra, bytes) else {
@@ -257,8 +252,7 @@ impl BpfQdisc {
         self.halves[half].is_some()
     }
 
-    fn pin(&mut self, pins: &QdiscPins) -> Result<(), QdiscError> {
-        pins.make(&self.name)?;
+    fn pin(&mut self, pins: &Pins) -> Result<(), QdiscError> {
         let Held::Loaded {
             link,
             _object: object,
@@ -269,10 +263,11 @@ impl BpfQdisc {
         let arena = object.maps_mut().find(|map| map.name() == "arena");
         if let Some(mut arena) = arena {
             arena
-                .pin(pins.arena(&self.name))
+                .pin(pins::arena(pins, &self.name))
                 .map_err(QdiscError::Refused)?;
         }
-        link.pin(pins.link(&self.name)).map_err(QdiscError::Refused)
+        link.pin(pins::link(pins, &self.name))
+            .map_err(QdiscError::Refused)
     }
 
     fn port(&self) -> &Port {
@@ -390,6 +385,14 @@ impl BpfQdisc {
             .unwrap_or_default()
     }
 
+    /// What became of all packets that came to leaf `node`, over all plans, where the plan asks for it;
+    /// of node 0 of those that had no leaf.
+    pub fn account(&self, node: u32) -> Account {
+        let half = self.halves[self.in_force()].as_ref();
+        half.map(|(sched, _)| sched.account(node))
+            .unwrap_or_default()
+    }
+
     /// What the qdisc itself counted.
     pub fn counters(&self) -> QdiscCounters {
         self.port().counters()
@@ -444,8 +447,11 @@ impl BpfQdisc {
     ///
     /// # Errors
     /// [`QdiscError::Pins`].
-    pub fn remove(self, pins: Option<&QdiscPins>) -> Result<(), QdiscError> {
-        pins.map_or(Ok(()), |pins| pins.remove(&self.name))
+    pub fn remove(self, pins: Option<&Pins>) -> Result<(), QdiscError> {
+        if let Some(pins) = pins {
+            pins.remove_qdisc(&self.name)?;
+        }
+        Ok(())
     }
 }
 

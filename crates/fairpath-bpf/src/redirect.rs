@@ -66,8 +66,8 @@ pub struct Ways {
     pub neighbour: u64,
     /// Passed: shorter than its headers.
     pub short: u64,
-    /// Passed: the driver has no room for the time of arrival.
-    pub no_stamp: u64,
+    /// Passed: the driver has no room before the frame.
+    pub no_room: u64,
 }
 
 /// The program of one interface.
@@ -132,7 +132,7 @@ impl Redirect {
             own,
             neighbour,
             short,
-            no_stamp,
+            no_room,
         ] = std::array::from_fn(|way| self.frames(way as u32));
         Ways {
             to_socket,
@@ -142,7 +142,7 @@ impl Redirect {
             own,
             neighbour,
             short,
-            no_stamp,
+            no_room,
         }
     }
 

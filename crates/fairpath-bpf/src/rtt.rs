@@ -68,6 +68,8 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Space for this many frames of unattached runs; 0 for live use.
     pub replay_frames: usize,
+    /// Load the program that forwards through AF_XDP, too: [`RttMonitor::attach_forward`].
+    pub forwarding: bool,
 }
 
 /// Events read so far and not yet taken.
@@ -86,7 +88,8 @@ pub struct RttMonitor {
     memory: Memory,
     table_bytes: u64,
     replay_frames: usize,
-    skel: RttSkel<'static>,
+    pub(crate) forwards: bool,
+    pub(crate) skel: RttSkel<'static>,
 }
 
 impl RttMonitor {
@@ -130,6 +133,7 @@ impl RttMonitor {
             memory,
             table_bytes: used_pages(&config, pages) * PAGE,
             replay_frames: options.replay_frames,
+            forwards: options.forwarding,
             skel,
         })
     }
@@ -339,6 +343,7 @@ impl Options {
             config,
             ring_bytes: 1 << 24,
             replay_frames: REPLAY_FRAMES,
+            forwarding: false,
         }
     }
 
@@ -348,6 +353,16 @@ impl Options {
             config,
             ring_bytes: 1 << 24,
             replay_frames: 0,
+            forwarding: false,
+        }
+    }
+
+    /// The same, to forward through AF_XDP as well.
+    #[must_use]
+    pub fn with_forwarding(self) -> Options {
+        Options {
+            forwarding: true,
+            ..self
         }
     }
 }
@@ -374,13 +389,19 @@ fn open(
     ] {
         hook.set_autoload(!replay);
     }
+    // Kernels without AF_XDP have no such map.
+    programs.rtt_forward.set_autoload(options.forwarding);
+    open.maps.sockets.set_autocreate(options.forwarding)?;
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-        // PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
-        rodata.softirqs_nest = u32::from(
-            std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1"),
-        );
+        rodata.forwarding = options.forwarding.into();
+        rodata.softirqs_nest = u32::from(softirqs_nest());
     }
     Ok(open)
+}
+
+/// PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
+pub(crate) fn softirqs_nest() -> bool {
+    std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1")
 }
 
 /// Waits until no program runs any more that is running now.

@@ -250,6 +250,15 @@ fn feed_at_hooks(homes: &mut Homes, random: &mut Random, frame: Frame, data: &[u
         vlan: random.pick(&[0, 0, 0, 7]),
         ..frame
     };
+    if random.chance(200) {
+        let through = Frame {
+            rx_ifindex: goes,
+            flags: Frame::THROUGH,
+            out_vlan: random.pick(&[0, 7, 9]),
+            ..coming
+        };
+        return homes.feed(through, data);
+    }
     homes.feed(coming, data);
     if random.chance(400) {
         let going = Frame {
@@ -589,8 +598,8 @@ fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, V
         },
         vlan: random.pick(&[0, 0, 5]),
         way: random.pick(&[0, 1, 2]),
-        flags: random.pick(&[0, 0, 1, 2, 3]),
-        zero: 0,
+        flags: random.pick(&[0, 0, 1, 2, 3, 4, 5]),
+        out_vlan: random.pick(&[0, 0, 5, 7]),
         mark: random.pick(&[0, 0, 7]),
         zero2: 0,
     };

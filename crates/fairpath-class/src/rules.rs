@@ -47,15 +47,36 @@ impl ClassSet {
         labels: &Labels,
         uplinks: &[u32],
     ) -> Rules {
-        let mut rules = Rules {
+        let slot_of = |_: usize, class: &Class| slots.class(&class.name).unwrap_or(OTHER);
+        Rules {
             labels: labels.prefixes().to_vec(),
+            ..self.rules_by(slot_of, ifindex_of, uplinks)
+        }
+    }
+
+    /// The same where a class's slot is its number: its place in the order of the tree, from 1.
+    pub fn numbered_rules(
+        &self,
+        ifindex_of: impl Fn(&str) -> Option<u32>,
+        uplinks: &[u32],
+    ) -> Rules {
+        self.rules_by(|at, _| at as u32 + 1, ifindex_of, uplinks)
+    }
+
+    fn rules_by(
+        &self,
+        slot_of: impl Fn(usize, &Class) -> u32,
+        ifindex_of: impl Fn(&str) -> Option<u32>,
+        uplinks: &[u32],
+    ) -> Rules {
+        let mut rules = Rules {
             uplinks: uplinks.to_vec(),
             ..Rules::default()
         };
         // Two names may be one interface (altnames): the first class that names it has it.
         let mut taken = HashSet::new();
-        for class in self.classes() {
-            let slot = slots.class(&class.name).unwrap_or(OTHER);
+        for (at, class) in self.classes().iter().enumerate() {
+            let slot = slot_of(at, class);
             for criterion in &class.criteria {
                 match criterion {
                     Criterion::Mark(mark) => rules.marks.push((*mark, slot)),

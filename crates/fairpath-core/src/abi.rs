@@ -60,7 +60,8 @@ pub struct Frame {
     pub segs: u32,
     /// Interface where it is seen; 0 unknown.
     pub ifindex: u32,
-    /// On its way out: by which interface it came in; 0 this host or unknown.
+    /// On its way out: by which interface it came in; 0 this host or unknown. Going through
+    /// ([`Frame::THROUGH`]): by which one it leaves.
     pub rx_ifindex: u32,
     /// A [`Link`].
     pub link: u16,
@@ -68,10 +69,10 @@ pub struct Frame {
     pub vlan: u16,
     /// A [`Way`].
     pub way: u8,
-    /// [`Frame::AFTER_QUEUE`] and [`Frame::SEEN_BEFORE`].
+    /// [`Frame::AFTER_QUEUE`], [`Frame::SEEN_BEFORE`] and [`Frame::THROUGH`].
     pub flags: u8,
-    /// Always 0.
-    pub zero: u16,
+    /// Going through: tag control that it leaves with; 0 none.
+    pub out_vlan: u16,
     /// The packet's mark; 0 none or unknown.
     pub mark: u32,
     /// Always 0.
@@ -83,6 +84,8 @@ impl Frame {
     pub const SEEN_BEFORE: u8 = 1;
     /// Seen behind the egress queue of its interface (packet taps).
     pub const AFTER_QUEUE: u8 = 2;
+    /// On its way in, and out again where no hook sees it (AF_XDP): both ends are counted here.
+    pub const THROUGH: u8 = 4;
 }
 
 /// A flow's identity (`struct fp_key`): side 0 is the lower endpoint.

@@ -16,7 +16,7 @@ pub use classifier::{Classifier, End};
 pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
-pub use scheduler::Scheduler;
+pub use scheduler::{SchedReader, Scheduler};
 pub use takeover::{Changes, TakeOverError};
 
 /// A home could not run operations.

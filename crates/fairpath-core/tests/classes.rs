@@ -27,7 +27,8 @@ struct Datagram {
     way: Way,
     ifindex: u32,
     rx_ifindex: u32,
-    seen_before: bool,
+    out_vlan: u16,
+    flags: u8,
     payload: usize,
 }
 
@@ -45,12 +46,14 @@ impl Datagram {
             }
         };
         let ends = [end(), end()];
-        let (way, seen_before) = random.pick(&[
-            (Way::In, false),
-            (Way::Out, true),
-            (Way::Out, false),
-            (Way::Unknown, false),
+        let (way, flags) = random.pick(&[
+            (Way::In, 0),
+            (Way::In, Frame::THROUGH),
+            (Way::Out, Frame::SEEN_BEFORE),
+            (Way::Out, 0),
+            (Way::Unknown, 0),
         ]);
+        let through = flags == Frame::THROUGH;
         Datagram {
             ends,
             macs: [random.within(1, 5) as u8, random.within(1, 5) as u8],
@@ -59,12 +62,13 @@ impl Datagram {
             mark: random.pick(&[0, 0, 5, 6]),
             way,
             ifindex: random.pick(&[2, 3]),
-            rx_ifindex: if way == Way::Out {
-                random.pick(&[0, 2, 3])
-            } else {
-                0
+            rx_ifindex: match way {
+                Way::Out => random.pick(&[0, 2, 3]),
+                _ if through => random.pick(&[2, 3]),
+                _ => 0,
             },
-            seen_before,
+            out_vlan: if through { random.pick(&[0, 7, 9]) } else { 0 },
+            flags,
             payload: random.within(0, 200) as usize,
         }
     }
@@ -95,14 +99,15 @@ impl Datagram {
             ifindex: self.ifindex,
             rx_ifindex: self.rx_ifindex,
             mark: self.mark,
-            flags: if self.seen_before {
-                Frame::SEEN_BEFORE
-            } else {
-                0
-            },
+            out_vlan: self.out_vlan,
+            flags: self.flags,
             ..Frame::default()
         };
         (frame, bytes)
+    }
+
+    fn through(&self) -> bool {
+        self.flags == Frame::THROUGH
     }
 
     fn ip_bytes(&self) -> u64 {
@@ -135,9 +140,10 @@ impl Oracle<'_> {
         let late = !self.rules.marks.is_empty() && self.watched > 1;
         match (d.way, sender) {
             (Way::Unknown, _) => true,
+            _ if d.through() => true,
             (Way::In, true) => !late,
             (Way::In, false) => self.watched <= 1,
-            (Way::Out, true) => late || !d.seen_before,
+            (Way::Out, true) => late || d.flags != Frame::SEEN_BEFORE,
             (Way::Out, false) => true,
         }
     }
@@ -155,10 +161,14 @@ impl Oracle<'_> {
         let linked = all
             && match d.way {
                 Way::Unknown => true,
+                _ if d.through() => true,
                 Way::In => sender,
                 Way::Out => !sender,
             };
+        let leaves = d.through() && !sender;
+        let vlan = if leaves { d.out_vlan } else { d.vlan };
         let reached_by = match (linked, all && sender) {
+            (true, _) if leaves => d.rx_ifindex,
             (true, _) => d.ifindex,
             (false, true) => d.rx_ifindex,
             _ => 0,
@@ -168,7 +178,7 @@ impl Oracle<'_> {
         None.or_else(|| find(&rules.marks, &d.mark).filter(|_| inside))
             .or_else(|| find(&rules.macs, &mac).filter(|_| linked))
             .or_else(|| longest(&rules.prefixes, d.ends[end]))
-            .or_else(|| find(&rules.vlans, &d.vlan).filter(|_| linked && d.vlan != 0))
+            .or_else(|| find(&rules.vlans, &vlan).filter(|_| linked && vlan != 0))
             .or_else(|| find(&rules.dscps, &d.dscp).filter(|_| inside))
             .or_else(|| find(&rules.interfaces, &reached_by).filter(|_| all))
             .unwrap_or(OTHER)
@@ -274,7 +284,8 @@ fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
         way: Way::Unknown,
         ifindex: 0,
         rx_ifindex: 0,
-        seen_before: false,
+        out_vlan: 0,
+        flags: 0,
         payload: 0,
     }
     .frame(1)

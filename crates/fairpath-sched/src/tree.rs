@@ -14,6 +14,7 @@ mod check;
 mod classes;
 mod draft;
 mod layout;
+mod line;
 mod matching;
 mod problem;
 mod queue;
@@ -30,6 +31,7 @@ pub(crate) use draft::dscp_number;
 pub use layout::{
     SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
 };
+pub use line::{LINE_BURST_NS, Line, TooDeep};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem, nearest};
 pub use shape::MAX_NODES;

@@ -20,6 +20,6 @@ fn main() -> Result<()> {
     let fifo = Fifo::new(carrier.port.len(), LIMIT);
     let mut forwarder = Forwarder::new(carrier.port, &opening.pairs(), fifo)?;
     println!("forwarding");
-    forwarder.run(&Stop::new()?)?;
+    forwarder.run(&Stop::new()?, |_| ());
     Ok(())
 }

@@ -23,12 +23,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fairpath_bpf::{
-    BpfQdisc, QdiscContent, QdiscOptions, QdiscPins, qdisc_names, quiet_libbpf, without_marks,
+    BpfQdisc, Pins, QdiscContent, QdiscOptions, qdisc_names, quiet_libbpf, without_marks,
 };
 use fairpath_core::sched::{
     COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
@@ -267,7 +266,7 @@ impl Shaped {
 
 /// All commands' state.
 struct Tool {
-    pins: QdiscPins,
+    pins: Pins,
     shaped: BTreeMap<String, Shaped>,
 }
 
@@ -319,7 +318,7 @@ impl Tool {
             "remove" => {
                 let shaped = self.shaped.remove(key).context("no such key")?;
                 shaped.qdisc.remove(Some(&self.pins))?;
-                return Ok(json!({"pinned": self.pins.names()?}));
+                return Ok(json!({"pinned": self.pins.qdiscs()?}));
             }
             _ => {}
         }
@@ -345,7 +344,7 @@ impl Tool {
 }
 
 fn serve(dir: &str, socket: &str) -> Result<()> {
-    let pins = QdiscPins::open(Path::new(dir))?;
+    let pins = Pins::at(dir)?;
     let mut tool = Tool {
         pins,
         shaped: BTreeMap::new(),

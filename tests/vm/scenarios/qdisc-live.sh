@@ -4,7 +4,7 @@
 #
 # kernels: newest
 # needs: shape-qdisc ip tc ping iperf3 jq
-# timeout: 240
+# timeout: 300
 
 NEAR=192.0.2.1
 FAR=192.0.2.2
@@ -72,21 +72,28 @@ udp_arrives() {
 	pass "$1: none of $(jq .end.sum.packets /tmp/udp) packets was lost"
 }
 
+# There is always a packet that takes what was asked for.
+ip netns exec near ping -q -i 0.3 $FAR >/dev/null &
 # More comes than may leave: some hundred packets wait, and move over each time.
 ask add one near0 root 6000000 3fifo
 name=$(field .name)
 udp 900k 6
-for classes in 10 3 100 10 1000; do
-	ask swap one 6000000 $classes 0
-	ask settle one
+most=0
+while kill -0 $udp 2>/dev/null; do
+	for classes in 10 3 100 1000; do
+		ask swap one 6000000 $classes 0
+		ask settle one
+	done
 	ask stats one
 	holds '.flips_refused == 0' "a plan was refused"
+	[ "$(field .moved)" -lt "$most" ] || most=$(field .moved)
 done
-holds '.flips == 5 and .moved > 100' "nothing waited that could move"
-udp_arrives "five plans under load"
+plans=$(field .flips)
+[ "$plans" -ge 4 ] && [ "$most" -gt 100 ] || fail "$plans plans, $most packets waited"
+udp_arrives "$plans plans under load, of up to $most packets waiting"
 sums_hold one
 
-udp 900k 8
+udp 900k 15
 ask swap one 6000000 10000 0
 ask settle one
 ask stats one
@@ -111,7 +118,7 @@ ip netns exec near ping -c 2 $FAR >/dev/null || fail "no packet passes after a r
 sums_hold one
 pass "a second device is refused and the first goes on"
 
-udp 400k 5
+udp 400k 8
 kill -9 $tool
 wait $tool || true
 udp_arrives "kill -9"
@@ -129,12 +136,12 @@ ip netns exec near ping -c 2 $FAR >/dev/null
 pass "it goes on under its name, on another device, too"
 
 serve
-udp 900k 6
+udp 900k 12
 ask find one near0 root 6000000 20fifo
 holds '.found' "the old one was not found"
 ask settle one
 ask stats one
-holds '.note == "classes by number" and .flips == 8' "it is another one"
+holds '.note == "classes by number" and .flips == '"$((plans + 3))" "it is another one"
 udp_arrives "the next start takes over, with a plan of its own"
 sums_hold one
 pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"

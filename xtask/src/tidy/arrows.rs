@@ -1,7 +1,7 @@
 //! Which crate may depend on which: data flows one way.
 //!
 //! ```text
-//! units <- wire <- core <- class  rtt  rules    class <- sched    pure: no clock, no sockets
+//! units <- wire <- core <- class  rtt  rules    class <- sched <- shape    pure: no clock, no sockets
 //! units <- wire <- bpf  netlink  afxdp  nfqueue        the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
 //! pure + edge <- fairpath                              assembly
@@ -15,7 +15,9 @@ use super::{File, Finding};
 use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-pub const PURE: &[&str] = &["units", "wire", "core", "class", "rtt", "sched", "rules"];
+pub const PURE: &[&str] = &[
+    "units", "wire", "core", "class", "rtt", "sched", "shape", "rules",
+];
 const EDGE: &[&str] = &["bpf", "netlink", "afxdp", "nfqueue"];
 
 /// A crate of ours depends on another of ours. Names are without `fairpath-`; the binary's is
@@ -123,6 +125,8 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         }
         // Its trees and its traffic may come from classes.
         "sched" => vec!["units", "wire", "core", "class"],
+        // Lanes are schedulers for classes.
+        "shape" => vec!["units", "wire", "core", "class", "sched"],
         // What shows and exports snapshots knows no kernel.
         "top" | "export" => vec!["units", "rtt"],
         "fairpath" => [PURE, EDGE, &["report", "top", "export"]].concat(),

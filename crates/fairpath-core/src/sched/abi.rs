@@ -473,8 +473,8 @@ pub struct SchedConfig {
     pub limit_bytes: u32,
     /// Of the flow table's hash.
     pub seed: u32,
-    /// Always 0.
-    pub zero: u32,
+    /// 1: an [`Account`] is kept for each node.
+    pub accounts: u32,
     /// A send time further away than this is dropped; 0 none.
     pub horizon: u64,
 }
@@ -525,4 +525,43 @@ pub struct NodeStats {
     pub packets: u32,
     /// Their bytes.
     pub bytes: u32,
+}
+
+/// Bins of sojourns: four to an octave of nanoseconds from 2^10 (1 us) to 2^34 (17 s); what is below
+/// or beyond is in the first or the last.
+pub const SOJOURN_BINS: usize = 96;
+const SOJOURN_FIRST_OCTAVE: u32 = 10;
+
+/// The least sojourn in ns of a bin, but the first, which begins at 0.
+pub fn sojourn_of_bin(bin: usize) -> u64 {
+    let octave = SOJOURN_FIRST_OCTAVE + bin as u32 / 4;
+    (4 + bin as u64 % 4) << (octave - 2)
+}
+
+/// What became of all packets that came to a leaf (`struct fp_account`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Account {
+    /// Packets.
+    pub came: u64,
+    /// Their bytes.
+    pub came_bytes: u64,
+    /// By [`Drop`].
+    pub dropped: [u64; 32],
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    /// Sojourns of those sent, by bin; these wrap.
+    pub sojourn: [u32; SOJOURN_BINS],
+}
+
+impl Default for Account {
+    fn default() -> Account {
+        Account {
+            came: 0,
+            came_bytes: 0,
+            dropped: [0; 32],
+            dropped_bytes: 0,
+            sojourn: [0; SOJOURN_BINS],
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Declarations of `native.c` and the layout of what it takes.
 
-use super::{NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats};
+use super::{Account, NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats};
 
 /// `struct fp_sched`: the beginning of a scheduler's memory, wherever it lies.
 #[repr(C, align(64))]
@@ -104,6 +104,7 @@ unsafe extern "C" {
     );
     pub(crate) fn fp_native_sched_progress(sched: *mut Sched, told: *mut u32) -> u32;
     pub(crate) fn fp_native_sched_stats(sched: *const Sched, stats: *mut SchedStats);
+    pub(crate) fn fp_native_account(sched: *mut Sched, node: u32, account: *mut Account);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 29;
+    const LENGTH: usize = 31;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -140,6 +141,7 @@ mod tests {
             size_of::<RawParam>(),
             size_of::<RawPlan>(),
             size_of::<[u64; 16]>(),
+            size_of::<Account>(),
             offset_of!(Meta, source),
             offset_of!(Meta, dscp),
             offset_of!(Op, node),
@@ -153,6 +155,7 @@ mod tests {
             offset_of!(SchedStats, put_off),
             offset_of!(NodeStats, bytes),
             offset_of!(RawPolicy, queue),
+            offset_of!(Account, sojourn),
             offset_of!(RawParam, standard),
             Drop::Removed as usize,
             Policy::CUSTOM as usize,

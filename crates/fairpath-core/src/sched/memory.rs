@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Function, HomeError, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome, OutcomeKind,
-    Over, Plan, Policy, SPLIT, SchedStats, policies,
+    Account, Function, HomeError, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
+    OutcomeKind, Over, Plan, Policy, SPLIT, SchedStats, policies,
 };
 
 /// Handles, flows, nodes and references of one scheduler, each at most.
@@ -393,6 +393,15 @@ impl SchedMemory {
         // SAFETY: `sched` is formatted, `stats` a `struct fp_node_stats`, and numbers are checked.
         unsafe { ffi::fp_native_node_stats(self.sched.as_ptr(), node, &raw mut stats) };
         stats
+    }
+
+    /// What became of all packets that came to a leaf; 0 for those that came to none. Zeroes where
+    /// the plan asks for no accounts.
+    pub fn account(&self, node: u32) -> Account {
+        let mut account = Account::default();
+        // SAFETY: `sched` is formatted, `account` a `struct fp_account`, and numbers are checked.
+        unsafe { ffi::fp_native_account(self.sched.as_ptr(), node, &raw mut account) };
+        account
     }
 
     /// Looks for what contradicts itself. Walks everything.

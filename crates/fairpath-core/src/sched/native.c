@@ -136,6 +136,14 @@ void fp_native_node_stats(struct fp_sched *s, u32 node, struct fp_node_stats *st
 	*stats = fp_node_at(s, node)->stats;
 }
 
+/* Zeroes where no accounts are kept. */
+void fp_native_account(struct fp_sched *s, u32 node, struct fp_account *account)
+{
+	memset(account, 0, sizeof(*account));
+	if (s->config.accounts)
+		*account = *fp_account_at(s, node);
+}
+
 /* What contradicts itself first: enum fp_fault, 0 nothing. */
 u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
@@ -156,6 +164,7 @@ const u32 fp_native_sched_layout[] = {
 	sizeof(struct fp_param),
 	sizeof(struct fp_plan),
 	sizeof(struct fp_call),
+	sizeof(struct fp_account),
 	AT(fp_meta, source),
 	AT(fp_meta, dscp),
 	AT(fp_op, node),
@@ -169,6 +178,7 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_sched_stats, put_off),
 	AT(fp_node_stats, bytes),
 	AT(fp_policy, queue),
+	AT(fp_account, sojourn),
 	AT(fp_param, standard),
 	FP_DROP_REMOVED,
 	FP_CUSTOM,

@@ -3,11 +3,12 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::ffi::{self, Sched};
 use super::{
-    Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan, Policy,
-    SchedLayout, SchedMemory, SchedStats,
+    Account, Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
+    Plan, Policy, SchedLayout, SchedMemory, SchedStats,
 };
 
 /// Of `struct fp_sched`.
@@ -31,8 +32,7 @@ pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 /// ```
 pub struct Scheduler {
     pub(super) memory: SchedMemory,
-    allocated: NonNull<u8>,
-    layout: Layout,
+    allocation: Arc<Allocation>,
     pub(super) room: Vec<Outcome>,
     custom: Option<Box<Box<dyn Custom>>>,
 }
@@ -40,10 +40,58 @@ pub struct Scheduler {
 // SAFETY: the scheduler owns its memory, and nothing else refers to it.
 unsafe impl Send for Scheduler {}
 
+/// What a scheduler lies in.
+struct Allocation {
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain bytes, freed by whoever drops them last.
+unsafe impl Send for Allocation {}
+// SAFETY: nothing is read or written through it.
+unsafe impl Sync for Allocation {}
+
+impl std::ops::Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated by lay_out() with this layout, and nobody refers to it any more.
+        unsafe { dealloc(self.at.as_ptr(), self.layout) };
+    }
+}
+
+/// The counters of a scheduler that another thread works on: each is a number that was true at some
+/// time of the reading, and together they are so nearly.
+pub struct SchedReader {
+    memory: SchedMemory,
+    _allocation: Arc<Allocation>,
+}
+
+impl SchedReader {
+    /// Sums since the start.
+    pub fn stats(&self) -> SchedStats {
+        self.memory.stats()
+    }
+
+    /// See [`SchedMemory::node_stats`].
+    pub fn node_stats(&self, node: u32) -> NodeStats {
+        self.memory.node_stats(node)
+    }
+
+    /// See [`SchedMemory::account`].
+    pub fn account(&self, node: u32) -> Account {
+        self.memory.account(node)
+    }
+}
+
+impl fmt::Debug for SchedReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchedReader").finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler")
-            .field("bytes", &self.layout.size())
+            .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
 }
@@ -84,21 +132,26 @@ impl Scheduler {
         };
         // SAFETY: less than ALIGN further, where at least `bytes` bytes follow.
         let at = unsafe { allocated.add(allocated.align_offset(ALIGN)) };
-        // SAFETY: freshly allocated, zeroed, aligned, and freed only by drop().
-        let memory = unsafe { laid.format(at) };
-        match memory {
-            Ok(memory) => Ok(Scheduler {
-                memory,
-                allocated,
-                layout,
-                room: vec![Outcome::default(); ROOM],
-                custom: None,
-            }),
-            Err(error) => {
-                // SAFETY: allocated above with this layout, and not used any more.
-                unsafe { dealloc(allocated.as_ptr(), layout) };
-                Err(error)
-            }
+        let allocation = Arc::new(Allocation {
+            at: allocated,
+            layout,
+        });
+        // SAFETY: freshly allocated, zeroed, aligned, and freed when nobody refers to it any more.
+        let memory = unsafe { laid.format(at) }?;
+        Ok(Scheduler {
+            memory,
+            allocation,
+            room: vec![Outcome::default(); ROOM],
+            custom: None,
+        })
+    }
+
+    /// A reader of its counters, for another thread.
+    pub fn reader(&self) -> SchedReader {
+        let sched = self.memory.sched;
+        SchedReader {
+            memory: SchedMemory { sched },
+            _allocation: Arc::clone(&self.allocation),
         }
     }
 
@@ -115,18 +168,23 @@ impl Scheduler {
         (ran as usize, told as usize)
     }
 
+    /// See [`SchedMemory::account`].
+    pub fn account(&self, node: u32) -> Account {
+        self.memory.account(node)
+    }
+
     /// Bytes of its memory.
     pub fn bytes(&self) -> usize {
-        self.layout.size()
+        self.allocation.layout.size()
     }
 
     /// All of its memory, to be overwritten by tests of what that does.
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.memory.sched.as_ptr().cast::<u8>();
-        let offset = start.addr() - self.allocated.as_ptr().addr();
+        let offset = start.addr() - self.allocation.at.as_ptr().addr();
         // SAFETY: from the beginning of the scheduler to the end of what was allocated for it.
-        unsafe { std::slice::from_raw_parts_mut(start, self.layout.size() - offset) }
+        unsafe { std::slice::from_raw_parts_mut(start, self.bytes() - offset) }
     }
 }
 
@@ -161,13 +219,6 @@ impl Home for Scheduler {
 
     fn audit(&self) -> Result<(), String> {
         self.memory.audit()
-    }
-}
-
-impl std::ops::Drop for Scheduler {
-    fn drop(&mut self) {
-        // SAFETY: allocated by lay_out() with this layout.
-        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }
 

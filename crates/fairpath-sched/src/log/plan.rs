@@ -233,7 +233,7 @@ fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
         },
         limit_bytes: from.small()?,
         seed: from.small()?,
-        zero: 0,
+        accounts: 0,
         horizon: from.number()?,
     };
     let nodes = list(from, MAX_NODES, decode_node)?;

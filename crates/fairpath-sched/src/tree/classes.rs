@@ -40,6 +40,19 @@ impl Tree {
         way: Way,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
+        Tree::of_classes_with(set, way, LEAF, policies)
+    }
+
+    /// The same with another policy for the flows of a class.
+    ///
+    /// # Errors
+    /// As [`Tree::of_classes`].
+    pub fn of_classes_with(
+        set: &ClassSet,
+        way: Way,
+        leaf: &str,
+        policies: &[fairpath_core::sched::Policy],
+    ) -> Result<Tree, BadTree> {
         let classes: Vec<String> = set
             .classes()
             .iter()
@@ -70,19 +83,19 @@ impl Tree {
                 draft.nodes.push(inner);
                 draft
                     .nodes
-                    .push(leading(node(&own, Some(&class.name), LEAF), number));
+                    .push(leading(node(&own, Some(&class.name), leaf), number));
             } else {
-                let leaf = NodeDraft {
-                    policy: Some(here(LEAF.to_owned())),
+                let own = NodeDraft {
+                    policy: Some(here(leaf.to_owned())),
                     ..inner
                 };
-                draft.nodes.push(leading(leaf, number));
+                draft.nodes.push(leading(own, number));
             }
         }
         let other = unique("other");
         draft
             .nodes
-            .push(leading(node(&other, Some(&root), LEAF), Match::Rest));
+            .push(leading(node(&other, Some(&root), leaf), Match::Rest));
         build(
             &draft,
             Known {

@@ -1,0 +1,132 @@
+//! Congestion Experienced, set in a packet's IP header (RFC 3168 section 5). Pure.
+//!
+//! Only in packets whose sender said that it understands (ECT): any other stays as it is. IPv4's
+//! checksum is adjusted by what changed (RFC 1624), so that one that was wrong stays wrong.
+
+use crate::network::{self, Network, be16};
+
+/// Both bits: CE.
+const CE: u8 = 3;
+/// Where the field stands in the second byte of an IPv6 header.
+const V6_SHIFT: u32 = 4;
+/// IPv4's header checksum.
+const CHECKSUM: usize = 10;
+
+/// Sets CE in the packet of an Ethernet frame. False: it is no IP, cut short, or not ECT.
+///
+/// A packet that has CE already stays as it is, and counts as marked.
+pub fn set_ce(frame: &mut [u8]) -> bool {
+    match network::find(frame) {
+        Some(Network::V4(at)) => v4(frame, at).is_some(),
+        Some(Network::V6(at)) => v6(frame, at).is_some(),
+        None => false,
+    }
+}
+
+fn v4(frame: &mut [u8], ip: usize) -> Option<()> {
+    let before = be16(frame, ip)?;
+    let checksum = be16(frame, ip + CHECKSUM)?;
+    if before & u16::from(CE) == 0 || before >> 12 != 4 {
+        return None;
+    }
+    let after = before | u16::from(CE);
+    // RFC 1624 section 3, equation 3.
+    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    if after != before {
+        frame[ip..ip + 2].copy_from_slice(&after.to_be_bytes());
+        frame[ip + CHECKSUM..ip + CHECKSUM + 2].copy_from_slice(&(!sum as u16).to_be_bytes());
+    }
+    Some(())
+}
+
+fn v6(frame: &mut [u8], ip: usize) -> Option<()> {
+    let version = frame.get(ip)? >> 4;
+    let field = frame.get_mut(ip + 1)?;
+    if version != 6 || *field & (CE << V6_SHIFT) == 0 {
+        return None;
+    }
+    *field |= CE << V6_SHIFT;
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use fairpath_wire::ip::Ecn;
+    use fairpath_wire::{Frame, ipv4, ipv6};
+
+    use super::*;
+
+    const A4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const A6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+    /// Frames of both families with these two bits, behind that many tags; the field at full width.
+    fn frames(ecn: u8, dscp: u8, tags: u16) -> [Vec<u8>; 2] {
+        let base = || {
+            (0..tags).fold(Frame::ethernet([2; 6], [4; 6]), |frame, id| {
+                frame.vlan(id + 1)
+            })
+        };
+        let mut v4 = ipv4::Header::new(A4, A4);
+        (v4.dscp, v4.ecn) = (dscp, Ecn::from_bits(ecn));
+        let mut v6 = ipv6::Header::new(A6, A6);
+        (v6.dscp, v6.ecn) = (dscp, Ecn::from_bits(ecn));
+        [
+            base().ipv4_header(v4).udp(1, 2).payload(&[7; 9]).build(),
+            base().ipv6_header(v6).udp(1, 2).payload(&[7; 9]).build(),
+        ]
+    }
+
+    #[test]
+    fn every_ect_packet_becomes_the_ce_packet_that_its_sender_would_have_made() {
+        for tags in 0..=4 {
+            for dscp in 0..64 {
+                for ecn in 1..=3 {
+                    let wanted = frames(3, dscp, tags);
+                    for (mut frame, wanted) in frames(ecn, dscp, tags).into_iter().zip(wanted) {
+                        assert!(set_ce(&mut frame));
+                        assert_eq!(frame, wanted, "{ecn} {dscp} {tags}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_ect_is_left_alone() {
+        for frame in frames(0, 46, 1) {
+            let mut after = frame.clone();
+            assert!(!set_ce(&mut after));
+            assert_eq!(after, frame);
+        }
+        assert!(!set_ce(&mut [0xff; 60]), "no IP");
+    }
+
+    #[test]
+    fn a_wrong_checksum_stays_as_wrong_as_it_was() {
+        let [mut frame, _] = frames(2, 0, 0);
+        frame[24] ^= 0x40;
+        let [mut wanted, _] = frames(3, 0, 0);
+        wanted[24] ^= 0x40;
+        assert!(set_ce(&mut frame));
+        let sum = |frame: &[u8]| {
+            let words = frame[14..34].chunks(2);
+            let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+            (sum & 0xffff) + (sum >> 16)
+        };
+        assert_ne!(sum(&frame), 0xffff);
+        assert_eq!(sum(&frame), sum(&wanted));
+    }
+
+    #[test]
+    fn no_cut_of_a_frame_is_written_beyond() {
+        for whole in frames(2, 1, 2) {
+            for len in 0..whole.len() {
+                set_ce(&mut whole[..len].to_vec());
+            }
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! Forwarding through AF_XDP by the monitor's own XDP program (`rtt_forward`, bpf/prog/forward.h).
+//!
+//! ```text
+//!   set_forwarding(plan), set_socket(exit, queue, fd), attach_forward(interface)   in this order
+//! ```
+//!
+//! Invariant: a queue without a socket, and every frame before [`RttMonitor::set_forwarding`], is the
+//! stack's. The map does not keep a socket alive: a process that dies leaves traffic to the stack.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairpath_core::sched::End;
+use fairpath_units::IfIndex;
+use libbpf_rs::{MapCore, MapFlags};
+
+use crate::attach::{self, AttachError, Attached, Hook};
+use crate::rtt::RttMonitor;
+
+/// Exits of a monitor: towards subscribers, and towards the internet.
+pub const EXITS: usize = 2;
+/// Receive queues of an exit's interface that can have a socket.
+pub const EXIT_QUEUES: u32 = 64;
+/// MAC addresses of this host that a bridge tells apart (`MAX_OWN`).
+const MAX_OWN: usize = 4;
+const MAC_BYTES: usize = 6;
+/// Of `struct fp_forward`.
+const PLAN_BYTES: usize = 96;
+
+/// How packets find their exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Forwarding {
+    /// By the other one.
+    Bridge = 1,
+    /// By the one that the kernel's FIB names.
+    Router = 2,
+}
+
+/// Where frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The interface that the program is attached to.
+    pub ifindex: IfIndex,
+    /// The interface that routes name: the VLAN device, or the same.
+    pub route: IfIndex,
+    /// Whose class counts for what leaves here.
+    pub end: End,
+    /// Bytes of IP.
+    pub mtu: u32,
+    /// The tag of its frames; 0: none, or in a bridge whatever they have.
+    pub vlan: u16,
+    /// Its MAC address; of a router, that of `route`.
+    pub mac: [u8; MAC_BYTES],
+    /// A tcx ingress program of this monitor measures what the stack gets from `ifindex`.
+    pub stack_seen: bool,
+}
+
+/// What [`RttMonitor::set_forwarding`] puts into force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardPlan {
+    /// How.
+    pub forwarding: Forwarding,
+    /// Two interfaces, or two VLANs of one. Their order gives them their numbers, 0 and 1.
+    pub exits: [Exit; EXITS],
+    /// Of a bridge: MAC addresses whose packets are the stack's, up to four.
+    pub own: Vec<[u8; MAC_BYTES]>,
+}
+
+/// Forwarding could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// Loaded without.
+    #[error("forward through AF_XDP: the monitor was loaded without `Options::with_forwarding`")]
+    NotLoaded,
+    /// Nothing tells them apart.
+    #[error(
+        "forward between two exits on interface {} with VLAN {vlan}: one interface needs two VLANs, 1 to 4094", .ifindex.0
+    )]
+    SameExits {
+        /// Of both.
+        ifindex: IfIndex,
+        /// Of both.
+        vlan: u16,
+    },
+    /// A bridge adds no tags.
+    #[error(
+        "bridge between VLAN {} and VLAN {}: a bridge changes tags, and neither adds nor removes them; name a VLAN at both exits or at none", .0[0], .0[1]
+    )]
+    Tags([u16; EXITS]),
+    /// More addresses than there is room for.
+    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are told apart; bridge fewer")]
+    Own(usize),
+    /// A map did not take it.
+    #[error("set up forwarding by the XDP program: {0}; exits are 0 and 1, queues 0 to 63")]
+    Map(#[from] libbpf_rs::Error),
+    /// The stack's counts could not be mapped.
+    #[error("map the stack's counts: {0}; see `fairpath features`")]
+    Counts(#[from] io::Error),
+}
+
+/// What became of a frame (`enum way` of bpf/prog/redirect.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Way {
+    /// Redirected to a socket, which may have had no room (`XDP_STATISTICS`).
+    ToSocket,
+    /// Passed: the queue had no socket.
+    NoSocket,
+    /// Passed: neither IPv4 nor IPv6.
+    NotIp,
+    /// Passed: to a group or to all.
+    Group,
+    /// Passed: a bridge's packet to this host.
+    Own,
+    /// Passed: neighbour discovery.
+    Neighbour,
+    /// Passed: shorter than its headers.
+    Short,
+    /// Passed: the driver has no room before the frame.
+    NoRoom,
+    /// Passed: its tag is none of the exits'.
+    OtherVlan,
+    /// Passed: the monitor has no work area for this CPU.
+    NoDesk,
+    /// Passed: longer than the exit's MTU.
+    TooBig,
+    /// Passed: not sent to the interface's MAC address.
+    OtherHost,
+    /// Passed: its TTL or hop limit ends here.
+    Ttl,
+    /// Passed: options of IPv4, or hop-by-hop ones.
+    Options,
+    /// Passed: addresses that no router forwards, or a wrong header checksum.
+    Strange,
+    /// Passed: the next hop's MAC address is not known yet.
+    NoNeighbour,
+    /// Passed: to this host, or a broadcast.
+    Local,
+    /// Passed: no route, or one that refuses.
+    Unreachable,
+    /// Passed: the interface does not forward (sysctl).
+    NotForwarding,
+    /// Passed: the route encapsulates.
+    Tunnel,
+    /// Passed: it leaves by an interface that is no exit.
+    OtherExit,
+    /// Dropped: the socket went away when the frame was changed already.
+    Lost,
+}
+
+impl Way {
+    /// How many there are.
+    pub const COUNT: usize = Way::Lost as usize + 1;
+    /// All, in their order, with the names that a status shows.
+    pub const ALL: [(Way, &'static str); Way::COUNT] = [
+        (Way::ToSocket, "to socket"),
+        (Way::NoSocket, "no socket"),
+        (Way::NotIp, "not IP"),
+        (Way::Group, "group address"),
+        (Way::Own, "to this host"),
+        (Way::Neighbour, "neighbour discovery"),
+        (Way::Short, "cut short"),
+        (Way::NoRoom, "no headroom"),
+        (Way::OtherVlan, "other VLAN"),
+        (Way::NoDesk, "no work area"),
+        (Way::TooBig, "above the MTU"),
+        (Way::OtherHost, "other MAC address"),
+        (Way::Ttl, "TTL over"),
+        (Way::Options, "IP options"),
+        (Way::Strange, "not to be forwarded"),
+        (Way::NoNeighbour, "neighbour unknown"),
+        (Way::Local, "local address"),
+        (Way::Unreachable, "no route"),
+        (Way::NotForwarding, "forwarding off"),
+        (Way::Tunnel, "tunnel"),
+        (Way::OtherExit, "other interface"),
+        (Way::Lost, "lost"),
+    ];
+}
+
+/// Frames that came by one exit, by what became of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitWays([u64; Way::COUNT]);
+
+impl ExitWays {
+    /// Of one way.
+    pub fn of(&self, way: Way) -> u64 {
+        self.0[way as usize]
+    }
+
+    /// Those that the stack got.
+    pub fn to_stack(&self) -> u64 {
+        self.0.iter().sum::<u64>() - self.of(Way::ToSocket) - self.of(Way::Lost)
+    }
+}
+
+impl RttMonitor {
+    /// Puts a plan into force for all interfaces that [`RttMonitor::attach_forward`] is called for;
+    /// frames under way may meet parts of the one before.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub fn set_forwarding(&mut self, plan: &ForwardPlan) -> Result<(), ForwardError> {
+        if !self.forwards {
+            return Err(ForwardError::NotLoaded);
+        }
+        check(plan)?;
+        let map = &self.skel.maps.forward;
+        map.update(&0u32.to_ne_bytes(), &bytes_of(plan), MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// Gives the packets of an exit's receive queue to a socket that is bound to it.
+    ///
+    /// # Errors
+    /// [`ForwardError::Map`].
+    pub fn set_socket(
+        &self,
+        exit: usize,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), ForwardError> {
+        if !self.forwards {
+            return Err(ForwardError::NotLoaded);
+        }
+        // What is out of range is beyond the map's end.
+        let key = match queue {
+            queue if queue < EXIT_QUEUES => exit as u32 * EXIT_QUEUES + queue,
+            _ => u32::MAX,
+        };
+        let fd = socket.as_raw_fd().to_ne_bytes();
+        let map = &self.skel.maps.sockets;
+        Ok(map.update(&key.to_ne_bytes(), &fd, MapFlags::ANY)?)
+    }
+
+    /// Attaches `rtt_forward` to an interface of the current network namespace, in place of the
+    /// measuring XDP program. An interface of two exits has it once.
+    ///
+    /// # Errors
+    /// [`AttachError`]; a foreign XDP program is named, and stays.
+    pub fn attach_forward(
+        &mut self,
+        ifindex: IfIndex,
+        name: &str,
+    ) -> Result<Attached, AttachError> {
+        let program = &mut self.skel.progs.rtt_forward;
+        let attached = attach::attach(program, Hook::Xdp, ifindex, name)?;
+        self.watch(ifindex);
+        Ok(attached)
+    }
+
+    /// What became of frames so far, by the exit by which they came.
+    pub fn ways(&self) -> [ExitWays; EXITS] {
+        let frames = |exit: usize, way: usize| {
+            let key = (exit * Way::COUNT + way) as u32;
+            let row = self
+                .skel
+                .maps
+                .ways
+                .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY);
+            let cpus = row.ok().flatten().unwrap_or_default();
+            let count = |cpu: &Vec<u8>| cpu.first_chunk().map_or(0, |b| u64::from_ne_bytes(*b));
+            cpus.iter().map(count).sum()
+        };
+        std::array::from_fn(|exit| ExitWays(std::array::from_fn(|way| frames(exit, way))))
+    }
+
+    /// A reader of what the stack itself sends by the exits, for another thread; it needs the tcx
+    /// egress programs on their interfaces.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub fn stack_sent(&self) -> Result<StackSent, ForwardError> {
+        if !self.forwards {
+            return Err(ForwardError::NotLoaded);
+        }
+        Ok(StackSent::map(self.skel.maps.stack_sent.as_fd())?)
+    }
+}
+
+fn check(plan: &ForwardPlan) -> Result<(), ForwardError> {
+    let [a, b] = &plan.exits;
+    let tags = [a.vlan, b.vlan];
+    let tagged = tags.map(|vlan| vlan != 0);
+    if a.ifindex == b.ifindex && (a.vlan == b.vlan || tagged != [true, true]) {
+        let (ifindex, vlan) = (a.ifindex, a.vlan);
+        return Err(ForwardError::SameExits { ifindex, vlan });
+    }
+    if plan.forwarding == Forwarding::Bridge && tagged[0] != tagged[1] {
+        return Err(ForwardError::Tags(tags));
+    }
+    match plan.own.len() {
+        0..=MAX_OWN => Ok(()),
+        own => Err(ForwardError::Own(own)),
+    }
+}
+
+/// `struct fp_forward`.
+fn bytes_of(plan: &ForwardPlan) -> [u8; PLAN_BYTES] {
+    let mut bytes = Vec::with_capacity(PLAN_BYTES);
+    bytes.extend((plan.forwarding as u32).to_ne_bytes());
+    bytes.extend([0; 4]);
+    for exit in &plan.exits {
+        for word in [exit.ifindex.0, exit.route.0, exit.end as u32, exit.mtu] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(exit.vlan.to_ne_bytes());
+        bytes.extend(u16::from(exit.stack_seen).to_ne_bytes());
+        bytes.extend(exit.mac);
+        bytes.extend([0; 2]);
+    }
+    for own in &plan.own {
+        bytes.extend(own);
+        bytes.extend([0; 2]);
+    }
+    bytes.resize(PLAN_BYTES, 0);
+    let mut all = [0; PLAN_BYTES];
+    all.copy_from_slice(&bytes);
+    all
+}
+
+/// What the stack itself sent by an exit since the monitor was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Segments of super-packets counted one by one.
+    pub packets: u64,
+    /// Ethernet frames without FCS.
+    pub bytes: u64,
+}
+
+/// Reads what the stack sends by the exits; a value of its own that may outlive the monitor.
+#[derive(Debug)]
+pub struct StackSent {
+    counts: NonNull<AtomicU64>,
+}
+
+/// Bytes of the map's pages.
+const SENT_BYTES: usize = 4096;
+
+// SAFETY: memory that no thread owns, read by atomic loads only.
+unsafe impl Send for StackSent {}
+
+impl StackSent {
+    fn map(fd: BorrowedFd<'_>) -> io::Result<StackSent> {
+        // SAFETY: a fresh read-only mapping of the map's one page, at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                SENT_BYTES,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let counts = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        Ok(StackSent { counts })
+    }
+
+    /// Two loads. Packets and bytes may be of two moments. Zeros for an exit that there is not.
+    pub fn read(&self, exit: usize) -> Sent {
+        if exit >= EXITS {
+            return Sent::default();
+        }
+        let load = |at: usize| {
+            // SAFETY: both exits' two words lie in the mapped page.
+            let count = unsafe { self.counts.add(2 * exit + at).as_ref() };
+            count.load(Ordering::Relaxed)
+        };
+        Sent {
+            packets: load(0),
+            bytes: load(1),
+        }
+    }
+}
+
+impl Drop for StackSent {
+    fn drop(&mut self) {
+        // SAFETY: `map` made exactly this mapping.
+        unsafe { libc::munmap(self.counts.as_ptr().cast(), SENT_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(ifindexes: [u32; 2], vlans: [u16; 2], forwarding: Forwarding) -> ForwardPlan {
+        let exit = |i: usize| Exit {
+            ifindex: IfIndex(ifindexes[i]),
+            route: IfIndex(ifindexes[i]),
+            end: End::Sender,
+            mtu: 1500,
+            vlan: vlans[i],
+            mac: [2; 6],
+            stack_seen: false,
+        };
+        ForwardPlan {
+            forwarding,
+            exits: [exit(0), exit(1)],
+            own: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn exits_that_nothing_tells_apart_are_refused() {
+        use Forwarding::{Bridge, Router};
+        for (ifindexes, vlans, forwarding, fine) in [
+            ([1, 2], [0, 0], Bridge, true),
+            ([1, 2], [5, 6], Bridge, true),
+            ([1, 2], [5, 0], Bridge, false),
+            ([1, 2], [5, 0], Router, true),
+            ([1, 1], [5, 6], Bridge, true),
+            ([1, 1], [5, 5], Router, false),
+            ([1, 1], [0, 6], Router, false),
+        ] {
+            let checked = check(&plan(ifindexes, vlans, forwarding));
+            assert_eq!(
+                checked.is_ok(),
+                fine,
+                "{vlans:?} {forwarding:?} {checked:?}"
+            );
+        }
+        let mut many = plan([1, 2], [0, 0], Bridge);
+        many.own = vec![[2; 6]; 5];
+        assert!(matches!(check(&many), Err(ForwardError::Own(5))));
+    }
+
+    #[test]
+    fn ways_are_listed_in_the_order_of_their_numbers() {
+        for (number, (way, _)) in Way::ALL.iter().enumerate() {
+            assert_eq!(*way as usize, number);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! A tree on a line: the rate that holds for all that leaves, and what leaves besides the tree.
+//!
+//! ```text
+//! line (class_tree) --- shared (class_tree, ceil = the line's rate) --+-- the tree
+//!                                                                     '-- stack (drr)
+//! ```
+//!
+//! A tree whose root is a class_tree is `shared` itself. `stack` stands for packets that others send
+//! by the same line: a port that cannot hold them charges them here, before everything else.
+
+use fairpath_core::sched::{
+    COST_ONE, LEVELS, NodeConfig, Over, PARAMS, Policy, encode_rate, policies,
+};
+
+use super::Tree;
+
+/// What a tree is put on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Bits a second.
+    pub bps: u64,
+    /// How long it may run ahead after it was idle, ns.
+    pub burst_ns: u64,
+    /// Whether others send by it, too.
+    pub stack: bool,
+}
+
+/// A line's usual burst: one timer's lateness, and no queue in the modem behind it.
+pub const LINE_BURST_NS: u64 = 1_000_000;
+
+/// Shares between children, and ceilings.
+const INNER: &str = "class_tree";
+
+/// The tree has too many levels for the line's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("put the tree on a line: it has {levels} levels, and {most} at most fit; leave some out")]
+pub struct TooDeep {
+    /// Of the tree.
+    pub levels: usize,
+    /// So that the line's fit, too.
+    pub most: usize,
+}
+
+impl Tree {
+    /// The tree under the line's nodes. O(nodes).
+    ///
+    /// # Errors
+    /// [`TooDeep`].
+    pub fn on_line(mut self, line: &Line) -> Result<Tree, TooDeep> {
+        let inner = shipped(INNER);
+        let is_inner = self.plan.nodes[0].policy == inner.id;
+        let above = if is_inner { 1 } else { 2 };
+        let levels = self.levels();
+        if levels + above > LEVELS {
+            let most = LEVELS - above;
+            return Err(TooDeep { levels, most });
+        }
+        self.shift(above);
+        let child = |parent| NodeConfig {
+            parent,
+            ..inner_node(inner)
+        };
+        let mut top = vec![child(0)];
+        if !is_inner {
+            top.push(child(1));
+        }
+        self.plan.nodes[0].parent = above as u32;
+        self.plan.nodes.splice(0..0, top);
+        let shared = &mut self.plan.nodes[1];
+        shared.ceil = encode_rate(line.bps);
+        shared.burst = line.burst_ns;
+        self.name_above(above, inner);
+        if line.stack {
+            self.add_stack(line);
+        }
+        Ok(self)
+    }
+
+    /// The node that holds the line's rate, of a tree on a line.
+    pub const SHARED: u32 = 2;
+
+    /// The class number of what others send by the line: the last of the table.
+    pub fn stack_class(&self) -> u32 {
+        self.plan.class_table.len() as u32 - 1
+    }
+
+    fn levels(&self) -> usize {
+        let mut level = vec![1; self.plan.nodes.len() + 1];
+        level[0] = 0;
+        for (at, node) in self.plan.nodes.iter().enumerate() {
+            level[at + 1] = level[node.parent as usize] + 1;
+        }
+        level.into_iter().max().unwrap_or(0)
+    }
+
+    /// Makes room for `by` nodes before all others.
+    fn shift(&mut self, by: usize) {
+        let by = by as u32;
+        let plan = &mut self.plan;
+        let parents = plan.nodes.iter_mut().map(|node| &mut node.parent);
+        let named = plan.class_table.iter_mut().chain(&mut plan.splits);
+        for number in parents.chain(named).filter(|number| **number != 0) {
+            *number += by;
+        }
+    }
+
+    fn name_above(&mut self, above: usize, inner: &Policy) {
+        let at = self.policy_index(inner);
+        let mut names: Vec<String> = ["line", "shared"][..above]
+            .iter()
+            .map(|name| self.unique(name))
+            .collect();
+        names.append(&mut self.names.nodes);
+        let names_of = &mut self.names;
+        names_of.nodes = names;
+        names_of.policy_of.splice(0..0, vec![at; above]);
+        names_of.heaviest.splice(0..0, vec![1; above]);
+        names_of.ids = (names_of.nodes.iter().cloned()).zip(1..).collect();
+    }
+
+    fn add_stack(&mut self, line: &Line) {
+        let drr = shipped("drr");
+        let (at, name) = (self.policy_index(drr), self.unique("stack"));
+        let plan = &mut self.plan;
+        plan.nodes.push(NodeConfig {
+            parent: Tree::SHARED,
+            policy: drr.id,
+            over: Over::Flows,
+            queue: drr.queue[0],
+            queue_buckets: drr.queue[1],
+            params: standard(drr),
+            cost: COST_ONE,
+            floor: encode_rate(line.bps),
+            ..NodeConfig::default()
+        });
+        plan.class_table.push(plan.nodes.len() as u32);
+        plan.config.classes = plan.class_table.len() as u32;
+        self.names.ids.insert(name.clone(), plan.nodes.len() as u32);
+        self.names.nodes.push(name);
+        self.names.policy_of.push(at);
+        self.names.heaviest.push(1);
+    }
+
+    fn policy_index(&mut self, policy: &Policy) -> usize {
+        let policies = &mut self.names.policies;
+        let found = policies.iter().position(|known| known.id == policy.id);
+        found.unwrap_or_else(|| {
+            policies.push(policy.clone());
+            policies.len() - 1
+        })
+    }
+
+    fn unique(&self, name: &str) -> String {
+        let mut name = name.to_owned();
+        while self.names.ids.contains_key(&name) {
+            name.push('_');
+        }
+        name
+    }
+}
+
+fn inner_node(policy: &Policy) -> NodeConfig {
+    NodeConfig {
+        policy: policy.id,
+        over: Over::Children,
+        queue: match policy.queue[0] {
+            0 => super::queue::HEAP,
+            kind => kind,
+        },
+        queue_buckets: policy.queue[1],
+        queue_shift: policy.queue[2],
+        queue_full: policy.queue[3],
+        cost: COST_ONE,
+        ..NodeConfig::default()
+    }
+}
+
+fn standard(policy: &Policy) -> [u64; PARAMS] {
+    let mut encoded = [0; PARAMS];
+    for (place, param) in encoded.iter_mut().zip(&policy.params) {
+        *place = param.encode(param.standard);
+    }
+    encoded
+}
+
+fn shipped(name: &str) -> &'static Policy {
+    let found = policies().iter().find(|policy| policy.name == name);
+    found.expect("the shipped policies are compiled in")
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_core::sched::{Home, Meta, Op, OutcomeKind, Scheduler};
+
+    use super::*;
+    use crate::tree::Known;
+
+    const SECOND: u64 = 1_000_000_000;
+    const LINE: Line = Line {
+        bps: 8_000_000,
+        burst_ns: LINE_BURST_NS,
+        stack: true,
+    };
+
+    fn tree(policy: &str) -> Tree {
+        let known = Known {
+            policies: policies(),
+            classes: &[],
+        };
+        Tree::of_policy(shipped(policy), known).unwrap()
+    }
+
+    /// Bytes that leave in a second: of the tree, and of the stack, which sends `charged` a second.
+    fn sent(tree: &Tree, charged: u64) -> [u64; 2] {
+        let mut scheduler = Scheduler::new(&tree.plan).unwrap();
+        let mut outcomes = Vec::new();
+        let (mut sent, mut charges) = ([0; 2], 0);
+        let packet = |class_id| Meta {
+            bytes: 1000,
+            class_id,
+            ..Meta::default()
+        };
+        let mut held = [0; 3];
+        for now in (0..SECOND).step_by(100_000) {
+            let mut ops = Vec::new();
+            if held[1] == 0 {
+                ops.push(Op::enqueue(now, 1, packet(0)));
+                held[1] = 1;
+            }
+            if held[2] == 0 && charges * 1000 * SECOND <= charged * now {
+                ops.push(Op::enqueue(now, 2, packet(tree.stack_class())));
+                (held[2], charges) = (1, charges + 1);
+            }
+            ops.push(Op::dequeue(now, 4));
+            outcomes.clear();
+            scheduler.run(&ops, &mut outcomes).unwrap();
+            for outcome in outcomes.iter().filter(|o| o.kind == OutcomeKind::Sent) {
+                held[outcome.handle as usize] = 0;
+                sent[outcome.handle as usize - 1] += 1000;
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn a_line_holds_its_rate_whatever_tree_is_on_it() {
+        for policy in ["fifo", "fq_codel", "drr"] {
+            let tree = tree(policy).on_line(&LINE).unwrap();
+            let [own, _] = sent(&tree, 0);
+            assert!((990_000..=1_005_000).contains(&own), "{policy}: {own}");
+        }
+    }
+
+    #[test]
+    fn what_others_send_is_taken_from_the_line_first() {
+        let tree = tree("fq_codel").on_line(&LINE).unwrap();
+        let [own, stack] = sent(&tree, 800_000);
+        assert!((795_000..=805_000).contains(&stack), "{stack}");
+        assert!((190_000..=210_000).contains(&own), "{own}");
+    }
+
+    #[test]
+    fn nodes_and_classes_keep_their_names() {
+        let text = "[[node]]\nname = \"line\"\npolicy = \"drr\"\n\
+            [[node]]\nname = \"a\"\nparent = \"line\"\npolicy = \"fifo\"\nmatch = { class = [3] }\n\
+            [[node]]\nname = \"b\"\nparent = \"line\"\npolicy = \"fifo\"\nmatch = { class = [\"*\"] }\n";
+        let known = Known {
+            policies: policies(),
+            classes: &[],
+        };
+        let tree = Tree::read("t", text, known)
+            .unwrap()
+            .on_line(&LINE)
+            .unwrap();
+        assert_eq!(
+            tree.names.nodes(),
+            ["line_", "shared", "line", "a", "b", "stack"]
+        );
+        let leaf = |class_id| {
+            let meta = Meta {
+                class_id,
+                ..Meta::default()
+            };
+            tree.names.node(tree.leaf(&meta).unwrap()).to_owned()
+        };
+        assert_eq!([0, 1, 3].map(leaf), ["b", "b", "a"]);
+        assert_eq!(leaf(tree.stack_class()), "stack");
+        assert_eq!(tree.names.policy(1).unwrap().name, "class_tree");
+        assert_eq!(tree.names.policy(4).unwrap().name, "fifo");
+    }
+}

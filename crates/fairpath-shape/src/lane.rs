@@ -1,0 +1,518 @@
+//! One way through a port: packets come, wait in a scheduler, and leave.
+//!
+//! The port keeps the packets and names them by handles, 1 to the number that the lane was made for;
+//! each comes back once, as [`Leaving`]. What others send by the same line is charged: it takes its
+//! part of the rate as if it had waited here.
+//!
+//! Arrivals are gathered and told to the scheduler with the next turn, in one call.
+
+use std::collections::HashMap;
+
+use fairpath_core::sched::{
+    Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, SchedReader,
+    Scheduler, TakeOverError,
+};
+use fairpath_core::{Frame, Rules, TooManyRules};
+use fairpath_sched::tree::Tree;
+
+/// Charges that wait at once, at most; what is more is gathered and charged later.
+pub const CHARGES: u32 = 64;
+/// The most that one charge stands for: a rate of megabits is not held up by one for long.
+const CHARGE_BYTES: u64 = 16_384;
+
+/// A lane could not be made, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneError {
+    /// The scheduler.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The rules of the classes do not fit.
+    #[error(transparent)]
+    Rules(#[from] TooManyRules),
+    /// Another tree.
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+}
+
+/// What becomes of a packet; its handle is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It is sent, with CE set where `mark` says so.
+    Send {
+        /// As it came.
+        handle: u32,
+        /// Congestion was experienced.
+        mark: bool,
+    },
+    /// It is no more; the lane has counted why.
+    Drop {
+        /// As it came.
+        handle: u32,
+    },
+}
+
+/// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
+#[derive(Debug)]
+pub struct Successor {
+    scheduler: Scheduler,
+    classifier: Classifier,
+    changes: Changes,
+    stack: Option<u32>,
+}
+
+impl Successor {
+    /// For [`Lane::replace`]; `before` is the tree in force, `handles` and `stack` as the lane was
+    /// made with. Nodes are the same where their names are.
+    ///
+    /// # Errors
+    /// As [`Lane::new`].
+    pub fn new(
+        tree: &Tree,
+        before: &Tree,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+    ) -> Result<Successor, LaneError> {
+        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
+        Ok(Successor {
+            scheduler,
+            classifier,
+            changes: changes(tree, before, stack),
+            stack: stack.then(|| tree.stack_class()),
+        })
+    }
+
+    /// For another thread.
+    pub fn reader(&self) -> SchedReader {
+        self.scheduler.reader()
+    }
+}
+
+/// Which nodes and classes of a new tree are which of the one before, by their names. O(nodes).
+fn changes(tree: &Tree, before: &Tree, stack: bool) -> Changes {
+    let was = |name: &String| before.names.id(name).unwrap_or(0);
+    let nodes = tree.names.nodes().iter().map(was).collect();
+    let numbers = |tree: &Tree| 0..tree.plan.class_table.len() as u32;
+    let number_of: HashMap<String, u32> = numbers(tree)
+        .map(|class| (tree.names.class(class), class))
+        .collect();
+    let mut classes: Vec<u32> = numbers(before)
+        .map(|class| *number_of.get(&before.names.class(class)).unwrap_or(&0))
+        .collect();
+    if stack && let Some(last) = classes.last_mut() {
+        *last = tree.stack_class();
+    }
+    Changes { nodes, classes }
+}
+
+fn lay_out(
+    tree: &Tree,
+    rules: &Rules,
+    handles: u32,
+    stack: bool,
+) -> Result<(Scheduler, Classifier), LaneError> {
+    let mut plan = tree.plan.clone();
+    plan.config.packets = handles + CHARGES;
+    // Charges that wait leave as much room for packets as there is without.
+    let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
+    plan.config.limit_packets = limit.min(handles);
+    plan.config.accounts = 1;
+    let mut classifier = Classifier::new(plan.class_table.len() as u32);
+    classifier.set_rules(rules)?;
+    Ok((Scheduler::new(&plan)?, classifier))
+}
+
+/// A scheduler with a classifier before it.
+#[derive(Debug)]
+pub struct Lane {
+    scheduler: Scheduler,
+    classifier: Classifier,
+    end: End,
+    handles: u32,
+    stack: Option<u32>,
+    waiting: Vec<Op>,
+    outcomes: Vec<Outcome>,
+    charges: Charges,
+}
+
+/// Bytes that others sent and that were not charged yet, and the handles that stand for charges.
+#[derive(Debug, Default)]
+struct Charges {
+    bytes: u64,
+    free: Vec<u32>,
+    /// By handle, less the packets': bytes that it stands for.
+    stands_for: Vec<u32>,
+}
+
+impl Lane {
+    /// A lane for `handles` packets at once; with `stack`, the tree's last class is for charges.
+    ///
+    /// # Errors
+    /// The tree cannot be laid out, or the rules do not fit.
+    pub fn new(
+        tree: &Tree,
+        end: End,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+    ) -> Result<Lane, LaneError> {
+        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
+        Ok(Lane {
+            scheduler,
+            classifier,
+            end,
+            handles,
+            stack: stack.then(|| tree.stack_class()),
+            waiting: Vec::new(),
+            outcomes: Vec::new(),
+            charges: Charges {
+                bytes: 0,
+                free: (handles + 1..=handles + CHARGES).rev().collect(),
+                stands_for: vec![0; CHARGES as usize],
+            },
+        })
+    }
+
+    /// Whose class counts here.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// For another thread.
+    pub fn reader(&self) -> SchedReader {
+        self.scheduler.reader()
+    }
+
+    /// Packets that it can hold.
+    pub fn handles(&self) -> u32 {
+        self.handles
+    }
+
+    /// A packet comes whose first bytes are `head`; `bytes` are on the wire, all headers included.
+    pub fn arrive(&mut self, handle: u32, frame: &Frame, head: &[u8], bytes: u32) {
+        let (mut meta, _) = self.classifier.look(frame, head, self.end);
+        meta.bytes = bytes;
+        self.arrive_as(handle, frame.now, meta);
+    }
+
+    /// A packet comes that was looked at already.
+    pub fn arrive_as(&mut self, handle: u32, now: u64, meta: Meta) {
+        // A handle of no packet would be taken for a charge.
+        let handle = if handle > self.handles { 0 } else { handle };
+        self.waiting.push(Op::enqueue(now, handle, meta));
+    }
+
+    /// Others sent `bytes` by the same line.
+    pub fn charge(&mut self, bytes: u64) {
+        if self.stack.is_some() {
+            self.charges.bytes += bytes;
+        }
+    }
+
+    /// Packets that came in since the last turn go in, and up to `most` leave. Returns when to ask
+    /// again where nothing more may leave before; `None`: when something comes.
+    ///
+    /// # Errors
+    /// A native home does not fail; see [`Home::run`].
+    pub fn turn(
+        &mut self,
+        now: u64,
+        most: u32,
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<Option<u64>, HomeError> {
+        self.bring_charges(now);
+        let mut most = most;
+        loop {
+            let before = leaving.len();
+            if most > 0 {
+                self.waiting.push(Op::dequeue(now, most));
+            }
+            self.outcomes.clear();
+            let ran = self.scheduler.run(&self.waiting, &mut self.outcomes);
+            self.waiting.clear();
+            ran?;
+            let (charged, next) = self.settle(leaving);
+            // Places that charges took are for packets.
+            let sent = leaving[before..]
+                .iter()
+                .filter(|l| matches!(l, Leaving::Send { .. }));
+            most = most.saturating_sub(sent.count() as u32);
+            if charged == 0 || most == 0 {
+                return Ok(next);
+            }
+            self.bring_charges(now);
+        }
+    }
+
+    /// Changes what runs: rates, parameters. Returns whether the scheduler took it.
+    ///
+    /// # Errors
+    /// As [`Home::run`].
+    pub fn apply(&mut self, op: Op) -> Result<bool, HomeError> {
+        let mut outcomes = Vec::new();
+        self.scheduler.run(&[op], &mut outcomes)?;
+        Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
+    }
+
+    /// Goes on with another tree and other rules from the next packet on; what waits is moved, some
+    /// hundred ns a packet and node. Packets that the new tree has no place for are in `leaving`.
+    ///
+    /// # Errors
+    /// [`TakeOverError`]: the successor was made for fewer handles; nothing has changed then.
+    pub fn replace(
+        &mut self,
+        successor: Successor,
+        now: u64,
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<(), LaneError> {
+        self.turn(now, 0, leaving)?;
+        let Successor {
+            mut scheduler,
+            classifier,
+            changes,
+            stack,
+        } = successor;
+        self.outcomes.clear();
+        scheduler.take_over(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
+        self.scheduler = scheduler;
+        self.classifier = classifier;
+        self.stack = stack;
+        self.settle(leaving);
+        Ok(())
+    }
+
+    /// Looks for what contradicts itself. Walks everything: for tests.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn audit(&self) -> Result<(), String> {
+        self.scheduler.audit()
+    }
+
+    fn bring_charges(&mut self, now: u64) {
+        let Some(class_id) = self.stack else { return };
+        while self.charges.bytes > 0 {
+            let Some(handle) = self.charges.free.pop() else {
+                return;
+            };
+            let bytes = self.charges.bytes.min(CHARGE_BYTES);
+            self.charges.bytes -= bytes;
+            self.charges.stands_for[(handle - self.handles - 1) as usize] = bytes as u32;
+            let meta = Meta {
+                arrival: now,
+                bytes: bytes as u32,
+                class_id,
+                ..Meta::default()
+            };
+            self.waiting.push(Op::enqueue(now, handle, meta));
+        }
+    }
+
+    /// Hands on what the scheduler told: how many charges went, and when to ask again.
+    fn settle(&mut self, leaving: &mut Vec<Leaving>) -> (u32, Option<u64>) {
+        let (mut charged, mut next) = (0, None);
+        for outcome in &self.outcomes {
+            let handle = outcome.handle;
+            let is_charge = handle > self.handles;
+            match outcome.kind {
+                OutcomeKind::Sent | OutcomeKind::Dropped if is_charge => {
+                    let at = (handle - self.handles - 1) as usize;
+                    let bytes = std::mem::take(&mut self.charges.stands_for[at]);
+                    self.charges.free.push(handle);
+                    charged += 1;
+                    if outcome.kind == OutcomeKind::Dropped {
+                        // It was sent, whatever the scheduler says: charged again.
+                        self.charges.bytes += u64::from(bytes);
+                        charged -= 1;
+                    }
+                }
+                OutcomeKind::Sent => leaving.push(Leaving::Send {
+                    handle,
+                    mark: outcome.flags & Outcome::MARK != 0,
+                }),
+                OutcomeKind::Dropped if handle != 0 => leaving.push(Leaving::Drop { handle }),
+                OutcomeKind::Nothing => next = (outcome.at != u64::MAX).then_some(outcome.at),
+                _ => {}
+            }
+        }
+        (charged, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_core::Link;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::figures::Places;
+    use crate::lines::{Both, Lines, Settings};
+
+    const MS: u64 = 1_000_000;
+
+    fn lane(bps: u64, handles: u32, stack: bool) -> (Lane, Places) {
+        let settings = Settings {
+            bps: Both { down: bps, up: bps },
+            stack,
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let tree = &lines.trees.down;
+        let lane = Lane::new(tree, End::Receiver, &Rules::default(), handles, stack).unwrap();
+        (lane, Places::of(tree))
+    }
+
+    /// A UDP packet over IPv4 of `flow`.
+    fn packet(flow: u8) -> [u8; 28] {
+        let mut ip = [0; 28];
+        (ip[0], ip[3], ip[9], ip[21]) = (0x45, 28, 17, flow);
+        ip[12..20].copy_from_slice(&[198, 51, 100, 1, 192, 0, 2, 1]);
+        ip
+    }
+
+    fn frame(now: u64) -> Frame {
+        Frame {
+            now,
+            wire_len: 28,
+            link: Link::Raw as u16,
+            ..Frame::default()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_handle_comes_back_once_and_the_account_adds_up(
+            steps in prop::collection::vec((0u8..12, 0u8..4, 0u32..6, 0u64..3_000), 1..400),
+        ) {
+            let (mut lane, places) = lane(2_000_000, 80, true);
+            let mut free: Vec<u32> = (1..=80).collect();
+            let (mut now, mut leaving, mut came, mut back) = (0, Vec::new(), 0u64, 0u64);
+            for (arrivals, flow, most, charge) in steps {
+                now += 1_300_000;
+                for _ in 0..arrivals {
+                    let Some(handle) = free.pop() else { break };
+                    lane.arrive(handle, &frame(now), &packet(flow), 1000);
+                    came += 1;
+                }
+                lane.charge(charge);
+                leaving.clear();
+                lane.turn(now, most, &mut leaving).unwrap();
+                let sent = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. })).count();
+                prop_assert!(sent <= most as usize);
+                for gone in &leaving {
+                    let (Leaving::Send { handle, .. } | Leaving::Drop { handle }) = *gone;
+                    prop_assert!(!free.contains(&handle), "handle {handle} came back twice");
+                    free.push(handle);
+                    back += 1;
+                }
+                lane.audit().unwrap();
+            }
+            let reader = lane.reader();
+            let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+            let stack = &figures[figures.len() - 1];
+            let all = &figures[0];
+            prop_assert_eq!(all.came, all.sent + all.dropped() + all.held);
+            prop_assert_eq!(all.came - stack.came, came);
+            prop_assert_eq!(all.held - stack.held, came - back);
+            prop_assert_eq!(all.sojourns.count(), all.sent);
+        }
+    }
+
+    #[test]
+    fn another_tree_takes_over_without_a_packet_lost() {
+        let bps = |rate| Settings {
+            bps: Both {
+                down: rate,
+                up: rate,
+            },
+            policy: if rate > 1_000_000 { "drr" } else { "fq_codel" }.to_owned(),
+            stack: true,
+            ..Settings::default()
+        };
+        let lines = |rate| Lines::new(&ClassSet::default(), &bps(rate)).unwrap();
+        let (mut lane, _) = lane(1_000_000, 200, true);
+        let (mut leaving, mut sent) = (Vec::new(), Vec::new());
+        let mut before = lines(1_000_000).trees.down;
+        let mut places = Places::of(&before);
+        for round in 0..40u32 {
+            let now = u64::from(round) * 2 * MS;
+            lane.arrive(round + 1, &frame(now), &packet(round as u8 % 3), 500);
+            lane.charge(100);
+            if round % 7 == 3 {
+                let next = lines(1_000_000 + u64::from(round % 2)).trees.down;
+                let rules = Rules::default();
+                let successor = Successor::new(&next, &before, &rules, 200, true).unwrap();
+                lane.replace(successor, now, &mut leaving).unwrap();
+                (places, before) = (Places::of(&next), next);
+            }
+            lane.turn(now, 8, &mut leaving).unwrap();
+            lane.audit().unwrap();
+        }
+        let mut next = Some(100 * MS);
+        while let Some(at) = next {
+            next = lane.turn(at, 8, &mut leaving).unwrap();
+        }
+        for leaving in leaving {
+            match leaving {
+                Leaving::Send { handle, .. } => sent.push(handle),
+                Leaving::Drop { handle } => panic!("packet {handle} was dropped"),
+            }
+        }
+        sent.sort_unstable();
+        assert_eq!(sent, (1..=40).collect::<Vec<u32>>());
+        let reader = lane.reader();
+        let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+        let other = &figures[before.names.id("other").unwrap() as usize];
+        assert_eq!((other.came, other.sent, other.held), (40, 40, 0));
+        assert_eq!(figures[0].came, figures[0].sent);
+    }
+
+    #[test]
+    fn what_others_send_slows_the_lane_by_as_much() {
+        let sent = |charge: u64| {
+            let (mut lane, _) = lane(8_000_000, 200, true);
+            let (mut leaving, mut held, mut sent) = (Vec::new(), 0, 0);
+            for step in 0..10_000u64 {
+                let now = step * MS / 10;
+                if held == 0 {
+                    lane.arrive(1, &frame(now), &packet(1), 1000);
+                    held = 1;
+                }
+                lane.charge(charge / 10_000);
+                leaving.clear();
+                lane.turn(now, 8, &mut leaving).unwrap();
+                let left = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. }));
+                sent += 1000 * left.count() as u64;
+                held -= leaving.len();
+            }
+            sent
+        };
+        let (alone, beside) = (sent(0), sent(400_000));
+        assert!((990_000..=1_005_000).contains(&alone), "{alone}");
+        assert!((585_000..=615_000).contains(&beside), "{beside}");
+    }
+
+    #[test]
+    fn a_lane_says_when_to_ask_again() {
+        let (mut lane, _) = lane(1_000_000, 100, false);
+        let mut leaving = Vec::new();
+        for handle in 1..=20 {
+            lane.arrive(handle, &frame(0), &packet(1), 1000);
+        }
+        let next = lane.turn(0, 100, &mut leaving).unwrap().unwrap();
+        assert!(!leaving.is_empty() && leaving.len() < 20);
+        let before = leaving.len();
+        lane.turn(next - 1, 100, &mut leaving).unwrap();
+        assert_eq!(leaving.len(), before);
+        lane.turn(next, 100, &mut leaving).unwrap();
+        assert!(leaving.len() > before);
+        let mut next = Some(next);
+        while let Some(at) = next {
+            next = lane.turn(at, 100, &mut leaving).unwrap();
+        }
+        assert_eq!(leaving.len(), 20);
+    }
+}

@@ -1,0 +1,260 @@
+//! Both lines of a shaper: from classes and rates to a tree for each way.
+
+use fairpath_class::ClassSet;
+use fairpath_core::sched::{End, Policy, policies};
+use fairpath_sched::tree::{BadTree, Known, LINE_BURST_NS, Line, SetError, TooDeep, Tree, Way};
+
+/// What leaves by which interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Towards subscribers: what they receive.
+    Down,
+    /// Towards the internet: what they send.
+    Up,
+}
+
+impl Side {
+    /// Both, in the order of [`Both`].
+    pub const BOTH: [Side; 2] = [Side::Down, Side::Up];
+
+    /// Whose class counts.
+    pub fn end(self) -> End {
+        match self {
+            Side::Down => End::Receiver,
+            Side::Up => End::Sender,
+        }
+    }
+
+    /// "down" or "up".
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Down => "down",
+            Side::Up => "up",
+        }
+    }
+}
+
+/// One of something for each side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Both<T> {
+    /// For [`Side::Down`].
+    pub down: T,
+    /// For [`Side::Up`].
+    pub up: T,
+}
+
+impl<T> Both<T> {
+    /// One for each.
+    ///
+    /// # Errors
+    /// The first that `make` gives.
+    pub fn try_of<E>(mut make: impl FnMut(Side) -> Result<T, E>) -> Result<Both<T>, E> {
+        Ok(Both {
+            down: make(Side::Down)?,
+            up: make(Side::Up)?,
+        })
+    }
+
+    /// That of a side.
+    pub fn get(&self, side: Side) -> &T {
+        match side {
+            Side::Down => &self.down,
+            Side::Up => &self.up,
+        }
+    }
+
+    /// That of a side.
+    pub fn get_mut(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::Down => &mut self.down,
+            Side::Up => &mut self.up,
+        }
+    }
+}
+
+/// How lines are made of classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Rate of each line, bits a second; 0: only classes have rates.
+    pub bps: Both<u64>,
+    /// A tree in TOML instead of the classes': its file's name and text.
+    pub tree: Option<(String, String)>,
+    /// The policy of a class's flows, or of all where there are no classes.
+    pub policy: String,
+    /// Parameters, as `fairpath sched run --set` takes them.
+    pub set: Vec<String>,
+    /// Packets that each line holds at most; `None`: the tree's limit.
+    pub limit_packets: Option<u32>,
+    /// The port cannot mark packets: policies are told to drop instead.
+    pub marks: bool,
+    /// Others send by the same interfaces, and the port can only charge them.
+    pub stack: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            bps: Both::default(),
+            tree: None,
+            policy: "fq_codel".to_owned(),
+            set: Vec::new(),
+            limit_packets: None,
+            marks: true,
+            stack: false,
+        }
+    }
+}
+
+/// A line could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The tree, or the classes.
+    #[error(transparent)]
+    Tree(#[from] BadTree),
+    /// Too many levels.
+    #[error(transparent)]
+    Deep(#[from] TooDeep),
+    /// A parameter.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// There is no such policy.
+    #[error(
+        "policy {name:?}: there is none of this name{near}; `fairpath sched list` tells which there are"
+    )]
+    Policy {
+        /// As given.
+        name: String,
+        /// The nearest known one, as a question.
+        near: String,
+    },
+}
+
+/// A tree for each side, on its line.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// The trees.
+    pub trees: Both<Tree>,
+}
+
+/// Flows that classes have queues for, each: subscribers are many, and few have many flows at once.
+const FLOWS_A_CLASS: u32 = 8;
+const LEAST_FLOWS: u32 = 4096;
+const MOST_FLOWS: u32 = 1 << 18;
+
+impl Lines {
+    /// The trees of these classes, or the one that the settings give.
+    ///
+    /// # Errors
+    /// [`LineError`] says what is wrong.
+    pub fn new(set: &ClassSet, settings: &Settings) -> Result<Lines, LineError> {
+        let trees = Both::try_of(|side| line(set, settings, side))?;
+        Ok(Lines { trees })
+    }
+}
+
+fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<Tree, LineError> {
+    let way = match side {
+        Side::Down => Way::Down,
+        Side::Up => Way::Up,
+    };
+    let names: Vec<String> = set
+        .classes()
+        .iter()
+        .map(|class| class.name.clone())
+        .collect();
+    let known = Known {
+        policies: policies(),
+        classes: &names,
+    };
+    let mut tree = match &settings.tree {
+        Some((file, text)) => Tree::read(file, text, known)?,
+        None => {
+            policy(&settings.policy)?;
+            Tree::of_classes_with(set, way, &settings.policy, policies())?
+        }
+    };
+    for assignment in &settings.set {
+        tree.set(assignment)?;
+    }
+    if !settings.marks {
+        // No node of the tree need have it.
+        let _ = tree.set("ecn=0");
+    }
+    let config = &mut tree.plan.config;
+    let classes = set.len() as u32;
+    let flows = (classes.saturating_mul(FLOWS_A_CLASS)).clamp(LEAST_FLOWS, MOST_FLOWS);
+    config.flows = config.flows.max(flows);
+    if let Some(limit) = settings.limit_packets {
+        config.limit_packets = limit;
+        config.packets = config.packets.max(limit);
+    }
+    let line = Line {
+        bps: *settings.bps.get(side),
+        burst_ns: LINE_BURST_NS,
+        stack: settings.stack,
+    };
+    Ok(tree.on_line(&line)?)
+}
+
+fn policy(name: &str) -> Result<&'static Policy, LineError> {
+    let found = policies().iter().find(|policy| policy.name == name);
+    found.ok_or_else(|| {
+        let known = policies().iter().map(|policy| policy.name.as_str());
+        LineError::Policy {
+            name: name.to_owned(),
+            near: fairpath_sched::tree::nearest(name, known)
+                .map_or(String::new(), |near| format!(", is {near:?} meant?")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_classes() -> ClassSet {
+        ClassSet::default()
+    }
+
+    #[test]
+    fn without_classes_a_line_has_one_leaf_for_all() {
+        let settings = Settings {
+            bps: Both {
+                down: 100_000_000,
+                up: 20_000_000,
+            },
+            ..Settings::default()
+        };
+        let lines = Lines::new(&no_classes(), &settings).unwrap();
+        assert_eq!(lines.trees.down.names.nodes(), ["line", "root", "other"]);
+        let ceil = |side| lines.trees.get(side).plan.nodes[Tree::SHARED as usize - 1].ceil;
+        assert_eq!(ceil(Side::Up), 5 * ceil(Side::Down));
+    }
+
+    #[test]
+    fn an_unknown_policy_is_named_with_the_nearest() {
+        let settings = Settings {
+            policy: "fq_codl".into(),
+            ..Settings::default()
+        };
+        let error = Lines::new(&no_classes(), &settings)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("is \"fq_codel\" meant?"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_cannot_mark_has_policies_that_drop() {
+        let ecn = |marks| {
+            let settings = Settings {
+                marks,
+                ..Settings::default()
+            };
+            let tree = Lines::new(&no_classes(), &settings).unwrap().trees.down;
+            let leaf = tree.names.id("other").unwrap();
+            let (at, _) = tree.names.param(leaf, "ecn").unwrap();
+            tree.plan.nodes[leaf as usize - 1].params[at]
+        };
+        assert_eq!((ecn(true), ecn(false)), (1, 0));
+    }
+}
