@@ -372,6 +372,15 @@ impl BpfQdisc {
         Ok(())
     }
 
+    /// What the qdisc counted and what its scheduler did, read between two packets, so that they agree:
+    /// all that came was sent, dropped, lost or waits. False where packets come too fast for that.
+    pub fn reading(&self) -> (QdiscCounters, SchedStats, bool) {
+        let port = self.port();
+        let read = || (port.counters(), self.stats());
+        let ((counters, stats), agree) = port.between_calls(read);
+        (counters, stats, agree)
+    }
+
     /// Sums since it was registered, of all its plans.
     pub fn stats(&self) -> SchedStats {
         let half = self.halves[self.in_force()].as_ref();

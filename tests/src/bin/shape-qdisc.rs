@@ -187,8 +187,7 @@ impl Shaped {
     }
 
     fn stats(&self) -> Result<Value> {
-        let c = self.qdisc.counters();
-        let s = self.qdisc.stats();
+        let (c, s, agree) = self.qdisc.reading();
         let tc = Tc::open()?.at(self.ifindex, self.place)?;
         let (there, tc) = tc.map_or((None, None), |(qdisc, stats)| {
             (Some(qdisc.kind), Some(stats))
@@ -197,7 +196,7 @@ impl Shaped {
         let far = self.qdisc.node_stats(LINK + 2);
         Ok(json!({
             "name": self.qdisc.name(), "there": there, "used": self.qdisc.is_used(),
-            "note": String::from_utf8_lossy(&self.qdisc.note()),
+            "agree": agree, "note": String::from_utf8_lossy(&self.qdisc.note()),
             "came": c.came, "came_segments": c.came_segments,
             "sent": c.sent_packets, "sent_segments": c.sent_segments, "sent_bytes": c.sent_bytes,
             "dropped": c.dropped, "no_handle": c.no_handle, "lost": c.lost,

@@ -29,6 +29,7 @@ between() {
 
 sums_hold() {
 	ask stats "$1"
+	holds .agree "no time to read"
 	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
 	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
 }
@@ -84,7 +85,7 @@ while kill -0 $udp 2>/dev/null; do
 		ask swap one 6000000 $classes 0
 		ask settle one
 	done
-	ask stats one
+	sums_hold one
 	holds '.flips_refused == 0' "a plan was refused"
 	[ "$(field .moved)" -lt "$most" ] || most=$(field .moved)
 done
@@ -96,11 +97,11 @@ sums_hold one
 udp 900k 15
 ask swap one 6000000 10000 0
 ask settle one
-ask stats one
+sums_hold one
 first=$(field .flip_ns)
 ask swap one 6000000 10000 1000
 ask settle one
-ask stats one
+sums_hold one
 second=$(field .flip_ns)
 moved=$(field .moved)
 [ "$moved" -gt 100 ] || fail "only $moved packets waited"
@@ -140,7 +141,7 @@ udp 900k 12
 ask find one near0 root 6000000 20fifo
 holds '.found' "the old one was not found"
 ask settle one
-ask stats one
+sums_hold one
 holds '.note == "classes by number" and .flips == '"$((plans + 3))" "it is another one"
 udp_arrives "the next start takes over, with a plan of its own"
 sums_hold one

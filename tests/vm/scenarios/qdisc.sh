@@ -29,6 +29,7 @@ between() {
 
 sums_hold() {
 	ask stats "$1"
+	holds .agree "no time to read"
 	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
 	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
 }

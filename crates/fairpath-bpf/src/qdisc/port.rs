@@ -5,7 +5,7 @@
 //! that the head of the C file names as user space's are written.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use fairpath_core::sched::{Op, SchedMemory};
 
@@ -17,6 +17,8 @@ const MAGIC: u64 = 0x74_726f_7066;
 const POSTS: u32 = 1024;
 /// What is left for `struct fp_port`, of which [`Port`] is the beginning.
 const PORT_BYTES: u64 = 2 * PAGE;
+/// Tries to read counts between two calls.
+const READS: usize = 1000;
 /// A half has room for so much more than the first plan, at least.
 const SPARE_BYTES: u64 = 64 << 20;
 
@@ -57,6 +59,7 @@ pub(super) struct Port {
     pub free: AtomicU32,
     pub sent: AtomicU32,
     pub again: AtomicU64,
+    pub turns: AtomicU64,
     pub counters: [AtomicU64; COUNTERS],
 }
 
@@ -123,6 +126,20 @@ impl Port {
             posts_refused: of(14),
             waiting: u64::from(packets.saturating_sub(self.free.load(Ordering::Relaxed))),
         }
+    }
+
+    /// Reads while no call is under way, and whether that came to pass in [`READS`] tries.
+    pub(super) fn between_calls<T>(&self, read: impl Fn() -> T) -> (T, bool) {
+        for _ in 0..READS {
+            let before = self.turns.load(Ordering::Acquire);
+            let value = read();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.turns.load(Ordering::Relaxed) == before {
+                return (value, true);
+            }
+            std::hint::spin_loop();
+        }
+        (read(), false)
     }
 
     /// New plans that were taken, or refused.
