@@ -204,6 +204,11 @@ struct fp_port {
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
+/* The same numbers stand in port.rs. */
+_Static_assert(__builtin_offsetof(struct fp_port, halves) == 88, "");
+_Static_assert(__builtin_offsetof(struct fp_port, log_count) == 172, "");
+_Static_assert(__builtin_offsetof(struct fp_port, turns) == 192, "");
+_Static_assert(__builtin_offsetof(struct fp_port, posts_refused) == 312, "");
 
 char _license[] SEC("license") = "GPL";
 

@@ -13,12 +13,13 @@
 //!   replay KEY                             the log again, natively: is the order the same?
 //!   off KEY                                takes it off its device and looks for what was left behind
 //!   on KEY                                 puts it on again
+//!   renew KEY                              registers it anew under another name, in the old one's place
 //!   remove KEY                             gives the name up
 //! ```
 //!
 //! The tree: root, a link of RATE, and below it a leaf for each class: of FQ-CoDel, or a FIFO where
 //! CLASSES ends with `fifo`. Class 1 is
-//! 192.0.2.2, class n is in 10.0.0.0/8; what has none goes to the first leaf.
+//! 192.0.2.2, class 2 VLAN 5, class n is in 10.0.0.0/8; what has none goes to the first leaf.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -42,6 +43,8 @@ use serde_json::{Value, json};
 const PACKETS: u32 = 4096;
 /// The link of the tree.
 const LINK: u32 = 2;
+/// What comes by it is of class 2, unless its address says otherwise.
+const VLAN: u16 = 5;
 /// How long a plan may take to be in force while packets pass.
 const SETTLES_S: u64 = 20;
 
@@ -115,6 +118,7 @@ fn rules(classes: u32, shift: u32) -> Rules {
     let prefixes = all.map(|(ip, class)| (Prefix::new(std::net::IpAddr::V4(ip), 32), class));
     Rules {
         prefixes: prefixes.collect(),
+        vlans: vec![(VLAN, 2 + shift)],
         ..Rules::default()
     }
 }
@@ -206,6 +210,8 @@ impl Shaped {
             "sched_enqueued": s.enqueued, "sched_sent": s.sent, "sched_bytes": s.sent_bytes,
             "sched_dropped": s.dropped.iter().sum::<u64>(), "sched_marked": s.marked,
             "far_packets": far.sent, "far_bytes": far.sent_bytes,
+            "vlan_packets": self.qdisc.node_stats(LINK + 3).sent,
+            "other_packets": self.qdisc.node_stats(LINK + 1).sent,
             "link_bytes": self.qdisc.node_stats(LINK).sent_bytes,
             "tc_bytes": tc.bytes, "tc_packets": tc.packets, "tc_drops": tc.drops,
             "tc_qlen": tc.qlen, "tc_backlog": tc.backlog,
@@ -309,11 +315,37 @@ impl Tool {
         Ok(json!({"found": true, "came": before.came}))
     }
 
+    /// What cannot be taken over, of another version or too small: it gives way, with what waits in it.
+    fn renew(&mut self, key: &str) -> Result<Value> {
+        let mut shaped = self.shaped.remove(key).context("no such key")?;
+        let (plan, rules) = (
+            plan(shaped.rate, shaped.classes, shaped.fifo),
+            rules(shaped.classes, 0),
+        );
+        let options = QdiscOptions {
+            pins: Some(&self.pins),
+            log: 0,
+        };
+        let mut names = qdisc_names(key);
+        names.find(|name| name == shaped.qdisc.name());
+        let name = names.next().context("another name")?;
+        let new = BpfQdisc::register(&content(&plan, &rules), &name, options)?;
+        let begun = Instant::now();
+        Tc::open()?.put(shaped.ifindex, shaped.place, &name, true)?;
+        let put_ms = begun.elapsed().as_secs_f64() * 1e3;
+        let old = std::mem::replace(&mut shaped.qdisc, new);
+        let lost = old.counters().lost;
+        old.remove(Some(&self.pins))?;
+        self.shaped.insert(key.to_owned(), shaped);
+        Ok(json!({"name": name, "put_ms": put_ms, "lost": lost}))
+    }
+
     fn run(&mut self, words: &[&str]) -> Result<Value> {
         let (&[command, key], rest) = words.split_first_chunk::<2>().context("COMMAND KEY ...")?;
         match command {
             "add" => return self.add(key, rest),
             "find" => return self.find(key, rest),
+            "renew" => return self.renew(key),
             "remove" => {
                 let shaped = self.shaped.remove(key).context("no such key")?;
                 shaped.qdisc.remove(Some(&self.pins))?;

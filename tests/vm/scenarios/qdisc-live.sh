@@ -147,6 +147,22 @@ udp_arrives "the next start takes over, with a plan of its own"
 sums_hold one
 pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 
+# What cannot be taken over gives way: what waits is lost, and counted.
+ask rate one 500000
+udp 900k 8
+ask renew one
+lost=$(field .lost)
+took=$(field .put_ms)
+[ "$(field .name)" != "$name" ] || fail "two of one name"
+name=$(field .name)
+wait $udp || fail "iperf3 failed"
+gone=$(jq .end.sum.lost_packets /tmp/udp)
+# The kernel lets nothing pass while it puts one in the place of another: at most that is lost besides, here one a ms.
+[ "$lost" -gt 0 ] && [ "$gone" -le $((lost + 2 * (${took%.*} + 50))) ] ||
+	fail "$gone packets were lost, $lost are counted, and it took $took ms"
+sums_hold one
+pass "one that is put in the place of another: $gone packets lost, $lost that waited counted, $took ms of an emulated processor"
+
 ask off one
 ask remove one
 holds '.pinned == []' "a pin is left"

@@ -4,6 +4,7 @@
 //! The programs may run at any time: words that both sides write are atomic here, and only those
 //! that the head of the C file names as user space's are written.
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -304,3 +305,23 @@ impl Places {
 }
 
 const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
+// The same numbers stand in bpf/prog/qdisc.bpf.c.
+const _: () = assert!(offset_of!(Port, halves) == 88);
+const _: () = assert!(offset_of!(Port, log_count) == 172);
+const _: () = assert!(offset_of!(Port, turns) == 192);
+const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 312);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_have_room_to_grow_as_far_as_the_arena_goes() {
+        let small = Places::new(1000, 0, 100_000);
+        assert!(small.half_bytes >= SPARE_BYTES);
+        assert_eq!(small.half(1) + small.half_bytes, small.pages() * PAGE);
+        let large = Places::new(1 << 22, 0, 3 << 30);
+        assert!(large.half_bytes < 3 << 30);
+        assert!(large.pages() * PAGE <= STRIDE);
+    }
+}
