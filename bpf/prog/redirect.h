@@ -48,8 +48,8 @@ enum way {
 	OPTIONS,	/* IPv4's, or hop-by-hop ones */
 	STRANGE,	/* addresses that no router forwards, or a wrong header checksum */
 	NO_NEIGHBOUR,	/* the next hop's MAC address is not known yet */
-	LOCAL,		/* this host's own, broadcast, multicast */
-	UNREACHABLE,	/* no route, or one that says so; blackholes */
+	LOCAL,		/* this host's own, broadcast, no route */
+	UNREACHABLE,	/* a route that says so; blackholes */
 	NOT_FORWARDING, /* sysctl forwarding is off */
 	TUNNEL,		/* the route encapsulates */
 	OTHER_EXIT,	/* by an interface that is not one of the exits */

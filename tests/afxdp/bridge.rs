@@ -72,7 +72,7 @@ impl Bridge {
         opening
     }
 
-    fn mac(&self, name: &str) -> [u8; 6] {
+    pub fn mac(&self, name: &str) -> [u8; 6] {
         let shown = self
             .bridge
             .run(&["ip", "-br", "link", "show", name])

@@ -9,5 +9,8 @@
 mod bridge;
 mod carried;
 mod refused;
+mod routed;
 mod sums;
+mod tagged;
+mod through;
 mod trouble;

@@ -11,7 +11,7 @@ use fairpath_wire::ip::pseudo_header;
 
 use crate::bridge::{Bridge, SERVER, SERVER6};
 
-fn capture(ns: &Netns, name: &str, direction: Direction) -> Capture {
+pub fn capture(ns: &Netns, name: &str, direction: Direction) -> Capture {
     let options = CaptureOptions {
         // The capture's ring has a place of this size for each frame: whole ones, and many.
         snaplen: Some(2048),
@@ -23,7 +23,7 @@ fn capture(ns: &Netns, name: &str, direction: Direction) -> Capture {
 }
 
 /// Every frame, and how often it came.
-fn frames(capture: Capture) -> BTreeMap<Vec<u8>, u32> {
+pub fn frames(capture: Capture) -> BTreeMap<Vec<u8>, u32> {
     let mut captured = capture.stop().unwrap();
     assert_eq!(captured.dropped, 0);
     let bytes = captured.bytes().unwrap();

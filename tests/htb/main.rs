@@ -9,5 +9,6 @@
 mod changes;
 mod ends;
 mod outlives;
+mod planned;
 mod rates;
 mod site;

@@ -5,8 +5,9 @@ use fairpath_bpf::{Mark, MarkOptions, Pins, Took};
 use fairpath_core::Rules;
 use fairpath_core::sched::End;
 use fairpath_netlink::{
-    Applied, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, Leaves, Links, burst_bytes,
+    Applied, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, Leaves, Links,
 };
+use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, burst_bytes};
 use fairpath_units::IfIndex;
 
 /// The largest frame of these tests.
@@ -40,6 +41,26 @@ pub fn tree(line_bps: u64, classes: &[HtbClass]) -> HtbTree {
         major: HTB_MAJOR,
         default: OTHER,
         classes: [&[line, other], classes].concat(),
+        leaves: Leaves::Best,
+    }
+}
+
+/// What a plan is to netlink.
+pub fn tree_of(plan: &HtbPlan) -> HtbTree {
+    let class = |node: &HtbNode| HtbClass {
+        minor: node.minor,
+        parent: node.parent,
+        rate_bps: node.rate_bps,
+        ceil_bps: node.ceil_bps,
+        burst_bytes: node.burst_bytes,
+        cburst_bytes: node.cburst_bytes,
+        quantum_bytes: node.quantum_bytes,
+        prio: 0,
+    };
+    HtbTree {
+        major: HTB_MAJOR,
+        default: DEFAULT_MINOR,
+        classes: plan.classes.iter().map(class).collect(),
         leaves: Leaves::Best,
     }
 }

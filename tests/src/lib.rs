@@ -10,6 +10,7 @@
 //! flood    SYNs from everywhere
 //! htb      an interface shaped by the kernel's HTB, and packets marked for it
 //! newcomers  new TCP flows at a rate
+//! through  forwarding by the monitor's own XDP program
 //! ```
 
 pub mod binary;
@@ -21,6 +22,7 @@ pub mod htb;
 pub mod newcomers;
 pub mod records;
 pub mod rtt;
+pub mod through;
 
 pub use daemon::{Daemon, Place};
 pub use records::{Records, Sample};

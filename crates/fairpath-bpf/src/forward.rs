@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairpath_core::sched::End;
 use fairpath_units::IfIndex;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use crate::attach::{self, AttachError, Attached, Hook};
-use crate::rtt::RttMonitor;
+use crate::rtt::{RttMonitor, RunError};
 
 /// Exits of a monitor: towards subscribers, and towards the internet.
 pub const EXITS: usize = 2;
@@ -26,6 +26,8 @@ pub const EXIT_QUEUES: u32 = 64;
 /// MAC addresses of this host that a bridge tells apart (`MAX_OWN`).
 const MAX_OWN: usize = 4;
 const MAC_BYTES: usize = 6;
+/// What a frame can grow by: a note and a tag.
+const ROOM_BYTES: usize = 256;
 /// Of `struct fp_forward`.
 const PLAN_BYTES: usize = 96;
 
@@ -137,9 +139,9 @@ pub enum Way {
     Strange,
     /// Passed: the next hop's MAC address is not known yet.
     NoNeighbour,
-    /// Passed: to this host, or a broadcast.
+    /// Passed: to this host, a broadcast, or no route (the FIB does not tell them apart).
     Local,
-    /// Passed: no route, or one that refuses.
+    /// Passed: a route that refuses: unreachable, prohibit, blackhole.
     Unreachable,
     /// Passed: the interface does not forward (sysctl).
     NotForwarding,
@@ -172,8 +174,8 @@ impl Way {
         (Way::Options, "IP options"),
         (Way::Strange, "not to be forwarded"),
         (Way::NoNeighbour, "neighbour unknown"),
-        (Way::Local, "local address"),
-        (Way::Unreachable, "no route"),
+        (Way::Local, "local address or no route"),
+        (Way::Unreachable, "route refuses"),
         (Way::NotForwarding, "forwarding off"),
         (Way::Tunnel, "tunnel"),
         (Way::OtherExit, "other interface"),
@@ -268,6 +270,40 @@ impl RttMonitor {
         std::array::from_fn(|exit| ExitWays(std::array::from_fn(|way| frames(exit, way))))
     }
 
+    /// Runs `rtt_forward` once over a frame, as if it came by an interface that has the program, and
+    /// tells what became of it; nothing is sent. For tests.
+    ///
+    /// # Errors
+    /// [`RunError::TestRun`].
+    pub fn run_forward(&self, ifindex: IfIndex, frame: &[u8]) -> Result<Ran, RunError> {
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let words = [0, frame.len() as u32, 0, ifindex.0, 0, 0];
+        let mut context: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        let mut after = context.clone();
+        let mut data = vec![0; frame.len() + ROOM_BYTES];
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            context_out: Some(&mut after),
+            data_in: Some(frame),
+            data_out: Some(&mut data),
+            ..ProgramInput::default()
+        };
+        let program = &self.skel.progs.rtt_forward;
+        let verdict = program
+            .test_run(input)
+            .map_err(RunError::TestRun)?
+            .return_value;
+        let [begin, end] = [0, 4].map(|at| {
+            let word = after[at..].first_chunk().copied().unwrap_or_default();
+            u32::from_ne_bytes(word) as usize
+        });
+        Ok(Ran {
+            verdict,
+            note: data[..begin].to_vec(),
+            frame: data[begin..end].to_vec(),
+        })
+    }
+
     /// A reader of what the stack itself sends by the exits, for another thread; it needs the tcx
     /// egress programs on their interfaces.
     ///
@@ -279,6 +315,17 @@ impl RttMonitor {
         }
         Ok(StackSent::map(self.skel.maps.stack_sent.as_fd())?)
     }
+}
+
+/// What [`RttMonitor::run_forward`] saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// 1 dropped, 2 passed, 4 redirected.
+    pub verdict: u32,
+    /// What stands before the frame.
+    pub note: Vec<u8>,
+    /// The frame as it is then.
+    pub frame: Vec<u8>,
 }
 
 fn check(plan: &ForwardPlan) -> Result<(), ForwardError> {
@@ -370,8 +417,9 @@ impl StackSent {
         }
         let load = |at: usize| {
             // SAFETY: both exits' two words lie in the mapped page.
-            let count = unsafe { self.counts.add(2 * exit + at).as_ref() };
-            count.load(Ordering::Relaxed)
+            let count = unsafe { self.counts.add(2 * exit + at) };
+            // SAFETY: mapped as long as the value lives, and changed by atomic additions only.
+            unsafe { count.as_ref() }.load(Ordering::Relaxed)
         };
         Sent {
             packets: load(0),

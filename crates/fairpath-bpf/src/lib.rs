@@ -26,7 +26,8 @@ mod tcx;
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
 pub use forward::{
-    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Sent, StackSent, Way,
+    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Sent,
+    StackSent, Way,
 };
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};

@@ -18,7 +18,6 @@
 mod apply;
 mod dump;
 mod leaf;
-mod sizes;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -30,7 +29,6 @@ use crate::connection::NetlinkError;
 pub use apply::{Applied, Htb};
 pub use dump::{HtbClassStats, HtbRunning, HtbStats};
 pub use leaf::{CAKE_LEAVES, LeafChoice, LeafKind, Leaves};
-pub use sizes::{LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes};
 
 /// The major number of our own trees, by which they are known again: `fa1:`.
 pub const HTB_MAJOR: u16 = 0x0fa1;
@@ -50,11 +48,12 @@ pub struct HtbClass {
     pub rate_bps: u64,
     /// What it may have at most, at least the rate.
     pub ceil_bps: u64,
-    /// How much it may send at once at its rate; see [`burst_bytes`].
+    /// How much it may send at once at its rate: what comes while its turn is late, or rate is lost.
     pub burst_bytes: u32,
     /// Likewise at its ceiling.
     pub cburst_bytes: u32,
-    /// A leaf's share of what its siblings leave over; see [`quantum_bytes`]. Inner classes have none.
+    /// A leaf's share of what its siblings leave over; the kernel warns of less than 1,000 and more than 200,000.
+    /// Inner classes have none.
     pub quantum_bytes: u32,
     /// 0 to 7; a lower number takes what is left over first.
     pub prio: u8,

@@ -40,8 +40,7 @@ pub use device::{create_ppp, create_tun};
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
 pub use htb::{
     Applied, BadHtb, CAKE_LEAVES, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbError,
-    HtbRunning, HtbStats, HtbTree, LATENESS_NS, LeafChoice, LeafKind, Leaves, MAX_LEVELS,
-    MAX_MINOR, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes,
+    HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
 };
 pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};

@@ -56,6 +56,6 @@ pub use sysctl::SysctlError;
 pub use tcp::{EchoServer, ShortConnections, ShortReport, TcpError, TcpPair};
 pub use wait::wait_for;
 pub use wire::{
-    DirectionStats, Encap, Impairment, MAX_VLAN_TAGS, Reorder, Tpid, Tun, VlanTag, Way, Wire,
-    WireError, WireStats,
+    DirectionStats, Encap, FrameError, FrameSocket, Impairment, MAX_VLAN_TAGS, Reorder, Tpid, Tun,
+    VlanTag, Way, Wire, WireError, WireStats,
 };

@@ -15,6 +15,7 @@
 //! Deliberately absent: rate limits (a bottleneck is a qdisc's work, `tbf`), jitter, learning.
 
 mod encap;
+mod frames;
 mod impair;
 mod port;
 mod worker;
@@ -29,6 +30,7 @@ use crate::process::RunError;
 use crate::sysctl::SysctlError;
 
 pub use encap::{Encap, MAX_VLAN_TAGS, Tpid, VlanTag};
+pub use frames::{FrameError, FrameSocket};
 pub use impair::{Impairment, Reorder};
 
 use port::Port;

@@ -6,7 +6,7 @@ use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
-use crate::shape::Shaping;
+use crate::shape::{Prepared, Shaping};
 
 /// Names of classes that one line of the log lists.
 const NAMES: usize = 8;
@@ -100,14 +100,17 @@ impl Daemon {
                 shaping.reload(before, now, classes, leads, kernel)
             }
             (Some(shaping), _, None) => shaping.stop().map(Some),
-            (None, _, Some(now)) => Shaping::new(now, classes, leads).and_then(|mut shaping| {
-                let begun = match now.start {
-                    true => shaping.start(now, classes, kernel).map(Some),
-                    false => Ok(None),
-                };
-                self.shaping = Some(shaping);
-                begun
-            }),
+            (None, _, Some(now)) => {
+                let prepared = Prepared::new(Some(now), &engine.config.control.socket);
+                Shaping::new(now, classes, leads, prepared).and_then(|mut shaping| {
+                    let begun = match now.start {
+                        true => shaping.start(now, classes, kernel).map(Some),
+                        false => Ok(None),
+                    };
+                    self.shaping = Some(shaping);
+                    begun
+                })
+            }
             _ => Ok(None),
         };
         if now.is_none() {

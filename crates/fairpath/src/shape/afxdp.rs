@@ -242,8 +242,7 @@ fn mac_of(name: &str) -> anyhow::Result<[u8; 6]> {
 
 /// Stages of the stack that packets would pass by, and that this router has.
 fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
-    let indices = [ends.inside.ifindex, ends.outside.ifindex];
-    let stages = super::skipped::stages(&indices, mode)?;
+    let stages = super::skipped::stages([&ends.inside, &ends.outside], mode)?;
     if let Some(first) = stages.first() {
         bail!(
             "shape {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",

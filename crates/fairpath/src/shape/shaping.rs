@@ -10,9 +10,9 @@ use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
 use fairpath_rtt::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
-use super::Via;
 use super::backend::{Backend, Job, Reading};
-use super::{afxdp, choose, nfqueue};
+use super::{Prepared, Via};
+use super::{afxdp, choose, kernel, nfqueue, qdisc};
 use crate::run::{Kernel, ShapeConfig};
 
 /// Quantiles look back over one to two of these.
@@ -38,6 +38,8 @@ pub struct Shaping {
     failure: Option<(String, Instant)>,
     /// Somebody stopped it, or `start = false`.
     stopped: bool,
+    /// What outlives this process.
+    prepared: Prepared,
 }
 
 /// A port that runs, and what was read of it.
@@ -57,7 +59,12 @@ impl Shaping {
     ///
     /// # Errors
     /// Where no lines can be made of the classes.
-    pub fn new(config: &ShapeConfig, classes: &ClassSet, leads: Leads) -> anyhow::Result<Shaping> {
+    pub fn new(
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        prepared: Prepared,
+    ) -> anyhow::Result<Shaping> {
         Ok(Shaping {
             lines: Lines::new(classes, &config.lines)?,
             rules: leads.rules,
@@ -65,6 +72,7 @@ impl Shaping {
             port: None,
             failure: None,
             stopped: !config.start,
+            prepared,
         })
     }
 
@@ -109,9 +117,9 @@ impl Shaping {
         &mut self,
         config: &ShapeConfig,
         classes: &ClassSet,
-        kernel: &mut Kernel,
+        monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
-        let choice = choose::choose(config);
+        let choice = choose::choose(config, classes, &self.prepared);
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -124,8 +132,9 @@ impl Shaping {
         };
         let backend: Box<dyn Backend> = match choice.via {
             Via::Nfqueue => Box::new(nfqueue::Nfqueue::start(&job)?),
-            Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, kernel)?),
-            via => bail!("shape via {}: not there yet", via.name()),
+            Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, monitor)?),
+            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.prepared)?),
+            Via::Kernel => Box::new(kernel::Kernel::start(&job, &self.prepared)?),
         };
         self.lines = lines;
         let now = Instant::now();

@@ -1,0 +1,204 @@
+//! Forwarding by the monitor's own XDP program: monitor, port and forwarder, assembled.
+
+use anyhow::{Context, Result};
+use fairpath_afxdp::{Arrival, Fifo, Forwarder, LinkQueue, Order, Outcome, Plan, Port, QueueId};
+use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, Hook, Options, RttMonitor, StackSent};
+use fairpath_core::sched::End;
+use fairpath_core::{Config, Rules};
+use fairpath_units::{IfIndex, Nanos};
+use nix::net::if_::if_nametoindex;
+
+/// Packets held for each interface.
+const LIMIT: usize = 512;
+/// The usual Ethernet's.
+const MTU: u32 = 1500;
+
+/// First in, first out; remembers what came, and can set CE in all that leaves.
+pub struct Recorder {
+    fifo: Fifo,
+    /// What came, with its bytes, if that is wanted.
+    pub seen: Option<Vec<(Arrival, Vec<u8>)>>,
+    /// Set CE.
+    pub mark: bool,
+}
+
+impl Recorder {
+    /// Of nothing.
+    pub fn forgetful(queues: usize) -> Recorder {
+        Recorder {
+            fifo: Fifo::new(queues, LIMIT),
+            seen: None,
+            mark: false,
+        }
+    }
+}
+
+impl Order for Recorder {
+    fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>) {
+        if let Some(seen) = &mut self.seen {
+            seen.push((*arrival, packet.to_vec()));
+        }
+        self.fifo.arrive(arrival, packet, out);
+    }
+
+    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        let before = out.len();
+        self.fifo.leave(to, now, room, out);
+        for outcome in &mut out[before..] {
+            if let (true, Outcome::Send(frame)) = (self.mark, *outcome) {
+                *outcome = Outcome::SendMarked(frame);
+            }
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.fifo.limit()
+    }
+}
+
+/// An exit as a test names it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The interface.
+    pub name: String,
+    /// The interface of the routes, if it is another.
+    pub route: String,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Its tag, 0 none.
+    pub vlan: u16,
+}
+
+impl Named {
+    /// Without a tag.
+    pub fn new(name: &str, mac: [u8; 6]) -> Named {
+        Named {
+            name: name.to_owned(),
+            route: name.to_owned(),
+            mac,
+            vlan: 0,
+        }
+    }
+
+    /// With one.
+    pub fn tagged(self, vlan: u16) -> Named {
+        Named { vlan, ..self }
+    }
+}
+
+/// What to assemble.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Towards subscribers, towards the internet.
+    pub exits: [Named; 2],
+    /// How.
+    pub forwarding: Forwarding,
+    /// MAC addresses of this host.
+    pub own: Vec<[u8; 6]>,
+    /// Of classes.
+    pub rules: Rules,
+    /// Whether tcx programs watch both interfaces, too.
+    pub tcx: bool,
+}
+
+impl Setup {
+    /// Bridge or router, watched by XDP alone, without classes.
+    pub fn new(forwarding: Forwarding, exits: [Named; 2]) -> Setup {
+        Setup {
+            exits,
+            forwarding,
+            own: Vec::new(),
+            rules: Rules::default(),
+            tcx: false,
+        }
+    }
+
+    /// Loads, opens and attaches, in the thread's network namespace.
+    ///
+    /// # Errors
+    /// Those of the parts.
+    pub fn open(&self) -> Result<Through> {
+        let config = Config::default().with_flows(1024).with_classes(16);
+        let mut monitor = RttMonitor::load(&Options::live(config).with_forwarding())?;
+        monitor.set_rules(&self.rules, &[])?;
+        let plan = self.plan()?;
+        let mut links: Vec<(IfIndex, &str)> = Vec::new();
+        for (exit, named) in plan.exits.iter().zip(&self.exits) {
+            if !links.contains(&(exit.ifindex, &named.name)) {
+                links.push((exit.ifindex, &named.name));
+            }
+        }
+        let queue = |&(ifindex, name): &(IfIndex, &str)| LinkQueue {
+            ifindex,
+            name: name.to_owned(),
+            queue: 0,
+        };
+        let port = Port::open(&Plan::new(links.iter().map(queue).collect()))?;
+        monitor.set_forwarding(&plan)?;
+        for (exit, one) in plan.exits.iter().enumerate() {
+            for (link, fd) in port.sockets().filter(|(l, _)| l.ifindex == one.ifindex) {
+                monitor.set_socket(exit, link.queue, fd)?;
+            }
+        }
+        let mut attached = Vec::new();
+        for (ifindex, name) in &links {
+            for hook in [Hook::TcxIngress, Hook::TcxEgress] {
+                if self.tcx || hook == Hook::TcxEgress {
+                    attached.push(monitor.attach(hook, *ifindex, name, false)?);
+                }
+            }
+            attached.push(monitor.attach_forward(*ifindex, name)?);
+        }
+        let last = QueueId(links.len() - 1);
+        let order = Recorder::forgetful(port.len());
+        let exits = plan.exits.map(|exit| exit.ifindex);
+        let forwarder = Forwarder::with_exits(port, &[(QueueId(0), last)], &exits, order)?;
+        let stack_sent = monitor.stack_sent()?;
+        Ok(Through {
+            forwarder,
+            monitor,
+            stack_sent,
+            attached,
+        })
+    }
+
+    fn plan(&self) -> Result<ForwardPlan> {
+        let exit = |(named, end): (&Named, End)| -> Result<Exit> {
+            Ok(Exit {
+                ifindex: ifindex(&named.name)?,
+                route: ifindex(&named.route)?,
+                end,
+                mtu: MTU,
+                vlan: named.vlan,
+                mac: named.mac,
+                stack_seen: self.tcx,
+            })
+        };
+        let [inside, outside] = &self.exits;
+        Ok(ForwardPlan {
+            forwarding: self.forwarding,
+            exits: [
+                exit((inside, End::Receiver))?,
+                exit((outside, End::Sender))?,
+            ],
+            own: self.own.clone(),
+        })
+    }
+}
+
+fn ifindex(name: &str) -> Result<IfIndex> {
+    let index = if_nametoindex(name).with_context(|| format!("look up {name}"))?;
+    Ok(IfIndex(index))
+}
+
+/// Everything, running as soon as the forwarder turns.
+pub struct Through {
+    /// To be turned, here or on a thread.
+    pub forwarder: Forwarder<Recorder>,
+    /// What measures and leads packets to the forwarder.
+    pub monitor: RttMonitor,
+    /// What the stack sends by itself.
+    pub stack_sent: StackSent,
+    /// The attachments.
+    pub attached: Vec<Attached>,
+}
