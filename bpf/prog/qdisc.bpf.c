@@ -184,6 +184,7 @@ struct fp_port {
 	u32 sent;  /* the handle that a dequeue gave */
 	u64 again; /* when to ask again */
 	u64 turns; /* two a call */
+	u64 owner; /* user space's own: the process that may change things */
 	/* counters */
 	u64 came; /* packets */
 	u64 came_segments;
@@ -208,7 +209,7 @@ _Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
 _Static_assert(__builtin_offsetof(struct fp_port, halves) == 88, "");
 _Static_assert(__builtin_offsetof(struct fp_port, log_count) == 172, "");
 _Static_assert(__builtin_offsetof(struct fp_port, turns) == 192, "");
-_Static_assert(__builtin_offsetof(struct fp_port, posts_refused) == 312, "");
+_Static_assert(__builtin_offsetof(struct fp_port, posts_refused) == 320, "");
 
 char _license[] SEC("license") = "GPL";
 

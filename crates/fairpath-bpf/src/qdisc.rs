@@ -10,6 +10,7 @@
 //! Absent: putting it on a device, which is netlink's; an author's own policy.
 
 mod content;
+mod owner;
 mod pins;
 mod port;
 
@@ -83,6 +84,14 @@ pub enum QdiscError {
     /// Found, and not laid out by this process.
     #[error("change the rules of a qdisc: its content is another process's; replace it first")]
     Foreign,
+    /// Two would change one ring and one memory.
+    #[error("take over the qdisc {name}: process {pid} has it; end that first")]
+    Held {
+        /// The qdisc.
+        name: String,
+        /// Who has it.
+        pid: u32,
+    },
     /// Pins.
     #[error(transparent)]
     Pins(#[from] PinError),
@@ -191,6 +200,7 @@ impl BpfQdisc {
                 _object: object,
             },
         };
+        qdisc.take_hold()?;
         if let Some(pins) = options.pins {
             qdisc.pin(pins)?;
         }
@@ -202,7 +212,7 @@ impl BpfQdisc {
     /// it can be read and replaced.
     ///
     /// # Errors
-    /// [`QdiscError::Refused`]: the pins cannot be opened.
+    /// [`QdiscError::Refused`]: the pins cannot be opened; [`QdiscError::Held`].
     pub fn find(pins: &Pins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
         if !pins::link(pins, name).exists() || !pins::arena(pins, name).exists() {
             return Ok(None);
@@ -212,7 +222,8 @@ impl BpfQdisc {
             MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
         let info = arena.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
-        let Some(base) = map(&arena, info.info.map_extra, bytes) else {
+        let base = Some(bytes).filter(|bytes| *bytes >= Places::LEAST);
+        let Some(base) = base.and_then(|_| map(&arena, info.info.map_extra, bytes)) else {
             return Ok(None);
         };
         let mut qdisc = BpfQdisc {
@@ -227,7 +238,31 @@ impl BpfQdisc {
                 bytes: bytes as usize,
             },
         };
-        Ok(qdisc.recognise(bytes).then_some(qdisc))
+        if !qdisc.recognise(bytes) {
+            return Ok(None);
+        }
+        qdisc.take_hold()?;
+        Ok(Some(qdisc))
+    }
+
+    /// From now on this process changes it, if no other does.
+    fn take_hold(&self) -> Result<(), QdiscError> {
+        let owner = &self.port().owner;
+        let noted = owner.load(Ordering::Acquire);
+        let pid = match owner::another(noted) {
+            Some(pid) => pid,
+            None => match owner.compare_exchange(
+                noted,
+                owner::me(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(other) => other as u32,
+            },
+        };
+        let name = self.name.clone();
+        Err(QdiscError::Held { name, pid })
     }
 
     /// Whether what was found is what this object writes.
@@ -466,6 +501,9 @@ impl BpfQdisc {
 
 impl Drop for BpfQdisc {
     fn drop(&mut self) {
+        let me = owner::me();
+        let ours = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.port().owner.compare_exchange(me, 0, ours.0, ours.1);
         arena::release_address(self.base.addr().get() as u64);
         if let Held::Found { bytes, .. } = self.held {
             // SAFETY: mapped by `map`, and nothing of it is used any more.

@@ -119,6 +119,13 @@ ip netns exec near ping -c 2 $FAR >/dev/null || fail "no packet passes after a r
 sums_hold one
 pass "a second device is refused and the first goes on"
 
+ip netns exec near shape-qdisc serve /run/pins /tmp/other >/dev/null 2>&1 &
+await 10 test -S /tmp/other
+! shape-qdisc ask /tmp/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
+grep -q "process $(pidof -s shape-qdisc)\|process $tool" /tmp/refusal || fail "$(cat /tmp/refusal)"
+sums_hold one
+pass "another process is told who has it: $(jq -r .error /tmp/refusal)"
+
 udp 400k 8
 kill -9 $tool
 wait $tool || true

@@ -61,6 +61,8 @@ pub(super) struct Port {
     pub sent: AtomicU32,
     pub again: AtomicU64,
     pub turns: AtomicU64,
+    /// User space's own: see [`super::owner`].
+    pub owner: AtomicU64,
     pub counters: [AtomicU64; COUNTERS],
 }
 
@@ -194,6 +196,8 @@ pub(super) struct Places {
 impl Places {
     /// The port itself.
     pub(super) const PORT: u64 = START;
+    /// An arena with a port is larger.
+    pub(super) const LEAST: u64 = Places::PORT + PORT_BYTES;
 
     /// For so many packets, and halves with room for twice `content_bytes`, or as much as there is.
     pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> Places {
@@ -309,7 +313,7 @@ const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
 const _: () = assert!(offset_of!(Port, halves) == 88);
 const _: () = assert!(offset_of!(Port, log_count) == 172);
 const _: () = assert!(offset_of!(Port, turns) == 192);
-const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 312);
+const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 320);
 
 #[cfg(test)]
 mod tests {

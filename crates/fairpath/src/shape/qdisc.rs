@@ -112,12 +112,19 @@ impl Line {
         let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
         let mut lost = 0;
         let ours = there.filter(|kind| qdisc_names(&place).any(|name| name == *kind));
-        if let (Some(kind), Some(pins)) = (&ours, pins)
+        // On the interface, or left behind by one that is gone.
+        let left = left_behind(pins, &place)?;
+        let known_name = ours.as_ref().or(left.first());
+        if let (Some(kind), Some(pins)) = (known_name, pins)
             && let Some(mut qdisc) = BpfQdisc::find(pins, kind)?
+            && (ours.is_some() || !qdisc.is_used())
         {
             let before = Known::from_text(&String::from_utf8_lossy(&qdisc.note()));
             match qdisc.replace(&content, &before.changes_to(tree, false)) {
                 Ok(()) => {
+                    if ours.is_none() {
+                        tc.put(ifindex, QdiscPlace::Root, kind, false)?;
+                    }
                     return Ok(Line {
                         ifindex,
                         interface: interface.to_owned(),
@@ -134,9 +141,11 @@ impl Line {
         }
         let qdisc = register(&content, &place, pins)?;
         tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
-        if let (Some(kind), Some(pins)) = (&ours, pins) {
-            // Its name is of no use any more.
-            pins.remove_qdisc(kind)?;
+        // Names that are of no use any more.
+        for name in left.iter().filter(|name| *name != qdisc.name()) {
+            if let Some(pins) = pins {
+                pins.remove_qdisc(name)?;
+            }
         }
         Ok(Line {
             ifindex,
@@ -177,6 +186,17 @@ impl Line {
         (self.places, self.known) = (Places::of(tree), known);
         Ok(())
     }
+}
+
+/// Names of the place that are pinned.
+fn left_behind(pins: Option<&Pins>, place: &str) -> anyhow::Result<Vec<String>> {
+    let Some(pins) = pins else {
+        return Ok(Vec::new());
+    };
+    let pinned = pins.qdiscs()?;
+    Ok(qdisc_names(place)
+        .filter(|name| pinned.contains(name))
+        .collect())
 }
 
 /// Under the first name of the place that is free.
