@@ -8,6 +8,7 @@
 
 mod bridge;
 mod carried;
+mod process;
 mod refused;
 mod routed;
 mod sums;
