@@ -32,6 +32,7 @@ struct __sk_buff {
 	u32 data;
 	u32 data_end;
 	u32 gso_segs;
+	u32 priority;
 	u32 wire_len;
 } FP_CO_RE;
 

@@ -2,33 +2,65 @@
 /*
  * qdisc.bpf.c: the scheduler as a qdisc (BPF qdisc, Linux 6.16 and newer).
  *
- *   enqueue   parses, asks the scheduler, keeps the packet in a slot under its handle
+ *   enqueue   parses, classifies, asks the scheduler; keeps the packet in a slot under its handle
  *   dequeue   asks the scheduler, gives the packet out of its slot; a timer where nothing may leave
  *   reset     frees every packet that waits
  *
- * Packets (skbs) lie in a map of pointers, by handle; everything else in the arena, as in the other
- * homes. The qdisc's own lock lets one of these functions run at a time. An object is one qdisc:
- * a second one of its name is refused, since both would share a queue.
+ *   arena: [ fp_port ][ operation, outcomes ][ handles ][ posts ][ log ][ half 0 ][ half 1 ]
+ *                                              a half: a scheduler, the rules of its classes
  *
- * Absent: marking (a BPF qdisc may not write a packet): policies are told not to.
+ * Packets (skbs) lie in a map of pointers, by handle; everything else in the arena, as in the other
+ * homes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
+ * looked for at the next packet: small settings are posted in a ring, and a whole new plan with its
+ * rules is laid out in the half that is not in force, and then named by `next`; the packets move
+ * over (sched/move.h) under the qdisc's own lock, which lets one function run at a time.
+ *
+ * An object is one qdisc, by name: a second one of its name is refused, since both would share a
+ * queue. So devices and children of mq have an object each, and a fault in one is not the others'.
+ *
+ * Absent: marking (a BPF qdisc may not write a packet): policies are told not to. A rate that holds
+ * for all children of mq together: each has what its plan says.
  */
 #include "kernel.h"
+#include <bpf/bpf_core_read.h>
 #include "../core/sched/sched.h"
+#include "../core/sched/move.h"
 #include "../core/sched/meta.h"
 
-#define FP_ARENA_START 4096ull
+/* The first thing that is shared. */
+#define FP_PORT_AT     4096ull
+#define FP_PORT_MAGIC  0x74726f7066ull /* "fport" */
 #define FP_MAX_HANDLES (1u << 22)
+/* Settings that may be posted before a packet comes. */
+#define FP_POSTS 1024
 
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP	 1
 #define EBUSY		 16
+#define ARPHRD_ETHER	 1
+#define ARPHRD_LOOPBACK	 772
 /* The watchdog may come this much late, if that saves an interrupt. */
 #define FP_SLACK_NS 10000
 
+struct net_device {
+	int ifindex;
+	unsigned short type;
+} FP_CO_RE;
+
 struct sk_buff {
+	struct net_device *dev;
 	u32 len;
 	u32 mark;
+	int skb_iif;
+	u32 vlan_all;
+	u16 vlan_tci;
+	u32 end;
+	unsigned char *head;
 	char cb[48];
+} FP_CO_RE;
+
+struct skb_shared_info {
+	u16 gso_segs;
 } FP_CO_RE;
 
 struct qdisc_skb_cb {
@@ -79,7 +111,7 @@ extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, u64 expire, u64 delta
 extern void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb) __ksym;
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, u64 flags, struct bpf_dynptr *into) __ksym;
 
-/* Everything the scheduler knows; struct fp_sched first, struct fp_port behind it. */
+/* Everything that user space shares; struct fp_port at FP_PORT_AT. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -119,23 +151,58 @@ struct {
 	__type(value, struct head);
 } heads SEC(".maps");
 
-/* What the port keeps besides: behind the scheduler in the arena. Mirrored in src/qdisc.rs. */
-struct fp_port {
-	u64 qdisc;     /* 1: somebody's */
-	u64 strangers; /* handles that had no packet: somebody wrote to the memory */
-	u64 again;     /* when to ask again */
-	u32 free;      /* handles on the stack */
-	u32 sent;      /* the handle that a dequeue gave */
-	/* offsets from the arena's beginning */
-	u64 op_at;
-	u64 free_at; /* the stack */
-	u64 work_at;
+/* A plan and the rules of its classes. Offsets are from the arena's beginning. */
+struct fp_half {
+	u64 sched_at;
+	u64 rtt_at;	/* struct fp_rtt, for its rules */
+	u64 changes_at; /* struct fp_changes since the other half */
+	u64 note;	/* user space's own */
 };
 
-_Static_assert(sizeof(struct fp_work) <= 4096, "what src/qdisc.rs leaves for it");
+/* What the port keeps besides; mirrored in crates/fairpath-bpf/src/qdisc/port.rs. */
+struct fp_port {
+	u64 magic;
+	u64 code;  /* which object this is, for who finds it later */
+	u64 bytes; /* of the arena */
+	u64 qdisc; /* who uses it, 0 nobody */
+	u32 packets;
+	u32 end;	/* enum fp_end */
+	u64 op_at;	/* offsets from the arena's beginning */
+	u64 free_at;	/* the stack of handles */
+	u64 posts_at;	/* FP_POSTS operations */
+	u64 log_at;	/* operations that were done, log_most at most */
+	u64 halves_at;	/* where user space may lay halves out */
+	u64 half_bytes; /* each */
+	struct fp_half halves[2];
+	u32 half;      /* in force */
+	u32 next;      /* 1 and 2: half to be in force at the next packet; 0 none */
+	u32 post_head; /* posted, by user space */
+	u32 post_tail; /* done, by the qdisc */
+	u32 log_most;
+	u32 log_count;
+	u32 free;  /* handles on the stack */
+	u32 sent;  /* the handle that a dequeue gave */
+	u64 again; /* when to ask again */
+	/* counters */
+	u64 came; /* packets */
+	u64 came_segments;
+	u64 sent_segments;
+	u64 sent_packets;
+	u64 sent_bytes;
+	u64 dropped;   /* packets that the scheduler dropped */
+	u64 no_handle; /* packets that came when all handles were in use */
+	u64 lost;      /* packets that resets freed: link down, removal */
+	u64 strangers; /* handles without a packet: somebody wrote to the memory */
+	u64 resets;
+	u64 flips; /* new plans in force */
+	u64 flips_refused;
+	u64 flip_ns;	   /* of the last one */
+	u64 moved;	   /* packets that it moved */
+	u64 posts_refused; /* no such node or parameter, or no setting */
+	struct fp_work work;
+} __attribute__((aligned(64)));
 
-/* Where it begins, from the arena's own beginning. Set before loading. */
-const volatile u64 port_at SEC(".rodata.port") = 0;
+_Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
 
 char _license[] SEC("license") = "GPL";
 
@@ -147,15 +214,22 @@ static struct fp_desk *fp_desk_of_cpu(void)
 }
 
 /* The verifier ties a program to its arena by a reference to the map. */
-FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)
-{
-	asm volatile("" : : "r"(&arena));
-	return (struct fp_sched FP_MEM *)FP_ARENA_START;
-}
-
 FP_INLINE struct fp_port FP_MEM *the_port(void)
 {
-	return (struct fp_port FP_MEM *)port_at;
+	asm volatile("" : : "r"(&arena));
+	return (struct fp_port FP_MEM *)FP_PORT_AT;
+}
+
+FP_INLINE struct fp_sched FP_MEM *scheduler_of(struct fp_port FP_MEM *port, u32 half)
+{
+	return (struct fp_sched FP_MEM *)port->halves[half & 1].sched_at;
+}
+
+FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)
+{
+	struct fp_port FP_MEM *port = the_port();
+
+	return scheduler_of(port, port->half);
 }
 
 FP_INLINE u32 FP_MEM *free_at(struct fp_port FP_MEM *port, u32 i)
@@ -182,24 +256,181 @@ FP_INLINE struct sk_buff *take(u32 handle)
 	return slot ? bpf_kptr_xchg(&slot->skb, (struct sk_buff *)0) : 0;
 }
 
+/* On the wire: of a super-packet all its segments, each with its headers. */
 FP_INLINE u32 wire_bytes(const struct sk_buff *skb)
 {
 	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
 }
 
-FP_INLINE void left(struct Qdisc *sch, u32 bytes)
+/* The log is for tests: what was done, to be done again natively. */
+FP_INLINE void log_op(struct fp_port FP_MEM *port, u32 result)
 {
-	sch->q.qlen--;
-	sch->qstats.backlog -= bytes;
+	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
+	struct fp_op FP_MEM *to;
+
+	if (port->log_count >= port->log_most)
+		return;
+	to = (struct fp_op FP_MEM *)(port->log_at + (u64)port->log_count * sizeof(*to));
+	FP_COPY(to, op);
+	FP_PUT(to->node, result);
+	port->log_count++;
 }
 
-/* Headers of the packet into the work area, and what policies see of it into the operation. */
-/* Not inline: its frame is gone before the scheduler's chain of calls begins. */
-static __attribute__((noinline)) int look(struct sk_buff *skb)
+/* Frees what the scheduler dropped in this call. */
+static __attribute__((noinline)) int free_dropped(struct Qdisc *sch)
+{
+	struct fp_sched FP_MEM *s = the_scheduler();
+	struct fp_port FP_MEM *port = the_port();
+	u32 i;
+
+	fp_loop(i, s->outcomes) {
+		struct fp_outcome FP_MEM *o = outcome_at(s, i);
+		struct sk_buff *skb;
+		u32 handle = o->handle;
+
+		if (o->kind != FP_DROPPED || !handle)
+			continue;
+		skb = take(handle);
+		if (!skb) {
+			port->strangers++;
+			continue;
+		}
+		sch->q.qlen--;
+		sch->qstats.backlog -= wire_bytes(skb);
+		sch->qstats.drops++;
+		port->dropped++;
+		bpf_kfree_skb(skb);
+		give_back(port, handle);
+	}
+	FP_PUT(s->outcomes, 0);
+	return 0;
+}
+
+/* A setting from user space: nothing that gives or takes packets. */
+static __attribute__((noinline)) int do_post(void)
 {
 	struct fp_port FP_MEM *port = the_port();
+	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
-	struct fp_work FP_MEM *w = (struct fp_work FP_MEM *)port->work_at;
+	struct fp_op FP_MEM *from =
+		(struct fp_op FP_MEM *)(port->posts_at +
+					(u64)(port->post_tail % FP_POSTS) * sizeof(*from));
+	u32 kind = from->kind;
+
+	port->post_tail++;
+	if (kind != FP_OP_PARAM && kind != FP_OP_WEIGHT && kind != FP_OP_NODE) {
+		port->posts_refused++;
+		return 0;
+	}
+	FP_COPY(op, from);
+	op->now = bpf_ktime_get_ns();
+	log_op(port, op->node);
+	FP_PUT(s->outcomes, 0);
+	fp_set(s, op);
+	if (s->outcomes && outcome_at(s, 0)->kind != FP_DONE)
+		port->posts_refused++;
+	return 0;
+}
+
+/* The new plan begins: 1, or 0 where it cannot be. */
+static __attribute__((noinline)) int begin_flip(u64 now)
+{
+	struct fp_port FP_MEM *port = the_port();
+	u32 next = port->next, half = next - 1;
+	struct fp_sched FP_MEM *old = the_scheduler();
+
+	if (half > 1 || half == port->half || fp_cas32(&port->next, next, 0) != next)
+		return 0;
+	if (fp_move_begin(scheduler_of(port, half), old,
+			  (struct fp_changes FP_MEM *)port->halves[half].changes_at, now)) {
+		port->flips_refused++;
+		return 0;
+	}
+	port->half = half;
+	port->moved = 0;
+	return 1;
+}
+
+/* What user space asked for since the last packet. */
+static __attribute__((noinline)) int attend(struct Qdisc *sch)
+{
+	struct fp_port FP_MEM *port = the_port();
+	struct fp_sched FP_MEM *old;
+	struct fp_sched FP_MEM *s;
+	struct fp_changes FP_MEM *changes;
+	u64 now;
+	u32 i;
+
+	fp_loop(i, FP_POSTS) {
+		if (port->post_tail == port->post_head)
+			break;
+		do_post();
+	}
+	now = bpf_ktime_get_ns();
+	old = the_scheduler();
+	if (!port->next || !begin_flip(now))
+		return 0;
+	s = the_scheduler();
+	changes = (struct fp_changes FP_MEM *)port->halves[port->half & 1].changes_at;
+	FP_PUT(s->outcomes, 0);
+	fp_loop(i, old->config.packets) {
+		u32 handle = fp_move_out(s, old, changes);
+
+		if (!handle)
+			break;
+		fp_move_in(s, handle);
+		port->moved++;
+		if (s->outcomes)
+			free_dropped(sch);
+	}
+	fp_spend(old);
+	port->flip_ns = bpf_ktime_get_ns() - now;
+	port->flips++;
+	return 0;
+}
+
+FP_INLINE int is_asked(struct fp_port FP_MEM *port)
+{
+	return *(volatile u32 FP_MEM *)&port->next ||
+	       *(volatile u32 FP_MEM *)&port->post_head != port->post_tail;
+}
+
+/* The number of segments of a super-packet; 1 of all others. */
+FP_INLINE u32 segments_of(const struct sk_buff *skb)
+{
+	u16 segments = 1;
+
+	if (wire_bytes(skb) <= skb->len)
+		return 1;
+	bpf_probe_read_kernel(&segments, sizeof(segments),
+			      skb->head + skb->end +
+				      bpf_core_field_offset(struct skb_shared_info, gso_segs));
+	return segments ? segments : 1;
+}
+
+/* What is known of a packet besides its bytes. */
+FP_INLINE void facts_of(struct fp_work FP_MEM *w, struct sk_buff *skb, u64 now)
+{
+	struct net_device *dev = skb->dev;
+	u32 type = dev->type;
+
+	w->frame.now = now;
+	w->frame.number = 0;
+	w->frame.wire_len = skb->len;
+	w->frame.ifindex = dev->ifindex;
+	w->frame.rx_ifindex = skb->skb_iif;
+	w->frame.link =
+		type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK ? FP_LINK_ETHERNET : FP_LINK_RAW;
+	w->frame.vlan = skb->vlan_all ? skb->vlan_tci : 0;
+	w->frame.mark = skb->mark;
+	w->frame.way = FP_WAY_OUT;
+	w->frame.flags = 0;
+}
+
+/* Headers of the packet into the work area. Not inline: its frame is gone before fp_look(). */
+static __attribute__((noinline)) int load_head(struct sk_buff *skb)
+{
+	struct fp_work FP_MEM *w = &the_port()->work;
 	u32 key = 0, i, bytes = skb->len < FP_HEAD_BYTES ? skb->len : FP_HEAD_BYTES;
 	struct head *head = bpf_map_lookup_elem(&heads, &key);
 	struct bpf_dynptr packet;
@@ -211,17 +442,24 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 			((volatile u64 FP_MEM *)w->head)[i] = head->words[i];
 		w->head_bytes = bytes;
 	}
-	w->frame.wire_len = skb->len;
-	w->frame.segs = 1;
-	w->frame.link = FP_LINK_ETHERNET;
-	FP_PUT(w->frame.vlan, 0);
-	fp_parse(w);
-	fp_meta_of(&op->meta, w);
-	FP_PUT(op->meta.arrival, op->now);
+	return 0;
+}
+
+/* What policies see of the packet into the operation. Not inline, for the same reason. */
+static __attribute__((noinline)) int look(struct sk_buff *skb)
+{
+	struct fp_port FP_MEM *port = the_port();
+	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
+	u32 segments = segments_of(skb);
+
+	facts_of(&port->work, skb, op->now);
+	port->work.frame.segs = segments;
+	load_head(skb);
+	fp_look((struct fp_rtt FP_MEM *)port->halves[port->half & 1].rtt_at, &port->work, &op->meta,
+		port->end);
 	FP_PUT(op->meta.bytes, wire_bytes(skb));
-	FP_PUT(op->meta.class_id, 0);
-	FP_PUT(op->meta.mark, skb->mark);
-	FP_PUT(op->meta.segments, 0);
+	port->came++;
+	port->came_segments += segments;
 	return 0;
 }
 
@@ -231,15 +469,19 @@ int qdisc_enqueue(u64 *ctx)
 	struct sk_buff *skb = (struct sk_buff *)ctx[0], *old;
 	struct Qdisc *sch = (struct Qdisc *)ctx[1];
 	struct bpf_sk_buff_ptr *to_free = (struct bpf_sk_buff_ptr *)ctx[2];
-	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_port FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
+	struct fp_sched FP_MEM *s;
 	struct waiting *slot;
-	u32 handle, bytes, i, result = NET_XMIT_SUCCESS;
+	u32 handle, bytes;
 
+	if (is_asked(port))
+		attend(sch);
+	s = the_scheduler();
 	handle = port->free ? *free_at(port, port->free - 1) : 0;
 	slot = bpf_map_lookup_elem(&packets, &handle);
 	if (!handle || !slot) {
+		port->no_handle++;
 		sch->qstats.drops++;
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
@@ -251,64 +493,68 @@ int qdisc_enqueue(u64 *ctx)
 	op->handle = handle;
 	look(skb);
 	old = bpf_kptr_xchg(&slot->skb, skb);
-	if (old)
+	if (old) {
+		port->strangers++;
 		bpf_qdisc_skb_drop(old, to_free);
+	}
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
 	FP_PUT(s->outcomes, 0);
 	fp_begin(s, op->now);
 	fp_enqueue(s, op);
+	log_op(port, fp_slot_at(s, handle)->leaf);
+	/* Its own is told last, and alone where nobody was dropped. */
+	if (s->outcomes == 1 && outcome_at(s, 0)->kind == FP_QUEUED)
+		return NET_XMIT_SUCCESS;
+	handle = fp_slot_at(s, handle)->leaf;
+	free_dropped(sch);
+	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
+}
+
+/* What a dequeue came to: into port->sent and port->again. */
+static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
+{
+	struct fp_sched FP_MEM *s = the_scheduler();
+	struct fp_port FP_MEM *port = the_port();
+	u32 i, dropped = 0;
+
+	port->sent = 0;
+	port->again = FP_NEVER;
 	fp_loop(i, s->outcomes) {
 		struct fp_outcome FP_MEM *o = outcome_at(s, i);
-		u32 gone = o->handle;
+		u32 kind = o->kind;
 
-		if (o->kind != FP_DROPPED)
-			continue;
-		old = take(gone);
-		if (!old)
-			continue;
-		left(sch, wire_bytes(old));
-		sch->qstats.drops++;
-		bpf_qdisc_skb_drop(old, to_free);
-		give_back(port, gone);
-		if (gone == handle)
-			result = NET_XMIT_DROP;
+		if (kind == FP_SENT)
+			port->sent = o->handle;
+		else if (kind == FP_NOTHING)
+			port->again = o->at;
+		else if (kind == FP_DROPPED)
+			dropped = 1;
 	}
-	return result;
+	if (dropped)
+		free_dropped(sch);
+	return 0;
 }
 
 SEC("struct_ops")
 u64 qdisc_dequeue(u64 *ctx)
 {
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
-	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_port FP_MEM *port = the_port();
+	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
+	struct fp_sched FP_MEM *s;
 	struct sk_buff *skb;
-	u32 i;
 
-	port->sent = 0;
-	port->again = FP_NEVER;
+	if (is_asked(port))
+		attend(sch);
+	s = the_scheduler();
 	FP_PUT(s->outcomes, 0);
-	fp_begin(s, bpf_ktime_get_ns());
+	op->now = bpf_ktime_get_ns();
+	op->kind = FP_OP_DEQUEUE;
+	fp_begin(s, op->now);
 	fp_dequeue(s, 1, 0);
-	fp_loop(i, s->outcomes) {
-		struct fp_outcome FP_MEM *o = outcome_at(s, i);
-		u32 kind = o->kind;
-
-		if (kind == FP_SENT) {
-			port->sent = o->handle;
-		} else if (kind == FP_NOTHING) {
-			port->again = o->at;
-		} else if (kind == FP_DROPPED) {
-			skb = take(o->handle);
-			if (!skb)
-				continue;
-			left(sch, wire_bytes(skb));
-			sch->qstats.drops++;
-			bpf_kfree_skb(skb);
-			give_back(port, o->handle);
-		}
-	}
+	read_outcomes(sch);
+	log_op(port, port->sent);
 	if (!port->sent) {
 		if (port->again != FP_NEVER)
 			bpf_qdisc_watchdog_schedule(sch, port->again, FP_SLACK_NS);
@@ -320,7 +566,11 @@ u64 qdisc_dequeue(u64 *ctx)
 		return 0;
 	}
 	give_back(port, port->sent);
-	left(sch, wire_bytes(skb));
+	sch->q.qlen--;
+	sch->qstats.backlog -= wire_bytes(skb);
+	port->sent_packets++;
+	port->sent_segments += segments_of(skb);
+	port->sent_bytes += wire_bytes(skb);
 	bpf_qdisc_bstats_update(sch, skb);
 	return (u64)skb;
 }
@@ -328,52 +578,62 @@ u64 qdisc_dequeue(u64 *ctx)
 SEC("struct_ops")
 int qdisc_init(u64 *ctx)
 {
-	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_port FP_MEM *port = the_port();
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
 
-	if (s->magic != FP_SCHED_MAGIC || fp_cas64(&port->qdisc, 0, 1))
+	if (port->magic != FP_PORT_MAGIC || fp_cas64(&port->qdisc, 0, (u64)sch))
 		return -EBUSY;
-	sch->limit = s->config.packets;
+	sch->limit = port->packets;
 	return 0;
+}
+
+/* All handles are on the stack again, the first on top. */
+FP_INLINE void stack_handles(struct fp_port FP_MEM *port)
+{
+	u32 i;
+
+	fp_loop(i, port->packets)
+		*free_at(port, i) = port->packets - i;
+	port->free = port->packets;
 }
 
 SEC("struct_ops")
 int qdisc_reset(u64 *ctx)
 {
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
-	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_port FP_MEM *port = the_port();
-	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	u32 handle;
 
-	op->now = 0;
-	op->kind = FP_OP_REMOVE;
-	fp_loop(handle, s->config.packets + 1) {
+	if (port->qdisc != (u64)sch)
+		return 0;
+	fp_loop(handle, port->packets + 1) {
 		struct sk_buff *skb = take(handle);
 
-		if (!skb)
-			continue;
-		bpf_kfree_skb(skb);
-		op->handle = handle;
-		FP_PUT(s->outcomes, 0);
-		fp_set(s, op);
-		give_back(port, handle);
+		if (skb) {
+			port->lost++;
+			bpf_kfree_skb(skb);
+		}
 	}
+	fp_clear(the_scheduler());
+	stack_handles(port);
+	port->resets++;
 	sch->q.qlen = 0;
 	sch->qstats.backlog = 0;
 	return 0;
 }
 
+/* The kernel calls it, too, where qdisc_init() refused: then it is another's. */
 SEC("struct_ops")
 int qdisc_destroy(u64 *ctx)
 {
-	the_scheduler();
-	the_port()->qdisc = 0;
+	struct fp_port FP_MEM *port = the_port();
+
+	fp_cas64(&port->qdisc, ctx[0], 0);
 	return 0;
 }
 
-SEC(".struct_ops")
+/* With a link, that can be pinned: the name outlives the process. */
+SEC(".struct_ops.link")
 struct Qdisc_ops fairpath = {
 	.enqueue = (void *)qdisc_enqueue,
 	.dequeue = (void *)qdisc_dequeue,

@@ -14,13 +14,11 @@
 #include "kernel.h"
 #include "../core/rtt.h"
 #include "forward.h"
+#include "head.h"
 #include "stack_sent.h"
 
 /* Work area of an unattached run. */
 #define FP_REPLAY_CPU 0
-/* Bytes shown to the parser at first, and up to a word more; the rest only where headers go
- * further. */
-#define FP_FIRST_LOOK 96
 /* Where the monitor begins: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
@@ -102,60 +100,6 @@ FP_INLINE void release_work(struct fp_work FP_MEM *w)
 {
 	if (softirqs_nest)
 		fp_store_release32(&w->busy, 0);
-}
-
-/* Copies `bytes` at `at` if they are in the linear part; then `at` stands behind them. */
-#define COPY_PART(type)                                                                            \
-	do {                                                                                       \
-		if (data + at + sizeof(type) <= end) {                                             \
-			*(volatile type FP_MEM *)(w->head + at) = *(const type *)(data + at);      \
-			at += sizeof(type);                                                        \
-		}                                                                                  \
-	} while (0)
-
-/*
- * Copies the first bytes, as far as they lie in the linear part. Words begin where those of IP and
- * TCP behind Ethernet do (at 6, 14, ...): a load that spans two stores waits until both are done.
- */
-FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end)
-{
-	u32 at = 0, i;
-
-	COPY_PART(u32);
-	COPY_PART(u16);
-	for (i = 0; i < FP_FIRST_LOOK / 8; i++) {
-		if (data + 6 + 8 * i + 8 > end)
-			break;
-		*(volatile u64 FP_MEM *)(w->head + 6 + 8 * i) = *(const u64 *)(data + 6 + 8 * i);
-		at += 8;
-	}
-	COPY_PART(u32);
-	COPY_PART(u16);
-	COPY_PART(u8);
-	return at;
-}
-
-FP_INLINE void copy_buffer(struct fp_work FP_MEM *w, const u64 *buffer)
-{
-	u32 i;
-
-	for (i = 0; i < FP_HEAD_BYTES / 8; i++)
-		((volatile u64 FP_MEM *)w->head)[i] = buffer[i];
-}
-
-/* Headers that lie (partly) outside the linear part: slow, rare, never missed. */
-static __attribute__((noinline)) int load_skb(struct __sk_buff *skb, struct fp_work FP_MEM *w,
-					      u32 bytes)
-{
-	u64 buffer[FP_HEAD_BYTES / 8] = {};
-
-	if (bytes > FP_HEAD_BYTES)
-		bytes = FP_HEAD_BYTES;
-	if (bytes == 0 || bpf_skb_load_bytes(skb, 0, buffer, bytes))
-		return 0;
-	copy_buffer(w, buffer);
-	w->head_bytes = bytes;
-	return 0;
 }
 
 static __attribute__((noinline)) int load_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w,

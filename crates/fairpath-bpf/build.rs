@@ -30,6 +30,7 @@ fn main() {
         "drop",
         "empty",
         "inject",
+        "mark",
         "pifo",
         "pifo_bench",
         "qdisc",

@@ -8,6 +8,7 @@
 //! records  what it printed: samples, flows, the summary
 //! flows    many established TCP flows that stay busy
 //! flood    SYNs from everywhere
+//! htb      an interface shaped by the kernel's HTB, and packets marked for it
 //! newcomers  new TCP flows at a rate
 //! through  forwarding by the monitor's own XDP program
 //! ```
@@ -17,6 +18,7 @@ pub mod carrier;
 pub mod daemon;
 pub mod flood;
 pub mod flows;
+pub mod htb;
 pub mod newcomers;
 pub mod records;
 pub mod rtt;

@@ -162,7 +162,11 @@ fn answer(request: Request, shared: &mut Shared) -> Answer {
                 },
             }
         }
-        Request::Status | Request::Reload => Answer::Done {
+        Request::Status
+        | Request::Reload
+        | Request::ShapeStart
+        | Request::ShapeStop
+        | Request::ShapeSet { .. } => Answer::Done {
             text: String::new(),
         },
     }

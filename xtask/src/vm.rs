@@ -16,6 +16,7 @@ mod session;
 mod version;
 mod work;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -151,6 +152,7 @@ fn run_all(args: &Args, places: &Places, scenarios: &[Scenario], tally: &mut Tal
     guest::qemu()?;
     let archive = Archive::from_apt(&places.cache);
     let fairpath = fairpath_for(scenarios, places)?;
+    test_programs(scenarios, places)?;
     for which in args.kernel.kernels() {
         let selected: Vec<_> = scenarios
             .iter()
@@ -259,18 +261,41 @@ fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBu
         .status()
         .context("run cargo")?;
     anyhow::ensure!(status.success(), "build fairpath: {status}");
-    let (built, stripped) = (
-        places.target.join("debug/fairpath"),
-        places.target.join("vm/fairpath"),
-    );
-    fs::create_dir_all(places.target.join("vm"))?;
+    Ok(Some(stripped("fairpath", places)?))
+}
+
+/// Builds the programs of `tests/src/bin` that scenarios need; [`command::find`] knows where they lie.
+fn test_programs(scenarios: &[Scenario], places: &Places) -> Result<()> {
+    let sources = places.tests.join("../src/bin");
+    let needs = scenarios.iter().flat_map(|scenario| &scenario.needs);
+    let names: BTreeSet<&String> = needs
+        .filter(|need| sources.join(format!("{need}.rs")).is_file())
+        .collect();
+    for name in names {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "fairpath-tests", "--bin"])
+            .arg(name)
+            .status()
+            .context("run cargo")?;
+        anyhow::ensure!(status.success(), "build {name}: {status}");
+        stripped(name, places)?;
+    }
+    Ok(())
+}
+
+/// A copy of a built program without symbols; with them, where they cannot be taken out.
+fn stripped(name: &str, places: &Places) -> Result<PathBuf> {
+    let built = places.target.join("debug").join(name);
+    let to = places.target.join(command::BUILT);
+    fs::create_dir_all(&to)?;
     let mut strip = Command::new("strip");
-    strip.arg("-o").arg(&stripped).arg(&built);
-    Ok(Some(if command::run(strip).is_ok() {
-        stripped
+    strip.arg("-o").arg(to.join(name)).arg(&built);
+    Ok(if command::run(strip).is_ok() {
+        to.join(name)
     } else {
         built
-    }))
+    })
 }
 
 fn skip_all(kernels: &[Which], scenarios: &[Scenario], tally: &mut Tally) {

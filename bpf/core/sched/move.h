@@ -14,6 +14,7 @@
  *
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
+ * Besides, fp_clear() empties one at once: of a port whose link went down.
  * Deliberately absent: moving a part now and the rest later; leaving would be out of order.
  */
 #ifndef FP_SCHED_MOVE_H
@@ -214,6 +215,12 @@ FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return fp_place(s, handle);
 }
 
+/* What was taken over takes no packet any more. */
+FP_INLINE void fp_spend(struct fp_sched FP_MEM *old)
+{
+	old->config.packets = 0;
+}
+
 /*
  * Moves one packet, told only if it is dropped; there must be room for FP_OUTCOMES_PER_OP. 0 when
  * none is left, and the old scheduler is spent.
@@ -224,11 +231,65 @@ FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old
 	u32 handle = fp_move_out(s, old, c);
 
 	if (!handle) {
-		old->config.packets = 0;
+		fp_spend(old);
 		return 0;
 	}
 	fp_move_in(s, handle);
 	return 1;
+}
+
+/* Everything in PIFO `q` goes; references back to their pool. */
+FP_FUNC int fp_clear_queue(struct fp_sched FP_MEM *s FP_ARG, u32 q)
+{
+	u32 i;
+
+	fp_loop(i, fp_items(&s->config)) {
+		u32 item = fp_pifo_pop(fp_pool_of(s), q);
+		u32 reference = item - fp_reference_item(s, 0);
+
+		if (!item)
+			break;
+		if (reference && reference <= s->config.references)
+			fp_free_reference(s, reference);
+	}
+	return 0;
+}
+
+/*
+ * Empties a scheduler, whatever its tree: all handles are the port's again, untold, and counted as
+ * FP_DROP_REMOVED. Returns how many waited. What nodes and flows owe stays.
+ */
+FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
+{
+	u32 waited = s->packets;
+	u32 i;
+
+	fp_loop(i, FP_FAT + 2 * s->config.nodes)
+		fp_clear_queue(s, i + 1);
+	fp_loop(i, s->config.packets) {
+		if (fp_slot_at(s, i + 1)->leaf) {
+			fp_node_at(s, fp_slot_at(s, i + 1)->leaf)->stats.dropped++;
+			fp_forget(s, i + 1);
+		}
+	}
+	fp_loop(i, s->config.flows) {
+		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);
+
+		FP_PUT(f->packets, 0);
+		FP_PUT(f->bytes, 0);
+		FP_PUT(f->source, 0);
+		FP_PUT(f->destination, 0);
+	}
+	fp_loop(i, s->config.hosts)
+		FP_PUT(fp_host_at(s, i + 1)->flows, 0);
+	fp_loop(i, s->config.nodes) {
+		FP_PUT(fp_node_at(s, i + 1)->stats.packets, 0);
+		FP_PUT(fp_node_at(s, i + 1)->stats.bytes, 0);
+	}
+	s->stats.dropped[FP_DROP_REMOVED] += waited;
+	s->packets = 0;
+	s->bytes_waiting = 0;
+	return waited;
 }
 
 #endif /* FP_SCHED_MOVE_H */

@@ -4,8 +4,10 @@
 //! read a zero from it (`FP_ZERO`). The kernel's side cannot fault a page in, so whoever opens an
 //! arena touches what programs will write to.
 
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{AsRawLibbpf, Map};
 
@@ -22,6 +24,39 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) fn next_address() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     BASE + NEXT.fetch_add(1, Ordering::Relaxed) * STRIDE
+}
+
+/// Arenas that outlive a process lie here: who finds one must map it at the same address.
+const KEPT: u64 = 3 << 44;
+/// Addresses of such arenas.
+const KEPT_PLACES: u64 = 4096;
+/// Those that this process has mapped.
+static KEPT_TAKEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+/// An address for an arena that outlives the process: by `hash`, and none that this process has.
+pub(crate) fn kept_address(hash: u64) -> u64 {
+    let mut taken = KEPT_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let addresses = (0..KEPT_PLACES).map(|i| KEPT + (hash.wrapping_add(i) % KEPT_PLACES) * STRIDE);
+    let mut free = addresses.filter(|address| !taken.contains(address));
+    let address = free.next().unwrap_or(KEPT);
+    taken.insert(address);
+    address
+}
+
+/// Takes the address of an arena that was found; false where this process uses it already.
+pub(crate) fn take_address(address: u64) -> bool {
+    KEPT_TAKEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(address)
+}
+
+/// The arena at this address is mapped no more.
+pub(crate) fn release_address(address: u64) {
+    KEPT_TAKEN
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&address);
 }
 
 /// Where libbpf mapped the arena of a loaded object: at the address that was asked for.

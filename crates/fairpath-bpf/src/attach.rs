@@ -85,7 +85,14 @@ fn remedy_of(error: &std::io::Error) -> &'static str {
 /// A program on an interface; dropping it detaches.
 #[derive(Debug)]
 pub struct Attached {
-    _link: Link,
+    link: Link,
+}
+
+impl Attached {
+    /// Lets the attachment outlive this process, by a pin in a bpffs.
+    pub(crate) fn pin(mut self, path: &std::path::Path) -> Result<(), libbpf_rs::Error> {
+        self.link.pin(path)
+    }
 }
 
 /// Attaches `program` to `hook` of an interface of the current network namespace.
@@ -119,7 +126,34 @@ pub(crate) fn attach(
     };
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
-    Ok(Attached { _link: link })
+    Ok(Attached { link })
+}
+
+/// Attaches `program` to tcx egress of an interface, before whatever is there.
+pub(crate) fn attach_first(
+    program: &mut ProgramMut<'_>,
+    ifindex: IfIndex,
+    name: &str,
+) -> Result<Attached, AttachError> {
+    let options = libbpf_sys::bpf_tcx_opts {
+        sz: size_of::<libbpf_sys::bpf_tcx_opts>() as libbpf_sys::size_t,
+        flags: libbpf_sys::BPF_F_BEFORE,
+        ..libbpf_sys::bpf_tcx_opts::default()
+    };
+    let raw = program.as_libbpf_object().as_ptr();
+    let index = ifindex.0 as i32;
+    // SAFETY: `raw` is a loaded program; the options live through the call.
+    let link = unsafe { libbpf_sys::bpf_program__attach_tcx(raw, index, &raw const options) };
+    let link = NonNull::new(link).ok_or_else(|| AttachError {
+        hook: Hook::TcxEgress,
+        name: name.to_owned(),
+        ifindex,
+        source: std::io::Error::last_os_error(),
+        foreign: None,
+    })?;
+    // SAFETY: a fresh link that nothing else owns.
+    let link = unsafe { Link::from_ptr(link) };
+    Ok(Attached { link })
 }
 
 /// The program that is in the way, where the kernel says that one is.
@@ -136,7 +170,7 @@ fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
     })
 }
 
-fn name_of(id: u32) -> Option<String> {
+pub(crate) fn name_of(id: u32) -> Option<String> {
     // SAFETY: takes a number.
     let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
     if fd < 0 {

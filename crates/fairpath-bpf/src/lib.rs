@@ -1,7 +1,8 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
 //!
 //! Everything attached here is held by a file descriptor of this process (`bpf_link`, also for
-//! XDP): however the process ends, nothing stays attached and no map survives.
+//! XDP): however the process ends, nothing stays attached and no map survives. The one exception is
+//! asked for by name: [`Mark::attach_pinned`], so that shaping by the kernel outlives the daemon.
 
 mod arena;
 mod attach;
@@ -10,14 +11,17 @@ pub mod cost;
 mod drop;
 mod forward;
 mod inject;
+mod mark;
 mod objects;
 mod pifo;
 mod pifo_bench;
+mod pin;
 pub mod probe;
 mod qdisc;
 mod redirect;
 mod rtt;
 mod sched;
+mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
@@ -26,13 +30,19 @@ pub use forward::{
     StackSent, Way,
 };
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
+pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use objects::{Loaded, load_all};
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
-pub use qdisc::BpfQdisc;
+pub use pin::{PinError, Pins};
+pub use qdisc::{
+    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, QdiscPins, qdisc_names,
+    without_marks,
+};
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
+pub use tcx::{TcxProgram, tcx_programs};
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {
@@ -58,6 +68,9 @@ mod skel {
     }
     pub mod inject {
         include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
+    }
+    pub mod mark {
+        include!(concat!(env!("OUT_DIR"), "/mark.skel.rs"));
     }
     pub mod pifo {
         include!(concat!(env!("OUT_DIR"), "/pifo.skel.rs"));

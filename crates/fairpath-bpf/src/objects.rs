@@ -72,6 +72,16 @@ fn load_inject() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_mark() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::mark::MarkSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
 fn load_redirect() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::redirect::RedirectSkelBuilder::default()
@@ -80,9 +90,17 @@ fn load_redirect() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
-/// Loads each object once, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+/// Where the kernel has BPF qdiscs.
+fn load_qdisc() -> Option<Loaded> {
+    crate::probe::bpf_qdisc().ok().map(|()| Loaded {
+        name: "qdisc",
+        result: crate::qdisc::load_object(),
+    })
+}
+
+/// Loads each object once that this kernel has a hook for, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
-    vec![
+    let mut all = vec![
         Loaded {
             name: "drop",
             result: load_drop(),
@@ -94,6 +112,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "inject",
             result: load_inject(),
+        },
+        Loaded {
+            name: "mark",
+            result: load_mark(),
         },
         Loaded {
             name: "pifo",
@@ -115,5 +137,7 @@ pub fn load_all() -> Vec<Loaded> {
             name: "sched",
             result: crate::sched::load_shipped(),
         },
-    ]
+    ];
+    all.extend(load_qdisc());
+    all
 }

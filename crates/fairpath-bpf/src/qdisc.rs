@@ -1,156 +1,515 @@
 //! The scheduler as a qdisc: registered under a name of its own, then put on a device like any other
-//! (`tc qdisc add dev IF root NAME`).
+//! (`tc qdisc add dev IF root NAME`, or `fairpath_netlink::Tc`).
 //!
-//! The name lives as long as this value; a qdisc that is in place by then goes on without it, and
-//! its memory with it. Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
-//! Absent: putting it on a device, which is netlink's.
+//! One value, one object, one name, one qdisc: devices and children of mq never share state, each is
+//! refused a second place, and what breaks in one is not the others'. The kernel part classifies by
+//! itself and needs nobody; with [`QdiscPins`] name and memory outlive the process, and the next one
+//! finds them again ([`BpfQdisc::find`]) and gives them a new plan while packets flow
+//! ([`BpfQdisc::replace`]). Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
+//!
+//! Absent: putting it on a device, which is netlink's; an author's own policy.
+
+mod content;
+mod pins;
+mod port;
 
 use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
-use fairpath_core::sched::{HomeError, NodeStats, Op, Plan, SchedLayout, SchedMemory, SchedStats};
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject};
+use fairpath_core::sched::{
+    Account, Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats,
+};
+use fairpath_core::{Memory, Rules, TooManyRules};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::arena::{self, PAGE, START, STRIDE};
+use crate::arena::{self, PAGE, STRIDE};
+use crate::rtt::wait_for_programs;
+use content::Laid;
+pub use content::{QdiscContent, without_marks};
+use pins::NAME_BYTES;
+pub use pins::{QdiscPins, qdisc_names};
+pub use port::QdiscCounters;
+use port::{Places, Port};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
-/// The map that registers it, and the name's bytes in it (`IFNAMSIZ`).
+/// The map that registers it.
 const OPS_MAP: &str = "fairpath";
-const NAME_BYTES: usize = 16;
-/// What is left for `struct fp_work`.
-const WORK_BYTES: u64 = 4096;
 
-/// `struct fp_port`.
+/// A qdisc could not be registered, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum QdiscError {
+    /// The kernel cuts names off, and tools take them for words.
+    #[error("register the qdisc {0:?}: a name has 1 to 15 bytes, letters, digits, `-` and `_`")]
+    Name(String),
+    /// Names are the machine's.
+    #[error(
+        "register the qdisc {0}: there is one of this name; another Fairpath runs, or one was killed: stop it, or let this one take over its pins"
+    )]
+    Taken(String),
+    /// The plan cannot be laid out.
+    #[error(transparent)]
+    Plan(#[from] HomeError),
+    /// The rules cannot be laid out.
+    #[error(transparent)]
+    Rules(#[from] TooManyRules),
+    /// The kernel refused object or registration.
+    #[error(
+        "register a BPF qdisc: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer with CONFIG_NET_SCH_BPF (`fairpath features` tells what is missing)"
+    )]
+    Refused(#[source] libbpf_rs::Error),
+    /// The arena's mapping is missing.
+    #[error("register a BPF qdisc: its arena is not mapped; the kernel or libbpf is too old")]
+    NotMapped,
+    /// The plan outgrew what was set aside when the qdisc was registered.
+    #[error(
+        "change the plan of a qdisc: {needed} bytes exceed the {room} set aside when it was registered; register it anew"
+    )]
+    TooLarge {
+        /// What the new plan needs.
+        needed: u64,
+        /// What there is.
+        room: u64,
+    },
+    /// Nothing comes by that would take the settings.
+    #[error(
+        "change settings of a qdisc: too many wait already, because no packet came since; change the plan as a whole"
+    )]
+    Idle,
+    /// Found, and not laid out by this process.
+    #[error("change the rules of a qdisc: its content is another process's; replace it first")]
+    Foreign,
+    /// Pinning failed.
+    #[error("keep qdiscs beyond this process: {what} {path}: {source}", path = path.display())]
+    Pins {
+        /// What was tried.
+        what: String,
+        /// Where.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// How a qdisc is registered.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Port {
-    qdisc: u64,
-    strangers: u64,
-    again: u64,
-    free: u32,
-    sent: u32,
-    op_at: u64,
-    free_at: u64,
-    work_at: u64,
+pub struct QdiscOptions<'a> {
+    /// Name and memory outlive the process here.
+    pub pins: Option<&'a QdiscPins>,
+    /// Operations that are logged, for tests; 128 bytes each.
+    pub log: u32,
 }
 
-/// Where everything lies in the arena: offsets from its beginning.
-struct Places {
-    room: u64,
-    port: u64,
-    work: u64,
-    free: u64,
-    end: u64,
+/// Who keeps the arena mapped.
+enum Held {
+    /// libbpf, of an object of ours.
+    Loaded { link: Link, _object: Object },
+    /// We, of one that was found.
+    Found {
+        _link: Link,
+        _arena: MapHandle,
+        bytes: usize,
+    },
 }
 
-impl Places {
-    fn new(scheduler: u64, packets: u32) -> Places {
-        let room = START + scheduler.next_multiple_of(64);
-        let port = (room + SchedMemory::room_bytes(1) as u64).next_multiple_of(64);
-        let work = (port + size_of::<Port>() as u64).next_multiple_of(64);
-        let free = work + WORK_BYTES;
-        let end = free + (u64::from(packets) + 1) * 4;
-        Places {
-            room,
-            port,
-            work,
-            free,
-            end,
-        }
-    }
-}
-
-/// A scheduler that devices can have as their qdisc.
+/// A scheduler that a device can have as its qdisc.
 pub struct BpfQdisc {
-    memory: SchedMemory,
-    _link: Link,
-    _object: Object,
+    name: String,
+    base: NonNull<u8>,
+    places: Places,
+    /// By half; the rules where this process laid them out.
+    halves: [Option<(SchedMemory, Option<Memory>)>; 2],
+    /// Plans taken or refused once the last one asked for is.
+    awaited: u64,
+    held: Held,
 }
 
-// SAFETY: counters are read while programs write them, as plain numbers; nothing else is shared.
+// SAFETY: words that programs share are atomics or counters read as plain numbers.
 unsafe impl Send for BpfQdisc {}
 
 impl fmt::Debug for BpfQdisc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BpfQdisc")
-            .field("memory", &self.memory)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-fn refused(error: &libbpf_rs::Error) -> HomeError {
-    HomeError::Kernel(format!(
-        "{error}; a BPF qdisc needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer (`fairpath features` tells what is missing)"
-    ))
+/// Which object this is: 64-bit FNV-1a over its bytes.
+fn code() -> u64 {
+    OBJECT.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn check_name(name: &str) -> Result<(), QdiscError> {
+    let fits = (1..NAME_BYTES).contains(&name.len());
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if fits && name.bytes().all(word) {
+        return Ok(());
+    }
+    Err(QdiscError::Name(name.to_owned()))
 }
 
 impl BpfQdisc {
-    /// Lays a plan out and registers it as the qdisc `name`, of 1 to 15 bytes.
+    /// Lays a plan and its rules out and registers them as the qdisc `name`, of 1 to 15 bytes
+    /// ([`qdisc_names`]). Takes the verifier's time: most of a second.
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be laid out, the name is taken, or what the kernel lacks.
-    pub fn register(plan: &Plan, name: &str) -> Result<BpfQdisc, HomeError> {
-        let packets = plan.config.packets;
-        let mut layout = SchedLayout::new(plan, None)?;
-        let places = Places::new(layout.bytes(), packets);
-        let pages = places.end.div_ceil(PAGE);
-        if pages * PAGE > STRIDE {
-            return Err(HomeError::Plan(format!(
-                "{} bytes exceed the arena's 4 GiB; ask for fewer packets or flows",
-                places.end
-            )));
+    /// [`QdiscError`]: the plan cannot be laid out, the name is taken, or what the kernel lacks.
+    pub fn register(
+        content: &QdiscContent<'_>,
+        name: &str,
+        options: QdiscOptions<'_>,
+    ) -> Result<BpfQdisc, QdiscError> {
+        check_name(name)?;
+        let packets = content.plan.config.packets.max(1);
+        let laid = Laid::new(content, packets, &Changes::default())?;
+        let places = Places::new(packets, options.log, laid.bytes());
+        if laid.bytes() > places.half_bytes {
+            let (needed, room) = (laid.bytes(), places.half_bytes);
+            return Err(QdiscError::TooLarge { needed, room });
         }
-        let open = open(name, packets, pages, places.port).map_err(|error| refused(&error))?;
-        let mut object = open.load().map_err(|error| refused(&error))?;
-        let memory = format(&object, &mut layout, &places, packets, pages)?;
-        let mut maps = object.maps_mut();
-        let ops = maps.find(|map| map.name() == OPS_MAP);
-        let link = ops
-            .ok_or_else(|| HomeError::Kernel("the object registers no qdisc".into()))?
-            .attach_struct_ops()
-            .map_err(|error| refused(&error))?;
-        drop(maps);
-        Ok(BpfQdisc {
-            memory,
-            _link: link,
+        let address = arena::kept_address(code() ^ u64::from(std::process::id()));
+        let object = load(name, packets, places.pages(), address);
+        let mut object = object.inspect_err(|_| arena::release_address(address))?;
+        let base = mapped(&object).ok_or(QdiscError::NotMapped)?;
+        // SAFETY: a fresh arena of as many pages.
+        unsafe { places.format(base, code(), content.end as u32) };
+        // SAFETY: formatted just now.
+        let port = unsafe { Places::port(base) };
+        // SAFETY: the first half of a fresh arena; nothing runs before the port is opened.
+        let content =
+            unsafe { laid.format(content, &port.halves[0], base, places.half(0), places.room) }?;
+        Places::open(port);
+        let link = register(&mut object, name)?;
+        let mut qdisc = BpfQdisc {
+            name: name.to_owned(),
+            base,
+            places,
+            halves: [Some((content.0, Some(content.1))), None],
+            awaited: 0,
+            held: Held::Loaded {
+                link,
+                _object: object,
+            },
+        };
+        if let Some(pins) = options.pins {
+            qdisc.pin(pins)?;
+        }
+        Ok(qdisc)
+    }
+
+    /// The qdisc that another process registered under `name` and left: `None` where there is none,
+    /// or one of another version, which can only be removed and registered anew. Its content goes on;
+    /// it can be read and replaced.
+    ///
+    /// # Errors
+    /// [`QdiscError::Refused`]: the pins cannot be opened.
+    pub fn find(pins: &QdiscPins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
+        if !pins.link(name).exists() || !pins.arena(name).exists() {
+            return Ok(None);
+        }
+        let link = Link::open(pins.link(name)).map_err(QdiscError::Refused)?;
+        let arena = MapHandle::from_pinned_path(pins.arena(name)).map_err(QdiscError::Refused)?;
+        let info = arena.info().map_err(QdiscError::Refused)?;
+        let bytes = u64::from(info.info.max_entries) * PAGE;
+        let Some(base) = map(&arena, info.info.map_extra, bytes) else {
+            return Ok(None);
+        };
+        let mut qdisc = BpfQdisc {
+            name: name.to_owned(),
+            base,
+            places: Places::new(1, 0, 0),
+            halves: [None, None],
+            awaited: 0,
+            held: Held::Found {
+                _link: link,
+                _arena: arena,
+                bytes: bytes as usize,
+            },
+        };
+        Ok(qdisc.recognise(bytes).then_some(qdisc))
+    }
+
+    /// Whether what was found is what this object writes.
+    fn recognise(&mut self, bytes: u64) -> bool {
+        let port = self.port();
+        let places = Places::found(port, bytes);
+        let half = self.in_force();
+        let at = port.halves[half].sched_at.load(Ordering::Relaxed);
+        let flips = port.flips();
+        let Some(places) = places.filter(|_| port.is_ours(code(), bytes)) else {
+            return false;
+        };
+        if at != places.half(half) {
+            return false;
+        }
+        // SAFETY: a half of the mapped arena.
+        let at = unsafe { self.base.add(at as usize) };
+        // SAFETY: likewise; page-aligned, and mapped as long as this value lives.
+        let found = unsafe { SchedMemory::found(at) };
+        (self.places, self.awaited) = (places, flips);
+        self.halves[half] = found.map(|sched| (sched, None));
+        self.halves[half].is_some()
+    }
+
+    fn pin(&mut self, pins: &QdiscPins) -> Result<(), QdiscError> {
+        pins.make(&self.name)?;
+        let Held::Loaded {
+            link,
             _object: object,
-        })
+        } = &mut self.held
+        else {
+            return Ok(());
+        };
+        let arena = object.maps_mut().find(|map| map.name() == "arena");
+        if let Some(mut arena) = arena {
+            arena
+                .pin(pins.arena(&self.name))
+                .map_err(QdiscError::Refused)?;
+        }
+        link.pin(pins.link(&self.name)).map_err(QdiscError::Refused)
     }
 
-    /// Sums since the start.
+    fn port(&self) -> &Port {
+        // SAFETY: the arena is mapped as long as this value lives.
+        unsafe { Places::port(self.base) }
+    }
+
+    fn in_force(&self) -> usize {
+        (self.port().half.load(Ordering::Acquire) & 1) as usize
+    }
+
+    /// The name to put it on a device by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is on a device.
+    pub fn is_used(&self) -> bool {
+        self.port().qdisc.load(Ordering::Relaxed) != 0
+    }
+
+    /// What [`QdiscContent::note`] of the content in force was.
+    pub fn note(&self) -> Vec<u8> {
+        let note = self.port().halves[self.in_force()]
+            .note
+            .load(Ordering::Acquire);
+        let (at, bytes) = (note & u64::from(u32::MAX), note >> 32);
+        let within = at + bytes <= self.places.pages() * PAGE;
+        if !within {
+            return Vec::new();
+        }
+        // SAFETY: within the arena.
+        let from = unsafe { self.base.add(at as usize) };
+        // SAFETY: `bytes` bytes follow, which nobody writes while their half is in force.
+        unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes as usize) }.to_vec()
+    }
+
+    /// Gives the qdisc a new plan and new rules, both in force from one packet to the next: what waits
+    /// moves over in the order of its arrival, when the next packet comes or is asked for
+    /// ([`BpfQdisc::is_settled`]). One that was not taken yet gives way to this one.
+    ///
+    /// # Errors
+    /// [`QdiscError`]; then the old plan stays in force.
+    pub fn replace(
+        &mut self,
+        content: &QdiscContent<'_>,
+        changes: &Changes,
+    ) -> Result<(), QdiscError> {
+        let packets = self.port().packets.load(Ordering::Relaxed);
+        let laid = Laid::new(content, packets, changes)?;
+        let (needed, room) = (laid.bytes(), self.places.half_bytes);
+        if needed > room {
+            return Err(QdiscError::TooLarge { needed, room });
+        }
+        self.port().next.swap(0, Ordering::AcqRel);
+        // Who took it before that is done then.
+        wait_for_programs();
+        let half = 1 - self.in_force();
+        let (at, op) = (self.places.half(half), self.places.room);
+        self.halves[half] = None;
+        // SAFETY: the half that is not in force, and that nobody is told of.
+        let laid = unsafe { laid.format(content, &self.port().halves[half], self.base, at, op) }?;
+        self.halves[half] = Some((laid.0, Some(laid.1)));
+        self.awaited = self.port().flips() + 1;
+        self.port().next.store(half as u32 + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the plan that was asked for last is in force, or was refused.
+    pub fn is_settled(&self) -> bool {
+        self.port().flips() >= self.awaited
+    }
+
+    /// Whether all posted settings hold.
+    pub fn is_posted(&self) -> bool {
+        let port = self.port();
+        port.post_head.load(Ordering::Relaxed) == port.post_tail.load(Ordering::Acquire)
+    }
+
+    /// Changes a setting of the plan in force from the next packet on: [`Op::node`], [`Op::param`],
+    /// [`Op::weight`]; others are counted as refused.
+    ///
+    /// # Errors
+    /// [`QdiscError::Idle`].
+    pub fn post(&mut self, op: &Op) -> Result<(), QdiscError> {
+        // SAFETY: the arena of this port; `&mut self` is the one that posts.
+        let posted = unsafe { self.port().post(self.base, op) };
+        posted.then_some(()).ok_or(QdiscError::Idle)
+    }
+
+    /// Puts other rules into force for the same classes: every packet goes by the old ones or by these.
+    ///
+    /// # Errors
+    /// [`QdiscError`]; then the old rules stay in force.
+    pub fn set_rules(&mut self, rules: &Rules) -> Result<(), QdiscError> {
+        let half = self.in_force();
+        let Some((_, Some(memory))) = &mut self.halves[half] else {
+            return Err(QdiscError::Foreign);
+        };
+        memory.set_rules(rules, &[])?;
+        wait_for_programs();
+        Ok(())
+    }
+
+    /// Sums since it was registered, of all its plans.
     pub fn stats(&self) -> SchedStats {
-        self.memory.stats()
+        let half = self.halves[self.in_force()].as_ref();
+        half.map(|(sched, _)| sched.stats()).unwrap_or_default()
     }
 
-    /// What node `node` sent, dropped and holds.
+    /// What node `node` of the plan in force sent, dropped and holds.
     pub fn node_stats(&self, node: u32) -> NodeStats {
-        self.memory.node_stats(node)
+        let half = self.halves[self.in_force()].as_ref();
+        half.map(|(sched, _)| sched.node_stats(node))
+            .unwrap_or_default()
+    }
+
+    /// What became of all packets that came to leaf `node` of the plan in force, if that keeps
+    /// accounts.
+    pub fn account(&self, node: u32) -> Account {
+        let half = self.halves[self.in_force()].as_ref();
+        half.map(|(sched, _)| sched.account(node))
+            .unwrap_or_default()
+    }
+
+    /// What the qdisc itself counted.
+    pub fn counters(&self) -> QdiscCounters {
+        self.port().counters()
+    }
+
+    /// Looks for what contradicts itself; only of a qdisc that no packet passes now.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn audit(&self) -> Result<(), String> {
+        let half = self.halves[self.in_force()].as_ref();
+        half.map_or(Ok(()), |(sched, _)| sched.audit())?;
+        let waiting = half.map_or(0, |(sched, _)| {
+            let stats = sched.stats();
+            stats.enqueued - stats.sent - stats.dropped.iter().sum::<u64>()
+        });
+        let counters = self.counters();
+        if waiting != counters.waiting || counters.strangers != 0 {
+            return Err(format!(
+                "{waiting} packets wait in the scheduler: {counters:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What was done, in order, up to [`QdiscOptions::log`]: operations as a native scheduler runs
+    /// them. `node` of a packet that came is its leaf (0: dropped at once), of one that was asked for the
+    /// handle that left (0: none).
+    pub fn log(&self) -> Vec<Op> {
+        let port = self.port();
+        let most = port.log_most.load(Ordering::Relaxed);
+        let count = port.log_count.load(Ordering::Acquire).min(most) as usize;
+        let at = port.log_at.load(Ordering::Relaxed) as usize;
+        // SAFETY: the log lies in the arena.
+        let log = unsafe { self.base.add(at) }.cast::<Op>();
+        let read = |index| {
+            // SAFETY: the log has `most` places.
+            let op = unsafe { log.add(index) };
+            // SAFETY: a field of it.
+            let kind = unsafe { op.cast::<u8>().add(std::mem::offset_of!(Op, kind)) }.cast::<u32>();
+            // SAFETY: aligned, as the operation is.
+            let known = (OpKind::Enqueue as u32..=OpKind::Node as u32)
+                .contains(&unsafe { kind.read_volatile() });
+            // SAFETY: its kind is one that there is; all else are integers.
+            known.then(|| unsafe { op.read_volatile() })
+        };
+        (0..count).map_while(read).collect()
+    }
+
+    /// Gives the name up, for good: pins go, and the next device cannot have it. Take it off its
+    /// device before.
+    ///
+    /// # Errors
+    /// [`QdiscError::Pins`].
+    pub fn remove(self, pins: Option<&QdiscPins>) -> Result<(), QdiscError> {
+        pins.map_or(Ok(()), |pins| pins.remove(&self.name))
     }
 }
 
-fn open(name: &str, packets: u32, pages: u64, port: u64) -> Result<OpenObject, libbpf_rs::Error> {
+impl Drop for BpfQdisc {
+    fn drop(&mut self) {
+        arena::release_address(self.base.addr().get() as u64);
+        if let Held::Found { bytes, .. } = self.held {
+            // SAFETY: mapped by `map`, and nothing of it is used any more.
+            let _ = unsafe { munmap(self.base.cast(), bytes) };
+        }
+    }
+}
+
+fn mapped(object: &Object) -> Option<NonNull<u8>> {
+    let arena = object.maps().find(|map| map.name() == "arena");
+    arena.and_then(|map| arena::mapped_at(&map))
+}
+
+/// Maps an arena that was found, at the one address where it can be.
+fn map(map: &MapHandle, address: u64, bytes: u64) -> Option<NonNull<u8>> {
+    if address == 0 || bytes > STRIDE || !arena::take_address(address) {
+        return None;
+    }
+    let at = NonZeroUsize::new(address as usize);
+    let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
+    let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let length = NonZeroUsize::new(bytes as usize)?;
+    // SAFETY: replaces no mapping.
+    let mapped = unsafe { mmap(at, length, both, flags, map.as_fd(), 0) };
+    if mapped.is_err() {
+        arena::release_address(address);
+    }
+    mapped.ok().map(NonNull::cast)
+}
+
+/// The object with its sizes and its name.
+fn open(
+    name: &str,
+    packets: u32,
+    pages: u64,
+    address: u64,
+) -> Result<OpenObject, libbpf_rs::Error> {
     let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
     for mut map in open.maps_mut() {
-        let kind = map.name().to_string_lossy().into_owned();
-        match kind.as_str() {
+        match map.name().to_string_lossy().as_ref() {
             "arena" => {
                 map.set_max_entries(pages as u32)?;
-                map.set_map_extra(arena::next_address())?;
+                map.set_map_extra(address)?;
             }
             "packets" => map.set_max_entries(packets + 1)?,
             OPS_MAP => {
                 if let Some(value) = map.initial_value_mut() {
-                    let bytes = name.bytes().take(NAME_BYTES - 1);
                     value[..NAME_BYTES].fill(0);
-                    value
-                        .iter_mut()
-                        .zip(bytes)
-                        .for_each(|(to, from)| *to = from);
-                }
-            }
-            _ if kind.ends_with(".port") => {
-                if let Some(value) = map.initial_value_mut() {
-                    value[..8].copy_from_slice(&port.to_ne_bytes());
+                    value[..name.len()].copy_from_slice(name.as_bytes());
                 }
             }
             _ => {}
@@ -159,43 +518,24 @@ fn open(name: &str, packets: u32, pages: u64, port: u64) -> Result<OpenObject, l
     Ok(open)
 }
 
-/// The scheduler, its port and the stack of handles, the first on top.
-fn format(
-    object: &Object,
-    layout: &mut SchedLayout,
-    places: &Places,
-    packets: u32,
-    pages: u64,
-) -> Result<SchedMemory, HomeError> {
-    let arena = object.maps().find(|map| map.name() == "arena");
-    let start = arena
-        .and_then(|map| arena::mapped_at(&map))
-        .ok_or_else(|| {
-            HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
-        })?;
-    // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
-    unsafe { arena::touch(start, pages) };
-    // SAFETY: within the pages, as are all places.
-    let at = |place: u64| unsafe { start.add(place as usize) };
-    // SAFETY: fresh arena pages are zero and aligned; the mapping lives as long as the object.
-    let mut memory = unsafe { layout.format(at(START)) }?;
-    // SAFETY: the room was made for one operation; nothing runs.
-    unsafe { memory.begin(&[] as &[Op], at(places.room), 1) };
-    let free: NonNull<u32> = at(places.free).cast();
-    for (place, handle) in (1..=packets).rev().enumerate() {
-        // SAFETY: the stack has room for all handles.
-        let slot = unsafe { free.add(place) };
-        // SAFETY: likewise.
-        unsafe { slot.write(handle) };
-    }
-    let port = Port {
-        free: packets,
-        op_at: places.room,
-        free_at: places.free,
-        work_at: places.work,
-        ..Port::default()
-    };
-    // SAFETY: room was left for the port, aligned to 64.
-    unsafe { at(places.port).cast::<Port>().write(port) };
-    Ok(memory)
+fn load(name: &str, packets: u32, pages: u64, address: u64) -> Result<Object, QdiscError> {
+    let open = open(name, packets, pages, address).map_err(QdiscError::Refused)?;
+    open.load().map_err(QdiscError::Refused)
+}
+
+/// Loads the programs and nothing else: whether this kernel takes them.
+pub(crate) fn load_object() -> Result<(), libbpf_rs::Error> {
+    let address = arena::next_address();
+    open("fairpath-trial", 16, 16, address)?.load().map(drop)
+}
+
+fn register(object: &mut Object, name: &str) -> Result<Link, QdiscError> {
+    let mut maps = object.maps_mut();
+    let mut ops = maps
+        .find(|map| map.name() == OPS_MAP)
+        .ok_or(QdiscError::NotMapped)?;
+    ops.attach_struct_ops().map_err(|error| match error.kind() {
+        libbpf_rs::ErrorKind::AlreadyExists => QdiscError::Taken(name.to_owned()),
+        _ => QdiscError::Refused(error),
+    })
 }

@@ -393,13 +393,15 @@ fn open(
     programs.rtt_forward.set_autoload(options.forwarding);
     open.maps.sockets.set_autocreate(options.forwarding)?;
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-        // PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
         rodata.forwarding = options.forwarding.into();
-        rodata.softirqs_nest = u32::from(
-            std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1"),
-        );
+        rodata.softirqs_nest = u32::from(softirqs_nest());
     }
     Ok(open)
+}
+
+/// PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
+pub(crate) fn softirqs_nest() -> bool {
+    std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1")
 }
 
 /// Waits until no program runs any more that is running now.
@@ -407,7 +409,7 @@ fn open(
 /// Programs at tcx and XDP run in RCU's read-side sections, and `MEMBARRIER_CMD_GLOBAL` waits for
 /// those (`synchronize_rcu()`, Linux 4.3). Kernels with `nohz_full` refuse it: there, a second's
 /// sleep is more than any packet takes.
-fn wait_for_programs() {
+pub(crate) fn wait_for_programs() {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
     // SAFETY: takes numbers only and touches no memory of ours.
     let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;

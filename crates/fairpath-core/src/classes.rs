@@ -158,6 +158,12 @@ impl Memory {
         Ok(())
     }
 
+    /// Which of the two images of rules is in force, 0 or 1; [`Memory::set_rules`] fills the other.
+    pub fn rules_image(&self) -> usize {
+        // SAFETY: `rtt` is formatted; this process alone turns images.
+        unsafe { ffi::fp_native_image(self.rtt.as_ptr()) as usize }
+    }
+
     /// Bytes that rules have used so far, of both images.
     pub fn image_bytes(&self) -> u64 {
         self.image_bytes.iter().sum()

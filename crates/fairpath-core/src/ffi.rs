@@ -87,6 +87,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_filter_class(rtt: *mut Rtt, slot: u32, flags: u32);
     pub(crate) fn fp_native_filter_classes(rtt: *mut Rtt, some: u32);
     pub(crate) fn fp_native_free_image(rtt: *mut Rtt) -> *mut u8;
+    pub(crate) fn fp_native_image(rtt: *const Rtt) -> u32;
     pub(crate) fn fp_native_turn_image(rtt: *mut Rtt);
     pub(crate) fn fp_native_begin_slot(rtt: *mut Rtt, slot: u32, generation: u32);
     pub(crate) fn fp_native_counts(rtt: *mut Rtt, counts: *mut ClassCounts);

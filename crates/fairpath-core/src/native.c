@@ -250,6 +250,12 @@ u8 *fp_native_free_image(struct fp_rtt *r)
 	return (u8 *)r + r->images[!(r->image & 1)];
 }
 
+/* Which image packets go by. */
+u32 fp_native_image(const struct fp_rtt *r)
+{
+	return r->image & 1;
+}
+
 /* From now on packets go by the other image. */
 void fp_native_turn_image(struct fp_rtt *r)
 {

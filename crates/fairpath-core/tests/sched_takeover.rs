@@ -128,6 +128,34 @@ fn everybody_who_waited_waits_in_the_same_tree_or_is_told_as_dropped() {
     assert!(moved > 1000, "{moved}");
 }
 
+#[test]
+fn an_emptied_scheduler_gives_all_handles_back_and_works_on() {
+    let mut waited = 0;
+    for seed in 0..TREES {
+        let mut random = Random(seed);
+        let tree = tree(&mut random, None);
+        let log = log_for(&mut random, &tree);
+        let (first, second) = log.split_at(OPS / 2);
+        let mut scheduler = Scheduler::new(&tree.plan).unwrap();
+        let waiting = follow(BTreeSet::new(), &run(&mut scheduler, first));
+        assert_eq!(scheduler.clear() as usize, waiting.len(), "seed {seed}");
+        waited += waiting.len();
+        let audit = |scheduler: &Scheduler| {
+            let audited = scheduler.audit();
+            audited.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        };
+        audit(&scheduler);
+        let now = second[0].now;
+        let told = run(&mut scheduler, &[Op::dequeue(now, 9)]);
+        assert_eq!((told[0].kind, told[0].at), (OutcomeKind::Nothing, NEVER));
+        let waiting = follow(BTreeSet::new(), &run(&mut scheduler, second));
+        audit(&scheduler);
+        let left = follow(waiting, &drain(&mut scheduler, log[OPS - 1].now));
+        assert_eq!(left, BTreeSet::new(), "seed {seed}");
+    }
+    assert!(waited > 1000, "{waited}");
+}
+
 fn policy(name: &str) -> &'static fairpath_core::sched::Policy {
     let named = policies().iter().find(|policy| policy.name == name);
     named.unwrap_or_else(|| panic!("no policy {name}"))

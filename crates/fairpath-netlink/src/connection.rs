@@ -17,6 +17,13 @@ const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
 /// How often a dump is begun anew because the table changed meanwhile.
 const DUMP_ATTEMPT_LIMIT: usize = 8;
 
+/// Changes in one datagram: if all are refused, their answers fit into the socket's standard receive buffer.
+const BATCH_MESSAGE_LIMIT: usize = 128;
+/// Bytes of such a datagram, far below the standard send buffer.
+const BATCH_BYTE_LIMIT: usize = 32 * 1024;
+/// More than any one change takes.
+const BATCH_SPARE_BYTES: usize = 1024;
+
 /// A question to the kernel that was not answered as hoped.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
@@ -105,6 +112,71 @@ impl Connection {
         self.ask(operation, request, |_| {})
     }
 
+    /// Sends many changes, [`BATCH_MESSAGE_LIMIT`] to a datagram, and waits for each datagram's last one.
+    ///
+    /// The kernel does all of a datagram, whatever fails in it, and answers for what failed; `failed` is given the
+    /// index of such a request and the refusal. No further datagram is sent then.
+    pub(crate) fn batch(
+        &mut self,
+        operation: &'static str,
+        requests: Vec<Request>,
+        mut failed: impl FnMut(usize, NetlinkError),
+    ) -> Result<(), NetlinkError> {
+        let mut requests = requests.into_iter().peekable();
+        let mut done = 0;
+        let mut refused = false;
+        while requests.peek().is_some() && !refused {
+            let first = self.sequence.wrapping_add(1);
+            let mut bytes = Vec::with_capacity(BATCH_BYTE_LIMIT);
+            let mut count = 0;
+            while let Some(request) = requests.next() {
+                count += 1;
+                self.sequence = self.sequence.wrapping_add(1);
+                let last = count == BATCH_MESSAGE_LIMIT
+                    || bytes.len() + BATCH_SPARE_BYTES > BATCH_BYTE_LIMIT
+                    || requests.peek().is_none();
+                let request = if last { request.acked() } else { request };
+                bytes.extend_from_slice(&request.finish(self.sequence));
+                if last {
+                    break;
+                }
+            }
+            self.send_bytes(operation, &bytes)?;
+            self.await_batch(operation, first, count, |at, error| {
+                refused = true;
+                failed(done + at, error);
+            })?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Reads until the last of `count` requests is answered.
+    fn await_batch(
+        &mut self,
+        operation: &'static str,
+        first: u32,
+        count: usize,
+        mut failed: impl FnMut(usize, NetlinkError),
+    ) -> Result<(), NetlinkError> {
+        loop {
+            receive_datagram(&self.socket, &mut self.buffer, 0)
+                .map_err(|source| NetlinkError::Socket { operation, source })?;
+            for message in messages(&self.buffer).filter(|m| m.kind == NLMSG_ERROR) {
+                let at = message.sequence.wrapping_sub(first) as usize;
+                if at >= count {
+                    continue;
+                }
+                if let Err(error) = acknowledged(operation, &message) {
+                    failed(at, error);
+                }
+                if at + 1 == count {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
     /// Dumps a table: `convert` picks what it wants from each message. Starts over when the table changed meanwhile.
     pub(crate) fn dump<T>(
         &mut self,
@@ -135,11 +207,15 @@ impl Connection {
 
     fn send(&mut self, operation: &'static str, request: Request) -> Result<u32, NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let bytes = request.finish(self.sequence);
-        self.socket
-            .send_to(&bytes, &SocketAddr::new(0, 0), 0)
-            .map_err(|source| NetlinkError::Socket { operation, source })?;
+        self.send_bytes(operation, &request.finish(self.sequence))?;
         Ok(self.sequence)
+    }
+
+    fn send_bytes(&self, operation: &'static str, bytes: &[u8]) -> Result<(), NetlinkError> {
+        self.socket
+            .send_to(bytes, &SocketAddr::new(0, 0), 0)
+            .map(drop)
+            .map_err(|source| NetlinkError::Socket { operation, source })
     }
 
     fn receive(

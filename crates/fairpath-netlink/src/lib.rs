@@ -5,7 +5,9 @@
 //! | which links are there | [`Links::dump`] |
 //! | what changes from now on | [`LinkWatch`] |
 //! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
-//! | which qdiscs sit where, can this kernel make that one | [`Tc`] |
+//! | which qdiscs sit where, can this kernel make that one, putting one on | [`Tc`] |
+//! | classes with rates, as an intent | [`Htb`] |
+//! | what do packets pass in the stack | [`stages`] |
 //! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
 //! | what does the driver say of XDP | [`Netdev`] |
 //! | can a packet queue be bound | [`bind_nfqueue`] |
@@ -15,17 +17,19 @@
 //!
 //! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
 //! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
-//! Absent on purpose: routes, addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Absent on purpose: routes (but for the question whether there are rules), addresses, neighbours (nothing in Fairpath asks for them yet).
 
 mod connection;
 mod device;
 mod ethtool;
 mod genl;
+mod htb;
 mod link;
 mod links;
 mod message;
 mod netdev;
 mod nfqueue;
+mod stage;
 mod tc;
 #[cfg(test)]
 mod testing;
@@ -34,9 +38,14 @@ mod watch;
 pub use connection::NetlinkError;
 pub use device::{create_ppp, create_tun};
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
+pub use htb::{
+    Applied, BadHtb, CAKE_LEAVES, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbError,
+    HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
+};
 pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
-pub use tc::{Qdisc, Tc};
+pub use stage::{Stage, StageError, StageKind, stages};
+pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

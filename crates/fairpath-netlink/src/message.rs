@@ -25,6 +25,13 @@ impl Request {
         request
     }
 
+    /// Asks for an acknowledgement besides.
+    pub(crate) fn acked(mut self) -> Request {
+        let flags = u16_at(&self.bytes, 6).unwrap_or(0) | netlink_packet_core::NLM_F_ACK;
+        self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        self
+    }
+
     pub(crate) fn attr(mut self, kind: u16, value: &[u8]) -> Request {
         let len = u16::try_from(NLA_HEADER_SIZE + value.len())
             .expect("requests are built here from small values");

@@ -1,6 +1,9 @@
 //! Qdiscs and filters: listing them, and making the smallest one of a kind.
 //!
-//! The options are the least each kind accepts; this is for finding out, not for shaping.
+//! The options are the least each kind accepts; this is for finding out, not for shaping. What is put
+//! on a link to stay there, and what it counts, is `place.rs`.
+
+mod place;
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -8,20 +11,21 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::connection::{Connection, NetlinkError, acked, dumped};
 use crate::message::{Request, attr_str, u32_at};
+pub use place::{PlaceError, QdiscPlace, QdiscStats};
 
-const RTM_NEWQDISC: u16 = 36;
-const RTM_DELQDISC: u16 = 37;
-const RTM_GETQDISC: u16 = 38;
+pub(crate) const RTM_NEWQDISC: u16 = 36;
+pub(crate) const RTM_DELQDISC: u16 = 37;
+pub(crate) const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTFILTER: u16 = 44;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+pub(crate) const TCA_KIND: u16 = 1;
+pub(crate) const TCA_OPTIONS: u16 = 2;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_BURST: u16 = 6;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_FLOWER_KEY_ETH_TYPE: u16 = 8;
 /// `struct tcmsg`.
-const TCMSG_LEN: usize = 20;
-const TC_H_ROOT: u32 = 0xffff_ffff;
+pub(crate) const TCMSG_LEN: usize = 20;
+pub(crate) const TC_H_ROOT: u32 = 0xffff_ffff;
 const TC_H_CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const CLSACT_INGRESS: u32 = 0xffff_fff2;
@@ -124,7 +128,7 @@ fn new_qdisc(ifindex: IfIndex, handle: u32, parent: u32, kind: &str) -> Request 
     Request::new(RTM_NEWQDISC, acked(NLM_F_CREATE | NLM_F_EXCL), &header).attr_str(TCA_KIND, kind)
 }
 
-fn tcmsg(ifindex: IfIndex, handle: u32, parent: u32, info: u32) -> [u8; TCMSG_LEN] {
+pub(crate) fn tcmsg(ifindex: IfIndex, handle: u32, parent: u32, info: u32) -> [u8; TCMSG_LEN] {
     let mut bytes = [0; TCMSG_LEN];
     bytes[4..8].copy_from_slice(&ifindex.0.to_ne_bytes());
     bytes[8..12].copy_from_slice(&handle.to_ne_bytes());

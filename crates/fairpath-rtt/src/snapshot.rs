@@ -162,6 +162,94 @@ pub struct Row {
     /// Alerts that hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<AlertKind>,
+    /// Its queue for what its hosts send, if that is shaped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_queue: Option<Queue>,
+    /// Its queue for what they receive, if that is shaped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_queue: Option<Queue>,
+}
+
+/// What became of the packets of a class, or of a line, in one direction, since shaping began:
+/// came = sent + dropped + held, but for the packets of the moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// That came to be scheduled.
+    pub came_packets: u64,
+    /// Ethernet frames without their checksum, as all bytes here.
+    pub came_bytes: u64,
+    /// That left.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Of those that left, marked here (CE).
+    pub marked_packets: u64,
+    /// Dropped here.
+    pub dropped_packets: u64,
+    /// Likewise, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped: BTreeMap<String, u64>,
+    /// That wait.
+    pub held_packets: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
+    /// Time from coming to leaving: median of the last 10 to 20 seconds.
+    pub p50_sojourn_ns: Option<u64>,
+    /// 95th percentile.
+    pub p95_sojourn_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_sojourn_ns: Option<u64>,
+}
+
+/// One side of a shaper: all that leaves by an interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShapedLine {
+    /// "down" or "up".
+    pub side: String,
+    /// By which packets leave.
+    pub interface: String,
+    /// What it is held to, if it is.
+    pub plan_bps: Option<u64>,
+    /// Over the last interval.
+    pub rate_bps: f64,
+    /// What became of packets.
+    pub queue: Queue,
+}
+
+/// Shaping, where it is configured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Packets are scheduled.
+    pub running: bool,
+    /// How: "qdisc", "afxdp", "nfqueue" or "kernel".
+    pub via: String,
+    /// Why so.
+    pub reason: String,
+    /// Interfaces, modes, what happens if this process goes. For people.
+    pub about: String,
+    /// Why it does not run, if it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Both sides, as far as they are shaped.
+    pub lines: Vec<ShapedLine>,
+    /// The port's own counts.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Rates to be set; 0 takes one away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShapeSet {
+    /// A class, or "line" for all.
+    pub class: String,
+    /// Most that its hosts receive.
+    pub down_bps: Option<u64>,
+    /// Most that they send.
+    pub up_bps: Option<u64>,
+    /// Least that they receive if they want it.
+    pub down_floor_bps: Option<u64>,
+    /// Least that they send.
+    pub up_floor_bps: Option<u64>,
 }
 
 /// What an alert is about.
@@ -233,6 +321,9 @@ pub struct Snapshot {
     /// What is held now, by name: flows, slots, bytes of kernel memory. Units are in the names.
     #[serde(default)]
     pub gauges: BTreeMap<String, u64>,
+    /// Shaping, where it is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
     /// Interfaces that programs are attached to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
@@ -396,6 +487,28 @@ pub enum Request {
     Status,
     /// Reads the configuration again; only root may ask.
     Reload,
+    /// Begins to shape; only root may ask.
+    ShapeStart,
+    /// Ends shaping; only root may ask.
+    ShapeStop,
+    /// Changes rates until the next reload; only root may ask.
+    ShapeSet {
+        /// Which.
+        rates: ShapeSet,
+    },
+}
+
+impl Request {
+    /// Whether it changes something, which only root may.
+    pub fn changes(&self) -> bool {
+        match self {
+            Request::Snapshot { .. } | Request::Detail { .. } | Request::Status => false,
+            Request::Reload
+            | Request::ShapeStart
+            | Request::ShapeStop
+            | Request::ShapeSet { .. } => true,
+        }
+    }
 }
 
 /// The answer: one JSON object a line.

@@ -6,14 +6,14 @@
 //!
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
-use std::collections::HashMap;
-
 use fairpath_core::sched::{
     Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, SchedReader,
     Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_sched::tree::Tree;
+
+use crate::known::Known;
 
 /// Charges that wait at once, at most; what is more is gathered and charged later.
 pub const CHARGES: u32 = 64;
@@ -77,7 +77,7 @@ impl Successor {
         Ok(Successor {
             scheduler,
             classifier,
-            changes: changes(tree, before, stack),
+            changes: Known::of(before).changes_to(tree, stack),
             stack: stack.then(|| tree.stack_class()),
         })
     }
@@ -86,23 +86,6 @@ impl Successor {
     pub fn reader(&self) -> SchedReader {
         self.scheduler.reader()
     }
-}
-
-/// Which nodes and classes of a new tree are which of the one before, by their names. O(nodes).
-fn changes(tree: &Tree, before: &Tree, stack: bool) -> Changes {
-    let was = |name: &String| before.names.id(name).unwrap_or(0);
-    let nodes = tree.names.nodes().iter().map(was).collect();
-    let numbers = |tree: &Tree| 0..tree.plan.class_table.len() as u32;
-    let number_of: HashMap<String, u32> = numbers(tree)
-        .map(|class| (tree.names.class(class), class))
-        .collect();
-    let mut classes: Vec<u32> = numbers(before)
-        .map(|class| *number_of.get(&before.names.class(class)).unwrap_or(&0))
-        .collect();
-    if stack && let Some(last) = classes.last_mut() {
-        *last = tree.stack_class();
-    }
-    Changes { nodes, classes }
 }
 
 fn lay_out(

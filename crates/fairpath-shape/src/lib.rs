@@ -13,9 +13,12 @@
 //! numbers. Absent: ports, threads, configuration.
 
 mod figures;
+mod known;
+pub mod htb;
 mod lane;
 mod lines;
 
 pub use figures::{Figures, Places, Sojourns};
+pub use known::Known;
 pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Settings, Side};

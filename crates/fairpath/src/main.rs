@@ -13,6 +13,7 @@ mod generate;
 mod rtt;
 mod run;
 mod sched;
+mod shape;
 mod status;
 mod top;
 mod watch;
@@ -48,6 +49,8 @@ enum Command {
     Run(run::Args),
     /// Packet schedulers: list and show policies, simulate a link
     Sched(sched::Args),
+    /// Give every class its rate and every flow its fair share
+    Shape(Box<shape::Args>),
     /// Tell how the daemon is
     Status(status::StatusArgs),
     /// Let the daemon take in its configuration again
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Rtt(args) => rtt::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Sched(args) => sched::run(&args),
+        Command::Shape(args) => shape::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Reload(args) => status::reload(&args),
         Command::Check(args) => return check::run(&args),

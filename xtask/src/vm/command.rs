@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 /// Where administrators' tools lie although a user's `PATH` may not say so.
 const ADMIN_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
+/// Where our own programs for guests lie, below the target directory.
+pub const BUILT: &str = "vm/programs";
+
 /// Runs a command for its effect.
 pub fn run(command: Command) -> Result<()> {
     let mut command = command;
@@ -29,10 +32,14 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The path of an installed program.
+/// The path of an installed program, or of one of ours that was built for guests.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
+    // This one is `target/PROFILE/xtask`.
+    let me = env::current_exe().unwrap_or_default();
+    let built = me.ancestors().nth(2).map(|target| target.join(BUILT));
     let dirs = env::split_paths(&path).chain(ADMIN_PATHS.iter().map(PathBuf::from));
+    let dirs = dirs.chain(built);
     dirs.map(|dir| dir.join(name))
         .find(|program| program.is_file())
 }

@@ -76,6 +76,7 @@ unsafe extern "C" {
         most: u32,
         told: *mut u32,
     ) -> i32;
+    pub(crate) fn fp_native_clear(sched: *mut Sched) -> u32;
     pub(crate) fn fp_native_policy(number: u32) -> *const RawPolicy;
     pub(crate) fn fp_native_policy_functions(number: u32) -> u32;
     pub(crate) fn fp_native_sched_bytes(plan: *const RawPlan, children: *mut u32) -> u64;

@@ -366,6 +366,19 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
 }
 
 impl SchedMemory {
+    /// A scheduler that somebody else formatted, of this version; `None` where there is none.
+    ///
+    /// # Safety
+    /// `at` points to readable bytes of a scheduler's header, aligned to 64; if one lies there it is
+    /// whole and outlives the value.
+    pub unsafe fn found(at: NonNull<u8>) -> Option<SchedMemory> {
+        /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`.
+        const HEADER: [u32; 2] = [0x6463_7366, 1];
+        // SAFETY: the caller promises the bytes.
+        let header = unsafe { at.cast::<[u32; 2]>().read_volatile() };
+        (header == HEADER).then(|| SchedMemory { sched: at.cast() })
+    }
+
     /// Counters since the start.
     pub fn stats(&self) -> SchedStats {
         let mut stats = SchedStats::default();

@@ -101,6 +101,11 @@ int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *
 	return left;
 }
 
+u32 fp_native_clear(struct fp_sched *s)
+{
+	return fp_clear(s);
+}
+
 /* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
 void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			   struct fp_outcome *outcomes, u32 most)

@@ -112,4 +112,12 @@ impl Scheduler {
             }
         }
     }
+
+    /// Empties the scheduler: all handles are the port's again, and nothing is told; each packet is
+    /// counted as [`Drop::Removed`](super::Drop::Removed). Returns how many waited. For a port whose
+    /// link went down.
+    pub fn clear(&mut self) -> u32 {
+        // SAFETY: `sched` is formatted.
+        unsafe { ffi::fp_native_clear(self.memory.sched.as_ptr()) }
+    }
 }

@@ -242,6 +242,8 @@ impl Ledger {
                 _ => Vec::new(),
             },
             alerts: alerts(node),
+            up_queue: None,
+            down_queue: None,
         }
     }
 

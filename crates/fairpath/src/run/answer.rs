@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Context;
 use fairpath_class::SlotKey;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_rtt::ledger::{Meta, parse_subnet};
@@ -12,6 +13,7 @@ use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
 use crate::duration::nanos;
+use crate::shape::Shaping;
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
@@ -29,9 +31,57 @@ impl Daemon {
                     text: format!("nothing changed: {error:#}"),
                 },
             },
-            ref request => self.engine.answer(request, || self.counters()),
+            Request::ShapeStart => done(self.with_shaping(|shaping, engine| {
+                let config = engine.config.shape.as_ref();
+                let config = config.context("there is no section [shape]")?;
+                shaping.start(config, &engine.config.classes.set, &mut engine.kernel)
+            })),
+            Request::ShapeStop => done(self.with_shaping(|shaping, _| shaping.stop())),
+            Request::ShapeSet { ref rates } => {
+                done(self.with_shaping(|shaping, _| shaping.set(rates)))
+            }
+            ref request => {
+                let mut answer = self.engine.answer(request, || self.counters());
+                if let Answer::Snapshot { snapshot } = &mut answer {
+                    self.add_queues(snapshot);
+                }
+                answer
+            }
         };
         question.answer(answer);
+    }
+
+    /// Does something with the shaper and logs it; an error where none is configured.
+    fn with_shaping(
+        &mut self,
+        act: impl FnOnce(&mut Shaping, &mut Engine) -> anyhow::Result<String>,
+    ) -> anyhow::Result<String> {
+        let Some(shaping) = &mut self.shaping else {
+            anyhow::bail!(
+                "shape: the configuration has no section [shape]; write one and reload, or shape without a daemon: fairpath shape start --inside IF"
+            );
+        };
+        let result = act(shaping, &mut self.engine);
+        match &result {
+            Ok(text) => tracing::info!("{text}"),
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        result
+    }
+
+    /// What became of classes' packets, besides what the ledger knows.
+    fn add_queues(&self, snapshot: &mut Snapshot) {
+        let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
+            return;
+        };
+        for row in snapshot
+            .rows
+            .iter_mut()
+            .filter(|row| row.kind == Kind::Class)
+        {
+            [row.down_queue, row.up_queue] = shaping.queues(&row.name);
+        }
+        snapshot.shape = Some(shaping.picture(config));
     }
 
     /// What the daemon's threads counted, by name.
@@ -56,6 +106,15 @@ impl Daemon {
     }
 }
 
+fn done(result: anyhow::Result<String>) -> Answer {
+    match result {
+        Ok(text) => Answer::Done { text },
+        Err(error) => Answer::Error {
+            text: format!("{error:#}"),
+        },
+    }
+}
+
 impl Engine {
     /// Answers what can be answered without a daemon; `more` are counters of whoever runs this.
     pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
@@ -67,6 +126,9 @@ impl Engine {
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
             Request::Reload => Answer::Error {
                 text: "reload: there is no configuration file here".to_owned(),
+            },
+            Request::ShapeStart | Request::ShapeStop | Request::ShapeSet { .. } => Answer::Error {
+                text: "shape: there is no daemon here".to_owned(),
             },
         }
     }

@@ -18,11 +18,14 @@ use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
+use crate::shape::{Pinned, Shaping};
 
 /// Everything that runs.
 pub struct Daemon {
-    /// The configuration's file.
-    pub file: PathBuf,
+    /// The configuration's file, if it is in one.
+    pub file: Option<PathBuf>,
+    /// What is scheduled, if anything is configured.
+    pub shaping: Option<Shaping>,
     /// Kernel, rows and ledger.
     pub engine: Engine,
     /// The control socket.
@@ -50,7 +53,7 @@ impl Daemon {
     ///
     /// # Errors
     /// Where another daemon runs, the kernel refuses, or an address is taken.
-    pub fn start(file: PathBuf, config: Config) -> anyhow::Result<Daemon> {
+    pub fn start(file: Option<PathBuf>, config: Config) -> anyhow::Result<Daemon> {
         let begin = Instant::now();
         let signals = Signals::take()?;
         let socket = Socket::open(&config.control.socket, &config.control.group)?;
@@ -59,9 +62,11 @@ impl Daemon {
         let prepared = web.prepare(&config)?;
         let mut engine = Engine::load(config)?;
         engine.notes = access_note(&socket);
-        let kept = privileges::keep_monitoring()?;
+        let pinned = Pinned::prepare(engine.config.shape.as_ref(), &engine.config.control.socket);
+        let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads from here on: none of them inherits more.
         engine.begin()?;
+        let shaping = begin_shaping(&mut engine, pinned)?;
         web.start(prepared, &asker)?;
         let mut daemon = Daemon {
             control: control::Server::start(socket, asker.clone())?,
@@ -72,6 +77,7 @@ impl Daemon {
             next_save: Instant::now() + engine.config.state.save_every,
             next_alive: Instant::now(),
             file,
+            shaping,
             engine,
             web,
             asker,
@@ -114,7 +120,9 @@ impl Daemon {
             let wakers = wakers.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             self.engine.rest(self.next_save, &wakers)?;
             self.signals.rest();
-            self.engine.follow_links()?;
+            if self.engine.follow_links()? {
+                self.shape_links();
+            }
             if self.signals.take_reload() {
                 // The outcome is logged; a signal has nobody to tell it to.
                 let _ = self.reload();
@@ -126,6 +134,46 @@ impl Daemon {
         }
         self.stop();
         Ok(())
+    }
+
+    /// Reads the shaper; what went wrong is logged and noted.
+    fn read_shaping(&mut self) {
+        let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
+            return;
+        };
+        let classes = &self.engine.config.classes.set;
+        let happened = shaping.read(config, classes, &mut self.engine.kernel);
+        self.note_shaping(happened);
+    }
+
+    /// Links came, went or changed: ports and rules that name them follow.
+    fn shape_links(&mut self) {
+        let leads = self.engine.shape_leads();
+        let Some(shaping) = &mut self.shaping else {
+            return;
+        };
+        let happened = shaping.follow_links();
+        self.note_shaping(happened);
+        let classes = &self.engine.config.classes.set;
+        let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
+            return;
+        };
+        if let Err(error) = shaping.set_rules(config, classes, leads, &mut self.engine.kernel) {
+            tracing::warn!("shape by the links that there are now: {error:#}");
+        }
+    }
+
+    fn note_shaping(&mut self, happened: Option<String>) {
+        let failure = self.shaping.as_ref().and_then(Shaping::failure);
+        match (happened, failure) {
+            (Some(text), Some(_)) => tracing::error!("{text}"),
+            (Some(text), None) => tracing::info!("{text}"),
+            (None, _) => {}
+        }
+        match failure {
+            Some(text) => drop(self.engine.notes.insert("shape", text.to_owned())),
+            None => drop(self.engine.notes.remove("shape")),
+        }
     }
 
     /// What is due by the clock.
@@ -146,6 +194,7 @@ impl Daemon {
 
     /// Reads the kernel; rows, alerts and the manager's line follow.
     fn read_interval(&mut self, now: Instant) {
+        self.read_shaping();
         if !self.engine.read_interval(now) {
             return;
         }
@@ -205,6 +254,12 @@ impl Daemon {
 
     fn stop(mut self) {
         self.manager.stopping();
+        if let Some(shaping) = &mut self.shaping {
+            match shaping.stop() {
+                Ok(text) => tracing::info!("{text}"),
+                Err(error) => tracing::warn!("{error:#}"),
+            }
+        }
         tracing::info!("stopping: a last reading, and the state is saved");
         self.read_interval(Instant::now());
         self.save(true);
@@ -217,6 +272,21 @@ impl Daemon {
         drop(self.writer);
         tracing::info!("stopped");
     }
+}
+
+/// The shaper, if one is configured; one that cannot begin ends the start.
+fn begin_shaping(engine: &mut Engine, pinned: Pinned) -> anyhow::Result<Option<Shaping>> {
+    let leads = engine.shape_leads();
+    let Some(config) = &engine.config.shape else {
+        return Ok(None);
+    };
+    let classes = &engine.config.classes.set;
+    let mut shaping = Shaping::new(config, classes, leads, pinned)?;
+    if config.start {
+        let text = shaping.start(config, classes, &mut engine.kernel)?;
+        tracing::info!("{text}");
+    }
+    Ok(Some(shaping))
 }
 
 fn access_note(socket: &Socket) -> BTreeMap<&'static str, String> {

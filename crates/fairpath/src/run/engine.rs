@@ -16,6 +16,7 @@ use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
 use crate::duration::nanos;
+use crate::shape::Leads;
 use crate::watch::{Change, monotonic_ns, unix_ns};
 
 /// How long a loop rests at most, whatever is due.
@@ -118,14 +119,35 @@ impl Engine {
         self.lay_out_first()
     }
 
-    /// Takes in what happened to links.
+    /// What leads to the classes, by their numbers, as links and slots are now.
+    pub fn shape_leads(&self) -> Leads {
+        let classes = &self.config.classes.set;
+        let rules = self
+            .kernel
+            .with_watched(|watched| classes.numbered_rules(watched.index_of, &watched.uplinks));
+        let [_, count] = self.roster.slots();
+        let mut slots = vec![0; count as usize];
+        for (at, key) in classes.slot_keys().enumerate() {
+            if let Some(slot) = self
+                .roster
+                .slot(&key)
+                .and_then(|slot| slots.get_mut(slot as usize))
+            {
+                *slot = at as u32 + 1;
+            }
+        }
+        Leads { rules, slots }
+    }
+
+    /// Takes in what happened to links; whether something did.
     ///
     /// # Errors
     /// Where rtnetlink cannot be read.
-    pub fn follow_links(&mut self) -> anyhow::Result<()> {
+    pub fn follow_links(&mut self) -> anyhow::Result<bool> {
         log_changes(self.kernel.follow()?);
         let links = self.kernel.interfaces().generation();
-        if std::mem::replace(&mut self.links, links) != links {
+        let changed = std::mem::replace(&mut self.links, links) != links;
+        if changed {
             // At once, so that a new uplink's hosts are not taken for local ones; in a storm of
             // links only once an interval.
             self.layout_due = true;
@@ -133,7 +155,7 @@ impl Engine {
                 self.lay_out();
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Closes silent flows, if it is time.

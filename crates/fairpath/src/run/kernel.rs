@@ -12,7 +12,8 @@ use super::config::{Config, Filters, Monitor};
 use super::roster::{Layout, Roster, Watched};
 use crate::duration::nanos;
 use crate::rtt::Method;
-use crate::watch::{Change, Interfaces, monotonic_ns};
+use crate::shape::Via;
+use crate::watch::{Change, Hook, Interfaces, monotonic_ns};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
@@ -25,6 +26,7 @@ const SPARE_SLOTS: usize = 768;
 /// Programs, tables and attachments.
 pub struct Kernel {
     monitor: RttMonitor,
+    forwards: bool,
     interfaces: Interfaces,
     uplinks: GlobSet,
     reading: ClassReading,
@@ -57,12 +59,19 @@ impl Kernel {
         // Secret, so that nobody can choose addresses that all fall into one set.
         core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
         let interfaces = Interfaces::new(&monitor.interfaces, monitor.hook)?;
-        let options = Options {
+        let mut options = Options {
             ring_bytes: RING_BYTES,
             ..Options::live(core)
         };
+        // Its own measuring program takes XDP's place where it is asked for.
+        let wanted = config.shape.as_ref().and_then(|shape| shape.via);
+        if wanted == Some(Via::Afxdp) && monitor.hook == Hook::Tcx {
+            options = options.with_forwarding();
+        }
+        let forwards = options.forwarding;
         Ok(Kernel {
             monitor: RttMonitor::load(&options)?,
+            forwards,
             interfaces,
             uplinks: globs(&monitor.uplinks)?,
             reading: ClassReading::default(),
@@ -89,6 +98,21 @@ impl Kernel {
             .want(&monitor.interfaces, &mut self.monitor)?;
         self.uplinks = uplinks;
         Ok(changes)
+    }
+
+    /// Whether its XDP program can hand packets to AF_XDP.
+    pub fn forwards(&self) -> bool {
+        self.forwards
+    }
+
+    /// The programs.
+    pub fn monitor(&self) -> &RttMonitor {
+        &self.monitor
+    }
+
+    /// The programs, to be told something.
+    pub fn monitor_mut(&mut self) -> &mut RttMonitor {
+        &mut self.monitor
     }
 
     /// The watched interfaces and how links are found.

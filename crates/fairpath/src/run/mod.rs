@@ -29,7 +29,8 @@ mod sinks;
 mod state;
 mod web;
 
-pub use config::Wish;
+pub use config::{Shape as ShapeConfig, Wish};
+pub use kernel::Kernel;
 pub use own::Own;
 
 use std::path::PathBuf;
@@ -70,5 +71,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    daemon::Daemon::start(args.config.clone(), config)?.run()
+    daemon::Daemon::start(Some(args.config.clone()), config)?.run()
+}
+
+/// Runs a configuration that is in no file, in the foreground.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_alone(text: &str) -> anyhow::Result<()> {
+    log::start(log::Verbosity::default());
+    let config = config::parse("command line", text)?;
+    daemon::Daemon::start(None, config)?.run()
 }

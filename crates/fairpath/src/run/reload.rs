@@ -6,6 +6,7 @@ use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
+use crate::shape::{Pinned, Shaping};
 
 /// Names of classes that one line of the log lists.
 const NAMES: usize = 8;
@@ -40,7 +41,10 @@ impl Daemon {
     }
 
     fn take_in(&mut self) -> anyhow::Result<String> {
-        let mut next = config::load(&self.file)?;
+        let Some(file) = &self.file else {
+            anyhow::bail!("there is no configuration file: it was given by a command line");
+        };
+        let mut next = config::load(file)?;
         for warning in &next.classes.warnings {
             tracing::warn!("{warning}");
         }
@@ -75,10 +79,44 @@ impl Daemon {
         self.engine.ledger.set_settings(settings(&next));
         self.sinks.set(sinks);
         self.web.start(prepared, &self.asker)?;
-        self.engine.config = next;
+        let before = std::mem::replace(&mut self.engine.config, next);
         self.engine.generation += 1;
         self.note_waiting(&waiting);
-        Ok(self.describe(&changes, &waiting))
+        let mut text = self.describe(&changes, &waiting);
+        if let Some(shaped) = self.reload_shaping(&before) {
+            text.push_str(&format!("\n{shaped}"));
+        }
+        Ok(text)
+    }
+
+    /// Takes in `[shape]` and the classes' rates; what is refused leaves what runs as it was.
+    fn reload_shaping(&mut self, before: &Config) -> Option<String> {
+        let leads = self.engine.shape_leads();
+        let engine = &mut self.engine;
+        let (now, classes) = (&engine.config.shape, &engine.config.classes.set);
+        let kernel = &mut engine.kernel;
+        let done = match (&mut self.shaping, &before.shape, now) {
+            (Some(shaping), Some(before), Some(now)) => {
+                shaping.reload(before, now, classes, leads, kernel)
+            }
+            (Some(shaping), _, None) => shaping.stop().map(Some),
+            (None, _, Some(now)) => {
+                let pinned = Pinned::prepare(Some(now), &engine.config.control.socket);
+                Shaping::new(now, classes, leads, pinned).and_then(|mut shaping| {
+                    let begun = match now.start {
+                        true => shaping.start(now, classes, kernel).map(Some),
+                        false => Ok(None),
+                    };
+                    self.shaping = Some(shaping);
+                    begun
+                })
+            }
+            _ => Ok(None),
+        };
+        if now.is_none() {
+            self.shaping = None;
+        }
+        done.unwrap_or_else(|error| Some(format!("shaping is as it was: {error:#}")))
     }
 
     /// Slots were made at the start: more rows than that need a restart.

@@ -20,6 +20,7 @@ pub struct File {
     pub alerts: Alerts,
     pub state: State,
     pub labels: Labels,
+    pub shape: Option<Spanned<Shape>>,
     pub class_files: Vec<Spanned<String>>,
     pub class: Vec<Spanned<ClassEntry>>,
 }
@@ -110,4 +111,25 @@ pub struct State {
 #[serde(deny_unknown_fields, default)]
 pub struct Labels {
     pub file: Given<String>,
+}
+
+/// `[shape]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shape {
+    pub inside: Given<String>,
+    pub outside: Given<String>,
+    pub inside_vlan: Given<i64>,
+    pub outside_vlan: Given<i64>,
+    pub via: Given<String>,
+    pub mode: Given<String>,
+    pub down: Given<String>,
+    pub up: Given<String>,
+    pub policy: Given<String>,
+    pub tree: Given<String>,
+    pub set: Vec<Spanned<String>>,
+    pub packets: Given<i64>,
+    pub queue: Given<i64>,
+    pub on_failure: Given<String>,
+    pub start: Given<bool>,
 }

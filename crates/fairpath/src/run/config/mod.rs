@@ -4,6 +4,7 @@
 //! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
 //! values.rs   one value and its limits      sections.rs  each section's values
 //! checked.rs  the configuration in force    classes.rs  classes and labels, of this and other files
+//! shape.rs    what is scheduled, held against what is measured
 //! ```
 
 mod checked;
@@ -11,9 +12,10 @@ mod classes;
 mod file;
 mod problem;
 mod sections;
+mod shape;
 mod values;
 
-pub use checked::{Alerts, Config, Filters, Monitor, Rows};
+pub use checked::{Alerts, Config, Filters, Monitor, Rows, Shape};
 pub use problem::Refused;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ use super::checked::{
 use super::classes::{self, Classes, Named, Sources};
 use super::file::{self, Given};
 use super::problem::Problems;
+use super::shape;
 use super::values::Check;
 use crate::filter::read_filter;
 use crate::rtt::Method;
@@ -58,6 +59,7 @@ pub fn check(
         rows: given.rows,
         alerts: given.alerts,
         state: given.state,
+        shape: given.shape,
     });
     let named = |(path, span): &(PathBuf, Range<usize>)| Named {
         path: path.clone(),
@@ -73,6 +75,7 @@ pub fn check(
     let filtered = std::mem::take(&mut check.filtered);
     match classes::read(sources, problems) {
         Ok(classes) => {
+            shape::check_lines(config.shape.as_ref(), &classes.set, problems);
             for (key, class, span) in filtered {
                 if classes.set.get(&class).is_none() {
                     problems.note(span, format!("{key}: there is no class {class:?}"));
@@ -95,6 +98,7 @@ struct Rest {
     rows: file::Rows,
     alerts: file::Alerts,
     state: file::State,
+    shape: Option<Spanned<file::Shape>>,
 }
 
 /// Where metrics are served unless told otherwise.
@@ -108,8 +112,10 @@ const MAX_HOOK_WORDS: usize = 64;
 
 impl Check<'_, '_> {
     fn config(&mut self, given: Rest) -> Config {
+        let (shape, monitor) = self.shape(given.shape, given.monitor);
         Config {
-            monitor: self.monitor(given.monitor),
+            monitor: self.monitor(monitor),
+            shape,
             subnets: self.subnets(given.subnets),
             control: Control {
                 socket: self

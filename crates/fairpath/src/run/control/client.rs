@@ -36,8 +36,12 @@ pub fn serve(mut stream: UnixStream, uid: u32, asker: &Asker) -> io::Result<()> 
     let mut pending = Vec::new();
     while let Some(request) = next_request(&mut stream, &mut pending)? {
         let answer = match parse(&request) {
-            Ok(Request::Reload) if uid != 0 => error(&format!(
-                "reload the configuration: only root may ask for it, and this is user {uid}"
+            Ok(request) if request.changes() && uid != 0 => error(&format!(
+                "{}: only root may ask for it, and this is user {uid}",
+                match request {
+                    Request::Reload => "reload the configuration",
+                    _ => "change what is shaped",
+                }
             )),
             Ok(request) => asker
                 .ask(request)

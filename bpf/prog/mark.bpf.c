@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * mark.bpf.c: tells HTB a packet's class, at tcx egress of the shaped interface.
+ *
+ *   mark_egress[_raw]   skb->priority = HTB's major and the minor of the class; _raw for devices
+ *                       without a link header (ppp, tun)
+ *
+ * HTB takes a packet into the leaf that its priority names, without a filter. The class is that of
+ * one end of the packet, found by the same rules as everywhere; what has none goes to the minor of
+ * class 0. A table of minors belongs to each of the two images of the rules, so that both change by
+ * one store. The verdict is always "next".
+ *
+ * Absent: flows, times, samples; those are rtt.bpf.c's.
+ */
+#include "kernel.h"
+#include "../core/sched/meta.h"
+#include "head.h"
+
+#define FP_ARENA_START 4096ull
+
+/* Rules (struct fp_rtt) first, struct fp_mark behind. Rules and tables are written by user space,
+ * counts by the program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* pages; set before loading */
+	__ulong(map_extra, 2ull << 44);
+} arena SEC(".maps");
+
+/* What a class of packets came to. */
+struct fp_mark_count {
+	u64 packets; /* on the wire: segments of a super-packet */
+	u64 bytes;   /* as HTB charges them */
+};
+
+/* Mirrored in src/mark.rs. */
+struct fp_mark {
+	u32 classes; /* entries of a table: class numbers 0 to one less */
+	u32 major;   /* HTB's, in the upper half */
+	/* from here on, offsets from the arena's beginning */
+	u64 minors[2]; /* u32 by class number, for each image of the rules; 0: as class 0 */
+	u64 counts;    /* struct fp_mark_count by CPU and class number */
+	u64 metas;     /* struct fp_meta by CPU */
+};
+
+/* Where it begins, from the arena's own beginning. Set before loading. */
+const volatile u64 mark_at = 0;
+/* Whose class counts: enum fp_end. Set before loading. */
+const volatile u32 mark_end = FP_OF_SENDER;
+/* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
+const volatile u32 mark_softirqs_nest = 0;
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+/* The verifier ties a program to its arena by a reference to the map. */
+FP_INLINE struct fp_rtt FP_MEM *the_rules(void)
+{
+	asm volatile("" : : "r"(&arena));
+	return (struct fp_rtt FP_MEM *)FP_ARENA_START;
+}
+
+FP_INLINE struct fp_mark FP_MEM *the_mark(void)
+{
+	return (struct fp_mark FP_MEM *)mark_at;
+}
+
+/* May this CPU's desk be used? */
+FP_INLINE int claim_work(struct fp_rtt FP_MEM *r, u32 cpu)
+{
+	if (!r->ready || cpu >= r->config.cpus)
+		return 0;
+	return !mark_softirqs_nest || !fp_cas32(&fp_work_of(r, cpu)->busy, 0, 1);
+}
+
+FP_INLINE void fill_frame(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 link)
+{
+	FP_PUT(w->frame.now, 0ull);
+	FP_PUT(w->frame.number, 0ull);
+	w->frame.wire_len = skb->len;
+	w->frame.segs = skb->gso_segs;
+	w->frame.ifindex = skb->ifindex;
+	w->frame.rx_ifindex = skb->ingress_ifindex;
+	w->frame.link = link;
+	w->frame.vlan = skb->vlan_present ? skb->vlan_tci : 0;
+	w->frame.mark = skb->mark;
+	FP_PUT(w->frame.way, FP_WAY_OUT);
+	FP_PUT(w->frame.flags, 0);
+}
+
+/* The class number of what lies on the desk. */
+FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
+{
+	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
+	struct fp_rtt FP_MEM *r = the_rules();
+	struct fp_meta FP_MEM *m =
+		(struct fp_meta FP_MEM *)(the_mark()->metas + (u64)cpu * sizeof(struct fp_meta));
+	u32 shown = copy_linear(w, data, end);
+
+	w->head_bytes = shown;
+	w->image = *(volatile u32 FP_MEM *)&r->image;
+	if (fp_look(r, w, m, mark_end) == FP_TRUNCATED && shown < skb->len) {
+		load_skb(skb, w, skb->len);
+		fp_look(r, w, m, mark_end);
+	}
+	return m->class_id < the_mark()->classes ? m->class_id : 0;
+}
+
+FP_INLINE void count(struct fp_mark FP_MEM *mark, u32 cpu, u32 class, struct __sk_buff *skb)
+{
+	u64 row = (u64)cpu * mark->classes + class;
+	struct fp_mark_count FP_MEM *c =
+		(struct fp_mark_count FP_MEM *)(mark->counts + row * sizeof(struct fp_mark_count));
+	u32 segs = skb->gso_segs;
+
+	c->packets += segs ? segs : 1;
+	c->bytes += skb->wire_len;
+}
+
+FP_INLINE u32 minor_of(struct fp_mark FP_MEM *mark, u32 image, u32 class)
+{
+	return *(volatile u32 FP_MEM *)(mark->minors[image & 1] + 4ull * class);
+}
+
+FP_INLINE void set_priority(struct __sk_buff *skb, u32 image, u32 class)
+{
+	struct fp_mark FP_MEM *mark = the_mark();
+	u32 minor = minor_of(mark, image, class);
+
+	if (!minor)
+		minor = minor_of(mark, image, 0);
+	skb->priority = mark->major | minor;
+}
+
+FP_INLINE int mark_skb(struct __sk_buff *skb, u32 link)
+{
+	u32 cpu = bpf_get_smp_processor_id(), class;
+	struct fp_rtt FP_MEM *r = the_rules();
+	struct fp_work FP_MEM *w;
+
+	if (!claim_work(r, cpu)) {
+		set_priority(skb, *(volatile u32 FP_MEM *)&r->image, 0);
+		return TCX_NEXT;
+	}
+	w = fp_work_of(r, cpu);
+	fill_frame(skb, w, link);
+	class = class_of(skb, w, cpu);
+	count(the_mark(), cpu, class, skb);
+	set_priority(skb, w->image, class);
+	if (mark_softirqs_nest)
+		fp_store_release32(&w->busy, 0);
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int mark_egress(struct __sk_buff *skb)
+{
+	return mark_skb(skb, FP_LINK_ETHERNET);
+}
+
+SEC("tcx/egress")
+int mark_egress_raw(struct __sk_buff *skb)
+{
+	return mark_skb(skb, FP_LINK_RAW);
+}

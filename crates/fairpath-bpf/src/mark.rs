@@ -1,0 +1,360 @@
+//! Marks that lead packets into HTB's classes, at tcx egress of the shaped interface.
+//!
+//! ```text
+//! rules + minors --set--> arena <-- mark.bpf.c: fp_look -> class number -> minor -> skb->priority
+//! ```
+//!
+//! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of
+//! an operator's own (`skbedit priority`, run later) win. A marked VLAN interface's
+//! `egress-qos-map` sees our number instead of the packet's priority.
+//!
+//! Attached by [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
+//! takes them over in one step: packets are marked by the old or the new program, never by none. The
+//! counts begin anew then.
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use fairpath_core::sched::{End, Meta};
+use fairpath_core::{Config, Memory, Rules, TooManyRules};
+use fairpath_units::IfIndex;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, ProgramMut};
+
+use crate::arena::{self, PAGE, START, STRIDE, touch};
+use crate::attach::{self, AttachError, Attached};
+use crate::pin::{self, PinError, Pins};
+use crate::rtt::wait_for_programs;
+use crate::skel::mark::{MarkSkel, MarkSkelBuilder, OpenMarkSkel};
+
+/// Flows that the rules' memory has room for: none are followed.
+const FLOWS: u32 = 8;
+/// What pins of this program are called.
+const PIN_KIND: &str = "mark";
+
+/// Packets could not be marked.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    /// The kernel refused map or program.
+    #[error(
+        "load the marking program: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+    )]
+    Refused(#[from] libbpf_rs::Error),
+    /// Tables larger than an arena can be.
+    #[error(
+        "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer classes"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The arena's mapping is missing.
+    #[error("load the marking program: the arena is not mapped; the kernel or libbpf is too old")]
+    NotMapped,
+    /// More classes than the program was loaded for.
+    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it anew")]
+    Classes {
+        /// What was asked for.
+        classes: usize,
+        /// What there is room for.
+        room: u32,
+    },
+    /// The rules do not fit.
+    #[error("set the marking program's rules")]
+    Rules(#[from] TooManyRules),
+    /// It could not be attached.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// There is no place for its pin.
+    #[error("keep the marking program")]
+    Pin(#[from] PinError),
+}
+
+/// How the program is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkOptions {
+    /// Greatest class number.
+    pub classes: u32,
+    /// Whose class counts: [`End::Receiver`] on an interface towards subscribers.
+    pub end: End,
+    /// HTB's major number.
+    pub major: u16,
+}
+
+/// What a class's packets came to, as HTB sees them: Ethernet frames, segments by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct MarkCount {
+    /// On the wire.
+    pub packets: u64,
+    /// On the wire, without FCS.
+    pub bytes: u64,
+}
+
+/// How an attachment began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// There was none.
+    Fresh,
+    /// An earlier process's, which was replaced in one step.
+    Over,
+}
+
+/// `struct fp_mark`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Header {
+    classes: u32,
+    major: u32,
+    minors: [u64; 2],
+    counts: u64,
+    metas: u64,
+}
+
+/// Where what lies in the arena, from its beginning.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    header: u64,
+    minors: [u64; 2],
+    counts: u64,
+    metas: u64,
+    end: u64,
+}
+
+impl Places {
+    fn new(config: &Config, rows: u32) -> Places {
+        let align = |at: u64| at.next_multiple_of(64);
+        let (rows, cpus) = (u64::from(rows), u64::from(config.cpus));
+        let header = align(START + Memory::bytes(config));
+        let first = align(header + size_of::<Header>() as u64);
+        let second = align(first + rows * 4);
+        let counts = align(second + rows * 4);
+        let metas = align(counts + cpus * rows * size_of::<MarkCount>() as u64);
+        Places {
+            header,
+            minors: [first, second],
+            counts,
+            metas,
+            end: align(metas + cpus * size_of::<Meta>() as u64),
+        }
+    }
+}
+
+/// The loaded program, its rules, table and counts.
+pub struct Mark {
+    skel: MarkSkel<'static>,
+    memory: Memory,
+    start: NonNull<u8>,
+    places: Places,
+    /// Class numbers 0 to one less.
+    rows: u32,
+    cpus: u32,
+}
+
+// SAFETY: the arena is plain bytes of this process; `&self` only reads counters, `&mut self` writes.
+unsafe impl Send for Mark {}
+
+impl Mark {
+    /// Loads the program with its arena; attaches nothing. Until [`Mark::set`], all is class 0 and
+    /// minor 0, which HTB takes as it takes what it does not know.
+    ///
+    /// # Errors
+    /// [`MarkError`] names what is missing.
+    pub fn load(options: &MarkOptions) -> Result<Mark, MarkError> {
+        let mut config = Config::default()
+            .with_flows(FLOWS)
+            .with_classes(options.classes);
+        config.cpus = libbpf_rs::num_possible_cpus()? as u32;
+        // Nothing is counted by the rules' own means.
+        (config.cell_sets, config.pair_sets, config.chunks) = (1, 1, 1);
+        let rows = config.slots;
+        let places = Places::new(&config, rows);
+        let pages = places.end.div_ceil(PAGE);
+        if pages * PAGE > STRIDE {
+            return Err(MarkError::TooLarge { bytes: places.end });
+        }
+        let place: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let skel = open(place, pages, &places, options.end)?.load()?;
+        let start = arena::mapped_at(&skel.maps.arena).ok_or(MarkError::NotMapped)?;
+        // SAFETY: the arena is mapped from `start` on, `pages` pages long; nothing is attached yet.
+        unsafe { touch_written(start, &config, &places) };
+        // SAFETY: within the arena.
+        let at = unsafe { start.add(START as usize) };
+        // SAFETY: fresh arena pages are zero and aligned, and live as long as the skeleton.
+        let memory = unsafe { Memory::format(at, &config) };
+        let header = Header {
+            classes: rows,
+            major: u32::from(options.major) << 16,
+            minors: places.minors,
+            counts: places.counts,
+            metas: places.metas,
+        };
+        // SAFETY: within the arena.
+        let at = unsafe { start.add(places.header as usize) }.cast::<Header>();
+        // SAFETY: room was left for it, aligned to 64.
+        unsafe { at.write(header) };
+        Ok(Mark {
+            skel,
+            memory,
+            start,
+            places,
+            rows,
+            cpus: config.cpus,
+        })
+    }
+
+    /// Puts rules and minors into force under traffic, by one store: every packet goes by the old ones
+    /// or by these. The rules' slots are class numbers; `minors` is by class number, the first for
+    /// what has no class; 0 means: as that.
+    ///
+    /// Returns when no packet goes by the old ones any more (some 20 ms): from then on, a class of
+    /// HTB that is named no more gets nothing.
+    ///
+    /// # Errors
+    /// [`MarkError`]; then the old ones stay in force.
+    pub fn set(&mut self, rules: &Rules, minors: &[u16]) -> Result<(), MarkError> {
+        if minors.len() > self.rows as usize {
+            return Err(MarkError::Classes {
+                classes: minors.len() - 1,
+                room: self.rows - 1,
+            });
+        }
+        let free = self.places.minors[1 - self.memory.rules_image()];
+        for row in 0..self.rows as usize {
+            let minor: u32 = minors.get(row).copied().unwrap_or(0).into();
+            // SAFETY: the table has `rows` words.
+            let at = unsafe { self.start.add(free as usize + 4 * row) }.cast::<u32>();
+            // SAFETY: likewise; no packet goes by this table.
+            unsafe { at.write_volatile(minor) };
+        }
+        self.memory.set_rules(rules, &[])?;
+        wait_for_programs();
+        Ok(())
+    }
+
+    /// Attaches to an interface of the current network namespace, until the value is dropped; `raw`
+    /// says that its packets begin with an IP header.
+    ///
+    /// # Errors
+    /// [`MarkError::Attach`].
+    pub fn attach(
+        &mut self,
+        ifindex: IfIndex,
+        name: &str,
+        raw: bool,
+    ) -> Result<Attached, MarkError> {
+        Ok(attach::attach_first(self.program(raw), ifindex, name)?)
+    }
+
+    /// As [`Mark::attach`], but stays when this process ends, however it ends; what an earlier one left
+    /// is replaced in one step. [`Mark::detach_pinned`] removes it.
+    ///
+    /// # Errors
+    /// [`MarkError`].
+    pub fn attach_pinned(
+        &mut self,
+        pins: &Pins,
+        ifindex: IfIndex,
+        name: &str,
+        raw: bool,
+    ) -> Result<Took, MarkError> {
+        let path = pins.of(PIN_KIND, ifindex)?;
+        let program = self.program(raw);
+        if path.exists() {
+            if Link::open(&path).is_ok_and(|mut link| link.update_prog(program).is_ok()) {
+                return Ok(Took::Over);
+            }
+            // The interface that it was for is gone, and another has its index.
+            pin::remove(&path)?;
+        }
+        let attached = attach::attach_first(program, ifindex, name)?;
+        attached.pin(&path).map_err(|error| PinError {
+            what: "pin",
+            path,
+            source: std::io::Error::other(error),
+        })?;
+        Ok(Took::Fresh)
+    }
+
+    /// Removes what [`Mark::attach_pinned`] left on an interface, in this process or an earlier one;
+    /// false where there is none.
+    ///
+    /// # Errors
+    /// [`MarkError::Pin`].
+    pub fn detach_pinned(pins: &Pins, ifindex: IfIndex) -> Result<bool, MarkError> {
+        Ok(pin::remove(&pins.of(PIN_KIND, ifindex)?)?)
+    }
+
+    /// What was marked since loading, by class number; the first is what has no class. Counts of
+    /// several CPUs are read one after the other. O(classes x CPUs).
+    pub fn counts(&self) -> Vec<MarkCount> {
+        let mut sums = vec![MarkCount::default(); self.rows as usize];
+        for row in 0..self.cpus as usize * sums.len() {
+            let place = self.places.counts as usize + row * size_of::<MarkCount>();
+            // SAFETY: there is a row for each CPU and class number.
+            let at = unsafe { self.start.add(place) }.cast::<MarkCount>();
+            // SAFETY: likewise; what the kernel writes meanwhile are counters.
+            let count = unsafe { at.read_volatile() };
+            let sum = &mut sums[row % self.rows as usize];
+            sum.packets += count.packets;
+            sum.bytes += count.bytes;
+        }
+        sums
+    }
+
+    /// Bytes of kernel memory committed to tables and rules.
+    pub fn bytes(&self) -> u64 {
+        let images = 2 * self.memory.config().image_bytes;
+        self.places.end - images + self.memory.image_bytes()
+    }
+
+    fn program(&mut self, raw: bool) -> &mut ProgramMut<'static> {
+        match raw {
+            false => &mut self.skel.progs.mark_egress,
+            true => &mut self.skel.progs.mark_egress_raw,
+        }
+    }
+}
+
+fn open(
+    place: &'static mut MaybeUninit<OpenObject>,
+    pages: u64,
+    places: &Places,
+    end: End,
+) -> Result<OpenMarkSkel<'static>, libbpf_rs::Error> {
+    let mut open = MarkSkelBuilder::default().open(place)?;
+    open.maps.arena.set_max_entries(pages as u32)?;
+    open.maps.arena.set_map_extra(arena::next_address())?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.mark_at = places.header;
+        rodata.mark_end = end as u32;
+        rodata.mark_softirqs_nest = u32::from(crate::rtt::softirqs_nest());
+    }
+    Ok(open)
+}
+
+/// Touches what the program writes to, and the first page; the rules' images lie between.
+///
+/// # Safety
+/// The arena is mapped from `start` on, up to the places' end, and nobody works on it yet.
+unsafe fn touch_written(start: NonNull<u8>, config: &Config, places: &Places) {
+    let images = 2 * config.image_bytes;
+    let before = (START + Memory::bytes(config) - images).div_ceil(PAGE);
+    let from = places.header / PAGE;
+    // SAFETY: the caller promises the mapping.
+    unsafe { touch(start, before) };
+    // SAFETY: likewise.
+    let behind = unsafe { start.add((from * PAGE) as usize) };
+    // SAFETY: likewise.
+    unsafe { touch(behind, places.end.div_ceil(PAGE) - from) };
+}
+
+impl std::fmt::Debug for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mark")
+            .field("rows", &self.rows)
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! A bpffs of our own, in which attachments outlive the process that made them.
+//!
+//! A pin's name says what it is, in which network namespace, and on which interface:
+//! `mark-4026531840-7`. The bpffs is mounted where the caller says (the daemon: below `/run`), in the
+//! mount namespace of the calling process: whoever is to find the pins again has to be in the same.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fairpath_units::IfIndex;
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+/// The place for pins could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} \"{}\": {source}; needs CAP_SYS_ADMIN and a directory of its own", path.display())]
+pub struct PinError {
+    /// What was done.
+    pub what: &'static str,
+    /// Where.
+    pub path: PathBuf,
+    /// What the kernel said.
+    pub source: io::Error,
+}
+
+/// A mounted bpffs of our own.
+#[derive(Debug, Clone)]
+pub struct Pins {
+    path: PathBuf,
+}
+
+impl Pins {
+    /// The bpffs at `path`: made and mounted where there is none yet, readable by its owner only.
+    ///
+    /// # Errors
+    /// [`PinError`].
+    pub fn at(path: impl Into<PathBuf>) -> Result<Pins, PinError> {
+        let path = path.into();
+        let failed = |what: &'static str, source: io::Error| PinError {
+            what,
+            path: path.clone(),
+            source,
+        };
+        fs::create_dir_all(&path).map_err(|source| failed("make", source))?;
+        let there = statfs(&path).map_err(|error| failed("look at", error.into()))?;
+        if there.filesystem_type() != BPF_FS_MAGIC {
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+            mount(
+                Some("fairpath"),
+                &path,
+                Some("bpf"),
+                flags,
+                Some("mode=700"),
+            )
+            .map_err(|error| failed("mount a bpffs at", error.into()))?;
+        }
+        Ok(Pins { path })
+    }
+
+    /// The place of a pin of this kind for an interface of the calling thread's network namespace.
+    pub(crate) fn of(&self, kind: &str, ifindex: IfIndex) -> Result<PathBuf, PinError> {
+        let space = Path::new("/proc/thread-self/ns/net");
+        let inode = fs::metadata(space)
+            .map_err(|source| PinError {
+                what: "look at",
+                path: space.to_owned(),
+                source,
+            })?
+            .ino();
+        Ok(self.path.join(format!("{kind}-{inode}-{ifindex}")))
+    }
+
+    /// The names of all pins, in no order.
+    ///
+    /// # Errors
+    /// [`PinError`].
+    pub fn names(&self) -> Result<Vec<String>, PinError> {
+        let failed = |source| PinError {
+            what: "list",
+            path: self.path.clone(),
+            source,
+        };
+        let entries = fs::read_dir(&self.path).map_err(failed)?;
+        let names = entries.filter_map(Result::ok);
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // The kernel's own (`maps.debug`) have a dot, which no pin can have.
+        Ok(names.filter(|name| !name.contains('.')).collect())
+    }
+
+    /// Takes one pin away, and with it what nobody else holds; false where there was none.
+    ///
+    /// # Errors
+    /// [`PinError`].
+    pub fn remove(&self, name: &str) -> Result<bool, PinError> {
+        remove(&self.path.join(name))
+    }
+
+    /// Unmounts the bpffs, and with it every pin; the directory is removed.
+    ///
+    /// # Errors
+    /// [`PinError`].
+    pub fn unmount(self) -> Result<(), PinError> {
+        let path = &self.path;
+        let failed = |what: &'static str, source: io::Error| PinError {
+            what,
+            path: path.clone(),
+            source,
+        };
+        umount(path).map_err(|error| failed("unmount", error.into()))?;
+        fs::remove_dir(path).map_err(|source| failed("remove", source))
+    }
+}
+
+pub(crate) fn remove(path: &Path) -> Result<bool, PinError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(PinError {
+            what: "remove the pin",
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,145 @@
+//! What a qdisc holds: a plan, and the rules of its classes, laid out in one half of the arena.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use fairpath_core::sched::{Changes, End, HomeError, Op, Plan, SchedLayout, SchedMemory, policies};
+use fairpath_core::{Config, Memory, Rules};
+
+use super::QdiscError;
+use super::port::Half;
+
+/// Flows that the monitor's tables beside a scheduler have room for: none are followed.
+const FLOWS: u32 = 8;
+
+/// A plan with the rules that lead to its classes.
+#[derive(Clone, Debug)]
+pub struct QdiscContent<'a> {
+    /// The scheduler. Handles beyond what the qdisc was registered with are not used.
+    pub plan: &'a Plan,
+    /// Slots are class numbers of the plan's table.
+    pub rules: &'a Rules,
+    /// Which end of a packet has a class: who receives it, towards subscribers.
+    pub end: End,
+    /// Kept beside it for who finds the qdisc later: which class is which.
+    pub note: &'a [u8],
+}
+
+/// The plan as a qdisc runs it: no policy marks (parameter `ecn` is 0), for a BPF qdisc may not write a
+/// packet.
+pub fn without_marks(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for node in &mut plan.nodes {
+        let policy = policies().iter().find(|policy| policy.id == node.policy);
+        if let Some((index, _)) = policy.and_then(|policy| policy.param("ecn")) {
+            node.params[index] = 0;
+        }
+    }
+    plan
+}
+
+/// A content on its way into a half.
+pub(super) struct Laid {
+    layout: SchedLayout,
+    config: Config,
+    changes: Vec<u64>,
+    sched_bytes: u64,
+    note_bytes: u64,
+}
+
+fn aligned(bytes: u64) -> u64 {
+    bytes.next_multiple_of(64)
+}
+
+impl Laid {
+    pub(super) fn new(
+        content: &QdiscContent<'_>,
+        packets: u32,
+        changes: &Changes,
+    ) -> Result<Laid, HomeError> {
+        let mut plan = without_marks(content.plan);
+        plan.config.limit_packets = plan.config.limit_packets.min(packets);
+        plan.config.packets = packets;
+        let mut layout = SchedLayout::new(&plan, None)?;
+        let classes = (plan.class_table.len() as u32).saturating_sub(1);
+        let mut config = Config::default().with_flows(FLOWS).with_classes(classes);
+        // Nothing is counted here: the least that there can be.
+        let least = Config::default().with_classes(0);
+        (config.cell_sets, config.pair_sets) = (least.cell_sets, least.pair_sets);
+        Ok(Laid {
+            sched_bytes: aligned(layout.bytes()),
+            layout,
+            config,
+            changes: changes.to_words(),
+            note_bytes: content.note.len() as u64,
+        })
+    }
+
+    /// Scheduler, changes, note, then what the rules need; the last of these is not all committed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.written() + 2 * self.config.image_bytes
+    }
+
+    fn changes_at(&self) -> u64 {
+        self.sched_bytes
+    }
+
+    fn note_at(&self) -> u64 {
+        aligned(self.changes_at() + self.changes.len() as u64 * 8)
+    }
+
+    fn rtt_at(&self) -> u64 {
+        aligned(self.note_at() + self.note_bytes)
+    }
+
+    /// Bytes that must be zero before, and that the programs may write to.
+    fn written(&self) -> u64 {
+        self.rtt_at() + aligned(Memory::bytes(&self.config) - 2 * self.config.image_bytes)
+    }
+
+    /// Lays everything out from `at` on, which is `at_offset` bytes behind the arena's beginning.
+    ///
+    /// # Safety
+    /// [`Laid::bytes`] bytes of a mapped arena from `at` on, aligned to a page, that no program
+    /// works on; `room` is the operation's place in the same arena.
+    pub(super) unsafe fn format(
+        mut self,
+        content: &QdiscContent<'_>,
+        half: &Half,
+        base: NonNull<u8>,
+        at_offset: u64,
+        room: u64,
+    ) -> Result<(SchedMemory, Memory), QdiscError> {
+        // SAFETY: the caller promises the half; all places are in it.
+        let place = |offset: u64| unsafe { base.add((at_offset + offset) as usize) };
+        // SAFETY: likewise; this also commits the pages.
+        unsafe { place(0).write_bytes(0, self.written() as usize) };
+        // SAFETY: zeroed, aligned, and nobody's but ours until it is named.
+        let mut sched = unsafe { self.layout.format(place(0)) }?;
+        // SAFETY: within the arena.
+        let room = unsafe { base.add(room as usize) };
+        // SAFETY: the room was made for one operation.
+        unsafe { sched.begin(&[] as &[Op], room, 1) };
+        let changes: NonNull<u64> = place(self.changes_at()).cast();
+        // SAFETY: room was left for them.
+        unsafe {
+            changes
+                .as_ptr()
+                .copy_from_nonoverlapping(self.changes.as_ptr(), self.changes.len())
+        };
+        let note = place(self.note_at()).as_ptr();
+        // SAFETY: likewise.
+        unsafe { note.copy_from_nonoverlapping(content.note.as_ptr(), content.note.len()) };
+        // SAFETY: zeroed but for the images, which are written before they are used.
+        let mut rules = unsafe { Memory::format(place(self.rtt_at()), &self.config) };
+        rules.set_rules(content.rules, &[])?;
+        half.sched_at.store(at_offset, Ordering::Relaxed);
+        half.rtt_at
+            .store(at_offset + self.rtt_at(), Ordering::Relaxed);
+        half.changes_at
+            .store(at_offset + self.changes_at(), Ordering::Relaxed);
+        let note = (at_offset + self.note_at()) | self.note_bytes << 32;
+        half.note.store(note, Ordering::Release);
+        Ok((sched, rules))
+    }
+}

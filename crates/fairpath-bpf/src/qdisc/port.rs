@@ -1,0 +1,289 @@
+//! What a qdisc's programs and user space share in the arena: `struct fp_port` of
+//! `bpf/prog/qdisc.bpf.c`, and where everything lies.
+//!
+//! The programs may run at any time: words that both sides write are atomic here, and only those
+//! that the head of the C file names as user space's are written.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use fairpath_core::sched::{Op, SchedMemory};
+
+use crate::arena::{PAGE, START, STRIDE};
+
+/// `FP_PORT_MAGIC`.
+const MAGIC: u64 = 0x74_726f_7066;
+/// `FP_POSTS`.
+const POSTS: u32 = 1024;
+/// What is left for `struct fp_port`, of which [`Port`] is the beginning.
+const PORT_BYTES: u64 = 2 * PAGE;
+/// A half has room for so much more than the first plan, at least.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// `struct fp_half`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Half {
+    pub sched_at: AtomicU64,
+    pub rtt_at: AtomicU64,
+    pub changes_at: AtomicU64,
+    /// User space's own: where its note begins, length in the highest 32 bits.
+    pub note: AtomicU64,
+}
+
+/// The beginning of `struct fp_port`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Port {
+    pub magic: AtomicU64,
+    pub code: AtomicU64,
+    pub bytes: AtomicU64,
+    pub qdisc: AtomicU64,
+    pub packets: AtomicU32,
+    pub end: AtomicU32,
+    pub op_at: AtomicU64,
+    pub free_at: AtomicU64,
+    pub posts_at: AtomicU64,
+    pub log_at: AtomicU64,
+    pub halves_at: AtomicU64,
+    pub half_bytes: AtomicU64,
+    pub halves: [Half; 2],
+    pub half: AtomicU32,
+    pub next: AtomicU32,
+    pub post_head: AtomicU32,
+    pub post_tail: AtomicU32,
+    pub log_most: AtomicU32,
+    pub log_count: AtomicU32,
+    pub free: AtomicU32,
+    pub sent: AtomicU32,
+    pub again: AtomicU64,
+    pub counters: [AtomicU64; COUNTERS],
+}
+
+/// Counters, in the order of the structure.
+const COUNTERS: usize = 15;
+
+/// What a qdisc counted besides its scheduler, since it was registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QdiscCounters {
+    /// Packets that came and got a handle; a super-packet is one.
+    pub came: u64,
+    /// Segments on the wire of these.
+    pub came_segments: u64,
+    /// Segments on the wire that left; what `tc -s` calls packets.
+    pub sent_segments: u64,
+    /// Packets that left.
+    pub sent_packets: u64,
+    /// Bytes on the wire that left, as `tc -s` counts them.
+    pub sent_bytes: u64,
+    /// Packets that the scheduler dropped.
+    pub dropped: u64,
+    /// Packets that came when all handles were in use; no scheduler saw them.
+    pub no_handle: u64,
+    /// Packets that resets freed: the link went down, or the qdisc was removed.
+    pub lost: u64,
+    /// Handles that had no packet, or one too many: somebody wrote to the memory. Always 0.
+    pub strangers: u64,
+    /// Resets.
+    pub resets: u64,
+    /// New plans that came into force.
+    pub flips: u64,
+    /// New plans that could not.
+    pub flips_refused: u64,
+    /// How long the last one took, ns: no packet came or left meanwhile.
+    pub flip_ns: u64,
+    /// Packets that it moved.
+    pub moved: u64,
+    /// Posted settings that named no node or parameter.
+    pub posts_refused: u64,
+    /// Handles in use: packets that wait.
+    pub waiting: u64,
+}
+
+impl Port {
+    /// What is counted; each number by itself, while the qdisc works on.
+    pub(super) fn counters(&self) -> QdiscCounters {
+        let of = |i: usize| self.counters[i].load(Ordering::Relaxed);
+        let packets = self.packets.load(Ordering::Relaxed);
+        QdiscCounters {
+            came: of(0),
+            came_segments: of(1),
+            sent_segments: of(2),
+            sent_packets: of(3),
+            sent_bytes: of(4),
+            dropped: of(5),
+            no_handle: of(6),
+            lost: of(7),
+            strangers: of(8),
+            resets: of(9),
+            flips: of(10),
+            flips_refused: of(11),
+            flip_ns: of(12),
+            moved: of(13),
+            posts_refused: of(14),
+            waiting: u64::from(packets.saturating_sub(self.free.load(Ordering::Relaxed))),
+        }
+    }
+
+    /// New plans that were taken, or refused.
+    pub(super) fn flips(&self) -> u64 {
+        let counters = self.counters();
+        counters.flips + counters.flips_refused
+    }
+
+    /// Whether the memory is that of a port of this very object, and as large as it says.
+    pub(super) fn is_ours(&self, code: u64, bytes: u64) -> bool {
+        self.magic.load(Ordering::Acquire) == MAGIC
+            && self.code.load(Ordering::Relaxed) == code
+            && self.bytes.load(Ordering::Relaxed) == bytes
+    }
+
+    /// Posts a setting; false where [`POSTS`] wait for a packet to come.
+    ///
+    /// # Safety
+    /// `base` is the arena that the port lies in, and nobody else posts.
+    pub(super) unsafe fn post(&self, base: NonNull<u8>, op: &Op) -> bool {
+        let head = self.post_head.load(Ordering::Relaxed);
+        if head.wrapping_sub(self.post_tail.load(Ordering::Acquire)) >= POSTS {
+            return false;
+        }
+        let at = self.posts_at.load(Ordering::Relaxed) as usize;
+        // SAFETY: the ring has POSTS places from `posts_at` on.
+        let ring = unsafe { base.add(at) }.cast::<Op>();
+        // SAFETY: likewise.
+        let place = unsafe { ring.add((head % POSTS) as usize) };
+        // SAFETY: the qdisc does not read it before the head moves.
+        unsafe { place.write_volatile(*op) };
+        self.post_head
+            .store(head.wrapping_add(1), Ordering::Release);
+        true
+    }
+}
+
+/// Where everything lies in the arena: offsets from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub room: u64,
+    free: u64,
+    posts: u64,
+    log: u64,
+    pub halves: u64,
+    pub half_bytes: u64,
+    packets: u32,
+    log_most: u32,
+}
+
+impl Places {
+    /// The port itself.
+    pub(super) const PORT: u64 = START;
+
+    /// For so many packets, and halves with room for twice `content_bytes`, or as much as there is.
+    pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> Places {
+        let after = |at: u64, bytes: u64| (at + bytes).next_multiple_of(64);
+        let op = size_of::<Op>() as u64;
+        let room = after(Places::PORT, PORT_BYTES);
+        let free = after(room, SchedMemory::room_bytes(1) as u64);
+        let posts = after(free, (u64::from(packets) + 1) * 4);
+        let log = after(posts, u64::from(POSTS) * op);
+        let halves = (log + u64::from(log_most) * op).next_multiple_of(PAGE);
+        let wanted = (2 * content_bytes).max(content_bytes + SPARE_BYTES);
+        let most = STRIDE.saturating_sub(halves) / 2 / PAGE * PAGE;
+        Places {
+            room,
+            free,
+            posts,
+            log,
+            halves,
+            half_bytes: wanted.next_multiple_of(PAGE).min(most),
+            packets,
+            log_most,
+        }
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        (self.halves + 2 * self.half_bytes) / PAGE
+    }
+
+    /// Where half `half` begins.
+    pub(super) fn half(&self, half: usize) -> u64 {
+        self.halves + half as u64 * self.half_bytes
+    }
+
+    /// Formats the port and its stack of handles, the first on top. The magic number comes last, by
+    /// [`Places::open`].
+    ///
+    /// # Safety
+    /// `base` is a fresh arena of [`Places::pages`], which no program works on yet.
+    pub(super) unsafe fn format(&self, base: NonNull<u8>, code: u64, end: u32) {
+        // SAFETY: before the halves everything is touched; all within the arena.
+        unsafe { crate::arena::touch(base, self.halves / PAGE) };
+        // SAFETY: within the arena.
+        let free: NonNull<u32> = unsafe { base.add(self.free as usize) }.cast();
+        for (place, handle) in (1..=self.packets).rev().enumerate() {
+            // SAFETY: the stack has room for all handles.
+            let slot = unsafe { free.add(place) };
+            // SAFETY: likewise.
+            unsafe { slot.write(handle) };
+        }
+        // SAFETY: room was left for it, zeroed.
+        let port = unsafe { Places::port(base) };
+        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        put(&port.code, code);
+        put(&port.bytes, self.pages() * PAGE);
+        put(&port.op_at, self.room);
+        put(&port.free_at, self.free);
+        put(&port.posts_at, self.posts);
+        put(&port.log_at, self.log);
+        put(&port.halves_at, self.halves);
+        put(&port.half_bytes, self.half_bytes);
+        port.packets.store(self.packets, Ordering::Relaxed);
+        port.free.store(self.packets, Ordering::Relaxed);
+        port.end.store(end, Ordering::Relaxed);
+        port.log_most.store(self.log_most, Ordering::Relaxed);
+    }
+
+    /// From now on the qdisc may be put on a device.
+    pub(super) fn open(port: &Port) {
+        port.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// The port of an arena.
+    ///
+    /// # Safety
+    /// `base` is a mapped arena of this object, for as long as the answer is used.
+    pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a Port {
+        // SAFETY: within the arena.
+        let port = unsafe { base.add(Places::PORT as usize) }.cast::<Port>();
+        // SAFETY: the port lies there, aligned; all its words are atomics.
+        unsafe { port.as_ref() }
+    }
+
+    /// The places of a port that somebody else formatted; `None` where they contradict the arena.
+    pub(super) fn found(port: &Port, bytes: u64) -> Option<Places> {
+        let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let packets = port.packets.load(Ordering::Relaxed);
+        let places = Places {
+            half_bytes: of(&port.half_bytes),
+            ..Places::new(packets, port.log_most.load(Ordering::Relaxed), 0)
+        };
+        let told = [
+            &port.op_at,
+            &port.free_at,
+            &port.posts_at,
+            &port.log_at,
+            &port.halves_at,
+        ];
+        let same = told.map(of)
+            == [
+                places.room,
+                places.free,
+                places.posts,
+                places.log,
+                places.halves,
+            ];
+        let fits = places.half_bytes <= bytes && places.pages() * PAGE == bytes;
+        (same && fits).then_some(places)
+    }
+}
+
+const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);

@@ -1,0 +1,110 @@
+//! Programs of others at tcx: who else sees, changes or ends an interface's packets.
+
+use fairpath_units::IfIndex;
+
+use crate::attach::{Hook, name_of};
+
+/// More than the kernel takes at one hook (`BPF_MPROG_MAX`, 64).
+const MAX_PROGRAMS: usize = 64;
+/// What our own programs at these hooks are called.
+const OURS: [&str; 6] = [
+    "rtt_ingress",
+    "rtt_ingress_raw",
+    "rtt_egress",
+    "rtt_egress_raw",
+    "mark_egress",
+    "mark_egress_raw",
+];
+
+/// A program at a tcx hook that is not ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcxProgram {
+    /// Its id, as `bpftool prog` shows it.
+    pub id: u32,
+    /// Its name, up to 15 characters; empty where it has none, or we may not look.
+    pub name: String,
+}
+
+/// Programs that are not ours at a tcx hook of an interface of the current network namespace, in their
+/// order. Needs `CAP_NET_ADMIN`; names need `CAP_SYS_ADMIN`. Programs of the older `clsact` are
+/// `fairpath_netlink::stages`' to tell.
+///
+/// # Errors
+/// What the kernel said. A kernel without tcx (before 6.6) says `EINVAL`.
+pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
+    let kind = match hook {
+        Hook::TcxIngress => libbpf_sys::BPF_TCX_INGRESS,
+        Hook::TcxEgress => libbpf_sys::BPF_TCX_EGRESS,
+        Hook::Xdp => return Ok(Vec::new()),
+    };
+    let mut ids = [0; MAX_PROGRAMS];
+    let mut query = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: ids.as_mut_ptr(),
+        ..libbpf_sys::bpf_prog_query_opts::default()
+    };
+    query.__bindgen_anon_1.count = MAX_PROGRAMS as u32;
+    // SAFETY: `query` points to room for as many ids as it says; both live through the call.
+    let asked = unsafe { libbpf_sys::bpf_prog_query_opts(ifindex.0 as i32, kind, &raw mut query) };
+    if asked < 0 {
+        return match std::io::Error::from_raw_os_error(-asked) {
+            // No program was ever there.
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+            error => Err(error),
+        };
+    }
+    // SAFETY: a plain number, which the kernel wrote.
+    let count = unsafe { query.__bindgen_anon_1.count } as usize;
+    let each = ids.iter().take(count).map(|id| TcxProgram {
+        id: *id,
+        name: name_of(*id).unwrap_or_default(),
+    });
+    Ok(each
+        .filter(|found| !OURS.contains(&found.name.as_str()))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use fairpath_core::Rules;
+    use fairpath_core::sched::End;
+    use fairpath_testbed::{Need, Testbed, requires};
+    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+    use super::*;
+    use crate::attach::attach;
+    use crate::skel::empty::EmptySkelBuilder;
+    use crate::{Mark, MarkOptions};
+
+    const LO: IfIndex = IfIndex(1);
+
+    #[test]
+    fn others_programs_are_told_and_ours_are_not() {
+        requires!(Need::Root);
+        let ns = Testbed::new().netns("here").unwrap();
+        let told = ns.enter(|| {
+            let mut place = MaybeUninit::uninit();
+            let open = EmptySkelBuilder::default().open(&mut place).unwrap();
+            let mut other = open.load().unwrap();
+            let options = MarkOptions {
+                classes: 1,
+                end: End::Sender,
+                major: 1,
+            };
+            let mut mark = Mark::load(&options).unwrap();
+            mark.set(&Rules::default(), &[2]).unwrap();
+            assert_eq!(tcx_programs(LO, Hook::TcxEgress).unwrap(), vec![]);
+            let _ours = mark.attach(LO, "lo", false).unwrap();
+            assert_eq!(tcx_programs(LO, Hook::TcxEgress).unwrap(), vec![]);
+            let program = &mut other.progs.empty_egress;
+            let _theirs = attach(program, Hook::TcxEgress, LO, "lo").unwrap();
+            assert_eq!(tcx_programs(LO, Hook::TcxIngress).unwrap(), vec![]);
+            tcx_programs(LO, Hook::TcxEgress).unwrap()
+        });
+        let told = told.unwrap();
+        assert_eq!((told.len(), told[0].name.as_str()), (1, "empty_egress"));
+        assert!(told[0].id > 0);
+    }
+}

@@ -1,0 +1,281 @@
+//! What runs: the root of an interface, its classes and leaves, and their counters.
+//!
+//! Counters of a class are the kernel's: bytes and packets as they leave (a GSO super-packet counts its segments, with
+//! their headers), drops as they come; what a leaf's own qdisc dropped later is added by [`HtbStats::read`], from a
+//! second dump, where leaves have one that is listed.
+
+use std::collections::HashMap;
+
+use super::leaf::LeafKind;
+use super::wire::{self, Header, Kept, RTM_GETTCLASS};
+use super::{Device, HtbError};
+use crate::connection::{Connection, NetlinkError, dumped};
+use crate::message::{Request, attr, attr_str, u32_at, u64_at};
+use crate::tc::{RTM_GETQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcmsg};
+
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_APP: u16 = 4;
+const TCA_STATS_PKT64: u16 = 8;
+
+/// A tree that runs.
+#[derive(Clone, Debug)]
+pub struct HtbRunning {
+    pub(super) default: u16,
+    pub(super) direct_packets: u32,
+    pub(super) classes: HashMap<u16, RunningClass>,
+    /// By the leaf's minor; none for what HTB makes by itself.
+    pub(super) leaves: HashMap<u16, Leaf>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunningClass {
+    pub parent: u16,
+    pub leaf: bool,
+    pub kept: Kept,
+    pub waiting: bool,
+    stats: HtbClassStats,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf {
+    pub kind: Option<LeafKind>,
+    drops: u32,
+}
+
+impl HtbRunning {
+    /// Each class: its number, its parent's (0 the root), and whether it is a leaf. In no order.
+    pub fn classes(&self) -> impl Iterator<Item = (u16, u16, bool)> + '_ {
+        let each = |(minor, class): (&u16, &RunningClass)| (*minor, class.parent, class.leaf);
+        self.classes.iter().map(each)
+    }
+
+    /// Where what names no class goes.
+    pub fn default_class(&self) -> u16 {
+        self.default
+    }
+}
+
+/// The counters of a class. They only grow (and wrap), but for what waits and the tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HtbClassStats {
+    /// Its number.
+    pub minor: u16,
+    /// Its parent's, 0 the root.
+    pub parent: u16,
+    /// It has no children.
+    pub leaf: bool,
+    /// Left.
+    pub bytes: u64,
+    /// Left.
+    pub packets: u64,
+    /// Dropped as they came or, by the leaf's own qdisc, later.
+    pub drops: u32,
+    /// How often the class had packets and neither rate nor ceiling for them.
+    pub overlimits: u32,
+    /// Waiting.
+    pub backlog_bytes: u32,
+    /// Waiting.
+    pub backlog_packets: u32,
+    /// Sent at its own rate.
+    pub lends: u32,
+    /// Sent at an ancestor's.
+    pub borrows: u32,
+    /// What it may send at once at its rate, as time; negative: for so long it may not.
+    pub tokens_ns: i64,
+    /// Likewise at its ceiling.
+    pub ctokens_ns: i64,
+}
+
+/// The counters of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HtbStats {
+    /// By number.
+    pub classes: Vec<HtbClassStats>,
+    /// Packets that found no class, not even the default one, and passed unshaped; it wraps.
+    pub direct_packets: u32,
+}
+
+/// What an interface's root is.
+pub(super) enum Root {
+    /// The kernel's default: it has no handle.
+    Standard,
+    Ours,
+    Foreign {
+        kind: String,
+        major: u16,
+    },
+}
+
+/// The root of the interface, and, where it is ours, what hangs below.
+pub(super) fn running(
+    connection: &mut Connection,
+    device: Device<'_>,
+    major: u16,
+) -> Result<(Root, Option<HtbRunning>), HtbError> {
+    let failed = |what| {
+        move |source| HtbError::Root {
+            name: device.name.to_owned(),
+            what,
+            source,
+        }
+    };
+    let (root, mut tree) = qdiscs(connection, device, major).map_err(failed("list qdiscs"))?;
+    if matches!(root, Root::Ours) {
+        tree.classes = classes(connection, device, major).map_err(failed("list classes"))?;
+        return Ok((root, Some(tree)));
+    }
+    Ok((root, None))
+}
+
+fn qdiscs(
+    connection: &mut Connection,
+    device: Device<'_>,
+    major: u16,
+) -> Result<(Root, HtbRunning), NetlinkError> {
+    let mut root = Root::Standard;
+    let mut tree = HtbRunning {
+        default: 0,
+        direct_packets: 0,
+        classes: HashMap::new(),
+        leaves: HashMap::new(),
+    };
+    let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(device.ifindex, 0, 0, 0));
+    let found = connection.dump("list qdiscs", &request, |message| {
+        let (header, attributes) = Header::read(message.payload)?;
+        (header.ifindex == device.ifindex.0).then(|| (header, Listed::read(&header, attributes)))
+    })?;
+    for (header, listed) in found {
+        let of = (header.parent >> 16) as u16;
+        if header.parent == TC_H_ROOT {
+            root = match (listed.kind.as_str(), (header.handle >> 16) as u16) {
+                (_, 0) => Root::Standard,
+                ("htb", its) if its == major => Root::Ours,
+                (kind, major) => Root::Foreign {
+                    kind: kind.to_owned(),
+                    major,
+                },
+            };
+            (tree.default, tree.direct_packets) = listed.root.unwrap_or_default();
+        } else if of == major {
+            let leaf = Leaf {
+                kind: LeafKind::of_name(&listed.kind),
+                drops: listed.drops,
+            };
+            tree.leaves.insert(header.parent as u16, leaf);
+        }
+    }
+    Ok((root, tree))
+}
+
+struct Listed {
+    kind: String,
+    drops: u32,
+    root: Option<(u16, u32)>,
+}
+
+impl Listed {
+    fn read(header: &Header, attributes: &[u8]) -> Listed {
+        let options = (header.parent == TC_H_ROOT)
+            .then(|| attr(attributes, TCA_OPTIONS))
+            .flatten();
+        Listed {
+            kind: attr_str(attributes, TCA_KIND).unwrap_or_default(),
+            drops: attr(attributes, TCA_STATS2)
+                .and_then(|stats| u32_at(attr(stats, TCA_STATS_QUEUE)?, 8))
+                .unwrap_or(0),
+            root: options.and_then(wire::read_root),
+        }
+    }
+}
+
+/// Classes of one qdisc: without its handle, the kernel would list the flows of every leaf as well.
+fn classes(
+    connection: &mut Connection,
+    device: Device<'_>,
+    major: u16,
+) -> Result<HashMap<u16, RunningClass>, NetlinkError> {
+    let header = tcmsg(device.ifindex, 0, wire::handle(major, 0), 0);
+    let request = Request::new(RTM_GETTCLASS, dumped(), &header);
+    let found = connection.dump("list classes", &request, |message| {
+        let (header, attributes) = Header::read(message.payload)?;
+        let ours = (header.handle >> 16) as u16 == major;
+        ours.then(|| class_of(&header, attributes)).flatten()
+    })?;
+    Ok(found.into_iter().collect())
+}
+
+fn class_of(header: &Header, attributes: &[u8]) -> Option<(u16, RunningClass)> {
+    let kept = Kept::read(attr(attributes, TCA_OPTIONS)?)?;
+    let parent = match header.parent {
+        TC_H_ROOT => 0,
+        handle => handle as u16,
+    };
+    // An inner class has no qdisc below it, and says so by a level.
+    let leaf = level(attributes) == Some(0);
+    let stats = stats_of(header.minor(), parent, leaf, attributes);
+    let class = RunningClass {
+        parent,
+        leaf,
+        kept,
+        waiting: stats.backlog_packets > 0,
+        stats,
+    };
+    Some((header.minor(), class))
+}
+
+fn level(attributes: &[u8]) -> Option<u32> {
+    const TCA_HTB_PARMS: u16 = 1;
+    const LEVEL_AT: usize = 36;
+    u32_at(
+        attr(attr(attributes, TCA_OPTIONS)?, TCA_HTB_PARMS)?,
+        LEVEL_AT,
+    )
+}
+
+fn stats_of(minor: u16, parent: u16, leaf: bool, attributes: &[u8]) -> HtbClassStats {
+    let stats = attr(attributes, TCA_STATS2).unwrap_or(&[]);
+    let part = |kind| attr(stats, kind).unwrap_or(&[]);
+    let (basic, queue, own) = (
+        part(TCA_STATS_BASIC),
+        part(TCA_STATS_QUEUE),
+        part(TCA_STATS_APP),
+    );
+    let word = |bytes, at: usize| u32_at(bytes, 4 * at).unwrap_or(0);
+    HtbClassStats {
+        minor,
+        parent,
+        leaf,
+        bytes: u64_at(basic, 0).unwrap_or(0),
+        packets: u64_at(part(TCA_STATS_PKT64), 0).unwrap_or(word(basic, 2).into()),
+        backlog_packets: word(queue, 0),
+        backlog_bytes: word(queue, 1),
+        drops: word(queue, 2),
+        overlimits: word(queue, 4),
+        lends: word(own, 0),
+        borrows: word(own, 1),
+        tokens_ns: wire::ticks_to_ns(word(own, 3) as i32),
+        ctokens_ns: wire::ticks_to_ns(word(own, 4) as i32),
+    }
+}
+
+impl HtbStats {
+    /// The counters of a tree that was just read. O(classes).
+    pub(super) fn read(running: &HtbRunning) -> HtbStats {
+        let whole = |(minor, class): (&u16, &RunningClass)| {
+            // A listed leaf counts every drop of the class, and those that it made itself.
+            let leaf = running.leaves.get(minor).map_or(0, |leaf| leaf.drops);
+            HtbClassStats {
+                drops: class.stats.drops.max(leaf),
+                ..class.stats
+            }
+        };
+        let mut classes: Vec<HtbClassStats> = running.classes.iter().map(whole).collect();
+        classes.sort_unstable_by_key(|class| class.minor);
+        HtbStats {
+            classes,
+            direct_packets: running.direct_packets,
+        }
+    }
+}

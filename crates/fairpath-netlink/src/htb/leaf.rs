@@ -1,0 +1,199 @@
+//! What hangs below a leaf: CAKE, FQ-CoDel, or the FIFO that HTB makes by itself.
+//!
+//! Which one is found by trying it on the first leaf that has none yet. A leaf that has one keeps it: replacing it would
+//! lose what waits there.
+
+use std::fmt;
+
+use fairpath_units::IfIndex;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
+
+use super::wire::handle;
+use crate::message::Request;
+use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, tcmsg};
+
+/// Leaves up to which CAKE is chosen. A CAKE has tables of more than a megabyte, whatever passes it.
+pub const CAKE_LEAVES: usize = 1024;
+/// Leaves up to which an FQ-CoDel has the 1,024 queues of RFC 8290 section 5.2.4; beyond, [`FEWER_FLOWS`].
+const MANY_FLOWS_LEAVES: usize = 1024;
+const MANY_FLOWS: u32 = 1024;
+/// A subscriber's flows seldom meet in so many queues, and ten thousand such leaves stay below 200 MB.
+const FEWER_FLOWS: u32 = 256;
+const TCA_CAKE_DIFFSERV_MODE: u16 = 3;
+const CAKE_DIFFSERV_BESTEFFORT: u32 = 3;
+const TCA_CAKE_FLOW_MODE: u16 = 5;
+const CAKE_FLOW_TRIPLE: u32 = 7;
+const TCA_FQ_CODEL_FLOWS: u16 = 5;
+const TCA_FQ_CODEL_TARGET: u16 = 1;
+const TCA_FQ_CODEL_INTERVAL: u16 = 3;
+/// RFC 8289 section 4.3 and 4.4, in microseconds.
+const TARGET_US: u64 = 5_000;
+const INTERVAL_US: u64 = 100_000;
+
+/// What a leaf is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LeafKind {
+    /// `sch_cake`, best effort, fair among hosts and then flows, without a rate of its own.
+    Cake,
+    /// `sch_fq_codel`.
+    FqCodel,
+    /// The FIFO that HTB makes, of the interface's `txqueuelen` packets.
+    Fifo,
+}
+
+impl LeafKind {
+    /// The kernel's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            LeafKind::Cake => "cake",
+            LeafKind::FqCodel => "fq_codel",
+            LeafKind::Fifo => "pfifo",
+        }
+    }
+
+    pub(super) fn of_name(name: &str) -> Option<LeafKind> {
+        let all = [LeafKind::Cake, LeafKind::FqCodel, LeafKind::Fifo];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for LeafKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is asked of leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leaves {
+    /// The first that the kernel has: CAKE (up to [`CAKE_LEAVES`]), FQ-CoDel, the FIFO.
+    #[default]
+    Best,
+    /// This one, or an error.
+    Only(LeafKind),
+}
+
+impl Leaves {
+    /// What is tried, in this order, for a tree of so many leaves; and what is not, with the reason.
+    pub(super) fn candidates(self, leaves: usize) -> (Vec<LeafKind>, Vec<(LeafKind, String)>) {
+        let plain = vec![LeafKind::FqCodel, LeafKind::Fifo];
+        match self {
+            Leaves::Only(kind) => (vec![kind], Vec::new()),
+            Leaves::Best if leaves <= CAKE_LEAVES => {
+                ([vec![LeafKind::Cake], plain].concat(), Vec::new())
+            }
+            Leaves::Best => {
+                let reason = format!("{leaves} leaves; {CAKE_LEAVES} at most, for its memory");
+                (plain, vec![(LeafKind::Cake, reason)])
+            }
+        }
+    }
+}
+
+/// What new leaves became, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafChoice {
+    /// What a leaf that was made now is.
+    pub kind: LeafKind,
+    /// What was preferred, and why it is not that: the kernel's words.
+    pub passed_over: Vec<(LeafKind, String)>,
+}
+
+impl fmt::Display for LeafChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        for (kind, reason) in &self.passed_over {
+            write!(f, "; not {kind}: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The qdisc below a leaf that has HTB's own FIFO; `None` for that.
+///
+/// `ceil_bps` is the leaf's: below 2.4 Mbit/s, 5 ms are less than one and a half packets, and CoDel's target grows with
+/// them (RFC 8289 section 4.3).
+pub(super) fn request(
+    ifindex: IfIndex,
+    (major, minor): (u16, u16),
+    kind: LeafKind,
+    leaves: usize,
+    ceil_bps: u64,
+) -> Option<Request> {
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
+    let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
+    let request = Request::new(RTM_NEWQDISC, flags, &header).attr_str(TCA_KIND, kind.name());
+    let request = match kind {
+        LeafKind::Fifo => return None,
+        LeafKind::Cake => request.nest(TCA_OPTIONS, |r| {
+            r.attr_u32(TCA_CAKE_DIFFSERV_MODE, CAKE_DIFFSERV_BESTEFFORT)
+                .attr_u32(TCA_CAKE_FLOW_MODE, CAKE_FLOW_TRIPLE)
+        }),
+        LeafKind::FqCodel => request.nest(TCA_OPTIONS, |r| {
+            let flows = if leaves <= MANY_FLOWS_LEAVES {
+                MANY_FLOWS
+            } else {
+                FEWER_FLOWS
+            };
+            times(r.attr_u32(TCA_FQ_CODEL_FLOWS, flows), target_us(ceil_bps))
+        }),
+    };
+    Some(request)
+}
+
+/// Gives an FQ-CoDel that runs the target of another ceiling; `None` where it is the same.
+pub(super) fn retarget(
+    ifindex: IfIndex,
+    (major, minor): (u16, u16),
+    before_bps: u64,
+    ceil_bps: u64,
+) -> Option<Request> {
+    let target = target_us(ceil_bps);
+    if target == target_us(before_bps) {
+        return None;
+    }
+    let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
+    let request = Request::new(RTM_NEWQDISC, NLM_F_REQUEST, &header);
+    let request = request.attr_str(TCA_KIND, LeafKind::FqCodel.name());
+    Some(request.nest(TCA_OPTIONS, |r| times(r, target)))
+}
+
+fn times(request: Request, target_us: u64) -> Request {
+    request
+        .attr_u32(TCA_FQ_CODEL_TARGET, target_us as u32)
+        .attr_u32(
+            TCA_FQ_CODEL_INTERVAL,
+            (INTERVAL_US + target_us - TARGET_US) as u32,
+        )
+}
+
+fn target_us(ceil_bps: u64) -> u64 {
+    const PACKET_AND_A_HALF_BITS: u64 = 1514 * 12;
+    (PACKET_AND_A_HALF_BITS * 1_000_000 / ceil_bps.max(8)).clamp(TARGET_US, 60_000_000)
+}
+
+/// Takes the qdisc of a leaf away: HTB puts its FIFO there.
+pub(super) fn removal(ifindex: IfIndex, major: u16, minor: u16) -> Request {
+    let header = tcmsg(ifindex, 0, handle(major, minor), 0);
+    Request::new(RTM_DELQDISC, NLM_F_REQUEST, &header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cake_is_not_for_many_leaves_and_the_reason_is_told() {
+        let (kinds, passed) = Leaves::Best.candidates(CAKE_LEAVES);
+        assert_eq!((kinds[0], passed.len()), (LeafKind::Cake, 0));
+        let (kinds, passed) = Leaves::Best.candidates(CAKE_LEAVES + 1);
+        assert_eq!((kinds[0], passed[0].0), (LeafKind::FqCodel, LeafKind::Cake));
+        assert!(passed[0].1.starts_with("1025 leaves"), "{}", passed[0].1);
+    }
+
+    #[test]
+    fn codels_target_is_five_ms_or_a_packet_and_a_half() {
+        assert_eq!(target_us(100_000_000), 5_000);
+        assert_eq!(target_us(1_000_000), 18_168);
+    }
+}

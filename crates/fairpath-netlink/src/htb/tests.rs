@@ -1,0 +1,266 @@
+//! Trees in a throw-away namespace, on this kernel.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use super::*;
+use crate::links::{Links, NewLink};
+use crate::tc::Tc;
+use crate::testing::in_scratch_namespace;
+
+fn class(minor: u16, parent: u16) -> HtbClass {
+    HtbClass {
+        minor,
+        parent,
+        rate_bps: 1_000_000,
+        ceil_bps: 2_000_000,
+        burst_bytes: 3000,
+        cburst_bytes: 3000,
+        quantum_bytes: 1514,
+        prio: 0,
+    }
+}
+
+fn tree(classes: &[HtbClass]) -> HtbTree {
+    HtbTree {
+        major: HTB_MAJOR,
+        default: 9,
+        classes: classes.to_vec(),
+        leaves: Leaves::Best,
+    }
+}
+
+#[test]
+fn parents_come_before_their_children_in_whatever_order_they_are_given() {
+    let tree = tree(&[class(9, 2), class(3, 2), class(2, 1), class(1, 0)]);
+    assert_eq!(tree.check(), Ok(vec![3, 2, 0, 1]));
+}
+
+#[test]
+fn what_htb_cannot_have_is_refused_by_class() {
+    let refused = |classes: &[HtbClass]| tree(classes).check().unwrap_err();
+    assert_eq!(refused(&[class(0, 0)]), BadHtb::Minor(0));
+    assert_eq!(refused(&[class(HTB_MAJOR, 0)]), BadHtb::Minor(HTB_MAJOR));
+    assert_eq!(refused(&[class(9, 0), class(9, 0)]), BadHtb::Twice(9));
+    let orphan = BadHtb::Parent {
+        minor: 9,
+        parent: 4,
+    };
+    assert_eq!(refused(&[class(9, 4)]), orphan);
+    assert_eq!(refused(&[class(9, 8), class(8, 9)]), BadHtb::Depth(9));
+    assert_eq!(refused(&[class(1, 0)]), BadHtb::Default(9));
+    assert_eq!(refused(&[class(9, 0), class(1, 9)]), BadHtb::Default(9));
+    let slow = HtbClass {
+        ceil_bps: 999_999,
+        ..class(9, 0)
+    };
+    assert!(matches!(refused(&[slow]), BadHtb::Rate { minor: 9, .. }));
+    let chain: Vec<HtbClass> = (1..=9).map(|at| class(at, at - 1)).collect();
+    assert_eq!(refused(&chain), BadHtb::Depth(9));
+    assert!(
+        tree(&[chain[..7].to_vec(), vec![class(9, 7)]].concat())
+            .check()
+            .is_ok()
+    );
+}
+
+fn in_device(name: &str, test: impl FnOnce(&mut Htb, Device<'_>) + Send) {
+    in_scratch_namespace(name, || {
+        let mut links = Links::open().unwrap();
+        let veth = NewLink::Veth {
+            name: "h0",
+            peer: "h1",
+        };
+        links.create(veth).unwrap();
+        let ifindex = links.by_name("h0").unwrap().unwrap().ifindex;
+        let device = Device {
+            ifindex,
+            name: "h0",
+        };
+        test(&mut Htb::open().unwrap(), device);
+    });
+}
+
+/// Four levels: a line, `sites`, each with ten streets of ten or so houses; the default is 9.
+fn large(houses: u16) -> HtbTree {
+    let mut classes = vec![class(1, 0), class(9, 1)];
+    let (mut next, mut site, mut street) = (100, 1, 1);
+    for house in 0..houses {
+        if house % 100 == 0 {
+            site = next;
+            classes.push(class(site, 1));
+            next += 1;
+        }
+        if house % 10 == 0 {
+            street = next;
+            classes.push(class(street, site));
+            next += 1;
+        }
+        next += u16::from(next == HTB_MAJOR);
+        classes.push(class(next, street));
+        next += 1;
+    }
+    tree(&classes)
+}
+
+fn numbers(htb: &mut Htb, device: Device<'_>) -> BTreeSet<(u16, u16, bool)> {
+    let running = htb.running(device, HTB_MAJOR).unwrap().unwrap();
+    running.classes().collect()
+}
+
+#[test]
+fn ten_thousand_classes_in_four_levels_are_made_read_and_left_alone() {
+    let name = "ten_thousand_classes_in_four_levels_are_made_read_and_left_alone";
+    in_device(name, |htb, device| {
+        let tree = large(10_000);
+        let began = Instant::now();
+        let applied = htb.apply(device, &tree, false).unwrap();
+        let made = began.elapsed();
+        let leaves = applied.leaves.clone().unwrap();
+        assert_eq!(
+            (applied.added, applied.took_over),
+            (tree.classes.len(), false)
+        );
+        let began = Instant::now();
+        let stats = htb.stats(device, HTB_MAJOR).unwrap().unwrap();
+        let read = began.elapsed();
+        assert_eq!(stats.classes.len(), tree.classes.len());
+        assert_eq!(stats.classes.iter().filter(|c| c.leaf).count(), 10_001);
+        let began = Instant::now();
+        let again = htb.apply(device, &tree, false).unwrap();
+        println!(
+            "{} classes: made in {made:?}, read in {read:?}, compared in {:?}; leaves: {leaves}",
+            tree.classes.len(),
+            began.elapsed()
+        );
+        assert_eq!((again.added, again.changed), (0, 0));
+        assert_eq!(
+            (again.unchanged, again.took_over),
+            (tree.classes.len(), true)
+        );
+        assert_eq!((again.leaves, again.stale.len()), (None, 0));
+    });
+}
+
+#[test]
+fn a_difference_is_told_and_nothing_else_is_touched() {
+    let name = "a_difference_is_told_and_nothing_else_is_touched";
+    in_device(name, |htb, device| {
+        let mut tree = large(300);
+        htb.apply(device, &tree, false).unwrap();
+        let gone = tree.classes.pop().unwrap();
+        tree.classes[1].ceil_bps = 40_000_000_000;
+        tree.classes[0].quantum_bytes += 500;
+        let new = class(gone.minor + 1, gone.parent);
+        tree.classes.push(new);
+        let applied = htb.apply(device, &tree, false).unwrap();
+        assert_eq!((applied.added, applied.changed), (1, 1));
+        assert_eq!(applied.stale, vec![gone.minor]);
+        assert!(
+            htb.retire(device, HTB_MAJOR, &applied.stale, false)
+                .unwrap()
+                .is_empty()
+        );
+        let inner: BTreeSet<u16> = tree.classes.iter().map(|c| c.parent).collect();
+        let each = |c: &HtbClass| (c.minor, c.parent, !inner.contains(&c.minor));
+        assert_eq!(
+            numbers(htb, device),
+            tree.classes.iter().map(each).collect()
+        );
+        assert_eq!(htb.apply(device, &tree, false).unwrap().changed, 0);
+    });
+}
+
+#[test]
+fn branches_are_retired_from_below() {
+    let name = "branches_are_retired_from_below";
+    in_device(name, |htb, device| {
+        htb.apply(device, &large(300), false).unwrap();
+        let applied = htb.apply(device, &large(150), false).unwrap();
+        assert_eq!(applied.stale.len(), 150 + 15 + 1);
+        assert!(
+            htb.retire(device, HTB_MAJOR, &applied.stale, false)
+                .unwrap()
+                .is_empty()
+        );
+        assert_eq!(numbers(htb, device).len(), large(150).classes.len());
+    });
+}
+
+#[test]
+fn the_operators_own_root_is_named_and_stays_unless_it_is_to_be_replaced() {
+    let name = "the_operators_own_root_is_named_and_stays_unless_it_is_to_be_replaced";
+    in_device(name, |htb, device| {
+        let mut tc = Tc::open().unwrap();
+        tc.add_root(device.ifindex, "tbf").unwrap();
+        let refused = htb.apply(device, &large(1), false).unwrap_err().to_string();
+        assert!(
+            refused.contains("\"h0\"") && refused.contains("tbf 1:"),
+            "{refused}"
+        );
+        assert!(!htb.remove(device, HTB_MAJOR).unwrap());
+        assert!(tc.qdiscs().unwrap().iter().any(|q| q.kind == "tbf"));
+        htb.apply(device, &large(1), true).unwrap();
+        assert!(htb.remove(device, HTB_MAJOR).unwrap());
+        let mut roots = tc.qdiscs().unwrap();
+        roots.retain(|q| q.ifindex == device.ifindex && q.handle != 0);
+        assert_eq!(roots, vec![], "the kernel's default returns");
+        // An HTB of somebody else is not ours, either.
+        tc.add_root(device.ifindex, "htb").unwrap();
+        assert!(htb.apply(device, &large(1), false).is_err());
+    });
+}
+
+#[test]
+fn what_the_kernel_refuses_is_told_by_class_and_what_cannot_change_by_name() {
+    let name = "what_the_kernel_refuses_is_told_by_class_and_what_cannot_change_by_name";
+    in_device(name, |htb, device| {
+        let mut tree = large(20);
+        htb.apply(device, &tree, false).unwrap();
+        let busy = htb
+            .retire(device, HTB_MAJOR, &[1], true)
+            .unwrap_err()
+            .to_string();
+        assert!(busy.contains("remove class fa1:1 of \"h0\""), "{busy}");
+        tree.default = tree.classes[4].minor;
+        assert!(matches!(
+            htb.apply(device, &tree, false),
+            Err(HtbError::Default { running: 9, .. })
+        ));
+        tree.default = 9;
+        tree.classes.last_mut().unwrap().parent = 1;
+        assert!(matches!(
+            htb.apply(device, &tree, false),
+            Err(HtbError::Moves { wanted: 1, .. })
+        ));
+    });
+}
+
+#[test]
+fn a_kind_of_leaf_that_is_asked_for_is_had_or_refused() {
+    let name = "a_kind_of_leaf_that_is_asked_for_is_had_or_refused";
+    in_device(name, |htb, device| {
+        for kind in [LeafKind::Cake, LeafKind::FqCodel, LeafKind::Fifo] {
+            let tree = HtbTree {
+                leaves: Leaves::Only(kind),
+                ..large(20)
+            };
+            match htb.apply(device, &tree, false) {
+                Ok(_) => {
+                    let all = Tc::open().unwrap().qdiscs().unwrap();
+                    let listed = all.iter().filter(|q| q.kind == kind.name()).count();
+                    let expected = if kind == LeafKind::Fifo { 0 } else { 21 };
+                    assert_eq!(listed, expected, "{kind}");
+                }
+                Err(HtbError::Class { source, what, .. }) => {
+                    assert_eq!(
+                        (source.errno(), what),
+                        (Some(libc::ENOENT), "give a queue to")
+                    );
+                    println!("{kind}: this kernel has none");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! Whatever else hangs on netfilter's hooks (`nfnetlink_hook`, Linux 5.14, where it is built): BPF programs, IPVS, modules.
+//!
+//! What the other files of this module find by itself is passed over: chains, NAT, connection tracking.
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use super::nftables::NFGEN_LEN;
+use super::{Stage, StageError, StageKind, absent};
+use crate::connection::{Connection, NetlinkError, dumped};
+use crate::message::{Request, attr_str};
+
+const NFNL_MSG_HOOK_GET: u16 = 12 << 8;
+const NFNLA_HOOK_HOOKNUM: u16 = 1;
+const NFNLA_HOOK_FUNCTION_NAME: u16 = 4;
+const NFNLA_HOOK_MODULE_NAME: u16 = 5;
+const FAMILIES: [(u8, &str); 3] = [(2, "ip"), (10, "ip6"), (7, "bridge")];
+const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
+/// Functions (their beginnings) that are told by their rules, or do nothing by themselves.
+const KNOWN: [&str; 12] = [
+    "nft_do_chain",
+    "ipt_do_table",
+    "ip6t_do_table",
+    "iptable_",
+    "ip6table_",
+    "ipv4_conntrack_",
+    "ipv6_conntrack_",
+    "nf_confirm",
+    "nf_nat_",
+    "ipv4_confirm",
+    "br_nf_",
+    "ip_sabotage_in",
+];
+
+/// Functions at the hooks that packets pass, but those that are known. None where the kernel cannot tell.
+pub(super) fn others() -> Result<Vec<Stage>, StageError> {
+    let mut found = Vec::new();
+    for (family, family_name) in FAMILIES {
+        for (hook, hook_name) in HOOKS {
+            let functions = absent(functions(family, hook))?;
+            let others = functions
+                .into_iter()
+                .filter(|(function, _)| !known(function));
+            found.extend(others.map(|(function, module)| Stage {
+                kind: StageKind::Netfilter,
+                name: match module {
+                    Some(module) => format!("{family_name} {hook_name} {function} [{module}]"),
+                    None => format!("{family_name} {hook_name} {function}"),
+                },
+                interface: None,
+            }));
+        }
+    }
+    Ok(found)
+}
+
+fn known(function: &str) -> bool {
+    function.contains("defrag") || KNOWN.iter().any(|known| function.starts_with(known))
+}
+
+fn functions(family: u8, hook: u32) -> Result<Vec<(String, Option<String>)>, NetlinkError> {
+    let mut connection = Connection::open(NETLINK_NETFILTER)?;
+    let mut header = [0; NFGEN_LEN];
+    header[0] = family;
+    let request = Request::new(NFNL_MSG_HOOK_GET, dumped(), &header)
+        .attr(NFNLA_HOOK_HOOKNUM, &hook.to_be_bytes());
+    connection.dump("list netfilter hooks", &request, |message| {
+        let attributes = message.payload.get(NFGEN_LEN..)?;
+        let function = attr_str(attributes, NFNLA_HOOK_FUNCTION_NAME)?;
+        Some((function, attr_str(attributes, NFNLA_HOOK_MODULE_NAME)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::known;
+
+    #[test]
+    fn what_rules_tell_is_not_told_twice_and_strangers_are_told() {
+        for told in [
+            "nft_do_chain_inet",
+            "ipt_do_table",
+            "nf_nat_ipv4_out",
+            "ipv4_conntrack_defrag",
+        ] {
+            assert!(known(told), "{told}");
+        }
+        for stranger in ["ip_vs_in_hook", "bpf_prog_50e5_drop"] {
+            assert!(!known(stranger), "{stranger}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Putting a qdisc where packets leave a link, without taking away what somebody else put there.
+//!
+//! A place is a link's root, or a queue of its `mq`. What the kernel put there by itself has no handle
+//! and may go; what has one is somebody's, and is named instead of replaced, unless it is asked for.
+//! What is taken off gives the place back to the kernel's default.
+
+use fairpath_units::IfIndex;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+
+use super::{
+    Qdisc, RTM_DELQDISC, RTM_GETQDISC, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCMSG_LEN, Tc, tcmsg,
+};
+use crate::connection::{NetlinkError, acked, dumped};
+use crate::message::{Received, Request, attr, attr_str, u32_at, u64_at};
+
+const RTM_GETTCLASS: u16 = 42;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_PKT64: u16 = 8;
+/// Handle of an `mq` of ours: the default one has none, and nothing can be put under it.
+const MQ_HANDLE: u32 = 0xfa1c_0000;
+
+/// Where a qdisc sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum QdiscPlace {
+    /// The whole link's.
+    Root,
+    /// Of one transmit queue, from 0, under the link's `mq` ([`Tc::split`]).
+    Queue(u16),
+}
+
+/// What `tc -s` shows of a qdisc.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QdiscStats {
+    /// Sent, as on the wire.
+    pub bytes: u64,
+    /// Sent, super-packets by their segments.
+    pub packets: u64,
+    /// Waiting.
+    pub qlen: u32,
+    /// Bytes waiting.
+    pub backlog: u32,
+    /// Dropped.
+    pub drops: u32,
+    /// Given back by the driver.
+    pub requeues: u32,
+}
+
+/// A qdisc was not put on a link, or not taken off.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// It is another's.
+    #[error("put a qdisc on interface {ifindex}: `{kind}` (handle {:x}:) is there already, which somebody chose; remove it with `tc qdisc del dev IF root`, or ask for it to be replaced", handle >> 16, ifindex = ifindex.0)]
+    Foreign {
+        /// The link.
+        ifindex: IfIndex,
+        /// What is there.
+        kind: String,
+        /// Its handle.
+        handle: u32,
+    },
+    /// The kernel has no such kind.
+    #[error("put a qdisc on interface {}: the kernel knows no `{kind}` here; was it registered?", ifindex.0)]
+    Unknown {
+        /// The link.
+        ifindex: IfIndex,
+        /// The kind.
+        kind: String,
+    },
+    /// A name of ours is on another device.
+    #[error("put the qdisc `{kind}` on interface {}: it is in use on another one; register one for each", ifindex.0)]
+    InUse {
+        /// The link.
+        ifindex: IfIndex,
+        /// The kind.
+        kind: String,
+    },
+    /// The link has one transmit queue.
+    #[error("put a qdisc on each queue of interface {}: it has one queue only; put one on its root", ifindex.0)]
+    OneQueue {
+        /// The link.
+        ifindex: IfIndex,
+    },
+    /// The kernel did not do it.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+fn stats_of(message: &[u8]) -> QdiscStats {
+    let Some(stats) = attr(message, TCA_STATS2) else {
+        return QdiscStats::default();
+    };
+    let basic = attr(stats, TCA_STATS_BASIC).unwrap_or(&[]);
+    let queue = attr(stats, TCA_STATS_QUEUE).unwrap_or(&[]);
+    let wide = attr(stats, TCA_STATS_PKT64).and_then(|value| u64_at(value, 0));
+    let of = |at| u32_at(queue, at).unwrap_or(0);
+    QdiscStats {
+        bytes: u64_at(basic, 0).unwrap_or(0),
+        packets: wide.unwrap_or_else(|| u32_at(basic, 8).unwrap_or(0).into()),
+        qlen: of(0),
+        backlog: of(4),
+        drops: of(8),
+        requeues: of(12),
+    }
+}
+
+/// The qdiscs of one link, with what `tc -s` shows of them.
+fn with_stats(tc: &mut Tc, ifindex: IfIndex) -> Result<Vec<(Qdisc, QdiscStats)>, NetlinkError> {
+    let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(ifindex, 0, 0, 0));
+    let mut all = tc.connection.dump("list qdiscs", &request, |message| {
+        let tcmsg = message.payload;
+        let attributes = tcmsg.get(TCMSG_LEN..)?;
+        let qdisc = Qdisc {
+            ifindex: IfIndex(u32_at(tcmsg, 4)?),
+            handle: u32_at(tcmsg, 8)?,
+            parent: u32_at(tcmsg, 12)?,
+            kind: attr_str(attributes, TCA_KIND)?,
+        };
+        Some((qdisc, stats_of(attributes)))
+    })?;
+    all.retain(|(qdisc, _)| qdisc.ifindex == ifindex);
+    Ok(all)
+}
+
+impl Tc {
+    /// The qdisc at a place and its statistics; `None` where the kernel shows none.
+    ///
+    /// # Errors
+    /// [`NetlinkError`].
+    pub fn at(
+        &mut self,
+        ifindex: IfIndex,
+        place: QdiscPlace,
+    ) -> Result<Option<(Qdisc, QdiscStats)>, NetlinkError> {
+        let all = with_stats(self, ifindex)?;
+        let root = all.iter().find(|(qdisc, _)| qdisc.is_root());
+        let parent = match (place, root) {
+            (QdiscPlace::Root, _) => TC_H_ROOT,
+            (QdiscPlace::Queue(queue), Some((mq, _))) if mq.kind == "mq" => under(mq, queue),
+            (QdiscPlace::Queue(_), _) => return Ok(None),
+        };
+        Ok(all.into_iter().find(|(qdisc, _)| qdisc.parent == parent))
+    }
+
+    /// Makes the link's root an `mq` that qdiscs can be put under, if it is none; how many queues it has.
+    ///
+    /// # Errors
+    /// [`PlaceError`]; another's root is named.
+    pub fn split(&mut self, ifindex: IfIndex) -> Result<u16, PlaceError> {
+        let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
+        match root {
+            Some(root) if root.kind == "mq" && root.handle != 0 => {}
+            Some(root) if root.handle != 0 => return Err(foreign(root)),
+            _ => self
+                .make(ifindex, MQ_HANDLE, TC_H_ROOT, "mq", 0)
+                .map_err(|error| match error.errno() {
+                    Some(libc::EOPNOTSUPP) => PlaceError::OneQueue { ifindex },
+                    _ => error.into(),
+                })?,
+        }
+        let request = Request::new(RTM_GETTCLASS, dumped(), &tcmsg(ifindex, 0, 0, 0));
+        let queue = |message: &Received<'_>| u32_at(message.payload, 8);
+        let queues = self.connection.dump("list queues", &request, queue)?;
+        Ok(queues.len() as u16)
+    }
+
+    /// Puts a qdisc of `kind` at a place. What was there goes, with the packets that wait in it; with
+    /// `anyway` another's, too.
+    ///
+    /// # Errors
+    /// [`PlaceError`]; then nothing is changed.
+    pub fn put(
+        &mut self,
+        ifindex: IfIndex,
+        place: QdiscPlace,
+        kind: &str,
+        anyway: bool,
+    ) -> Result<(), PlaceError> {
+        let there = self.at(ifindex, place)?.map(|(there, _)| there);
+        if let Some(there) = there.filter(|there| there.handle != 0 && there.kind != kind)
+            && !anyway
+        {
+            return Err(foreign(there));
+        }
+        let parent = self.parent_of(ifindex, place)?;
+        let made = self.make(ifindex, 0, parent, kind, NLM_F_REPLACE);
+        made.map_err(|error| match error.errno() {
+            Some(libc::ENOENT) => PlaceError::Unknown {
+                ifindex,
+                kind: kind.into(),
+            },
+            Some(libc::EBUSY) => PlaceError::InUse {
+                ifindex,
+                kind: kind.into(),
+            },
+            _ => error.into(),
+        })
+    }
+
+    /// Takes a qdisc of `kind` off its place; the kernel's default returns. False where it is not there.
+    ///
+    /// # Errors
+    /// [`NetlinkError`].
+    pub fn take_off(
+        &mut self,
+        ifindex: IfIndex,
+        place: QdiscPlace,
+        kind: &str,
+    ) -> Result<bool, NetlinkError> {
+        let there = self.at(ifindex, place)?.map(|(there, _)| there);
+        let Some(there) = there.filter(|there| there.kind == kind) else {
+            return Ok(false);
+        };
+        let header = tcmsg(ifindex, there.handle, there.parent, 0);
+        self.connection.command(
+            "delete qdisc",
+            Request::new(RTM_DELQDISC, acked(0), &header),
+        )?;
+        Ok(true)
+    }
+
+    /// Takes off an `mq` that [`Tc::split`] made, and all under it. False where it is another's.
+    ///
+    /// # Errors
+    /// [`NetlinkError`].
+    pub fn unsplit(&mut self, ifindex: IfIndex) -> Result<bool, NetlinkError> {
+        let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
+        let ours = root.is_some_and(|root| root.kind == "mq" && root.handle == MQ_HANDLE);
+        if ours {
+            self.delete_root(ifindex)?;
+        }
+        Ok(ours)
+    }
+
+    fn parent_of(&mut self, ifindex: IfIndex, place: QdiscPlace) -> Result<u32, PlaceError> {
+        let QdiscPlace::Queue(queue) = place else {
+            return Ok(TC_H_ROOT);
+        };
+        let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
+        match root {
+            Some(mq) if mq.kind == "mq" && mq.handle != 0 => Ok(under(&mq, queue)),
+            _ => Err(PlaceError::OneQueue { ifindex }),
+        }
+    }
+
+    fn make(
+        &mut self,
+        ifindex: IfIndex,
+        handle: u32,
+        parent: u32,
+        kind: &str,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        let header = tcmsg(ifindex, handle, parent, 0);
+        let request = Request::new(RTM_NEWQDISC, acked(NLM_F_CREATE | flags), &header);
+        self.connection
+            .command("add qdisc", request.attr_str(TCA_KIND, kind))
+    }
+}
+
+/// The class of a queue: minor numbers begin with 1.
+fn under(mq: &Qdisc, queue: u16) -> u32 {
+    mq.handle & 0xffff_0000 | (u32::from(queue) + 1)
+}
+
+fn foreign(there: Qdisc) -> PlaceError {
+    PlaceError::Foreign {
+        ifindex: there.ifindex,
+        kind: there.kind,
+        handle: there.handle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::{Links, NewLink};
+    use crate::testing::in_scratch_namespace;
+
+    fn veth() -> IfIndex {
+        let mut links = Links::open().unwrap();
+        let veth = NewLink::Veth {
+            name: "q0",
+            peer: "q1",
+        };
+        links.create(veth).unwrap();
+        links.by_name("q0").unwrap().unwrap().ifindex
+    }
+
+    fn root(tc: &mut Tc, ifindex: IfIndex) -> Option<String> {
+        let at = tc.at(ifindex, QdiscPlace::Root).unwrap();
+        at.filter(|(qdisc, _)| qdisc.handle != 0)
+            .map(|(qdisc, _)| qdisc.kind)
+    }
+
+    #[test]
+    fn another_root_is_named_and_stays_unless_it_is_to_be_replaced() {
+        let name = "another_root_is_named_and_stays_unless_it_is_to_be_replaced";
+        in_scratch_namespace(name, || {
+            let ifindex = veth();
+            let mut tc = Tc::open().unwrap();
+            tc.add_root(ifindex, "tbf").unwrap();
+            let error = tc
+                .put(ifindex, QdiscPlace::Root, "pfifo", false)
+                .unwrap_err();
+            assert!(
+                matches!(&error, PlaceError::Foreign { kind, .. } if kind == "tbf"),
+                "{error}"
+            );
+            assert_eq!(root(&mut tc, ifindex).as_deref(), Some("tbf"));
+            tc.put(ifindex, QdiscPlace::Root, "pfifo", true).unwrap();
+            assert_eq!(root(&mut tc, ifindex).as_deref(), Some("pfifo"));
+        });
+    }
+
+    #[test]
+    fn what_is_put_on_is_taken_off_and_the_default_returns() {
+        let name = "what_is_put_on_is_taken_off_and_the_default_returns";
+        in_scratch_namespace(name, || {
+            let ifindex = veth();
+            let mut tc = Tc::open().unwrap();
+            let before = tc.qdiscs().unwrap();
+            tc.put(ifindex, QdiscPlace::Root, "pfifo", false).unwrap();
+            let (qdisc, stats) = tc.at(ifindex, QdiscPlace::Root).unwrap().unwrap();
+            assert_eq!(
+                (qdisc.kind.as_str(), stats),
+                ("pfifo", QdiscStats::default())
+            );
+            assert!(!tc.take_off(ifindex, QdiscPlace::Root, "tbf").unwrap());
+            assert!(tc.take_off(ifindex, QdiscPlace::Root, "pfifo").unwrap());
+            assert!(!tc.take_off(ifindex, QdiscPlace::Root, "pfifo").unwrap());
+            assert_eq!(tc.qdiscs().unwrap(), before);
+        });
+    }
+
+    #[test]
+    fn a_kind_that_is_not_there_and_a_link_without_queues_are_said() {
+        let name = "a_kind_that_is_not_there_and_a_link_without_queues_are_said";
+        in_scratch_namespace(name, || {
+            let ifindex = veth();
+            let mut tc = Tc::open().unwrap();
+            let put = tc.put(ifindex, QdiscPlace::Root, "fairpath-none", false);
+            assert!(matches!(put, Err(PlaceError::Unknown { .. })), "{put:?}");
+            let mut links = Links::open().unwrap();
+            let one = NewLink::Plain {
+                name: "one",
+                kind: "bridge",
+            };
+            links.create(one).unwrap();
+            let ifindex = links.by_name("one").unwrap().unwrap().ifindex;
+            let split = tc.split(ifindex);
+            assert!(
+                matches!(split, Err(PlaceError::OneQueue { .. })),
+                "{split:?}"
+            );
+            assert!(tc.at(ifindex, QdiscPlace::Queue(0)).unwrap().is_none());
+        });
+    }
+
+    #[test]
+    fn each_queue_has_a_place_of_its_own_and_all_are_given_back() {
+        let name = "each_queue_has_a_place_of_its_own_and_all_are_given_back";
+        in_scratch_namespace(name, || {
+            let ifindex = veth();
+            let mut tc = Tc::open().unwrap();
+            // A veth has as many queues as there are processors.
+            let queues = match tc.split(ifindex) {
+                Err(PlaceError::OneQueue { .. }) => return,
+                queues => queues.unwrap(),
+            };
+            assert!(queues > 1);
+            assert_eq!(tc.split(ifindex).unwrap(), queues);
+            tc.put(ifindex, QdiscPlace::Queue(1), "pfifo", false)
+                .unwrap();
+            let kind = |tc: &mut Tc, queue| {
+                let at = tc.at(ifindex, QdiscPlace::Queue(queue)).unwrap();
+                at.filter(|(qdisc, _)| qdisc.handle != 0)
+                    .map(|(qdisc, _)| qdisc.kind)
+            };
+            assert_eq!(kind(&mut tc, 1).as_deref(), Some("pfifo"));
+            assert_eq!(kind(&mut tc, 0), None);
+            assert!(tc.take_off(ifindex, QdiscPlace::Queue(1), "pfifo").unwrap());
+            assert_eq!(kind(&mut tc, 1), None);
+            assert!(tc.unsplit(ifindex).unwrap());
+            assert!(!tc.unsplit(ifindex).unwrap());
+        });
+    }
+}

@@ -1,0 +1,294 @@
+//! A tree for the kernel's HTB: floors become rates, ceilings ceilings, weights quanta, leaves leaves.
+//!
+//! ```text
+//! Tree --trim--> nodes --rates--> floors that fit, ceilings --numbers--> minors --> HtbPlan
+//! ```
+//!
+//! Invariants, which HTB itself does not see to: the rates of a node's children together are at most
+//! its own, and no rate or ceiling is above that of a node higher up. So nothing below a node is ever
+//! sent beyond its ceiling; floors that were sold twice shrink in proportion, and are counted.
+//!
+//! Numbers are stable: a node's minor follows from its name, its parent and whether it is a leaf, and
+//! from what runs already. Nobody has to remember them, also not across a crash. A node that moves, or
+//! becomes a leaf, gets another number, because HTB can do neither in place.
+//!
+//! Absent: what HTB does not have. Policies of inner nodes, weights between them and limits of queues
+//! are listed in [`HtbPlan::unkept`]; a node that splits by DSCP is refused.
+
+mod numbers;
+mod rates;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use fairpath_core::sched::{COST_ONE, NodeConfig};
+use fairpath_sched::tree::Tree;
+
+pub use rates::{LEAST_BPS, UNLIMITED_BPS};
+pub use sizes::{LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes};
+
+/// Classes that one tree can have: minors 1 to 0xfffe, but the root's own major.
+pub const MAX_HTB_CLASSES: usize = 65_533;
+/// Levels of HTB, from the first class to a leaf.
+pub const MAX_HTB_LEVELS: usize = 8;
+/// Minor of the leaf of what has no class; it stays as long as the tree runs.
+pub const DEFAULT_MINOR: u16 = 0xfffe;
+
+/// A class of HTB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HtbNode {
+    /// Of the tree that it was made of; 0 for a leaf that was added for what has no class.
+    pub node: u32,
+    /// Its number.
+    pub minor: u16,
+    /// Its parent's; 0 the root qdisc.
+    pub parent: u16,
+    /// It has no children.
+    pub leaf: bool,
+    /// What it is sure of.
+    pub rate_bps: u64,
+    /// What it gets at most.
+    pub ceil_bps: u64,
+    /// How much it may send at once at its rate.
+    pub burst_bytes: u32,
+    /// Likewise at its ceiling.
+    pub cburst_bytes: u32,
+    /// Of a leaf: its share of what is left over.
+    pub quantum_bytes: u32,
+}
+
+/// Something of a tree that HTB does without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unkept {
+    /// The node's name.
+    pub node: String,
+    /// What it loses.
+    pub what: &'static str,
+}
+
+/// All of an interface's classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HtbPlan {
+    /// Parents before children.
+    pub classes: Vec<HtbNode>,
+    /// By class number, the first for what has no class: the leaf's minor.
+    pub minors: Vec<u16>,
+    /// Floors that were sold twice, and are less here than in the tree.
+    pub shrunk: usize,
+    /// What of the tree HTB does without.
+    pub unkept: Vec<Unkept>,
+}
+
+/// HTB cannot have this tree.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HtbPlanError {
+    /// More classes than there are numbers.
+    #[error(
+        "shape by HTB: {classes} classes are more than the {MAX_HTB_CLASSES} that it can have; use another back end"
+    )]
+    TooMany {
+        /// Of the tree, inner ones included.
+        classes: usize,
+    },
+    /// Too many levels.
+    #[error(
+        "shape by HTB: node \"{node}\" lies on level {level}, HTB has {MAX_HTB_LEVELS}; make the tree flatter or use another back end"
+    )]
+    TooDeep {
+        /// The first such node.
+        node: String,
+        /// Its level, the topmost being 1.
+        level: usize,
+    },
+    /// A node that splits by DSCP.
+    #[error(
+        "shape by HTB: node \"{node}\" splits its packets by DSCP, which HTB cannot; leave its children out, or use another back end"
+    )]
+    Split {
+        /// The node.
+        node: String,
+    },
+}
+
+/// A tree's node on its way to a class.
+struct Node {
+    id: u32,
+    /// Index of its parent.
+    parent: Option<usize>,
+    leaf: bool,
+    config: NodeConfig,
+}
+
+/// What the tree is for HTB.
+///
+/// `frame_bytes` is the interface's largest frame without FCS; `major` the root's number, which is no
+/// minor; `running` tells of a minor that runs its parent's and whether it is a leaf. O(nodes).
+///
+/// # Errors
+/// [`HtbPlanError`] names what HTB cannot have.
+pub fn htb_plan(
+    tree: &Tree,
+    frame_bytes: u32,
+    major: u16,
+    running: impl Fn(u16) -> Option<(u16, bool)>,
+) -> Result<HtbPlan, HtbPlanError> {
+    let mut nodes = trim(&tree.plan.nodes);
+    let default = default_leaf(tree, &mut nodes);
+    refuse(tree, &nodes)?;
+    let rates = rates::rates(&nodes);
+    let minors = numbers::numbers(tree, &nodes, (default, major), running);
+    let lightest = heaviest_cost(&nodes);
+    let class = |(at, node): (usize, &Node)| {
+        let [rate_bps, ceil_bps] = rates.of[at];
+        // What a byte costs is the inverse of the weight.
+        let quantum = quantum_bytes(
+            lightest[at].into(),
+            node.config.cost.max(1).into(),
+            frame_bytes,
+        );
+        HtbNode {
+            node: node.id,
+            minor: minors[at],
+            parent: node.parent.map_or(0, |parent| minors[parent]),
+            leaf: node.leaf,
+            rate_bps,
+            ceil_bps,
+            burst_bytes: burst_bytes(rate_bps, frame_bytes),
+            cburst_bytes: burst_bytes(ceil_bps, frame_bytes),
+            quantum_bytes: quantum,
+        }
+    };
+    let classes: Vec<HtbNode> = nodes.iter().enumerate().map(class).collect();
+    Ok(HtbPlan {
+        minors: by_class(tree, &classes),
+        classes,
+        shrunk: rates.shrunk,
+        unkept: unkept(tree, &nodes),
+    })
+}
+
+/// The nodes without those at the top that have one inner child: HTB has few levels. A ceiling that
+/// they have is their child's.
+fn trim(all: &[NodeConfig]) -> Vec<Node> {
+    let mut children = vec![0u32; all.len() + 1];
+    for node in all {
+        children[node.parent as usize] += 1;
+    }
+    let inner = |at: usize| children[at + 1] > 0;
+    let mut top = 0;
+    let mut slowest = 0;
+    while children[top + 1] == 1 && all.get(top + 1).is_some_and(|_| inner(top + 1)) {
+        slowest = slowest.max(all[top].ceil);
+        top += 1;
+    }
+    let node = |(at, config): (usize, &NodeConfig)| Node {
+        id: at as u32 + 1,
+        parent: (at > top).then(|| config.parent as usize - 1 - top),
+        leaf: !inner(at),
+        config: *config,
+    };
+    let mut nodes: Vec<Node> = all.iter().enumerate().skip(top).map(node).collect();
+    if let Some(first) = nodes.first_mut() {
+        // Encoded rates are times: the greater is the slower.
+        first.config.ceil = first.config.ceil.max(slowest);
+    }
+    nodes
+}
+
+/// The index of the leaf of what has no class: the tree's, or one that is added.
+fn default_leaf(tree: &Tree, nodes: &mut Vec<Node>) -> usize {
+    let entry = tree.plan.class_table.first().copied().unwrap_or(0);
+    if let Some(at) = nodes.iter().position(|node| node.id == entry && node.leaf) {
+        return at;
+    }
+    nodes.push(Node {
+        id: 0,
+        parent: nodes.first().filter(|first| !first.leaf).map(|_| 0),
+        leaf: true,
+        config: NodeConfig {
+            cost: COST_ONE,
+            ..NodeConfig::default()
+        },
+    });
+    nodes.len() - 1
+}
+
+fn refuse(tree: &Tree, nodes: &[Node]) -> Result<(), HtbPlanError> {
+    let name = |node: &Node| tree.names.node(node.id).to_owned();
+    if nodes.len() > MAX_HTB_CLASSES {
+        return Err(HtbPlanError::TooMany {
+            classes: nodes.len(),
+        });
+    }
+    let mut levels: Vec<usize> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let level = node.parent.map_or(0, |parent| levels[parent]) + 1;
+        levels.push(level);
+        if level > MAX_HTB_LEVELS {
+            return Err(HtbPlanError::TooDeep {
+                node: name(node),
+                level,
+            });
+        }
+        if node.config.split != 0 {
+            return Err(HtbPlanError::Split { node: name(node) });
+        }
+    }
+    Ok(())
+}
+
+/// The greatest cost, which is the least weight, among a node and its siblings.
+fn heaviest_cost(nodes: &[Node]) -> Vec<u32> {
+    let mut greatest = vec![1; nodes.len() + 1];
+    let family = |node: &Node| node.parent.map_or(0, |parent| parent + 1);
+    for node in nodes {
+        let greatest = &mut greatest[family(node)];
+        *greatest = node.config.cost.max(*greatest);
+    }
+    nodes.iter().map(|node| greatest[family(node)]).collect()
+}
+
+fn by_class(tree: &Tree, classes: &[HtbNode]) -> Vec<u16> {
+    let mut of_node = vec![DEFAULT_MINOR; tree.plan.nodes.len() + 1];
+    for class in classes.iter().filter(|class| class.leaf && class.node != 0) {
+        of_node[class.node as usize] = class.minor;
+    }
+    let entry = |node: &u32| match of_node.get(*node as usize) {
+        Some(minor) if *node != 0 => *minor,
+        _ => DEFAULT_MINOR,
+    };
+    let table = tree.plan.class_table.iter().map(entry);
+    let mut minors: Vec<u16> = table.collect();
+    if minors.is_empty() {
+        minors.push(DEFAULT_MINOR);
+    }
+    minors
+}
+
+fn unkept(tree: &Tree, nodes: &[Node]) -> Vec<Unkept> {
+    let lightest = heaviest_cost(nodes);
+    let mut found = Vec::new();
+    for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.id != 0) {
+        let policy = tree
+            .names
+            .policy(node.id)
+            .map(|policy| policy.name.as_str());
+        let what = match (node.leaf, policy) {
+            (false, Some(name)) if name != "class_tree" => {
+                "its policy: HTB shares by floors and ceilings"
+            }
+            (false, _) if node.config.cost != lightest[at] => {
+                "its weight: HTB shares by weight among leaves only"
+            }
+            (true, Some(name)) if name != "fq_codel" => {
+                "its policy: the leaf's qdisc takes its place"
+            }
+            _ => continue,
+        };
+        found.push(Unkept {
+            node: tree.names.node(node.id).to_owned(),
+            what,
+        });
+    }
+    found
+}

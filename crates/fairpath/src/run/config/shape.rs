@@ -1,0 +1,202 @@
+//! `[shape]`: what is scheduled. What is shaped is measured, too: its interfaces are the monitor's.
+
+use std::ops::Range;
+
+use fairpath_class::ClassSet;
+use fairpath_sched::quantity::read_rate;
+use fairpath_shape::{Both, Lines, Settings};
+use toml::Spanned;
+
+use super::checked::Shape;
+use super::file::{self, Given};
+use super::problem::Problems;
+use super::values::Check;
+use crate::shape::{Mode, OnFailure, Via};
+
+/// Packets that one line may be told to hold.
+const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
+/// The kernel's limit of a name, without the closing zero.
+const MAX_INTERFACE_NAME: usize = 15;
+
+impl Check<'_, '_> {
+    /// The section, and the monitor's with the shaper's interfaces in it where it names none.
+    pub(super) fn shape(
+        &mut self,
+        given: Option<Spanned<file::Shape>>,
+        mut monitor: file::Monitor,
+    ) -> (Option<Shape>, file::Monitor) {
+        let Some(given) = given else {
+            return (None, monitor);
+        };
+        let (span, given) = (given.span(), given.into_inner());
+        let inside = self.interface("[shape] inside", &given.inside);
+        let outside = self.interface("[shape] outside", &given.outside);
+        let Some(inside) = inside else {
+            if given.inside.is_none() {
+                let text = "is missing; name the interface towards subscribers";
+                self.wrong("[shape] inside", span, text);
+            }
+            return (None, monitor);
+        };
+        let sides: Vec<String> = [Some(&inside), outside.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        self.watched(&given, &sides, &mut monitor, &span);
+        let vlans = self.vlans(&given, &inside, outside.as_deref());
+        let shape = Shape {
+            vlans,
+            via: self.via(given.via),
+            mode: given.mode.map(|mode| {
+                let key = "[shape] mode";
+                self.choice(key, Some(mode), Mode::Router)
+            }),
+            lines: Settings {
+                bps: Both {
+                    down: self.rate("[shape] down", given.down),
+                    up: self.rate("[shape] up", given.up),
+                },
+                tree: self.tree(given.tree),
+                policy: self.word("[shape] policy", given.policy, "fq_codel"),
+                set: given.set.into_iter().map(Spanned::into_inner).collect(),
+                limit_packets: given.packets.map(|packets| {
+                    self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
+                }),
+                ..Settings::default()
+            },
+            queue: self.number("[shape] queue", given.queue, 40, 0..=65_534) as u16,
+            on_failure: self.choice("[shape] on_failure", given.on_failure, OnFailure::Pass),
+            start: given.start.is_none_or(Spanned::into_inner),
+            inside,
+            outside,
+        };
+        (Some(shape), monitor)
+    }
+
+    fn interface(&mut self, key: &str, given: &Given<String>) -> Option<String> {
+        let given = given.as_ref()?;
+        let name = given.get_ref();
+        if name.is_empty()
+            || name.len() > MAX_INTERFACE_NAME
+            || name.contains(['/', ' ', '*', '?', '[', '{'])
+        {
+            let text = format!("{name:?} cannot be the name of an interface; patterns are none");
+            self.wrong(key, given.span(), text);
+            return None;
+        }
+        Some(name.clone())
+    }
+
+    /// What is shaped must be measured; where the monitor says nothing, it is told.
+    fn watched(
+        &mut self,
+        given: &file::Shape,
+        sides: &[String],
+        monitor: &mut file::Monitor,
+        span: &Range<usize>,
+    ) {
+        let here = |name: &String| Spanned::new(span.clone(), name.clone());
+        let unique = |names: &[String]| {
+            let mut names: Vec<_> = names.iter().map(here).collect();
+            names.dedup_by(|a, b| a.get_ref() == b.get_ref());
+            names
+        };
+        match &monitor.interfaces {
+            None => monitor.interfaces = Some(Spanned::new(span.clone(), unique(sides))),
+            Some(list) => {
+                let fits = |name: &String| {
+                    list.get_ref().iter().any(|pattern| {
+                        globset::Glob::new(pattern.get_ref())
+                            .is_ok_and(|glob| glob.compile_matcher().is_match(name))
+                    })
+                };
+                for (key, name) in ["inside", "outside"].iter().zip(sides) {
+                    if !fits(name) {
+                        let text = format!(
+                            "{name:?} is not among [monitor] interfaces; what is shaped is measured, so name it there, too"
+                        );
+                        let at = match *key {
+                            "inside" => given.inside.as_ref(),
+                            _ => given.outside.as_ref(),
+                        };
+                        let at = at.map_or(span.clone(), Spanned::span);
+                        self.wrong(&format!("[shape] {key}"), at, text);
+                    }
+                }
+            }
+        }
+        if let (true, [_, outside]) = (monitor.uplinks.is_empty(), sides)
+            && sides[0] != *outside
+        {
+            monitor.uplinks = unique(std::slice::from_ref(outside));
+        }
+    }
+
+    fn vlans(
+        &mut self,
+        given: &file::Shape,
+        inside: &str,
+        outside: Option<&str>,
+    ) -> Option<[u16; 2]> {
+        let number = |check: &mut Self, key: &str, given: &Given<i64>| {
+            let given = given.clone()?;
+            Some(check.number(key, Some(given), 1, 1..=4094) as u16)
+        };
+        let vlans = [
+            number(self, "[shape] inside_vlan", &given.inside_vlan),
+            number(self, "[shape] outside_vlan", &given.outside_vlan),
+        ];
+        let at = given.outside.as_ref().map_or(0..0, Spanned::span);
+        match (outside == Some(inside), vlans) {
+            (true, [Some(a), Some(b)]) if a != b => Some([a, b]),
+            (true, _) => {
+                let text = "is the interface of inside, too: name two different VLANs, inside_vlan and outside_vlan";
+                self.wrong("[shape] outside", at, text);
+                None
+            }
+            (false, [None, None]) => None,
+            (false, _) => {
+                let text = "VLANs tell the sides apart where both have one interface; leave inside_vlan and outside_vlan out";
+                self.wrong("[shape] outside", at, text);
+                None
+            }
+        }
+    }
+
+    fn via(&mut self, given: Given<String>) -> Option<Via> {
+        let given = given.filter(|word| word.get_ref() != "auto")?;
+        Some(self.choice("[shape] via", Some(given), Via::Kernel))
+    }
+
+    fn rate(&mut self, key: &str, given: Given<String>) -> u64 {
+        self.read(key, given, 0, |text| {
+            read_rate(&text).map_err(|error| error.to_string())
+        })
+    }
+
+    fn tree(&mut self, given: Given<String>) -> Option<(String, String)> {
+        let span = given.as_ref().map(Spanned::span)?;
+        let path = self.path("[shape] tree", given)?;
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Some((path.display().to_string(), text)),
+            Err(error) => {
+                self.wrong(
+                    "[shape] tree",
+                    span,
+                    format!("read {}: {error}", path.display()),
+                );
+                None
+            }
+        }
+    }
+}
+
+/// Tells what is wrong with the lines of these classes.
+pub(super) fn check_lines(shape: Option<&Shape>, set: &ClassSet, problems: &mut Problems<'_>) {
+    if let Some(shape) = shape
+        && let Err(error) = Lines::new(set, &shape.lines)
+    {
+        problems.note(0..0, format!("[shape] {error}"));
+    }
+}

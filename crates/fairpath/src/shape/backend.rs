@@ -1,0 +1,87 @@
+//! What a port is to the daemon's loop.
+
+use std::collections::BTreeMap;
+
+use fairpath_class::ClassSet;
+use fairpath_core::Rules;
+use fairpath_core::sched::Op;
+use fairpath_shape::{Both, Figures, Lines, Side};
+
+use super::Via;
+use crate::run::{Kernel, ShapeConfig};
+
+/// What a port is made of.
+pub struct Job<'a> {
+    /// `[shape]`.
+    pub config: &'a ShapeConfig,
+    /// The classes.
+    pub classes: &'a ClassSet,
+    /// A tree for each side.
+    pub lines: &'a Lines,
+    /// What leads to the classes, by their numbers.
+    pub rules: &'a Rules,
+    /// Class numbers by the slots of the monitor.
+    pub slots: &'a [u32],
+}
+
+impl Job<'_> {
+    /// The interface that a side leaves by, if it is scheduled.
+    pub fn interface(&self, side: Side) -> Option<&str> {
+        match side {
+            Side::Down => Some(&self.config.inside),
+            Side::Up => self.config.outside.as_deref(),
+        }
+    }
+}
+
+/// What a port tells at a reading.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// By node, see [`fairpath_shape::Places::read`]; none for a side that is not scheduled.
+    pub figures: Both<Option<Vec<Figures>>>,
+    /// The port's own counts by name, the kernel's drop columns among them.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// A port with its schedulers, running.
+///
+/// Dropping one without [`Backend::stop`] is what a crash does, less the crash.
+pub trait Backend: Send {
+    /// Which it is.
+    fn via(&self) -> Via;
+
+    /// What it does in a line: where packets wait, in which mode, on which CPU.
+    fn about(&self) -> String;
+
+    /// Reads what was counted.
+    ///
+    /// # Errors
+    /// Where it does not run any more: why.
+    fn read(&mut self, kernel: &Kernel) -> anyhow::Result<Reading>;
+
+    /// Changes a rate or parameter of a running tree.
+    ///
+    /// # Errors
+    /// Where it does not run, or the tree has no such node or setting.
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()>;
+
+    /// Goes on with other lines and rules, without losing a packet; `before` are the lines in force.
+    ///
+    /// # Errors
+    /// Where that cannot be; then all is as it was.
+    fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()>;
+
+    /// Takes in that links came, went or changed.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn follow_links(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Ends: packets that wait go their way, and nothing stays. How many went, where it is known.
+    ///
+    /// # Errors
+    /// What was left behind, or lost.
+    fn stop(self: Box<Self>) -> anyhow::Result<String>;
+}

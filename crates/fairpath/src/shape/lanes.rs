@@ -1,0 +1,196 @@
+//! Lanes that run in threads: how the loop tells them what to do and reads what they count.
+
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use fairpath_core::Rules;
+use fairpath_core::sched::{Op, SchedReader};
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
+
+/// What may wait for a thread.
+const COMMANDS: usize = 16;
+/// How long the loop waits for a thread's answer: it answers between two packets.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the loop asks of a thread with lanes.
+pub enum Command<C> {
+    /// Changes a running tree; whether it took it.
+    Apply(Side, Op, SyncSender<bool>),
+    /// Goes on with another tree.
+    Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
+    /// Tells the port's counts.
+    Count(SyncSender<C>),
+    /// Class numbers by the monitor's slots.
+    Classes(Vec<u32>),
+    /// Ends; how many packets were let go.
+    Stop(SyncSender<Result<u64, String>>),
+}
+
+/// The thread's side.
+pub struct Orders<C> {
+    commands: Receiver<Command<C>>,
+}
+
+impl<C> Orders<C> {
+    /// The next one, if there is any.
+    ///
+    /// # Errors
+    /// [`Orphan`].
+    pub fn next(&self) -> Result<Option<Command<C>>, Orphan> {
+        match self.commands.try_recv() {
+            Ok(command) => Ok(Some(command)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Orphan),
+        }
+    }
+}
+
+/// Nobody can ask any more: the loop has dropped the port.
+pub struct Orphan;
+
+/// The loop's side.
+pub struct Lead<C> {
+    commands: SyncSender<Command<C>>,
+    ring: Box<dyn Fn() + Send>,
+}
+
+/// A way to ask a thread, which `ring` wakes.
+pub fn pair<C>(ring: impl Fn() + Send + 'static) -> (Lead<C>, Orders<C>) {
+    let (sender, commands) = mpsc::sync_channel(COMMANDS);
+    let lead = Lead {
+        commands: sender,
+        ring: Box::new(ring),
+    };
+    (lead, Orders { commands })
+}
+
+impl<C> Lead<C> {
+    /// Tells what has no answer.
+    ///
+    /// # Errors
+    /// Where the thread has ended.
+    pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
+        if self.commands.try_send(command).is_err() {
+            bail!("the thread with the scheduler has ended, or does not answer");
+        }
+        (self.ring)();
+        Ok(())
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.tell(make(reply))?;
+        answer
+            .recv_timeout(PATIENCE)
+            .context("the thread with the scheduler does not answer")
+    }
+
+    /// Changes a running tree.
+    ///
+    /// # Errors
+    /// Where the tree has no such node, or the thread does not answer.
+    pub fn apply(&self, side: Side, op: Op) -> anyhow::Result<()> {
+        if self.ask(|reply| Command::Apply(side, op, reply))? {
+            return Ok(());
+        }
+        bail!("the scheduler has no such node or setting");
+    }
+
+    /// Goes on with another tree.
+    ///
+    /// # Errors
+    /// Where it cannot take over, or the thread does not answer.
+    pub fn replace(&self, side: Side, successor: Successor) -> anyhow::Result<()> {
+        self.ask(|reply| Command::Replace(side, Box::new(successor), reply))?
+            .map_err(anyhow::Error::msg)
+    }
+
+    /// The port's counts.
+    ///
+    /// # Errors
+    /// Where the thread does not answer.
+    pub fn count(&self) -> anyhow::Result<C> {
+        self.ask(Command::Count)
+    }
+
+    /// Ends the thread; how many packets were let go.
+    ///
+    /// # Errors
+    /// What was lost, or where the thread does not answer.
+    pub fn stop(&self) -> anyhow::Result<u64> {
+        self.ask(Command::Stop)?.map_err(anyhow::Error::msg)
+    }
+}
+
+/// Where a lane's figures are read.
+pub struct Gauge {
+    places: Places,
+    reader: SchedReader,
+}
+
+impl Gauge {
+    /// Of a lane that was made with `tree`.
+    pub fn of(lane: &Lane, tree: &Tree) -> Gauge {
+        Gauge {
+            places: Places::of(tree),
+            reader: lane.reader(),
+        }
+    }
+
+    /// By node.
+    pub fn read(&self) -> Vec<Figures> {
+        let reader = &self.reader;
+        self.places
+            .read(|node| (reader.node_stats(node), reader.account(node)))
+    }
+}
+
+/// Replaces what a lane runs: the successor is laid out here, in the loop's time, and moved to by the
+/// thread. The gauge reads the new one from then on.
+///
+/// # Errors
+/// As [`Lead::replace`]; then all is as it was.
+pub fn replace<C>(
+    lead: &Lead<C>,
+    gauge: &mut Gauge,
+    side: Side,
+    trees: [&Tree; 2],
+    rules: &Rules,
+    handles: u32,
+    stack: bool,
+) -> anyhow::Result<()> {
+    let [tree, before] = trees;
+    let successor = Successor::new(tree, before, rules, handles, stack)?;
+    let next = Gauge {
+        places: Places::of(tree),
+        reader: successor.reader(),
+    };
+    lead.replace(side, successor)?;
+    *gauge = next;
+    Ok(())
+}
+
+/// Carries out what concerns one lane; the rest is given back.
+pub fn obey<C>(
+    lane: &mut Lane,
+    command: Command<C>,
+    now: u64,
+    leaving: &mut Vec<Leaving>,
+) -> Option<Command<C>> {
+    match command {
+        Command::Apply(_, mut op, reply) => {
+            op.now = now;
+            // Who asked may have given up.
+            let _ = reply.try_send(lane.apply(op).unwrap_or(false));
+            None
+        }
+        Command::Replace(_, successor, reply) => {
+            let done = lane.replace(*successor, now, leaving);
+            let _ = reply.try_send(done.map_err(|error| error.to_string()));
+            None
+        }
+        other => Some(other),
+    }
+}

@@ -1,0 +1,320 @@
+//! The BPF qdisc port: the scheduler is the interface's queue in the kernel.
+//!
+//! A qdisc for each side, at the root of its interface: everything that the stack sends passes it. It
+//! classifies by itself, so that it works on when this process is gone; pinned, it is found again and
+//! given the new plan without a packet lost.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{BpfQdisc, QdiscContent, QdiscError, QdiscOptions, QdiscPins, qdisc_names};
+use fairpath_core::sched::{Op, Plan};
+use fairpath_netlink::{Links, QdiscPlace, Tc};
+use fairpath_shape::{Both, Known, Lines, Places, Side};
+use fairpath_units::IfIndex;
+
+use super::backend::{Backend, Job, Reading};
+use super::{OnFailure, Via};
+use crate::run::{Kernel, ShapeConfig};
+
+/// Qdiscs that this daemon may put on interfaces, after this one or at the next start.
+#[derive(Debug)]
+pub struct Pinned {
+    pins: Option<QdiscPins>,
+    why_not: Option<String>,
+}
+
+impl Pinned {
+    /// In a directory beside the control socket, which becomes a bpffs. That takes CAP_SYS_ADMIN: it
+    /// is done before privileges are given up. Without, qdiscs end with the process that
+    /// registered them, as far as their names go.
+    pub fn prepare(config: Option<&ShapeConfig>, socket: &Path) -> Pinned {
+        let kernels = |via| matches!(via, None | Some(Via::Qdisc | Via::Kernel));
+        if !config.is_some_and(|config| kernels(config.via)) {
+            return Pinned {
+                pins: None,
+                why_not: None,
+            };
+        }
+        let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
+        match QdiscPins::open(&beside.join("bpf")) {
+            Ok(pins) => Pinned {
+                pins: Some(pins),
+                why_not: None,
+            },
+            Err(error) => Pinned {
+                pins: None,
+                why_not: Some(error.to_string()),
+            },
+        }
+    }
+}
+
+/// The port.
+pub struct Qdisc {
+    sides: Both<Option<Line>>,
+    pins: Option<QdiscPins>,
+    about: String,
+}
+
+struct Line {
+    ifindex: IfIndex,
+    interface: String,
+    place: String,
+    qdisc: BpfQdisc,
+    places: Places,
+    known: Known,
+    /// Packets that waited in a qdisc that could not be taken over.
+    lost: u64,
+}
+
+impl Qdisc {
+    /// Registers the qdiscs and puts them on their interfaces, or takes over those that are there.
+    ///
+    /// # Errors
+    /// Where the kernel has no such qdiscs, or another's is in the way.
+    pub fn start(job: &Job<'_>, pinned: &Pinned) -> anyhow::Result<Qdisc> {
+        if job.config.on_failure == OnFailure::Stop {
+            bail!(
+                "shape via qdisc: on_failure = \"stop\" cannot be held: the kernel goes on shaping when the process is gone; use via = \"nfqueue\""
+            );
+        }
+        let pins = pinned.pins.clone();
+        let mut links = Links::open()?;
+        let mut found = Vec::new();
+        let sides = Both::try_of(|side| {
+            let Some(interface) = job.interface(side) else {
+                return Ok(None);
+            };
+            let link = links.by_name(interface)?;
+            let link =
+                link.with_context(|| format!("shape {interface:?}: there is no such interface"))?;
+            let line = Line::start(job, side, link.ifindex, interface, pins.as_ref())?;
+            found.push(format!("{interface} has {}", line.qdisc.name()));
+            anyhow::Ok(Some(line))
+        })?;
+        let survival = match &pinned.why_not {
+            None => "goes on if this process goes".to_owned(),
+            Some(why) => format!("goes on if this process goes, but cannot be taken over: {why}"),
+        };
+        Ok(Qdisc {
+            sides,
+            pins,
+            about: format!("{}; {survival}", found.join(", ")),
+        })
+    }
+
+    fn line(&mut self, side: Side) -> anyhow::Result<&mut Line> {
+        let line = self.sides.get_mut(side).as_mut();
+        line.with_context(|| format!("{} is not scheduled: no interface is named", side.name()))
+    }
+}
+
+/// The plan as the kernel is to run it.
+fn plan_of(job: &Job<'_>, side: Side) -> Plan {
+    let mut plan = job.lines.trees.get(side).plan.clone();
+    plan.config.accounts = 1;
+    plan
+}
+
+/// The network namespace, as far as it tells names of qdiscs apart.
+fn namespace() -> String {
+    let link = std::fs::read_link("/proc/thread-self/ns/net");
+    link.map_or(String::new(), |path| path.display().to_string())
+}
+
+impl Line {
+    fn start(
+        job: &Job<'_>,
+        side: Side,
+        ifindex: IfIndex,
+        interface: &str,
+        pins: Option<&QdiscPins>,
+    ) -> anyhow::Result<Line> {
+        let tree = job.lines.trees.get(side);
+        let place = format!("{} {interface}", namespace());
+        let plan = plan_of(job, side);
+        let known = Known::of(tree);
+        let note = known.to_text();
+        let content = QdiscContent {
+            plan: &plan,
+            rules: job.rules,
+            end: side.end(),
+            note: note.as_bytes(),
+        };
+        let mut tc = Tc::open()?;
+        let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
+        let mut lost = 0;
+        let ours = there.filter(|kind| qdisc_names(&place).any(|name| name == *kind));
+        if let (Some(kind), Some(pins)) = (&ours, pins)
+            && let Some(mut qdisc) = BpfQdisc::find(pins, kind)?
+        {
+            let before = Known::from_text(&String::from_utf8_lossy(&qdisc.note()));
+            match qdisc.replace(&content, &before.changes_to(tree, false)) {
+                Ok(()) => {
+                    return Ok(Line {
+                        ifindex,
+                        interface: interface.to_owned(),
+                        place,
+                        qdisc,
+                        places: Places::of(tree),
+                        known,
+                        lost,
+                    });
+                }
+                Err(QdiscError::TooLarge { .. }) => lost = qdisc.counters().waiting,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let qdisc = register(&content, &place, pins)?;
+        tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
+        if let (Some(kind), Some(pins)) = (&ours, pins) {
+            // Its name is of no use any more.
+            pins.remove(kind)?;
+        }
+        Ok(Line {
+            ifindex,
+            interface: interface.to_owned(),
+            place,
+            qdisc,
+            places: Places::of(tree),
+            known,
+            lost,
+        })
+    }
+
+    fn replace(
+        &mut self,
+        job: &Job<'_>,
+        side: Side,
+        pins: Option<&QdiscPins>,
+    ) -> anyhow::Result<()> {
+        let tree = job.lines.trees.get(side);
+        let plan = plan_of(job, side);
+        let known = Known::of(tree);
+        let note = known.to_text();
+        let content = QdiscContent {
+            plan: &plan,
+            rules: job.rules,
+            end: side.end(),
+            note: note.as_bytes(),
+        };
+        let changes = self.known.changes_to(tree, false);
+        match self.qdisc.replace(&content, &changes) {
+            Ok(()) => {}
+            // More than was set aside: another one takes its place, and what waits is lost.
+            Err(QdiscError::TooLarge { .. }) => {
+                let qdisc = register(&content, &self.place, pins)?;
+                let mut tc = Tc::open()?;
+                tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
+                self.lost += self.qdisc.counters().waiting;
+                let old = std::mem::replace(&mut self.qdisc, qdisc);
+                old.remove(pins)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        (self.places, self.known) = (Places::of(tree), known);
+        Ok(())
+    }
+}
+
+/// Under the first name of the place that is free.
+fn register(
+    content: &QdiscContent<'_>,
+    place: &str,
+    pins: Option<&QdiscPins>,
+) -> anyhow::Result<BpfQdisc> {
+    let mut taken = None;
+    for name in qdisc_names(place) {
+        let options = QdiscOptions {
+            pins,
+            ..QdiscOptions::default()
+        };
+        match BpfQdisc::register(content, &name, options) {
+            Ok(qdisc) => return Ok(qdisc),
+            Err(error @ QdiscError::Taken(_)) => taken = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(taken.map_or_else(
+        || anyhow::anyhow!("no name is left for a qdisc"),
+        Into::into,
+    ))
+}
+
+impl Backend for Qdisc {
+    fn via(&self) -> Via {
+        Via::Qdisc
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self, _: &Kernel) -> anyhow::Result<Reading> {
+        let mut reading = Reading::default();
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get(side) else {
+                continue;
+            };
+            if !line.qdisc.is_used() {
+                bail!(
+                    "the qdisc {} is on {:?} no more; somebody took it off",
+                    line.qdisc.name(),
+                    line.interface
+                );
+            }
+            let qdisc = &line.qdisc;
+            let figures = line
+                .places
+                .read(|node| (qdisc.node_stats(node), qdisc.account(node)));
+            *reading.figures.get_mut(side) = Some(figures);
+            let counters = qdisc.counters();
+            let mut put = |name: &str, n: u64| {
+                reading
+                    .counters
+                    .insert(format!("qdisc_{}_{name}", side.name()), n);
+            };
+            put("came", counters.came);
+            put("sent", counters.sent_packets);
+            put("dropped", counters.dropped);
+            put("no_handle", counters.no_handle);
+            put("lost", counters.lost + line.lost);
+            put("waiting", counters.waiting);
+            put("strangers", counters.strangers);
+            put("plans", counters.flips);
+            put("plans_refused", counters.flips_refused);
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        Ok(self.line(side)?.qdisc.post(&op)?)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, _: &Lines) -> anyhow::Result<()> {
+        let pins = self.pins.clone();
+        for side in Side::BOTH {
+            if let Some(line) = self.sides.get_mut(side) {
+                line.replace(job, side, pins.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let mut tc = Tc::open()?;
+        let mut waited = 0;
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side).take() else {
+                continue;
+            };
+            waited += line.qdisc.counters().waiting;
+            tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name())?;
+            line.qdisc.remove(self.pins.as_ref())?;
+        }
+        Ok(format!(
+            "{waited} packets that waited were dropped with their queue"
+        ))
+    }
+}

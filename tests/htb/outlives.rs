@@ -1,0 +1,110 @@
+//! What stays when the process that shaped is killed, and how the next one takes over.
+
+use fairpath_core::sched::End;
+use fairpath_netlink::Tc;
+use fairpath_testbed::{Need, Offloads, Process, Router, requires, wait_for};
+use fairpath_tests::htb::{OTHER, Shaped};
+use nix::sys::signal::Signal;
+
+use super::site::{PATIENCE, Site};
+
+fn shaper(site: &Site, bps: u64) -> Process {
+    let mut command = site
+        .net
+        .router
+        .command_without_sysfs(env!("CARGO_BIN_EXE_htb-shape"));
+    command.arg("lan").arg(site.pins_path());
+    command.args([format!("{}/32", Router::CLIENT.v4), bps.to_string()]);
+    let process = site.net.router.spawn(command).unwrap();
+    process.wait_stdout("shaping", PATIENCE).unwrap();
+    process
+}
+
+fn kill(mut process: Process) {
+    process.signal(Signal::SIGKILL);
+    process.wait(PATIENCE).unwrap();
+}
+
+#[test]
+fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let site = Site::new(Offloads::Off);
+    let first = shaper(&site, 20_000_000);
+    assert!(
+        first.stdout().contains("took over false Fresh"),
+        "{}",
+        first.stdout()
+    );
+    kill(first);
+    let mut seen = site
+        .net
+        .router
+        .enter(|| Shaped::open("lan", 1, End::Receiver).unwrap())
+        .unwrap();
+    let mut expected = seen.class(5).unwrap().packets;
+    let mut comes = |count: u32, seen: &mut Shaped| {
+        site.send(Router::CLIENT.v4, count, 200);
+        expected += u64::from(count);
+        let came = wait_for(PATIENCE, || {
+            Some(seen.class(5).unwrap().packets).filter(|packets| *packets >= expected)
+        });
+        assert_eq!(came, Some(expected));
+    };
+    comes(10, &mut seen);
+    // Another rate, while packets come.
+    let other = seen.class(OTHER).unwrap().packets;
+    let second = shaper(&site, 30_000_000);
+    assert!(
+        second.stdout().contains("took over true Over"),
+        "{}",
+        second.stdout()
+    );
+    comes(10, &mut seen);
+    kill(second);
+    comes(10, &mut seen);
+    assert_eq!(site.pins.names().unwrap().len(), 1);
+    assert_eq!(
+        seen.class(OTHER).unwrap().packets,
+        other,
+        "nothing missed its class"
+    );
+    let removed = site.net.router.enter(|| {
+        let removed = seen.remove(&site.pins).unwrap();
+        (removed, Tc::open().unwrap().qdiscs().unwrap())
+    });
+    let (removed, left) = removed.unwrap();
+    assert_eq!(removed, [true, true]);
+    let ours = |q: &&fairpath_netlink::Qdisc| q.ifindex == seen.device().ifindex && q.handle != 0;
+    assert_eq!(left.iter().filter(ours).count(), 0, "{left:?}");
+    assert!(site.pins.names().unwrap().is_empty());
+    let programs = site
+        .net
+        .router
+        .run(&["bpftool", "net", "show", "dev", "lan"]);
+    assert!(!programs.unwrap_or_default().contains("mark_egress"));
+}
+
+#[test]
+fn a_process_that_takes_over_misses_no_packet() {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("iperf3"));
+    let site = Site::new(Offloads::Off);
+    let mut shapers = vec![shaper(&site, 50_000_000)];
+    let server = fairpath_testbed::Iperf3Server::start(&site.net.client, 5201).unwrap();
+    let _flood = site.flood(Router::CLIENT.v4.into(), server.port(), "10M");
+    let open = || Shaped::open("lan", 1, End::Receiver).unwrap();
+    let mut seen = site.net.router.enter(open).unwrap();
+    let begun = |seen: &mut Shaped, least: u64| {
+        wait_for(PATIENCE, || {
+            Some(seen.class(5).unwrap().packets).filter(|packets| *packets >= least)
+        })
+    };
+    let mut packets = begun(&mut seen, 100).expect("traffic begins");
+    let other = seen.class(OTHER).unwrap().packets;
+    for round in 0..5 {
+        shapers.push(shaper(&site, 50_000_000 + round));
+        kill(shapers.remove(0));
+        packets = begun(&mut seen, packets + 500).expect("traffic goes on");
+    }
+    let missed = seen.class(OTHER).unwrap().packets - other;
+    assert_eq!(missed, 0, "packets passed without their class");
+}

@@ -1,0 +1,118 @@
+# The scheduler as a BPF qdisc: rates, classes, counts that agree with tc's, and the order that it has natively.
+#
+#     near (near0: root, 20 Mbit/s) ----------- far
+#
+# kernels: newest
+# needs: shape-qdisc ip tc ping iperf3 jq
+# timeout: 240
+
+NEAR=192.0.2.1
+FAR=192.0.2.2
+
+# The answer is in /tmp/answer; an error ends the scenario.
+ask() {
+	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
+	echo "$*: $(cat /tmp/answer)"
+}
+
+field() {
+	jq -r "$1" /tmp/answer
+}
+
+holds() {
+	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
+}
+
+between() {
+	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
+}
+
+sums_hold() {
+	ask stats "$1"
+	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
+	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
+}
+
+serve() {
+	rm -f /tmp/tool
+	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
+	tool=$!
+	await 10 test -S /tmp/tool
+}
+
+# Bits a second in frames that TCP brought to the far side in $1 seconds; a frame has 66 bytes besides its data.
+tcp() {
+	ip netns exec near iperf3 --client $FAR --time "$1" --json >/tmp/iperf || {
+		cat /tmp/iperf
+		fail "iperf3 failed"
+	}
+	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf
+}
+
+RATE=20000000
+
+mkdir -p /run/pins
+mount -t bpf bpf /run/pins
+ip netns add near
+ip netns add far
+ip link add near0 netns near type veth peer name far0 netns far
+ip -n near address add $NEAR/24 dev near0
+ip -n far address add $FAR/24 dev far0
+ip -n near link set near0 up
+ip -n far link set far0 up
+ip netns exec far iperf3 --server >/tmp/server 2>&1 &
+await 10 ip netns exec near ping -c 1 -W 2 $FAR
+await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
+serve
+
+ask add one near0 root $RATE 3
+name=$(field .name)
+tc -n near qdisc show dev near0 | grep -q "qdisc $name" || fail "tc does not show $name"
+ip netns exec near ping -c 2 $FAR >/dev/null
+sums_hold one
+holds '.far_packets >= 2' "no packet was put into the class of $FAR"
+pass "registered, put on, and classifies"
+
+# An interval of traffic whose queue is not empty the whole time.
+ip netns exec near ping -i 0.2 -c 20 $FAR >/tmp/ping &
+ping=$!
+got=$(tcp 5)
+wait $ping
+tail -n 2 /tmp/ping
+between "$got" $((RATE * 95 / 100)) $((RATE * 105 / 100)) "TCP, in frames"
+pass "TCP gets $got of $RATE bit/s"
+median=$(sed -n 's/.*time=\([0-9.]*\) ms/\1/p' /tmp/ping | sort -n | sed -n 10p)
+[ "${median%.*}" -lt 20 ] || fail "the median of pings beside TCP is $median ms"
+pass "the median of pings beside TCP is $median ms"
+
+sums_hold one
+holds '.sent_segments > 2 * .sent' "no super-packet was sent: GSO is not tested"
+holds '.sent_bytes == .tc_bytes and .sent_segments == .tc_packets and .dropped == .tc_drops' "tc -s counts otherwise"
+holds '.sched_marked == 0' "a packet was marked"
+pass "super-packets are charged by segments; $(field .sent_bytes) bytes and $(field .sent_segments) packets, as in tc -s"
+
+ask rate one $((RATE / 2))
+ip netns exec near ping -c 1 $FAR >/dev/null
+ask settle one
+got=$(tcp 4)
+between "$got" $((RATE / 2 * 95 / 100)) $((RATE / 2 * 105 / 100)) "TCP after a change"
+ask stats one
+holds '.posts_refused == 0 and .flips == 0' "a setting was refused"
+pass "a posted rate holds from then on: $got bit/s"
+
+ask off one
+tc -n near qdisc show dev near0 | grep -q noqueue || fail "the default did not return"
+pass "taken off, the default returns"
+ask remove one
+holds '.pinned == []' "a pin is left"
+
+# Everything from the first packet on is logged: a queue of FQ-CoDel that fills and drops.
+ask add logged near0 root 4000000 3 60000
+ip netns exec near iperf3 --client $FAR --udp --bitrate 6M --length 1000 --time 2 --json >/tmp/iperf || cat /tmp/iperf
+ip netns exec near ping -i 0.01 -c 100 $FAR >/dev/null &
+ip netns exec near iperf3 --client $FAR --parallel 3 --time 3 --json >/tmp/iperf || cat /tmp/iperf
+wait $!
+ask replay logged
+holds '.sent > 1000 and .dropped > 10' "too little happened"
+pass "$(field .replayed) operations on real packets gave the order that they give natively ($(field .sent) sent, $(field .dropped) dropped)"
+sums_hold logged
