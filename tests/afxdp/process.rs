@@ -10,18 +10,20 @@ use serde_json::Value;
 use crate::bridge::{Bridge, PATIENCE, SERVER, learn};
 
 const PORT: u16 = 7777;
+/// Frames that are usually held at most.
+const HELD: u32 = 8192;
 /// Between numbered packets.
 const PACE: Duration = Duration::from_millis(1);
 /// The longest row of packets that a failure may cost: 100 ms.
 const LONGEST: usize = 100;
 
-fn start(bridge: &Bridge) -> Process {
+fn start(bridge: &Bridge, held: u32) -> Process {
     let own = bridge
         .mac("br0")
         .map(|byte| format!("{byte:02x}"))
         .join(":");
     let mut command = bridge.bridge.command(env!("CARGO_BIN_EXE_afxdp-forward"));
-    command.args(["lan", "wan", &own]);
+    command.args(["lan", "wan", &held.to_string(), &own]);
     let process = bridge.bridge.spawn(command).unwrap();
     process
         .wait_stdout("forwarding", PATIENCE)
@@ -89,8 +91,13 @@ fn a_process_killed_costs_no_row_of_more_than_100_ms() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);
-    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-        let mut process = start(&bridge);
+    // Half a gigabyte of frames goes with the last.
+    for (signal, held) in [
+        (Signal::SIGTERM, HELD),
+        (Signal::SIGKILL, HELD),
+        (Signal::SIGKILL, 250_000),
+    ] {
+        let mut process = start(&bridge, held);
         let socket = listener(&bridge);
         let packets = 1500;
         send_numbered(&bridge, packets, |number| {
@@ -102,7 +109,7 @@ fn a_process_killed_costs_no_row_of_more_than_100_ms() {
         let numbers = numbers(&socket);
         let gap = longest_gap(&numbers, packets);
         println!(
-            "{signal}: {} of {packets} arrived, longest gap {gap} ms",
+            "{signal}, {held} frames: {} of {packets} arrived, longest gap {gap} ms",
             numbers.len()
         );
         assert!(gap <= LONGEST, "{gap}");
@@ -143,7 +150,7 @@ fn a_process_starved_of_its_cpu_for_a_second_goes_on_and_its_counts_add_up() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);
-    let process = start(&bridge);
+    let process = start(&bridge, HELD);
     let socket = listener(&bridge);
     let packets = 6000;
     send_numbered(&bridge, packets, |number| match number {
@@ -171,7 +178,7 @@ fn at_overload_in_both_directions_everything_is_told() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);
-    let process = start(&bridge);
+    let process = start(&bridge, HELD);
     let flood = |ns: &fairpath_testbed::Netns, to: Ipv4Addr| {
         let send = || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();

@@ -13,8 +13,8 @@
 //! numbers. Absent: ports, threads, configuration.
 
 mod figures;
-mod known;
 pub mod htb;
+mod known;
 mod lane;
 mod lines;
 

@@ -1,4 +1,4 @@
-//! `afxdp-forward LAN WAN [OWN-MAC]`: a monitored bridge's inside, first in, first out, for ever.
+//! `afxdp-forward LAN WAN HELD [OWN-MAC]`: a monitored bridge's inside, first in, first out, for ever.
 //!
 //! A process of its own, for tests that kill, stop and starve it. SIGTERM ends it in order, and it then
 //! prints what it did, as one line of JSON.
@@ -12,8 +12,8 @@ use serde_json::json;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [lan, wan, own @ ..] = &arguments[..] else {
-        bail!("usage: afxdp-forward LAN WAN [OWN-MAC]");
+    let [lan, wan, held, own @ ..] = &arguments[..] else {
+        bail!("usage: afxdp-forward LAN WAN HELD [OWN-MAC]");
     };
     fairpath_bpf::quiet_libbpf();
     let stop = Stop::new()?;
@@ -22,6 +22,7 @@ fn main() -> Result<()> {
     let setup = Setup {
         own: own.iter().map(|mac| parse(mac)).collect::<Result<_>>()?,
         tcx: true,
+        held: held.parse().context("read HELD, a number of frames")?,
         ..Setup::new(Forwarding::Bridge, exits)
     };
     let Through {
