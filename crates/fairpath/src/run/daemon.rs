@@ -18,7 +18,7 @@ use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
-use crate::shape::{Pinned, Shaping};
+use crate::shape::{Prepared, Shaping};
 
 /// Everything that runs.
 pub struct Daemon {
@@ -62,11 +62,11 @@ impl Daemon {
         let prepared = web.prepare(&config)?;
         let mut engine = Engine::load(config)?;
         engine.notes = access_note(&socket);
-        let pinned = Pinned::prepare(engine.config.shape.as_ref(), &engine.config.control.socket);
+        let ready = Prepared::new(engine.config.shape.as_ref(), &engine.config.control.socket);
         let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads from here on: none of them inherits more.
         engine.begin()?;
-        let shaping = begin_shaping(&mut engine, pinned)?;
+        let shaping = begin_shaping(&mut engine, ready)?;
         web.start(prepared, &asker)?;
         let mut daemon = Daemon {
             control: control::Server::start(socket, asker.clone())?,
@@ -275,13 +275,13 @@ impl Daemon {
 }
 
 /// The shaper, if one is configured; one that cannot begin ends the start.
-fn begin_shaping(engine: &mut Engine, pinned: Pinned) -> anyhow::Result<Option<Shaping>> {
+fn begin_shaping(engine: &mut Engine, prepared: Prepared) -> anyhow::Result<Option<Shaping>> {
     let leads = engine.shape_leads();
     let Some(config) = &engine.config.shape else {
         return Ok(None);
     };
     let classes = &engine.config.classes.set;
-    let mut shaping = Shaping::new(config, classes, leads, pinned)?;
+    let mut shaping = Shaping::new(config, classes, leads, prepared)?;
     if config.start {
         let text = shaping.start(config, classes, &mut engine.kernel)?;
         tracing::info!("{text}");

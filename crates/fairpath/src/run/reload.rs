@@ -6,7 +6,7 @@ use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
-use crate::shape::{Pinned, Shaping};
+use crate::shape::{Prepared, Shaping};
 
 /// Names of classes that one line of the log lists.
 const NAMES: usize = 8;
@@ -101,8 +101,8 @@ impl Daemon {
             }
             (Some(shaping), _, None) => shaping.stop().map(Some),
             (None, _, Some(now)) => {
-                let pinned = Pinned::prepare(Some(now), &engine.config.control.socket);
-                Shaping::new(now, classes, leads, pinned).and_then(|mut shaping| {
+                let prepared = Prepared::new(Some(now), &engine.config.control.socket);
+                Shaping::new(now, classes, leads, prepared).and_then(|mut shaping| {
                     let begun = match now.start {
                         true => shaping.start(now, classes, kernel).map(Some),
                         false => Ok(None),

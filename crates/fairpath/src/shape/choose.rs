@@ -1,6 +1,9 @@
 //! Which port: what was named, or the best that this kernel can do, and why.
 
+use fairpath_class::ClassSet;
+
 use super::Via;
+use super::prepared::Prepared;
 use crate::run::ShapeConfig;
 
 /// A port and what trees for it must be like.
@@ -29,9 +32,10 @@ pub fn traits(via: Via) -> Choice {
 /// The port for this configuration.
 ///
 /// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
-/// daemon is gone; else the kernel's own qdiscs, if they can do what is asked; else NFQUEUE. AF_XDP
-/// takes packets past netfilter and conntrack, so it is only used where it is named.
-pub fn choose(config: &ShapeConfig) -> Choice {
+/// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
+/// keep latency low; else NFQUEUE. AF_XDP takes packets past netfilter and conntrack, so it is only
+/// used where it is named.
+pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
         ..traits(via)
@@ -39,9 +43,35 @@ pub fn choose(config: &ShapeConfig) -> Choice {
     if let Some(via) = config.via {
         return chosen(via, "named in the configuration".to_owned());
     }
-    let no_qdisc = match fairpath_bpf::probe::bpf_qdisc() {
-        Ok(()) => return chosen(Via::Qdisc, "this kernel has BPF qdiscs".to_owned()),
-        Err(_) => "this kernel has no BPF qdiscs (CONFIG_NET_SCH_BPF, Linux 6.16)",
+    if fairpath_bpf::probe::bpf_qdisc().is_ok() {
+        return chosen(Via::Qdisc, "this kernel has BPF qdiscs".to_owned());
+    }
+    let none = "this kernel has no BPF qdiscs (CONFIG_NET_SCH_BPF, Linux 6.16)";
+    let plain = config.lines.tree.is_none() && config.lines.set.is_empty();
+    if !plain || config.lines.policy != "fq_codel" {
+        let text = format!("{none}, and its own cannot have the policies that are asked for");
+        return chosen(Via::Nfqueue, text);
+    }
+    if prepared.has_aqm_leaves() {
+        return chosen(
+            Via::Kernel,
+            format!("{none}, but FQ-CoDel or CAKE for the leaves of HTB"),
+        );
+    }
+    let unseen = |class: &fairpath_class::Class| {
+        use fairpath_class::Criterion::{Mac, Vlan};
+        let mut criteria = class.criteria.iter();
+        criteria.any(|criterion| matches!(criterion, Mac(_) | Vlan(_)))
     };
-    chosen(Via::Nfqueue, no_qdisc.to_owned())
+    if let Some(class) = classes.classes().iter().find(|class| unseen(class)) {
+        let text = format!(
+            "{none}, and class {:?} is told by what NFQUEUE does not see",
+            class.name
+        );
+        return chosen(Via::Kernel, text);
+    }
+    chosen(
+        Via::Nfqueue,
+        format!("{none}, nor FQ-CoDel or CAKE for the leaves of HTB"),
+    )
 }

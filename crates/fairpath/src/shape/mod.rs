@@ -15,15 +15,17 @@ mod backend;
 mod choose;
 mod command;
 mod diversion;
+mod kernel;
 mod lanes;
 mod nfqueue;
+mod prepared;
 mod qdisc;
 mod shaping;
 mod skipped;
 mod text;
 
 pub use command::{Args, run};
-pub use qdisc::Pinned;
+pub use prepared::Prepared;
 pub use shaping::{Leads, Shaping};
 
 use clap::ValueEnum;

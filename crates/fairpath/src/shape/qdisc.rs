@@ -4,8 +4,6 @@
 //! classifies by itself, so that it works on when this process is gone; pinned, it is found again and
 //! given the new plan without a packet lost.
 
-use std::path::Path;
-
 use anyhow::{Context, bail};
 use fairpath_bpf::{BpfQdisc, QdiscContent, QdiscError, QdiscOptions, QdiscPins, qdisc_names};
 use fairpath_core::sched::{Op, Plan};
@@ -14,41 +12,9 @@ use fairpath_shape::{Both, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use super::backend::{Backend, Job, Reading};
+use super::prepared::Prepared;
 use super::{OnFailure, Via};
-use crate::run::{Kernel, ShapeConfig};
-
-/// Qdiscs that this daemon may put on interfaces, after this one or at the next start.
-#[derive(Debug)]
-pub struct Pinned {
-    pins: Option<QdiscPins>,
-    why_not: Option<String>,
-}
-
-impl Pinned {
-    /// In a directory beside the control socket, which becomes a bpffs. That takes CAP_SYS_ADMIN: it
-    /// is done before privileges are given up. Without, qdiscs end with the process that
-    /// registered them, as far as their names go.
-    pub fn prepare(config: Option<&ShapeConfig>, socket: &Path) -> Pinned {
-        let kernels = |via| matches!(via, None | Some(Via::Qdisc | Via::Kernel));
-        if !config.is_some_and(|config| kernels(config.via)) {
-            return Pinned {
-                pins: None,
-                why_not: None,
-            };
-        }
-        let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-        match QdiscPins::open(&beside.join("bpf")) {
-            Ok(pins) => Pinned {
-                pins: Some(pins),
-                why_not: None,
-            },
-            Err(error) => Pinned {
-                pins: None,
-                why_not: Some(error.to_string()),
-            },
-        }
-    }
-}
+use crate::run::Kernel;
 
 /// The port.
 pub struct Qdisc {
@@ -73,13 +39,13 @@ impl Qdisc {
     ///
     /// # Errors
     /// Where the kernel has no such qdiscs, or another's is in the way.
-    pub fn start(job: &Job<'_>, pinned: &Pinned) -> anyhow::Result<Qdisc> {
+    pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Qdisc> {
         if job.config.on_failure == OnFailure::Stop {
             bail!(
                 "shape via qdisc: on_failure = \"stop\" cannot be held: the kernel goes on shaping when the process is gone; use via = \"nfqueue\""
             );
         }
-        let pins = pinned.pins.clone();
+        let pins = prepared.qdisc_pins().cloned();
         let mut links = Links::open()?;
         let mut found = Vec::new();
         let sides = Both::try_of(|side| {
@@ -93,7 +59,7 @@ impl Qdisc {
             found.push(format!("{interface} has {}", line.qdisc.name()));
             anyhow::Ok(Some(line))
         })?;
-        let survival = match &pinned.why_not {
+        let survival = match prepared.why_not_pinned() {
             None => "goes on if this process goes".to_owned(),
             Some(why) => format!("goes on if this process goes, but cannot be taken over: {why}"),
         };

@@ -11,8 +11,8 @@ use fairpath_rtt::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
 use super::backend::{Backend, Job, Reading};
-use super::{Pinned, Via};
-use super::{afxdp, choose, nfqueue, qdisc};
+use super::{Prepared, Via};
+use super::{afxdp, choose, kernel, nfqueue, qdisc};
 use crate::run::{Kernel, ShapeConfig};
 
 /// Quantiles look back over one to two of these.
@@ -39,7 +39,7 @@ pub struct Shaping {
     /// Somebody stopped it, or `start = false`.
     stopped: bool,
     /// What outlives this process.
-    pinned: Pinned,
+    prepared: Prepared,
 }
 
 /// A port that runs, and what was read of it.
@@ -63,7 +63,7 @@ impl Shaping {
         config: &ShapeConfig,
         classes: &ClassSet,
         leads: Leads,
-        pinned: Pinned,
+        prepared: Prepared,
     ) -> anyhow::Result<Shaping> {
         Ok(Shaping {
             lines: Lines::new(classes, &config.lines)?,
@@ -72,7 +72,7 @@ impl Shaping {
             port: None,
             failure: None,
             stopped: !config.start,
-            pinned,
+            prepared,
         })
     }
 
@@ -117,9 +117,9 @@ impl Shaping {
         &mut self,
         config: &ShapeConfig,
         classes: &ClassSet,
-        kernel: &mut Kernel,
+        monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
-        let choice = choose::choose(config);
+        let choice = choose::choose(config, classes, &self.prepared);
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -132,9 +132,9 @@ impl Shaping {
         };
         let backend: Box<dyn Backend> = match choice.via {
             Via::Nfqueue => Box::new(nfqueue::Nfqueue::start(&job)?),
-            Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, kernel)?),
-            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.pinned)?),
-            via => bail!("shape via {}: not there yet", via.name()),
+            Via::Afxdp => Box::new(afxdp::Afxdp::start(&job, monitor)?),
+            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.prepared)?),
+            Via::Kernel => Box::new(kernel::Kernel::start(&job, &self.prepared)?),
         };
         self.lines = lines;
         let now = Instant::now();
