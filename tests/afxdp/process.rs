@@ -113,6 +113,13 @@ fn a_process_killed_costs_no_row_of_more_than_100_ms() {
             numbers.len()
         );
         assert!(gap <= LONGEST, "{gap}");
+        if signal == Signal::SIGTERM {
+            assert_eq!(
+                numbers.len(),
+                packets as usize,
+                "ended in order, it loses none"
+            );
+        }
         assert!(numbers.contains(&(packets - 1)));
         let links = bridge.bridge.run(&["ip", "-d", "link", "show"]).unwrap();
         assert!(!links.contains("xdp"), "{links}");
