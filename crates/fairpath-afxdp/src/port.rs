@@ -375,7 +375,12 @@ impl Port {
             return;
         }
         counts.kicks += 1;
-        let kicked = socket.kick(*unkicked);
+        let mut kicked = socket.kick(*unkicked);
+        if kicked == Kicked::Refused {
+            // One packet may be refused for its own sake; a second one tells of the link.
+            counts.refused += 1;
+            kicked = socket.tell();
+        }
         self.note_state(queue, kicked);
     }
 
