@@ -22,6 +22,7 @@ use nix::net::if_::if_nametoindex;
 use serde::Serialize;
 
 use crate::measure::{Measured, Target};
+use crate::order;
 use crate::scene::{LAN, Scene, WAN};
 use crate::slice;
 use crate::table::{grouped, lay_out};
@@ -67,6 +68,7 @@ impl Args {
 #[derive(Debug, Serialize)]
 pub struct Report {
     rows: Vec<Row>,
+    orders: Vec<order::Row>,
     targets: Vec<Target>,
 }
 
@@ -124,8 +126,14 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         let what = format!("AF_XDP, copy mode, {} bytes, beside C", row.ip_bytes);
         Target::at_least(what, row.ratio.median * 1e2, TARGET, "%")
     };
-    let targets = rows.iter().map(target).collect();
-    Ok(Report { rows, targets })
+    let orders = order::rows(&scene, args.rounds, time)?;
+    let mut targets: Vec<_> = rows.iter().map(target).collect();
+    targets.extend(order::targets(&orders));
+    Ok(Report {
+        rows,
+        orders,
+        targets,
+    })
 }
 
 fn build_peer(dir: &Path) -> anyhow::Result<PathBuf> {
@@ -235,8 +243,9 @@ impl Report {
         let heads = ["packets/s", "fairpath", "xsk_forward.c", "ratio"];
         let targets: String = self.targets.iter().map(Target::text).collect();
         format!(
-            "\nAF_XDP, copy mode on veth, generator and forwarder on different CPUs\n{}{targets}",
-            lay_out(&heads, &rows)
+            "\nAF_XDP, copy mode on veth, generator and forwarder on different CPUs\n{}{}{targets}",
+            lay_out(&heads, &rows),
+            order::text(&self.orders)
         )
     }
 }

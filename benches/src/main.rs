@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   afxdp.rs    packets a second through the AF_XDP port, beside C
+//!   order.rs    what a scheduler adds to that
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
 //!   classes.rs  the monitor without and with ten thousand classes  likewise
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
@@ -28,6 +29,7 @@ mod made;
 mod measure;
 mod nfqueue;
 mod offline;
+mod order;
 mod peer;
 mod pifo;
 mod scene;
@@ -63,6 +65,9 @@ enum What {
         /// The two interfaces
         #[arg(num_args = 2)]
         links: Vec<String>,
+        /// Who decides, behind the monitor's own program
+        #[arg(long)]
+        order: Option<order::Kind>,
     },
     /// Forwarded packets per second with the monitor off and on (root)
     Live(live::Args),
@@ -98,8 +103,11 @@ enum Format {
 fn main() -> anyhow::Result<()> {
     fairpath_bpf::quiet_libbpf();
     let args = Args::parse();
-    if let Some(What::AfxdpForward { links }) = &args.what {
-        return afxdp::forward(links);
+    if let Some(What::AfxdpForward { links, order }) = &args.what {
+        return match order {
+            None => afxdp::forward(links),
+            Some(kind) => order::forward(links, *kind),
+        };
     }
     if let Some(What::Answer(args)) = &args.what {
         return nfqueue::answer(args);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fairpath_afxdp::{Fifo, Forwarder, QueueId};
 use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, requires, wait_for};
-use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::bridge::{BRIDGE, Bridge, PATIENCE, SERVER, SERVER6, assert_accounted, run_dry};
@@ -127,27 +126,6 @@ fn the_time_of_arrival_travels_with_the_packet() {
     assert!(came.is_some());
     let stamp = carrier.port.stamp(frames[0]).unwrap().0;
     assert!((before..=now()).contains(&stamp), "{before} {stamp}");
-}
-
-#[test]
-fn a_forwarder_killed_leaves_traffic_flowing() {
-    requires!(Need::Root);
-    let bridge = Bridge::build(Offloads::Off);
-    let mut command = bridge.bridge.command(env!("CARGO_BIN_EXE_afxdp-forward"));
-    command.args(["lan", "wan"]);
-    let mut process = bridge.bridge.spawn(command).unwrap();
-    process.wait_stdout("forwarding", PATIENCE).unwrap();
-    let report = ping(SERVER).run(&bridge.client).unwrap();
-    assert_eq!(report.received, 5, "{}", process.stderr());
-    process.signal(Signal::SIGKILL);
-    process.wait(PATIENCE).unwrap();
-    let report = ping(SERVER).run(&bridge.client).unwrap();
-    assert_eq!(report.received, 5);
-    let links = bridge
-        .bridge
-        .run(&["ip", "-d", "link", "show", "lan"])
-        .unwrap();
-    assert!(!links.contains("xdp"), "{links}");
 }
 
 #[test]

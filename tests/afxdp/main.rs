@@ -7,7 +7,9 @@
 //! As root: `cargo test -p fairpath-tests --test afxdp`. Each test has namespaces of its own.
 
 mod bridge;
+mod bytes;
 mod carried;
+mod process;
 mod refused;
 mod routed;
 mod sums;

@@ -151,7 +151,7 @@ fn nothing_is_changed_but_addresses_hop_count_and_ipv4s_checksum() {
         for (frame, times) in &before {
             *expected.entry(routed(frame)).or_insert(0) += times;
         }
-        assert!(before.len() > 600, "{}", before.len());
+        assert!(before.len() > 400, "{}", before.len());
         assert_eq!(expected, behind);
     });
 }
@@ -340,6 +340,13 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
             assert_eq!((after.verdict, after.frame), (REDIRECTED, routed(&frame)));
             assert_eq!(after.note.len(), fairpath_afxdp::NOTE_BYTES);
         }
+        // The checksum that a hop takes from 0xfeff to 0, over the end of the circle (RFC 1624).
+        let of = |id| v4(Router::SERVER.v4, |ip| ip.id = id);
+        let turning = (0..=u16::MAX)
+            .map(of)
+            .find(|frame| frame[24..26] == [0xfe, 0xff]);
+        let turning = turning.expect("one of 65,536 identifiers gives any checksum");
+        assert_eq!(ran(&turning).frame, routed(&turning));
         router.router.set_forwarding(false).unwrap();
         let frame = v4(Router::SERVER.v4, |_| ());
         assert_eq!(ran(&frame).frame, frame);

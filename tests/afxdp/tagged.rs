@@ -35,19 +35,23 @@ impl Scene {
         Scene { here, there }
     }
 
-    /// Interfaces that have the addresses and routes that VLAN devices of `trunk` would have: the
-    /// program knows them by their numbers only.
-    fn stand_ins(&self) {
-        for (i, (name, mac)) in [("vlan10", STAND_IN[0]), ("vlan20", STAND_IN[1])]
-            .iter()
-            .enumerate()
-        {
-            let at = Ipv4Addr::new(10, 10, 10 * (i as u8 + 1), 1);
-            let inner = LinkEnd::new(&self.here, name)
-                .with_mac(*mac)
-                .with_address(at, 24);
-            let outer = LinkEnd::new(&self.there, &format!("x{i}"));
-            Veth::between(inner, outer).build().unwrap();
+    /// VLAN devices of `trunk`. Where the kernel has none, other interfaces stand in that have their
+    /// addresses and routes: the program knows them by their numbers only.
+    fn vlans(&self) {
+        for (i, name) in ["vlan10", "vlan20"].into_iter().enumerate() {
+            let net = 10 * (i as u8 + 1);
+            let mac = STAND_IN[i].map(|byte| format!("{byte:02x}")).join(":");
+            let add = format!("link add link trunk name {name} address {mac} type vlan id {net}");
+            let up = format!("link set {name} up");
+            let address = format!("address add 10.10.{net}.1/24 dev {name}");
+            if self.here.ip_batch(&[add, up, address]).is_err() {
+                let at = Ipv4Addr::new(10, 10, net, 1);
+                let inner = LinkEnd::new(&self.here, name).with_mac(STAND_IN[i]);
+                let outer = LinkEnd::new(&self.there, &format!("x{i}"));
+                Veth::between(inner.with_address(at, 24), outer)
+                    .build()
+                    .unwrap();
+            }
         }
         self.here.set_forwarding(true).unwrap();
         let lines = [
@@ -150,7 +154,7 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
 fn a_router_on_one_interface_goes_by_the_routes_of_its_vlans() {
     requires!(Need::Root);
     in_scene(|scene| {
-        scene.stand_ins();
+        scene.vlans();
         let exit = |i: usize, vlan: u16| Named {
             route: format!("vlan{vlan}"),
             mac: STAND_IN[i],
@@ -179,7 +183,7 @@ fn a_router_on_one_interface_goes_by_the_routes_of_its_vlans() {
 fn a_router_adds_and_removes_the_tag_of_an_exit() {
     requires!(Need::Root);
     in_scene(|scene| {
-        scene.stand_ins();
+        scene.vlans();
         let tagged = Named {
             route: "vlan10".to_owned(),
             mac: STAND_IN[0],

@@ -6,7 +6,7 @@ use fairpath_afxdp::QueueId;
 use fairpath_bpf::{Forwarding, Way};
 use fairpath_core::sched::{Classifier, End};
 use fairpath_core::{ClassReading, Filter, Frame, Link, Prefix, Rules};
-use fairpath_testbed::{Direction, Need, Offloads, Ping, requires, wait_for};
+use fairpath_testbed::{Direction, Iperf3, Iperf3Server, Need, Offloads, Ping, requires, wait_for};
 use fairpath_tests::through::{Named, Setup, Through};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Ipv4Tos;
@@ -188,6 +188,29 @@ fn what_the_stack_sends_by_an_exit_is_told_to_the_byte() {
         let sent = (read.packets - before.packets, read.bytes - before.bytes);
         assert_eq!(sent, (25, 25 * (14 + 20 + 8 + 500)));
     });
+}
+
+#[test]
+fn a_super_packet_of_the_stack_is_told_with_the_headers_of_all_its_segments() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let bridge = Bridge::build(Offloads::On);
+    learn(&bridge);
+    let body = || {
+        let through = setup(&bridge, true).open().unwrap();
+        let server = Iperf3Server::start(&bridge.server, 5201).unwrap();
+        let transfer = Iperf3::to(SERVER, server.port()).bytes(10_000_000);
+        let report = transfer.run(&bridge.bridge).unwrap();
+        let sent = through.stack_sent.read(1);
+        // Ethernet, IPv4 and TCP with timestamps are 66 bytes; the control connection is small.
+        let payload = sent.bytes - 66 * sent.packets;
+        let few = 100_000;
+        assert!(sent.packets >= report.bytes_received / 1448, "{sent:?}");
+        assert!(
+            payload + few >= report.bytes_received && payload < 10_500_000,
+            "{sent:?}"
+        );
+    };
+    bridge.bridge.enter(body).unwrap();
 }
 
 #[test]

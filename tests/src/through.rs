@@ -99,6 +99,8 @@ pub struct Setup {
     pub rules: Rules,
     /// Whether tcx programs watch both interfaces, too.
     pub tcx: bool,
+    /// Frames that can be held.
+    pub held: u32,
 }
 
 impl Setup {
@@ -110,6 +112,7 @@ impl Setup {
             own: Vec::new(),
             rules: Rules::default(),
             tcx: false,
+            held: 8192,
         }
     }
 
@@ -133,7 +136,8 @@ impl Setup {
             name: name.to_owned(),
             queue: 0,
         };
-        let port = Port::open(&Plan::new(links.iter().map(queue).collect()))?;
+        let plan_of_port = Plan::new(links.iter().map(queue).collect());
+        let port = Port::open(&plan_of_port.sized(2048, self.held))?;
         monitor.set_forwarding(&plan)?;
         for (exit, one) in plan.exits.iter().enumerate() {
             for (link, fd) in port.sockets().filter(|(l, _)| l.ifindex == one.ifindex) {

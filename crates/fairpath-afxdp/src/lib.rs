@@ -5,6 +5,7 @@
 //!      └ socket ─ four rings, a queue             └ umem ─ the memory
 //!           └──────────── port ──────────────────────┘
 //!                           └ forward ─ a loop between two interfaces, order by a trait
+//!   place ─ the CPU and the node
 //!   checksum ─ what a veth's stack left open   mark ─ CE   note ─ what the XDP program saw (all pure)
 //! ```
 //!
@@ -30,6 +31,7 @@ mod mark;
 mod network;
 mod note;
 mod open;
+mod place;
 mod port;
 mod ring;
 mod socket;
@@ -44,7 +46,8 @@ pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
 pub use note::{NOTE_BYTES, Note};
 pub use open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
-pub use port::{LinkState, Port, QueueCounts, QueueId};
+pub use place::Placement;
+pub use port::{LinkState, Port, QueueCounts, QueueId, QueueReport};
 pub use socket::RingStatistics;
 pub use umem::{FRAME_BYTES, HEADROOM_BYTES, MAX_FRAMES};
 pub use wait::{Bell, Stop};

@@ -68,6 +68,19 @@ pub struct QueueCounts {
     pub lost: u64,
 }
 
+/// A queue, for who shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Which.
+    pub link: LinkQueue,
+    /// How its link is.
+    pub state: LinkState,
+    /// What the port did.
+    pub counts: QueueCounts,
+    /// What the kernel counted; zeros once the interface is gone.
+    pub kernel: RingStatistics,
+}
+
 struct Queue {
     link: LinkQueue,
     /// None: its interface is gone.
@@ -206,6 +219,19 @@ impl Port {
     pub fn statistics(&self, queue: QueueId) -> io::Result<RingStatistics> {
         let socket = self.queues[queue.0].socket.as_ref();
         socket.map_or(Ok(RingStatistics::default()), Socket::statistics)
+    }
+
+    /// All that there is to tell of a queue. A system call.
+    ///
+    /// # Errors
+    /// As [`Port::statistics`].
+    pub fn report(&self, queue: QueueId) -> io::Result<QueueReport> {
+        Ok(QueueReport {
+            link: self.link(queue).clone(),
+            state: self.state(queue),
+            counts: self.counts(queue),
+            kernel: self.statistics(queue)?,
+        })
     }
 
     /// Gives free frames to a queue's fill ring, as many as fit: one ring full, if there are so many.
@@ -349,7 +375,12 @@ impl Port {
             return;
         }
         counts.kicks += 1;
-        let kicked = socket.kick(*unkicked);
+        let mut kicked = socket.kick(*unkicked);
+        if kicked == Kicked::Refused {
+            // One packet may be refused for its own sake; a second one tells of the link.
+            counts.refused += 1;
+            kicked = socket.tell();
+        }
         self.note_state(queue, kicked);
     }
 

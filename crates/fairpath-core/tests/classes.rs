@@ -274,6 +274,34 @@ fn every_packet_is_counted_in_the_classes_of_the_oracle() {
     }
 }
 
+#[test]
+fn what_goes_through_is_counted_at_both_interfaces() {
+    let mut monitor = monitor(4, &[]);
+    for (ifindex, slot) in [(2, 1), (3, 2)] {
+        assert!(monitor.watch(ifindex, true, slot));
+    }
+    let ends = ["192.0.2.1", "198.51.100.1"].map(|ip| ip.parse().unwrap());
+    let (frame, bytes) = datagram(ends[0], ends[1]);
+    let through = Frame {
+        way: Way::In as u8,
+        ifindex: 2,
+        rx_ifindex: 3,
+        flags: Frame::THROUGH,
+        ..frame
+    };
+    monitor.frame(&through, &bytes, |_| {});
+    let mut reading = ClassReading::default();
+    monitor.read_classes(&mut reading);
+    let counted = |slot: usize, way: usize| reading.counts[slot].dir[way].packets;
+    let packets = [
+        counted(1, UP),
+        counted(1, DOWN),
+        counted(2, UP),
+        counted(2, DOWN),
+    ];
+    assert_eq!(packets, [1, 0, 0, 1]);
+}
+
 fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
     Datagram {
         ends: [src, dst],

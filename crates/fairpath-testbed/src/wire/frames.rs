@@ -31,7 +31,7 @@ impl FrameSocket {
     pub fn open(ns: &Netns, ifname: &str) -> Result<FrameSocket, FrameError> {
         let opened = ns.enter(|| Port::packet(ifname));
         let ifname = ifname.to_owned();
-        match opened.map_err(io::Error::other).flatten() {
+        match opened.map_err(io::Error::other).and_then(|opened| opened) {
             Ok(port) => Ok(FrameSocket {
                 ifname,
                 port,
