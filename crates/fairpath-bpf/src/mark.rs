@@ -6,7 +6,8 @@
 //!
 //! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of
 //! an operator's own (`skbedit priority`, run later) win. A marked VLAN interface's
-//! `egress-qos-map` sees our number instead of the packet's priority.
+//! `egress-qos-map` sees our number instead of the packet's priority, and so does any root qdisc but HTB
+//! (`pfifo_fast` chooses its band by it): take the marks off before the tree.
 //!
 //! Attached by [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
 //! takes them over in one step: packets are marked by the old or the new program, never by none. The
