@@ -43,7 +43,7 @@ serve() {
 
 # Bits a second in frames that TCP brought to the far side in $1 seconds; a frame has 66 bytes besides its data.
 tcp() {
-	ip netns exec near iperf3 --client $FAR --time "$1" --json >/tmp/iperf || {
+	ip netns exec near iperf3 --client $FAR --omit 1 --time "$1" --json >/tmp/iperf || {
 		cat /tmp/iperf
 		fail "iperf3 failed"
 	}
