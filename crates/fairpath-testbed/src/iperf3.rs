@@ -273,6 +273,8 @@ pub struct Iperf3Report {
     pub min_rtt_us: Option<u64>,
     /// Congestion control of the sender.
     pub congestion: Option<String>,
+    /// Goodput of each stream at the receiver.
+    pub streams_bps: Vec<f64>,
 }
 
 impl From<End> for Iperf3Report {
@@ -289,6 +291,9 @@ impl From<End> for Iperf3Report {
             goodput_bps: end.sum_received.bits_per_second,
             min_rtt_us: rtts.filter(|rtt| *rtt > 0).min(),
             congestion: end.sender_tcp_congestion,
+            streams_bps: (end.streams.iter())
+                .filter_map(|stream| Some(stream.receiver.as_ref()?.bits_per_second))
+                .collect(),
         }
     }
 }
@@ -312,6 +317,12 @@ struct End {
 #[derive(Deserialize)]
 struct Stream {
     sender: Option<StreamSender>,
+    receiver: Option<StreamReceiver>,
+}
+
+#[derive(Deserialize)]
+struct StreamReceiver {
+    bits_per_second: f64,
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 mod lists;
 
-use fairpath_rtt::snapshot::{AlertKind, Detail, Leg, Point, Row};
+use fairpath_rtt::snapshot::{AlertKind, Detail, Leg, Point, Queue, Row};
 use ratatui::text::{Line, Span};
 
 use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};
@@ -101,6 +101,8 @@ impl Page {
         ];
         lines.extend(grid::lines(("ms", 8), &LEG, &legs, self.width, self.look));
         lines.extend(self.load(row));
+        lines.extend(self.queue("down", row.down_queue.as_ref()));
+        lines.extend(self.queue("up", row.up_queue.as_ref()));
         lines.extend(self.counts(row));
         lines
     }
@@ -131,6 +133,30 @@ impl Page {
             Span::raw(format!("packets/s {packets}")),
         ];
         self.wrap("rate     ", pieces)
+    }
+
+    /// What became of the packets that were to leave one way, where that is shaped.
+    fn queue(&self, way: &str, queue: Option<&Queue>) -> Vec<Line<'static>> {
+        let Some(queue) = queue else {
+            return Vec::new();
+        };
+        let ms = |ns: Option<u64>| maybe(ns, millis);
+        let waited = [
+            queue.p50_sojourn_ns,
+            queue.p95_sojourn_ns,
+            queue.p99_sojourn_ns,
+        ]
+        .map(ms);
+        let mut pieces = vec![
+            Span::raw(format!("waited ms p50/p95/p99 {}", waited.join("/"))),
+            Span::raw(format!("held {}", grouped(queue.held_packets))),
+            Span::raw(format!("sent {}", grouped(queue.sent_packets))),
+            Span::raw(format!("marked {}", grouped(queue.marked_packets))),
+        ];
+        for (reason, count) in &queue.dropped {
+            pieces.push(Span::raw(format!("dropped {} {reason}", grouped(*count))));
+        }
+        self.wrap(&format!("{:<9}", format!("{way} q")), pieces)
     }
 
     fn load(&self, row: &Row) -> Vec<Line<'static>> {

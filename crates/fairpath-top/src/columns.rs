@@ -6,7 +6,7 @@
 //!
 //! Every column but the first begins with a gap. One that is judged ends with its mark.
 
-use fairpath_rtt::snapshot::{Row, Sort};
+use fairpath_rtt::snapshot::{Queue, Row, Sort};
 
 use crate::figures::{count, maybe, millis, percent, scaled};
 use crate::judge::{self, Level};
@@ -42,6 +42,10 @@ pub enum Column {
     LossOutTo,
     /// Lost outside on the way from them.
     LossOutFrom,
+    /// 95th percentile of the time in the class's queues, the longer of both ways.
+    Waited,
+    /// Share of packets that its queues dropped, the greater of both ways.
+    Dropped,
     /// Open flows.
     Flows,
     /// Share of the window's bytes without round-trip times.
@@ -68,6 +72,7 @@ impl Column {
             Column::LossIn | Column::LossOut => "LOSS %",
             Column::LossInTo | Column::LossInFrom => "LOSS IN %",
             Column::LossOutTo | Column::LossOutFrom => "LOSS OUT %",
+            Column::Waited | Column::Dropped => "QUEUE",
             Column::Flows => "",
             Column::Unmeasured => "UNMEAS",
         }
@@ -86,6 +91,8 @@ impl Column {
             Column::LossOut => "out",
             Column::LossInTo | Column::LossOutTo => "to",
             Column::LossInFrom | Column::LossOutFrom => "from",
+            Column::Waited => "p95",
+            Column::Dropped => "drop%",
             Column::Flows => "FLOWS",
             Column::Unmeasured => "%",
         }
@@ -93,8 +100,8 @@ impl Column {
 
     /// Whether a mark stands behind the figure.
     pub fn is_judged(self) -> bool {
-        use Column::{Down, Flows, InP50, OutP50, Up};
-        !matches!(self, Up | Down | InP50 | OutP50 | Flows)
+        use Column::{Down, Dropped, Flows, InP50, OutP50, Up, Waited};
+        !matches!(self, Up | Down | InP50 | OutP50 | Flows | Waited | Dropped)
     }
 
     /// Columns of the figure alone.
@@ -150,6 +157,13 @@ impl Column {
             Column::LossInFrom => lost(row.inside.loss_from),
             Column::LossOutTo => lost(row.outside.loss_to),
             Column::LossOutFrom => lost(row.outside.loss_from),
+            Column::Waited => plain(rtt(queues(row)
+                .filter_map(|queue| queue.p95_sojourn_ns)
+                .max())),
+            Column::Dropped => plain(maybe(
+                queues(row).filter_map(dropped).max_by(f64::total_cmp),
+                percent,
+            )),
             Column::Flows => plain(count(row.flows.open())),
             Column::Unmeasured => {
                 let share = unmeasured(row);
@@ -158,6 +172,15 @@ impl Column {
         };
         Cell { text, level }
     }
+}
+
+fn queues(row: &Row) -> impl Iterator<Item = &Queue> {
+    [&row.up_queue, &row.down_queue].into_iter().flatten()
+}
+
+/// Of all packets that came, since shaping began.
+fn dropped(queue: &Queue) -> Option<f64> {
+    (queue.came_packets > 0).then(|| queue.dropped_packets as f64 / queue.came_packets as f64)
 }
 
 /// Of both directions: by rate, since that is what shares of the window are weighed with.
@@ -176,13 +199,15 @@ fn unmeasured(row: &Row) -> Option<f64> {
 }
 
 /// In what order columns are given up as the width shrinks: the last first.
-const PRIORITY: [Column; 11] = [
+const PRIORITY: [Column; 13] = [
     Column::Down,
     Column::InP95,
     Column::Up,
     Column::OutP95,
     Column::LossIn,
     Column::InP50,
+    Column::Waited,
+    Column::Dropped,
     Column::Flows,
     Column::LossOut,
     Column::OutP50,
@@ -191,7 +216,7 @@ const PRIORITY: [Column; 11] = [
 ];
 
 /// In what order columns stand.
-const ORDER: [Column; 16] = [
+const ORDER: [Column; 18] = [
     Column::Up,
     Column::Down,
     Column::InP50,
@@ -206,6 +231,8 @@ const ORDER: [Column; 16] = [
     Column::LossInFrom,
     Column::LossOutTo,
     Column::LossOutFrom,
+    Column::Waited,
+    Column::Dropped,
     Column::Unmeasured,
     Column::Flows,
 ];
@@ -235,14 +262,20 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for `width` columns of terminal, where the longest name takes `name` columns.
-    pub fn new(width: u16, name: u16) -> Layout {
+    /// The layout for `width` columns of terminal, where the longest name takes `name` columns, with
+    /// columns of queues where something is `shaped`.
+    pub fn new(width: u16, name: u16, shaped: bool) -> Layout {
         // A third of a narrow terminal is enough for names.
         let most = FAIR_NAME.min(width / 3).max(MIN_NAME);
         let fair = name.clamp(MIN_NAME, most).min(width);
         let mut left = width.saturating_sub(fair);
         let mut chosen = Vec::new();
-        for column in PRIORITY {
+        let of_queues = |column: &Column| matches!(column, Column::Waited | Column::Dropped);
+        let wanted: Vec<Column> = PRIORITY
+            .into_iter()
+            .filter(|column| shaped || !of_queues(column))
+            .collect();
+        for column in wanted.iter().copied() {
             if column.width() > left {
                 break;
             }
@@ -250,7 +283,7 @@ impl Layout {
             chosen.push(column);
         }
         let mut trend = 0;
-        if chosen.len() == PRIORITY.len() && left > MIN_TREND {
+        if chosen.len() == wanted.len() && left > MIN_TREND {
             trend = MIN_TREND;
             left -= 1 + MIN_TREND;
         }
@@ -320,7 +353,7 @@ mod tests {
         for name in [4, 12, 17, 24, 80] {
             let mut before = 0;
             for width in 12..300 {
-                let layout = Layout::new(width, name);
+                let layout = Layout::new(width, name, name % 2 == 0);
                 assert!(total(&layout) <= width, "{width}: {layout:?}");
                 let shown = layout.columns.len() + usize::from(layout.trend > 0);
                 assert!(shown >= before, "{width}: {layout:?}");
@@ -331,7 +364,7 @@ mod tests {
 
     #[test]
     fn eighty_columns_show_rates_both_legs_losses_and_flows() {
-        let layout = Layout::new(80, 30);
+        let layout = Layout::new(80, 30, false);
         use Column::{Down, Flows, InP50, InP95, LossIn, LossOut, OutP50, OutP95, Up};
         assert_eq!(
             layout.columns,
@@ -340,9 +373,15 @@ mod tests {
             ]
         );
         assert!(layout.name >= 20, "{layout:?}");
-        assert!(Layout::new(80, 14).columns.contains(&Column::Score));
-        assert!(Layout::new(120, 30).trend >= 10);
-        assert!(Layout::new(160, 30).columns.contains(&Column::LossOutFrom));
+        let shaped = Layout::new(80, 30, true).columns;
+        assert!(shaped.contains(&Column::Waited) && shaped.contains(&Column::Dropped));
+        assert!(Layout::new(80, 14, false).columns.contains(&Column::Score));
+        assert!(Layout::new(120, 30, false).trend >= 10);
+        assert!(
+            Layout::new(160, 30, false)
+                .columns
+                .contains(&Column::LossOutFrom)
+        );
     }
 
     #[test]
@@ -356,6 +395,8 @@ mod tests {
             Column::LossIn,
             Column::LossOutTo,
             Column::Unmeasured,
+            Column::Waited,
+            Column::Dropped,
         ] {
             assert_eq!(column.cell(&row).text, "-", "{column:?}");
         }

@@ -67,6 +67,14 @@ impl Picture {
         self.name_width = u16::try_from(widest).unwrap_or(u16::MAX);
     }
 
+    /// Something is shaped: rows have queues.
+    pub fn is_shaped(&self) -> bool {
+        self.snapshot
+            .shape
+            .as_ref()
+            .is_some_and(|shape| shape.running)
+    }
+
     /// The row at a place of the list.
     pub fn row(&self, place: usize) -> Option<&Row> {
         let entry = self.entries.get(place)?;

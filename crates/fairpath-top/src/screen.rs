@@ -80,7 +80,8 @@ fn table(buffer: &mut Buffer, area: Rect, state: &mut State) {
     let (over, body) = split(area, titles);
     state.scroll(body.height.into());
     let name = state.picture.as_ref().map_or(0, |p| p.name_width);
-    state.has_trend = Layout::new(area.width, name).trend > 0;
+    let shaped = state.picture.as_ref().is_some_and(|p| p.is_shaped());
+    state.has_trend = Layout::new(area.width, name, shaped).trend > 0;
     let Some(picture) = &state.picture else {
         return say(buffer, body, "waiting for the first picture", state.look);
     };

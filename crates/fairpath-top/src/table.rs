@@ -43,7 +43,7 @@ impl Table {
     pub fn new(picture: &Picture, width: u16, look: Look, trend: Trend, sort: Sort) -> Table {
         let title = text::width(Table::name_title(sort)) as u16;
         Table {
-            layout: Layout::new(width, picture.name_width.max(title)),
+            layout: Layout::new(width, picture.name_width.max(title), picture.is_shaped()),
             look,
             trend,
             sort,

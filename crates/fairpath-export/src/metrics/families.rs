@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use fairpath_rtt::snapshot::{AlertKind, Kind as RowKind, Leg, Row, Volume};
+use fairpath_rtt::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, Row, Volume};
 
 use super::RTT_BOUNDS_S;
 use super::text::{Encoder, Kind};
@@ -155,6 +155,55 @@ pub(super) const FAMILIES: &[Family] = &[
         Shape::Whole(|row| row.load.score.map(f64::from)),
     ),
     family(
+        "fairpath_class_queue_sent_bytes",
+        Kind::Counter,
+        "bytes",
+        "Bytes on the wire that left the class's queue, where it is shaped",
+        Shape::Direction(|row| queues(row, |queue| Some(queue.sent_bytes as f64))),
+    ),
+    family(
+        "fairpath_class_queue_dropped_packets",
+        Kind::Counter,
+        "",
+        "Packets that the class's queue dropped, for all reasons",
+        Shape::Direction(|row| queues(row, |queue| Some(queue.dropped_packets as f64))),
+    ),
+    family(
+        "fairpath_class_queue_marked_packets",
+        Kind::Counter,
+        "",
+        "Packets that the class's queue marked (CE)",
+        Shape::Direction(|row| queues(row, |queue| Some(queue.marked_packets as f64))),
+    ),
+    family(
+        "fairpath_class_queue_backlog_bytes",
+        Kind::Gauge,
+        "bytes",
+        "Bytes that wait in the class's queue",
+        Shape::Direction(|row| queues(row, |queue| Some(queue.held_bytes as f64))),
+    ),
+    family(
+        "fairpath_class_queue_sojourn_p50_seconds",
+        Kind::Gauge,
+        "seconds",
+        "Median of the time that packets waited in the class's queue, of the last 10 to 20 seconds",
+        Shape::Direction(|row| queues(row, |queue| seconds(queue.p50_sojourn_ns))),
+    ),
+    family(
+        "fairpath_class_queue_sojourn_p95_seconds",
+        Kind::Gauge,
+        "seconds",
+        "95th percentile of that time",
+        Shape::Direction(|row| queues(row, |queue| seconds(queue.p95_sojourn_ns))),
+    ),
+    family(
+        "fairpath_class_queue_sojourn_p99_seconds",
+        Kind::Gauge,
+        "seconds",
+        "99th percentile of that time",
+        Shape::Direction(|row| queues(row, |queue| seconds(queue.p99_sojourn_ns))),
+    ),
+    family(
         "fairpath_class_rtt_growth_seconds",
         Kind::Gauge,
         "seconds",
@@ -194,6 +243,14 @@ impl Family {
 
 fn directions(row: &Row, value: fn(&Volume) -> Option<f64>) -> [Option<f64>; 2] {
     [value(&row.up), value(&row.down)]
+}
+
+fn queues(row: &Row, value: fn(&Queue) -> Option<f64>) -> [Option<f64>; 2] {
+    [&row.up_queue, &row.down_queue].map(|queue| queue.as_ref().and_then(value))
+}
+
+fn seconds(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 / 1e9)
 }
 
 fn legs(row: &Row, value: fn(&Leg) -> Option<f64>) -> [Option<f64>; 2] {

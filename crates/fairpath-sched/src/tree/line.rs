@@ -25,8 +25,9 @@ pub struct Line {
     pub stack: bool,
 }
 
-/// A line's usual burst: one timer's lateness, and no queue in the modem behind it.
-pub const LINE_BURST_NS: u64 = 1_000_000;
+/// A line's usual burst: what a busy machine is late by is made up for, and the modem behind it gets no
+/// more at once than CoDel's target.
+pub const LINE_BURST_NS: u64 = 5_000_000;
 
 /// Shares between children, and ceilings.
 const INNER: &str = "class_tree";

@@ -13,7 +13,7 @@ use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
 use crate::duration::nanos;
-use crate::shape::Shaping;
+use crate::shape::{Shaping, Side};
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
@@ -42,8 +42,17 @@ impl Daemon {
             }
             ref request => {
                 let mut answer = self.engine.answer(request, || self.counters());
-                if let Answer::Snapshot { snapshot } = &mut answer {
-                    self.add_queues(snapshot);
+                match &mut answer {
+                    Answer::Snapshot { snapshot } => {
+                        snapshot
+                            .rows
+                            .iter_mut()
+                            .for_each(|row| self.add_queues(row));
+                        let shaped = self.shaping.as_ref().zip(self.engine.config.shape.as_ref());
+                        snapshot.shape = shaped.map(|(shaping, config)| shaping.picture(config));
+                    }
+                    Answer::Detail { detail } => self.add_queues(&mut detail.row),
+                    Answer::Done { .. } | Answer::Error { .. } => {}
                 }
                 answer
             }
@@ -69,19 +78,21 @@ impl Daemon {
         result
     }
 
-    /// What became of classes' packets, besides what the ledger knows.
-    fn add_queues(&self, snapshot: &mut Snapshot) {
+    /// What became of a class's packets, besides what the ledger knows.
+    fn add_queues(&self, row: &mut Row) {
         let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
             return;
         };
-        for row in snapshot
-            .rows
-            .iter_mut()
-            .filter(|row| row.kind == Kind::Class)
-        {
-            [row.down_queue, row.up_queue] = shaping.queues(&row.name);
-        }
-        snapshot.shape = Some(shaping.picture(config));
+        [row.down_queue, row.up_queue] = match row.kind {
+            Kind::Class => shaping.queues(&row.name),
+            Kind::Other => shaping.queues("other"),
+            // All that leaves by it.
+            Kind::Interface if row.name == config.inside => [shaping.line(Side::Down), None],
+            Kind::Interface if config.outside.as_ref() == Some(&row.name) => {
+                [None, shaping.line(Side::Up)]
+            }
+            Kind::Interface | Kind::Subnet => [None, None],
+        };
     }
 
     /// What the daemon's threads counted, by name.

@@ -7,6 +7,7 @@
 //! | CAP_PERFMON | the loop | the same calls on programs that use arenas and bounded loops |
 //! | CAP_NET_RAW | the loop, where it shapes | AF_XDP sockets, and iptables, which insists on it |
 //! | CAP_IPC_LOCK | the loop, where it shapes | memory that AF_XDP shares with the kernel |
+//! | CAP_SYS_NICE | the loop, where it shapes | threads that carry packets are preferred to others |
 //!
 //! Threads with schedulers have what the loop has: each verdict to netfilter takes CAP_NET_ADMIN.
 //!
@@ -23,7 +24,11 @@ const KEPT: [Capability; 3] = [
     Capability::CAP_PERFMON,
 ];
 
-const SHAPING: [Capability; 2] = [Capability::CAP_IPC_LOCK, Capability::CAP_NET_RAW];
+const SHAPING: [Capability; 3] = [
+    Capability::CAP_IPC_LOCK,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_SYS_NICE,
+];
 
 /// Gives up everything but what the loop needs; call it before other threads are started.
 ///

@@ -499,9 +499,7 @@ fn carry(
             tracing::warn!("pin the thread that carries packets to CPU {cpu}: {error}");
         }
     }
-    if let Err(error) = nix::sys::prctl::set_timerslack(1) {
-        tracing::debug!("ask for exact timers: {error}");
-    }
+    lanes::prefer_this_thread();
     let mut end = None;
     forwarder.run(stop, |forwarder| {
         loop {

@@ -25,6 +25,7 @@ mod skipped;
 mod text;
 
 pub use command::{Args, run};
+pub use fairpath_shape::Side;
 pub use prepared::Prepared;
 pub use shaping::{Leads, Shaping};
 

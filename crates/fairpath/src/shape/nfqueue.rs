@@ -326,10 +326,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        // Waking 50 us late is what a packet at 200 Mbit/s takes.
-        if let Err(error) = nix::sys::prctl::set_timerslack(1) {
-            tracing::debug!("ask for exact timers: {error}");
-        }
+        lanes::prefer_this_thread();
         match self.serve() {
             Ok(()) => {}
             Err(error) => tracing::error!("shape {}: {error:#}", self.side.name()),

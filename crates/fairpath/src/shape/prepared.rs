@@ -16,6 +16,9 @@ pub struct Prepared {
     aqm_leaves: bool,
 }
 
+/// Where pins are if there can be no bpffs of our own.
+const SYSTEM: &str = "/sys/fs/bpf/fairpath";
+
 impl Prepared {
     /// For this configuration: a bpffs beside the control socket where a port wants one, which takes
     /// CAP_SYS_ADMIN.
@@ -26,7 +29,9 @@ impl Prepared {
         let mut prepared = Prepared::default();
         if matches!(config.via, None | Some(Via::Qdisc | Via::Kernel)) {
             let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-            match Pins::at(beside.join("bpf")) {
+            // Under systemd nothing may be mounted, but the system's own bpffs is there.
+            let pins = Pins::at(beside.join("pins"));
+            match pins.or_else(|why| Pins::at(SYSTEM).map_err(|_| why)) {
                 Ok(pins) => prepared.pins = Some(pins),
                 Err(why) => prepared.why_not = Some(why.to_string()),
             }

@@ -342,6 +342,11 @@ impl Shaping {
         })
     }
 
+    /// All that leaves by a side's interface.
+    pub fn line(&self, side: Side) -> Option<Queue> {
+        self.port.as_ref()?.queue(side, 0)
+    }
+
     /// The whole, for status and metrics.
     pub fn picture(&self, config: &ShapeConfig) -> Shape {
         let mut shape = Shape {

@@ -1,0 +1,92 @@
+//! Latency under load, rate and fairness.
+
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, Router, requires};
+
+use crate::by;
+use crate::scene::Scene;
+
+/// CoDel's target.
+const TARGET: Duration = Duration::from_millis(5);
+const RATE: f64 = 100e6;
+const FLOWS: u32 = 10;
+
+/// Of nearest rank.
+fn quantile(times: &[Duration], q: f64) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    sorted[((sorted.len() as f64 * q).ceil() as usize).max(1) - 1]
+}
+
+/// Jain's index: 1 where all have the same.
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    sum * sum / (rates.len() as f64 * squares)
+}
+
+fn ping(scene: &Scene, count: u32) -> Vec<Duration> {
+    let ping = Ping::to(Router::SERVER.v4).count(count);
+    let ping = ping.interval(Duration::from_millis(10));
+    let report = ping.run(&scene.net.client).unwrap();
+    assert!(report.received * 100 >= count * 98, "{report:?}");
+    report.times
+}
+
+by!(ten_bulk_flows_leave_a_ping_its_latency: nfqueue, afxdp);
+
+fn ten_bulk_flows_leave_a_ping_its_latency(port: &'static str) {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::far(port, Duration::from_millis(10));
+    let _daemon = scene.shape("down = \"100mbit\"\nup = \"20mbit\"", "");
+    let idle = quantile(&ping(&scene, 100), 0.99);
+    let server = Iperf3Server::start(&scene.net.client, 5201).unwrap();
+    let bulk = Iperf3::to(Router::CLIENT.v4, server.port());
+    let bulk = bulk.parallel(FLOWS).seconds(9).congestion("cubic");
+    let bulk = bulk.start(&scene.net.server).unwrap();
+    // Slow start is over, and CoDel has found its pace.
+    std::thread::sleep(Duration::from_secs(3));
+    let counters = || scene.net.client.link_counters("eth0").unwrap().rx_bytes;
+    let (begin, before) = (Instant::now(), counters());
+    let loaded = quantile(&ping(&scene, 400), 0.99);
+    let (elapsed, bytes) = (begin.elapsed(), counters() - before);
+    let rate = bytes as f64 * 8.0 / elapsed.as_secs_f64();
+    let report = bulk.finish().unwrap();
+    let fairness = jain(&report.streams_bps);
+    println!(
+        "{port}: ping p99 {idle:?} idle, {loaded:?} loaded; {:.2} Mbit/s; Jain's index {fairness:.4}",
+        rate / 1e6
+    );
+    let added = loaded.saturating_sub(idle);
+    assert!(added <= 2 * TARGET, "p99 of the ping grew by {added:?}");
+    assert!(
+        (rate / RATE - 1.0).abs() <= 0.02,
+        "{rate} bit/s on the wire"
+    );
+    assert_eq!(report.streams_bps.len(), FLOWS as usize);
+    assert!(fairness >= 0.98, "{:?}", report.streams_bps);
+}
+
+by!(a_fifo_of_the_same_rate_does_not: nfqueue, afxdp, kernel);
+
+/// What the same line is without flow queues: the test above could fail.
+fn a_fifo_of_the_same_rate_does_not(port: &'static str) {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let policy = match port {
+        "kernel" => "",
+        _ => "policy = \"fifo\"\npackets = 1000",
+    };
+    let _daemon = scene.shape(&format!("down = \"100mbit\"\n{policy}"), "");
+    let server = Iperf3Server::start(&scene.net.client, 5201).unwrap();
+    let bulk = Iperf3::to(Router::CLIENT.v4, server.port())
+        .parallel(FLOWS)
+        .seconds(6);
+    let bulk = bulk.congestion("cubic").start(&scene.net.server).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    let loaded = quantile(&ping(&scene, 150), 0.5);
+    drop(bulk);
+    println!("{port}: ping p50 {loaded:?} behind a FIFO");
+    assert!(loaded > 4 * TARGET, "{loaded:?}");
+}

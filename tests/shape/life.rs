@@ -1,0 +1,134 @@
+//! Begin, end, change, and failure.
+
+use std::time::Duration;
+
+use fairpath_testbed::{Need, Offloads, Router, requires};
+use fairpath_tests::Daemon;
+use nix::sys::signal::Signal;
+
+use crate::by;
+use crate::scene::{Counted, Numbered, Scene, lost_before, number, queue, settled};
+
+const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
+const MS: Duration = Duration::from_millis(1);
+
+by!(killed_traffic_goes_on_within_a_tenth_of_a_second: nfqueue, afxdp, kernel);
+
+fn killed_traffic_goes_on_within_a_tenth_of_a_second(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
+    std::thread::sleep(Duration::from_millis(500));
+    daemon.kill();
+    std::thread::sleep(Duration::from_millis(700));
+    let sent = source.finish();
+    let came = sink.drain(Duration::from_secs(1));
+    println!("{port}: killed: {sent} sent, {came:?}");
+    assert!(came.longest_gap <= 100 * MS, "{came:?}");
+    assert!(sent - came.count <= 100, "{sent} sent, {came:?}");
+    // The next one finds what was left, and shapes.
+    let daemon = Daemon::start(&scene.net.router, &scene.place);
+    daemon.says("shaping via");
+    assert!(daemon.stop().success());
+    left_nothing(&scene);
+}
+
+by!(stopped_and_started_no_packet_is_lost: nfqueue, afxdp);
+
+fn stopped_and_started_no_packet_is_lost(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
+    for words in [["stop"], ["start"], ["stop"], ["start"]] {
+        std::thread::sleep(Duration::from_millis(200));
+        let output = scene.command(&words);
+        assert!(output.status.success(), "{output:?}");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(daemon.stop().success());
+    std::thread::sleep(Duration::from_millis(200));
+    let sent = source.finish();
+    let came = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {came:?}");
+    assert_eq!(came.count, sent, "{came:?}");
+    left_nothing(&scene);
+}
+
+by!(rates_are_set_while_packets_flow: nfqueue, afxdp, kernel);
+
+fn rates_are_set_while_packets_flow(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let classes = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2\"\ndown = \"2mbit\"\n";
+    let daemon = scene.shape(RATES, classes);
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    // 8 Mbit/s.
+    let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 958);
+    std::thread::sleep(Duration::from_secs(2));
+    let before = number(&queue(&daemon, "down", Some("anna")), "dropped_packets");
+    assert!(
+        before > 100 || port == "kernel",
+        "{before} of 2,000 were dropped at a quarter of the rate"
+    );
+    let output = scene.command(&["set", "anna", "--down", "20mbit"]);
+    assert!(output.status.success(), "{output:?}");
+    std::thread::sleep(Duration::from_secs(1));
+    let then = number(&queue(&daemon, "down", Some("anna")), "dropped_packets");
+    std::thread::sleep(Duration::from_secs(1));
+    let now = queue(&daemon, "down", Some("anna"));
+    assert_eq!(number(&now, "dropped_packets"), then, "{now:#}");
+    assert!(number(&now, "held_packets") < 20, "{now:#}");
+    drop(source);
+    let _ = sink.drain(Duration::from_millis(500));
+    let output = scene.command(&["set", "nobody", "--down", "20mbit"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("there is no such class"), "{said}");
+}
+
+by!(a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted: nfqueue, afxdp);
+
+fn a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    let every = Duration::from_micros(100);
+    let source = Numbered::start(&scene.net.server, scene.to_client(), every, 100);
+    std::thread::sleep(Duration::from_millis(300));
+    daemon.process.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(1500));
+    daemon.process.signal(Signal::SIGCONT);
+    std::thread::sleep(Duration::from_millis(500));
+    let sent = source.finish();
+    let came = sink.drain(Duration::from_secs(2)).count;
+    let line = settled(&daemon, "down", None);
+    let before = lost_before(&daemon, port, "down");
+    println!("{port}: {sent} sent, {came} came, {before} lost before; {line}");
+    let dropped = number(&line, "dropped_packets");
+    assert_eq!(sent, came + dropped + before, "{line:#}");
+    assert!(daemon.stop().success());
+}
+
+/// No rule, no qdisc, no program.
+fn left_nothing(scene: &Scene) {
+    let router = &scene.net.router;
+    let qdiscs = router.run(&["tc", "qdisc", "show"]).unwrap();
+    assert!(
+        !qdiscs.contains("htb") && !qdiscs.contains("fairpath"),
+        "{qdiscs}"
+    );
+    let links = router.run(&["ip", "-details", "link", "show"]).unwrap();
+    assert!(!links.contains("xdp"), "{links}");
+    if scene.port == "nfqueue" {
+        let rules = router
+            .run(&["iptables-legacy", "-t", "mangle", "-S"])
+            .unwrap();
+        assert!(!rules.contains("fairpath"), "{rules}");
+    }
+    let _ = Router::CLIENT;
+}

@@ -1,0 +1,26 @@
+//! `fairpath shape` on real packets, by every port that this kernel has.
+//!
+//! ```text
+//! client ── lan [router: fairpath run, [shape]] wan ── server
+//! ```
+//!
+//! As root: `cargo test -p fairpath-tests --test shape`. Each test has namespaces and a directory of
+//! its own. The BPF qdisc is in newer kernels: tests/vm/scenarios/shape-qdisc.sh has it.
+
+mod accounts;
+mod latency;
+mod life;
+mod scene;
+
+/// A test for each of these ports.
+macro_rules! by {
+    ($test:ident: $($port:ident),+) => {
+        mod $test {
+            $(#[test]
+            fn $port() {
+                super::$test(stringify!($port));
+            })+
+        }
+    };
+}
+pub(crate) use by;

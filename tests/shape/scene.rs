@@ -1,0 +1,258 @@
+//! A router that shapes, and traffic through it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Impairment, Netns, Offloads, Ping, Router, RouterBuilder, Testbed};
+use fairpath_tests::daemon::client;
+use fairpath_tests::{Daemon, Place};
+use serde_json::{Value, json};
+
+/// Where datagrams go.
+pub const PORT: u16 = 7777;
+/// More addresses of the client: subscribers of their own.
+pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
+
+/// Tests that hold rates and times to percents run alone, others beside each other.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// The machine, alone or with others.
+enum Share {
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+    Beside(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+}
+
+pub struct Scene {
+    pub net: Router,
+    pub place: Place,
+    pub port: &'static str,
+    _share: Share,
+}
+
+impl Scene {
+    /// A router for this port. Frames are what a wire would carry, unless `offloads` are on.
+    pub fn new(port: &'static str, offloads: Offloads) -> Scene {
+        // A test that failed has released it, too.
+        let share = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        Scene::build(
+            port,
+            Router::builder().offloads(offloads),
+            Share::Beside(share),
+        )
+    }
+
+    /// A router whose server is a round trip of `time` away, alone on this machine.
+    pub fn far(port: &'static str, time: Duration) -> Scene {
+        let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let half = Impairment::delay(time / 2);
+        let builder = Router::builder().wan_wire(half.clone(), half);
+        Scene::build(port, builder, Share::Alone(share))
+    }
+
+    fn build(port: &'static str, builder: RouterBuilder, share: Share) -> Scene {
+        let net = builder.build(&Testbed::new()).unwrap();
+        let add = format!("{BERT}/24");
+        let command = ["ip", "address", "add", &add, "dev", "eth0"];
+        net.client.run(&command).unwrap();
+        Scene {
+            net,
+            place: Place::new(),
+            port,
+            _share: share,
+        }
+    }
+
+    /// Writes the configuration: keys of `[shape]`, and classes.
+    pub fn configure(&self, shape: &str, classes: &str) {
+        let port = self.port;
+        let rest = format!(
+            "uplinks = [\"wan\"]\n{classes}\n[shape]\ninside = \"lan\"\noutside = \"wan\"\nvia = \"{port}\"\n{shape}\n"
+        );
+        self.place.configure(&["lan", "wan"], &rest);
+    }
+
+    /// The daemon, shaping.
+    pub fn shape(&self, shape: &str, classes: &str) -> Daemon<'_> {
+        self.configure(shape, classes);
+        let daemon = Daemon::start(&self.net.router, &self.place);
+        daemon.says("shaping via");
+        daemon
+    }
+
+    /// Neighbours know each other: what a router must ask for first is the stack's to send.
+    pub fn meet(&self, subscribers: &[Ipv4Addr]) {
+        for address in subscribers {
+            let ping = Ping::to(*address).count(2);
+            let report = ping
+                .interval(Duration::from_millis(100))
+                .run(&self.net.server)
+                .unwrap();
+            assert!(report.received > 0, "{report:?}");
+        }
+    }
+
+    /// Runs `fairpath shape WORDS`.
+    pub fn command(&self, words: &[&str]) -> Output {
+        client(&self.place, &[&["shape"], words].concat())
+    }
+
+    pub fn to_client(&self) -> IpAddr {
+        Router::CLIENT.v4.into()
+    }
+}
+
+/// The shaper's picture, read after now.
+pub fn picture(daemon: &Daemon<'_>) -> Value {
+    let readings = |status: &Value| status["counters"]["readings"].as_u64().unwrap_or(0);
+    let now = readings(&daemon.status());
+    let status = daemon.status_when("read twice more", |status| readings(status) >= now + 2);
+    status["shape"].clone()
+}
+
+/// A side's queue, of a class or (`None`) of the line.
+pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
+    let shape = picture(daemon);
+    match class {
+        Some(class) => daemon.row(class)[format!("{side}_queue")].clone(),
+        None => {
+            let lines = shape["lines"].as_array().cloned().unwrap_or_default();
+            let line = lines.into_iter().find(|line| line["side"] == side);
+            line.unwrap_or_else(|| panic!("no line {side}: {shape:#}"))["queue"].clone()
+        }
+    }
+}
+
+/// Packets towards a side that the kernel dropped before the scheduler, by its own columns.
+pub fn lost_before(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
+    let counters = picture(daemon)["counters"].clone();
+    let count = |name: String| counters[&name].as_u64().unwrap_or(0);
+    // A ring is its interface's: what leaves by one side came by the other.
+    let other = if side == "down" { "up" } else { "down" };
+    match port {
+        "nfqueue" => ["queue_dropped", "user_dropped"]
+            .map(|column| count(format!("nfqueue_{side}_{column}")))
+            .iter()
+            .sum(),
+        _ => ["rx_dropped", "rx_ring_full"]
+            .map(|column| count(format!("afxdp_{other}_{column}")))
+            .iter()
+            .sum(),
+    }
+}
+
+/// A number of a queue.
+pub fn number(queue: &Value, key: &str) -> u64 {
+    queue[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {queue:#}"))
+}
+
+/// Waits until nothing moves in a side's queue, and returns it.
+pub fn settled(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
+    let mut before = queue(daemon, side, class);
+    for _ in 0..100 {
+        let now = queue(daemon, side, class);
+        if now["came_packets"] == before["came_packets"] && now["held_packets"] == json!(0) {
+            return now;
+        }
+        before = now;
+    }
+    panic!("{side}: packets still come or wait: {before:#}");
+}
+
+/// Numbered datagrams, sent from a namespace at a rate until this is dropped or finished.
+pub struct Numbered {
+    over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<u64>>,
+}
+
+impl Numbered {
+    /// One every `every` to `to`.
+    pub fn start(ns: &Netns, to: IpAddr, every: Duration, bytes: usize) -> Numbered {
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&over);
+        let socket = ns.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        let send = move || {
+            let to = SocketAddr::new(to, PORT);
+            let (begin, mut number) = (Instant::now(), 0u64);
+            let mut payload = vec![0; bytes.max(8)];
+            while !theirs.load(Ordering::Relaxed) {
+                payload[..8].copy_from_slice(&number.to_be_bytes());
+                // A full queue of the sender's own is no loss of the router's: sent again.
+                if socket.send_to(&payload, to).is_ok() {
+                    number += 1;
+                }
+                let due = begin + every * number as u32;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            number
+        };
+        Numbered {
+            over,
+            thread: Some(thread::spawn(send)),
+        }
+    }
+
+    /// Ends; how many were sent.
+    pub fn finish(mut self) -> u64 {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Receives numbered datagrams in a namespace.
+pub struct Counted {
+    socket: UdpSocket,
+}
+
+/// What came.
+#[derive(Debug, Default)]
+pub struct Came {
+    /// How many.
+    pub count: u64,
+    /// Numbers that came before a lower one.
+    pub reordered: u64,
+    /// The longest time between two, and after how many that was.
+    pub longest_gap: Duration,
+}
+
+impl Counted {
+    pub fn bind(ns: &Netns, at: IpAddr) -> Counted {
+        let bind = || UdpSocket::bind(SocketAddr::new(at, PORT)).unwrap();
+        let socket = ns.enter(bind).unwrap();
+        // What a socket cannot hold would look like a loss of the router's.
+        let bytes = 32 << 20;
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &bytes)
+            .unwrap();
+        Counted { socket }
+    }
+
+    /// Until nothing comes for `silence`.
+    pub fn drain(&self, silence: Duration) -> Came {
+        self.socket.set_read_timeout(Some(silence)).unwrap();
+        let (mut came, mut last, mut greatest) = (Came::default(), None, None);
+        let mut bytes = [0; 2048];
+        while let Ok(length) = self.socket.recv(&mut bytes) {
+            let now = Instant::now();
+            assert!(length >= 8);
+            let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+            came.count += 1;
+            came.reordered += u64::from(greatest.is_some_and(|greatest| number < greatest));
+            greatest = greatest.max(Some(number));
+            if let Some(last) = last.replace(now) {
+                came.longest_gap = came.longest_gap.max(now.duration_since(last));
+            }
+        }
+        came
+    }
+}
