@@ -49,17 +49,23 @@ begin() {
 	fail "$(tail -n 5 /tmp/log)"
 }
 
-# Bits a second in frames that TCP brought to the far side.
+# Bits a second in frames that TCP brought to the far side in $1 seconds.
 tcp() {
-	ip netns exec near iperf3 --client $FAR --omit 2 --time 5 --json >/tmp/iperf || {
+	ip netns exec near iperf3 --client $FAR --omit 2 --time "$1" --json >/tmp/iperf || {
 		cat /tmp/iperf
 		fail "iperf3 failed"
 	}
 	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf
 }
 
-between() {
-	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
+# TCP gets $1 bit/s within 5 %, never more; less only where the host leaves the guest no time, which is tried again.
+rate_holds() {
+	for _ in 1 2 3 4 5; do
+		got=$(tcp 4)
+		[ "$got" -le $(($1 * 105 / 100)) ] || fail "$2: $got is more than $1 bit/s"
+		[ "$got" -lt $(($1 * 95 / 100)) ] || return 0
+	done
+	fail "$2: $got is less than $1 bit/s"
 }
 
 name() {
@@ -74,8 +80,8 @@ ip -n far address add $FAR/24 dev far0
 ip -n near link set near0 up
 ip -n far link set far0 up
 # `ip netns exec` hides what is mounted behind it.
-mkdir -p /run/fairpath/bpf
-mount -t bpf bpf /run/fairpath/bpf
+mkdir -p /run/fairpath/pins
+mount -t bpf bpf /run/fairpath/pins
 ip netns exec far iperf3 --server >/tmp/server 2>&1 &
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
@@ -86,8 +92,7 @@ cat /tmp/status
 fairpath shape status --socket $SOCKET
 first=$(name)
 case $first in fairpath*) ;; *) fail "near0 has $first" ;; esac
-got=$(tcp)
-between "$got" 3800000 4200000 "TCP in a class of 4 Mbit/s"
+rate_holds 4000000 "TCP in a class of 4 Mbit/s"
 pass "the class has $got of 4000000 bit/s"
 
 agrees() {
@@ -105,15 +110,13 @@ configure 6mbit
 fairpath reload --socket $SOCKET || fail "the reload was refused"
 wait $ping
 grep -q " 0% packet loss" /tmp/ping || fail "$(cat /tmp/ping)"
-got=$(tcp)
-between "$got" 5700000 6300000 "TCP after a reload to 6 Mbit/s"
+rate_holds 6000000 "TCP after a reload to 6 Mbit/s"
 [ "$(name)" = "$first" ] || fail "the qdisc was replaced"
 pass "reload to 6 Mbit/s: $got bit/s, no ping lost, the same qdisc"
 
 kill -9 $daemon
 wait $daemon || true
-got=$(tcp)
-between "$got" 5700000 6300000 "TCP without the daemon"
+rate_holds 6000000 "TCP without the daemon"
 pass "killed, it shapes on: $got of 6000000 bit/s"
 
 ip netns exec near ping -q -i 0.05 -c 200 $FAR >/tmp/ping &
@@ -123,14 +126,13 @@ begin
 wait $ping
 grep -q " 0% packet loss" /tmp/ping || fail "$(cat /tmp/ping)"
 [ "$(name)" = "$first" ] || fail "$first was not taken over"
-got=$(tcp)
-between "$got" 1900000 2100000 "TCP after the next start"
+rate_holds 2000000 "TCP after the next start"
 await 20 agrees
 pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
 
 fairpath shape stop --socket $SOCKET
 [ "$(name)" = noqueue ] || fail "near0 has $(name) after stop"
-ls /run/fairpath/bpf | grep -q qdisc && fail "a pin is left"
+ls /run/fairpath/pins | grep -q qdisc && fail "a pin is left"
 kill $daemon
 wait $daemon || fail "fairpath run ended with status $?"
 pass "stop restores the default and leaves nothing"
