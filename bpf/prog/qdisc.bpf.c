@@ -183,6 +183,8 @@ struct fp_port {
 	u32 free;  /* handles on the stack */
 	u32 sent;  /* the handle that a dequeue gave */
 	u64 again; /* when to ask again */
+	u64 turns; /* two a call */
+	u64 owner; /* user space's own: the process that may change things */
 	/* counters */
 	u64 came; /* packets */
 	u64 came_segments;
@@ -203,6 +205,11 @@ struct fp_port {
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
+/* The same numbers stand in port.rs. */
+_Static_assert(__builtin_offsetof(struct fp_port, halves) == 88, "");
+_Static_assert(__builtin_offsetof(struct fp_port, log_count) == 172, "");
+_Static_assert(__builtin_offsetof(struct fp_port, turns) == 192, "");
+_Static_assert(__builtin_offsetof(struct fp_port, posts_refused) == 320, "");
 
 char _license[] SEC("license") = "GPL";
 
@@ -218,6 +225,12 @@ FP_INLINE struct fp_port FP_MEM *the_port(void)
 {
 	asm volatile("" : : "r"(&arena));
 	return (struct fp_port FP_MEM *)FP_PORT_AT;
+}
+
+/* Odd while counts change: who reads them looks before and after. */
+FP_INLINE void turn(void)
+{
+	fp_add64(&the_port()->turns, 1);
 }
 
 FP_INLINE struct fp_sched FP_MEM *scheduler_of(struct fp_port FP_MEM *port, u32 half)
@@ -463,15 +476,12 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	return 0;
 }
 
-SEC("struct_ops")
-int qdisc_enqueue(u64 *ctx)
+FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
-	struct sk_buff *skb = (struct sk_buff *)ctx[0], *old;
-	struct Qdisc *sch = (struct Qdisc *)ctx[1];
-	struct bpf_sk_buff_ptr *to_free = (struct bpf_sk_buff_ptr *)ctx[2];
 	struct fp_port FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_sched FP_MEM *s;
+	struct sk_buff *old;
 	struct waiting *slot;
 	u32 handle, bytes;
 
@@ -511,6 +521,20 @@ int qdisc_enqueue(u64 *ctx)
 	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
 }
 
+SEC("struct_ops")
+int qdisc_enqueue(u64 *ctx)
+{
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	struct Qdisc *sch = (struct Qdisc *)ctx[1];
+	struct bpf_sk_buff_ptr *to_free = (struct bpf_sk_buff_ptr *)ctx[2];
+	int result;
+
+	turn();
+	result = take_in(skb, sch, to_free);
+	turn();
+	return result;
+}
+
 /* What a dequeue came to: into port->sent and port->again. */
 static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 {
@@ -536,10 +560,8 @@ static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 	return 0;
 }
 
-SEC("struct_ops")
-u64 qdisc_dequeue(u64 *ctx)
+FP_INLINE struct sk_buff *give_out(struct Qdisc *sch)
 {
-	struct Qdisc *sch = (struct Qdisc *)ctx[0];
 	struct fp_port FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_sched FP_MEM *s;
@@ -572,6 +594,18 @@ u64 qdisc_dequeue(u64 *ctx)
 	port->sent_segments += segments_of(skb);
 	port->sent_bytes += wire_bytes(skb);
 	bpf_qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+SEC("struct_ops")
+u64 qdisc_dequeue(u64 *ctx)
+{
+	struct Qdisc *sch = (struct Qdisc *)ctx[0];
+	struct sk_buff *skb;
+
+	turn();
+	skb = give_out(sch);
+	turn();
 	return (u64)skb;
 }
 
@@ -606,6 +640,7 @@ int qdisc_reset(u64 *ctx)
 
 	if (port->qdisc != (u64)sch)
 		return 0;
+	turn();
 	fp_loop(handle, port->packets + 1) {
 		struct sk_buff *skb = take(handle);
 
@@ -619,6 +654,7 @@ int qdisc_reset(u64 *ctx)
 	port->resets++;
 	sch->q.qlen = 0;
 	sch->qstats.backlog = 0;
+	turn();
 	return 0;
 }
 

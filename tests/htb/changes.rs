@@ -19,6 +19,10 @@ const CHANGED: u16 = 1_000;
 const FIRST: u16 = 10_000;
 const STREETS: u16 = 100;
 const BPS: u64 = 50_000_000;
+/// This one goes, and its queue is long when it does.
+const SLOW: u16 = 7;
+const SLOW_BPS: u64 = 64_000;
+const WAITING: u64 = 80;
 /// Between two datagrams.
 const GAP: Duration = Duration::from_micros(500);
 
@@ -44,8 +48,12 @@ fn network(from: u16, changed_bps: u64) -> (HtbTree, Rules, Vec<u16>) {
     }
     let subscribers = from..from + CLASSES;
     for n in subscribers.clone() {
-        let bps = if n < 2 * CHANGED { changed_bps } else { BPS };
-        classes.push(class(FIRST + n, STREETS + n / 100, bps, BPS * 2));
+        let (bps, ceil) = match n {
+            SLOW => (SLOW_BPS, SLOW_BPS),
+            n if n < 2 * CHANGED => (changed_bps, BPS * 2),
+            _ => (BPS, BPS * 2),
+        };
+        classes.push(class(FIRST + n, STREETS + n / 100, bps, ceil));
     }
     let prefixes = subscribers
         .clone()
@@ -84,17 +92,27 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
         .enter(|| UdpSocket::bind("0.0.0.0:0").unwrap())
         .unwrap();
     let sent = thread::scope(|scope| {
+        let _end = End(&stop);
         let counting = scope.spawn(|| receive(&sink, &stop, &received));
         let sending = scope.spawn(|| send(&source, &stop));
         let begun = wait_for(PATIENCE, || {
             (received.load(Ordering::Relaxed) > 200).then_some(())
         });
         begun.expect("traffic begins");
+        for _ in 0..WAITING {
+            source.send_to(&[0; 200], (address(SLOW), PORT)).unwrap();
+        }
+        let waiting = wait_for(PATIENCE, || {
+            let waiting = shaped.class(FIRST + SLOW).unwrap().backlog_packets;
+            (waiting > 10).then_some(waiting)
+        });
+        assert!(waiting.is_some(), "nothing waits in the class that goes");
         let began = Instant::now();
         let applied = shaped.apply(&next).unwrap();
         let changed = began.elapsed();
         shaped.mark.set(&rules, &minors).unwrap();
-        let mut stale = applied.stale.clone();
+        let mut stale = shaped.retire(&applied.stale).unwrap();
+        assert!(stale.contains(&(FIRST + SLOW)), "what is not empty stays");
         let gone = wait_for(PATIENCE, || {
             stale = shaped.retire(&stale).unwrap();
             stale.is_empty().then_some(())
@@ -112,7 +130,7 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
         );
         assert_eq!(applied.stale.len(), usize::from(CHANGED));
         stop.store(true, Ordering::Relaxed);
-        let sent = sending.join().unwrap();
+        let sent = sending.join().unwrap() + WAITING;
         wait_for(PATIENCE, || {
             (received.load(Ordering::Relaxed) == sent).then_some(())
         });
@@ -123,11 +141,20 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
     assert_eq!(received.load(Ordering::Relaxed), sent);
 }
 
+/// Ends the threads when the test fails, too.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// To old, new, changed and unchanged subscribers in turn.
 fn send(socket: &UdpSocket, stop: &AtomicBool) -> u64 {
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {
-        let n = (sent as u16).wrapping_mul(97) % (CLASSES + CHANGED);
+        let n = (sent * 97 % u64::from(CLASSES + CHANGED)) as u16;
         socket.send_to(&[0; 200], (address(n), PORT)).unwrap();
         sent += 1;
         thread::sleep(GAP);

@@ -117,7 +117,7 @@ fn a_packet_falls_into_the_class_of_its_vlan_in_both_families() {
     let wires = Wire::tunnel_pair([&tuns[0], &tuns[1]], &carrier, &tagged, none(), none());
     let _wires = wires.unwrap();
     let place = tempfile::tempdir().unwrap();
-    let pins = fairpath_bpf::Pins::at(place.path().join("bpf")).unwrap();
+    let pins = fairpath_bpf::Pins::at(place.path().join("pins")).unwrap();
     let classes = [5, 6].map(|minor| class(minor, LINE, BPS, BPS));
     let rules = Rules {
         vlans: vec![(8, 1), (7, 2)],

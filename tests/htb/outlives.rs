@@ -1,12 +1,16 @@
 //! What stays when the process that shaped is killed, and how the next one takes over.
 
+use fairpath_bpf::{Pins, Took};
 use fairpath_core::sched::End;
+use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::Tc;
-use fairpath_testbed::{Need, Offloads, Process, Router, requires, wait_for};
-use fairpath_tests::htb::{OTHER, Shaped};
+use fairpath_testbed::{Need, Offloads, Process, Router, Testbed, requires, wait_for};
+use fairpath_tests::htb::{LINE, OTHER, Shaped, class, tree};
 use nix::sys::signal::Signal;
 
-use super::site::{PATIENCE, Site};
+use super::site::{PATIENCE, Site, by_prefix};
+
+const BPS: u64 = 100_000_000;
 
 fn shaper(site: &Site, bps: u64) -> Process {
     let mut command = site
@@ -82,6 +86,60 @@ fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
         .router
         .run(&["bpftool", "net", "show", "dev", "lan"]);
     assert!(!programs.unwrap_or_default().contains("mark_egress"));
+}
+
+#[test]
+fn marks_of_an_interface_that_is_gone_are_not_taken_for_its_successors() {
+    requires!(Need::Root);
+    let ns = Testbed::new().netns("here").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let pins = Pins::at(place.path().join("pins")).unwrap();
+    let link = |what: &str| {
+        let line = format!("link {what}");
+        ns.ip_batch(&[line]).unwrap();
+    };
+    let mark = || {
+        let mark = || {
+            let mut shaped = Shaped::open("v0", 1, End::Receiver).unwrap();
+            shaped.mark(&Rules::default(), &[OTHER], &pins).unwrap()
+        };
+        ns.enter(mark).unwrap()
+    };
+    link("add v0 index 77 type veth peer name v1");
+    assert_eq!((mark(), mark()), (Took::Fresh, Took::Over));
+    link("delete v0");
+    link("add v0 index 77 type veth peer name v1");
+    assert_eq!((mark(), mark()), (Took::Fresh, Took::Over));
+    assert_eq!(pins.names().unwrap().len(), 1);
+    pins.unmount().unwrap();
+}
+
+#[test]
+fn a_link_that_goes_down_and_up_is_shaped_as_before() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let site = Site::new(Offloads::Off);
+    let rules = by_prefix(&[Prefix::new(Router::CLIENT.v4.into(), 32)]);
+    let only = tree(BPS, &[class(5, LINE, BPS, BPS)]);
+    let mut shaped = site.shape(&only, &rules, &[OTHER, 5]);
+    for up in [false, true] {
+        site.net.lan_end.set_up(up).unwrap();
+    }
+    // The neighbour is asked for again, and until it answers, packets may be lost.
+    let before = shaped.class(5).unwrap().packets;
+    let comes = wait_for(PATIENCE, || {
+        site.send(Router::CLIENT.v4, 1, 100);
+        (shaped.class(5).unwrap().packets > before).then_some(())
+    });
+    assert!(
+        comes.is_some(),
+        "nothing comes by the class after the link was down"
+    );
+    let again = site
+        .net
+        .router
+        .enter(|| shaped.apply(&only).unwrap())
+        .unwrap();
+    assert_eq!((again.added, again.changed, again.stale.len()), (0, 0, 0));
 }
 
 #[test]

@@ -28,13 +28,13 @@ impl Site {
         let place = tempfile::tempdir().unwrap();
         Site {
             net,
-            pins: Pins::at(place.path().join("bpf")).unwrap(),
+            pins: Pins::at(place.path().join("pins")).unwrap(),
             _place: place,
         }
     }
 
     pub fn pins_path(&self) -> std::path::PathBuf {
-        self._place.path().join("bpf")
+        self._place.path().join("pins")
     }
 
     /// Shapes `lan` by the class of who receives: `minors[N]` is that of class N.

@@ -32,7 +32,7 @@ impl Default for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Where the daemon kept what outlives it; nothing is mounted there otherwise.
-        let _ = nix::mount::umount2(&self.path("bpf"), nix::mount::MntFlags::MNT_DETACH);
+        let _ = nix::mount::umount2(&self.path("pins"), nix::mount::MntFlags::MNT_DETACH);
     }
 }
 

@@ -267,10 +267,13 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 	fp_loop(i, FP_FAT + 2 * s->config.nodes)
 		fp_clear_queue(s, i + 1);
 	fp_loop(i, s->config.packets) {
-		if (fp_slot_at(s, i + 1)->leaf) {
-			fp_node_at(s, fp_slot_at(s, i + 1)->leaf)->stats.dropped++;
-			fp_forget(s, i + 1);
-		}
+		struct fp_slot FP_MEM *p = fp_slot_at(s, i + 1);
+
+		if (!p->leaf)
+			continue;
+		fp_node_at(s, p->leaf)->stats.dropped++;
+		fp_account_dropped(s, p->leaf, FP_DROP_REMOVED, p->meta.bytes);
+		fp_forget(s, i + 1);
 	}
 	fp_loop(i, s->config.flows) {
 		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);

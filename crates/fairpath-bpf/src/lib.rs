@@ -36,8 +36,7 @@ pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use pin::{PinError, Pins};
 pub use qdisc::{
-    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, QdiscPins, qdisc_names,
-    without_marks,
+    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, qdisc_names, without_marks,
 };
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};

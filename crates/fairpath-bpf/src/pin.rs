@@ -72,6 +72,11 @@ impl Pins {
         Ok(self.path.join(format!("{kind}-{inode}-{ifindex}")))
     }
 
+    /// The place of the pin of this name.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
     /// The names of all pins, in no order.
     ///
     /// # Errors

@@ -3,21 +3,20 @@
 //!
 //! One value, one object, one name, one qdisc: devices and children of mq never share state, each is
 //! refused a second place, and what breaks in one is not the others'. The kernel part classifies by
-//! itself and needs nobody; with [`QdiscPins`] name and memory outlive the process, and the next one
+//! itself and needs nobody; with [`Pins`] name and memory outlive the process, and the next one
 //! finds them again ([`BpfQdisc::find`]) and gives them a new plan while packets flow
 //! ([`BpfQdisc::replace`]). Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
 //! Absent: putting it on a device, which is netlink's; an author's own policy.
 
 mod content;
+mod owner;
 mod pins;
 mod port;
 
 use std::fmt;
-use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -29,11 +28,12 @@ use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::arena::{self, PAGE, STRIDE};
+use crate::pin::{PinError, Pins};
 use crate::rtt::wait_for_programs;
 use content::Laid;
 pub use content::{QdiscContent, without_marks};
 use pins::NAME_BYTES;
-pub use pins::{QdiscPins, qdisc_names};
+pub use pins::qdisc_names;
 pub use port::QdiscCounters;
 use port::{Places, Port};
 
@@ -84,23 +84,24 @@ pub enum QdiscError {
     /// Found, and not laid out by this process.
     #[error("change the rules of a qdisc: its content is another process's; replace it first")]
     Foreign,
-    /// Pinning failed.
-    #[error("keep qdiscs beyond this process: {what} {path}: {source}", path = path.display())]
-    Pins {
-        /// What was tried.
-        what: String,
-        /// Where.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
+    /// Two would change one ring and one memory.
+    #[error("take over the qdisc {name}: process {pid} has it; end that first")]
+    Held {
+        /// The qdisc.
+        name: String,
+        /// Who has it.
+        pid: u32,
     },
+    /// Pins.
+    #[error(transparent)]
+    Pins(#[from] PinError),
 }
 
 /// How a qdisc is registered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QdiscOptions<'a> {
     /// Name and memory outlive the process here.
-    pub pins: Option<&'a QdiscPins>,
+    pub pins: Option<&'a Pins>,
     /// Operations that are logged, for tests; 128 bytes each.
     pub log: u32,
 }
@@ -199,6 +200,7 @@ impl BpfQdisc {
                 _object: object,
             },
         };
+        qdisc.take_hold()?;
         if let Some(pins) = options.pins {
             qdisc.pin(pins)?;
         }
@@ -210,16 +212,18 @@ impl BpfQdisc {
     /// it can be read and replaced.
     ///
     /// # Errors
-    /// [`QdiscError::Refused`]: the pins cannot be opened.
-    pub fn find(pins: &QdiscPins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
-        if !pins.link(name).exists() || !pins.arena(name).exists() {
+    /// [`QdiscError::Refused`]: the pins cannot be opened; [`QdiscError::Held`].
+    pub fn find(pins: &Pins, name: &str) -> Result<Option<BpfQdisc>, QdiscError> {
+        if !pins::link(pins, name).exists() || !pins::arena(pins, name).exists() {
             return Ok(None);
         }
-        let link = Link::open(pins.link(name)).map_err(QdiscError::Refused)?;
-        let arena = MapHandle::from_pinned_path(pins.arena(name)).map_err(QdiscError::Refused)?;
+        let link = Link::open(pins::link(pins, name)).map_err(QdiscError::Refused)?;
+        let arena =
+            MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
         let info = arena.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
-        let Some(base) = map(&arena, info.info.map_extra, bytes) else {
+        let base = Some(bytes).filter(|bytes| *bytes >= Places::LEAST);
+        let Some(base) = base.and_then(|_| map(&arena, info.info.map_extra, bytes)) else {
             return Ok(None);
         };
         let mut qdisc = BpfQdisc {
@@ -234,7 +238,31 @@ impl BpfQdisc {
                 bytes: bytes as usize,
             },
         };
-        Ok(qdisc.recognise(bytes).then_some(qdisc))
+        if !qdisc.recognise(bytes) {
+            return Ok(None);
+        }
+        qdisc.take_hold()?;
+        Ok(Some(qdisc))
+    }
+
+    /// From now on this process changes it, if no other does.
+    fn take_hold(&self) -> Result<(), QdiscError> {
+        let owner = &self.port().owner;
+        let noted = owner.load(Ordering::Acquire);
+        let pid = match owner::another(noted) {
+            Some(pid) => pid,
+            None => match owner.compare_exchange(
+                noted,
+                owner::me(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(other) => other as u32,
+            },
+        };
+        let name = self.name.clone();
+        Err(QdiscError::Held { name, pid })
     }
 
     /// Whether what was found is what this object writes.
@@ -259,8 +287,7 @@ impl BpfQdisc {
         self.halves[half].is_some()
     }
 
-    fn pin(&mut self, pins: &QdiscPins) -> Result<(), QdiscError> {
-        pins.make(&self.name)?;
+    fn pin(&mut self, pins: &Pins) -> Result<(), QdiscError> {
         let Held::Loaded {
             link,
             _object: object,
@@ -271,10 +298,11 @@ impl BpfQdisc {
         let arena = object.maps_mut().find(|map| map.name() == "arena");
         if let Some(mut arena) = arena {
             arena
-                .pin(pins.arena(&self.name))
+                .pin(pins::arena(pins, &self.name))
                 .map_err(QdiscError::Refused)?;
         }
-        link.pin(pins.link(&self.name)).map_err(QdiscError::Refused)
+        link.pin(pins::link(pins, &self.name))
+            .map_err(QdiscError::Refused)
     }
 
     fn port(&self) -> &Port {
@@ -379,6 +407,15 @@ impl BpfQdisc {
         Ok(())
     }
 
+    /// What the qdisc counted and what its scheduler did, read between two packets, so that they agree:
+    /// all that came was sent, dropped, lost or waits. False where packets come too fast for that.
+    pub fn reading(&self) -> (QdiscCounters, SchedStats, bool) {
+        let port = self.port();
+        let read = || (port.counters(), self.stats());
+        let ((counters, stats), agree) = port.between_calls(read);
+        (counters, stats, agree)
+    }
+
     /// Sums since it was registered, of all its plans.
     pub fn stats(&self) -> SchedStats {
         let half = self.halves[self.in_force()].as_ref();
@@ -392,8 +429,8 @@ impl BpfQdisc {
             .unwrap_or_default()
     }
 
-    /// What became of all packets that came to leaf `node` of the plan in force, if that keeps
-    /// accounts.
+    /// What became of all packets that came to leaf `node`, over all plans, where the plan asks for it;
+    /// of node 0 of those that had no leaf.
     pub fn account(&self, node: u32) -> Account {
         let half = self.halves[self.in_force()].as_ref();
         half.map(|(sched, _)| sched.account(node))
@@ -454,13 +491,19 @@ impl BpfQdisc {
     ///
     /// # Errors
     /// [`QdiscError::Pins`].
-    pub fn remove(self, pins: Option<&QdiscPins>) -> Result<(), QdiscError> {
-        pins.map_or(Ok(()), |pins| pins.remove(&self.name))
+    pub fn remove(self, pins: Option<&Pins>) -> Result<(), QdiscError> {
+        if let Some(pins) = pins {
+            pins.remove_qdisc(&self.name)?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for BpfQdisc {
     fn drop(&mut self) {
+        let me = owner::me();
+        let ours = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.port().owner.compare_exchange(me, 0, ours.0, ours.1);
         arena::release_address(self.base.addr().get() as u64);
         if let Held::Found { bytes, .. } = self.held {
             // SAFETY: mapped by `map`, and nothing of it is used any more.

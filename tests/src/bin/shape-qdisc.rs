@@ -13,25 +13,26 @@
 //!   replay KEY                             the log again, natively: is the order the same?
 //!   off KEY                                takes it off its device and looks for what was left behind
 //!   on KEY                                 puts it on again
+//!   renew KEY                              registers it anew under another name, in the old one's place
 //!   remove KEY                             gives the name up
 //! ```
 //!
-//! The tree: root, a link of RATE, and below it a leaf of FQ-CoDel for each class. Class 1 is
-//! 192.0.2.2, class n is in 10.0.0.0/8; what has none goes to the first leaf.
+//! The tree: root, a link of RATE, and below it a leaf for each class: of FQ-CoDel, or a FIFO where
+//! CLASSES ends with `fifo`. Class 1 is
+//! 192.0.2.2, class 2 VLAN 5, class n is in 10.0.0.0/8; what has none goes to the first leaf.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fairpath_bpf::{
-    BpfQdisc, QdiscContent, QdiscOptions, QdiscPins, qdisc_names, quiet_libbpf, without_marks,
+    BpfQdisc, Pins, QdiscContent, QdiscOptions, qdisc_names, quiet_libbpf, without_marks,
 };
 use fairpath_core::sched::{
-    COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Plan, SchedConfig,
-    Scheduler, Setting, encode_rate, policies,
+    COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
+    SchedConfig, Scheduler, Setting, encode_rate, policies,
 };
 use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::{Links, QdiscPlace, Tc};
@@ -42,6 +43,8 @@ use serde_json::{Value, json};
 const PACKETS: u32 = 4096;
 /// The link of the tree.
 const LINK: u32 = 2;
+/// What comes by it is of class 2, unless its address says otherwise.
+const VLAN: u16 = 5;
 /// How long a plan may take to be in force while packets pass.
 const SETTLES_S: u64 = 20;
 
@@ -52,6 +55,7 @@ struct Shaped {
     place: QdiscPlace,
     rate: u64,
     classes: u32,
+    fifo: bool,
 }
 
 fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
@@ -73,20 +77,24 @@ fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
     }
 }
 
-/// Root, link, a leaf for strangers and one for each class.
-fn plan(rate: u64, classes: u32) -> Plan {
+/// Root, link, a leaf for strangers and one for each class; FIFOs lose nobody before all is full.
+fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
     let link = NodeConfig {
         ceil: encode_rate(rate),
         ..node(1, "class_tree", Over::Children)
     };
     let mut nodes = vec![node(0, "class_tree", Over::Children), link];
-    nodes.extend((0..=classes).map(|_| node(LINK, "fq_codel", Over::Flows)));
+    let (leaf, overflow) = match fifo {
+        true => (node(LINK, "fifo", Over::Packets), Overflow::Tail),
+        false => (node(LINK, "fq_codel", Over::Flows), Overflow::Fattest),
+    };
+    nodes.extend((0..=classes).map(|_| leaf));
     let config = SchedConfig {
         packets: PACKETS,
         limit_packets: PACKETS,
         flows: 4096,
         hosts: 4096,
-        overflow: fairpath_core::sched::Overflow::Fattest,
+        overflow,
         seed: 7,
         ..SchedConfig::default()
     };
@@ -110,6 +118,7 @@ fn rules(classes: u32, shift: u32) -> Rules {
     let prefixes = all.map(|(ip, class)| (Prefix::new(std::net::IpAddr::V4(ip), 32), class));
     Rules {
         prefixes: prefixes.collect(),
+        vlans: vec![(VLAN, 2 + shift)],
         ..Rules::default()
     }
 }
@@ -146,7 +155,8 @@ fn shaped_on(qdisc: BpfQdisc, words: &[&str]) -> Result<Shaped> {
         ifindex: link.ifindex,
         place,
         rate: rate.parse()?,
-        classes: classes.parse()?,
+        classes: classes.trim_end_matches("fifo").parse()?,
+        fifo: classes.ends_with("fifo"),
     })
 }
 
@@ -174,15 +184,14 @@ impl Shaped {
 
     fn swap(&mut self, rate: u64, classes: u32, shift: u32) -> Result<()> {
         let changes = changes(self.classes, classes, shift);
-        let (plan, rules) = (plan(rate, classes), rules(classes, shift));
+        let (plan, rules) = (plan(rate, classes, self.fifo), rules(classes, shift));
         self.qdisc.replace(&content(&plan, &rules), &changes)?;
         (self.rate, self.classes) = (rate, classes);
         Ok(())
     }
 
     fn stats(&self) -> Result<Value> {
-        let c = self.qdisc.counters();
-        let s = self.qdisc.stats();
+        let (c, s, agree) = self.qdisc.reading();
         let tc = Tc::open()?.at(self.ifindex, self.place)?;
         let (there, tc) = tc.map_or((None, None), |(qdisc, stats)| {
             (Some(qdisc.kind), Some(stats))
@@ -191,7 +200,7 @@ impl Shaped {
         let far = self.qdisc.node_stats(LINK + 2);
         Ok(json!({
             "name": self.qdisc.name(), "there": there, "used": self.qdisc.is_used(),
-            "note": String::from_utf8_lossy(&self.qdisc.note()),
+            "agree": agree, "note": String::from_utf8_lossy(&self.qdisc.note()),
             "came": c.came, "came_segments": c.came_segments,
             "sent": c.sent_packets, "sent_segments": c.sent_segments, "sent_bytes": c.sent_bytes,
             "dropped": c.dropped, "no_handle": c.no_handle, "lost": c.lost,
@@ -201,6 +210,8 @@ impl Shaped {
             "sched_enqueued": s.enqueued, "sched_sent": s.sent, "sched_bytes": s.sent_bytes,
             "sched_dropped": s.dropped.iter().sum::<u64>(), "sched_marked": s.marked,
             "far_packets": far.sent, "far_bytes": far.sent_bytes,
+            "vlan_packets": self.qdisc.node_stats(LINK + 3).sent,
+            "other_packets": self.qdisc.node_stats(LINK + 1).sent,
             "link_bytes": self.qdisc.node_stats(LINK).sent_bytes,
             "tc_bytes": tc.bytes, "tc_packets": tc.packets, "tc_drops": tc.drops,
             "tc_qlen": tc.qlen, "tc_backlog": tc.backlog,
@@ -209,7 +220,7 @@ impl Shaped {
 
     /// The log through a native scheduler: the same packets leave, in the same order.
     fn replay(&self) -> Result<Value> {
-        let mut native = Scheduler::new(&without_marks(&plan(self.rate, self.classes)))?;
+        let mut native = Scheduler::new(&without_marks(&plan(self.rate, self.classes, self.fifo)))?;
         let (mut sent, mut dropped, mut outcomes) = (0, 0, Vec::new());
         let log = self.qdisc.log();
         for (index, logged) in log.iter().enumerate() {
@@ -260,7 +271,7 @@ impl Shaped {
 
 /// All commands' state.
 struct Tool {
-    pins: QdiscPins,
+    pins: Pins,
     shaped: BTreeMap<String, Shaped>,
 }
 
@@ -270,8 +281,9 @@ impl Tool {
             5 => (&words[..4], words[4].parse()?),
             _ => (words, 0),
         };
-        let (rate, classes) = (words[2].parse()?, words[3].parse()?);
-        let (plan, rules) = (plan(rate, classes), rules(classes, 0));
+        let (rate, fifo) = (words[2].parse()?, words[3].ends_with("fifo"));
+        let classes = words[3].trim_end_matches("fifo").parse()?;
+        let (plan, rules) = (plan(rate, classes, fifo), rules(classes, 0));
         let options = QdiscOptions {
             pins: Some(&self.pins),
             log,
@@ -303,15 +315,41 @@ impl Tool {
         Ok(json!({"found": true, "came": before.came}))
     }
 
+    /// What cannot be taken over, of another version or too small: it gives way, with what waits in it.
+    fn renew(&mut self, key: &str) -> Result<Value> {
+        let mut shaped = self.shaped.remove(key).context("no such key")?;
+        let (plan, rules) = (
+            plan(shaped.rate, shaped.classes, shaped.fifo),
+            rules(shaped.classes, 0),
+        );
+        let options = QdiscOptions {
+            pins: Some(&self.pins),
+            log: 0,
+        };
+        let mut names = qdisc_names(key);
+        names.find(|name| name == shaped.qdisc.name());
+        let name = names.next().context("another name")?;
+        let new = BpfQdisc::register(&content(&plan, &rules), &name, options)?;
+        let begun = Instant::now();
+        Tc::open()?.put(shaped.ifindex, shaped.place, &name, true)?;
+        let put_ms = begun.elapsed().as_secs_f64() * 1e3;
+        let old = std::mem::replace(&mut shaped.qdisc, new);
+        let lost = old.counters().lost;
+        old.remove(Some(&self.pins))?;
+        self.shaped.insert(key.to_owned(), shaped);
+        Ok(json!({"name": name, "put_ms": put_ms, "lost": lost}))
+    }
+
     fn run(&mut self, words: &[&str]) -> Result<Value> {
         let (&[command, key], rest) = words.split_first_chunk::<2>().context("COMMAND KEY ...")?;
         match command {
             "add" => return self.add(key, rest),
             "find" => return self.find(key, rest),
+            "renew" => return self.renew(key),
             "remove" => {
                 let shaped = self.shaped.remove(key).context("no such key")?;
                 shaped.qdisc.remove(Some(&self.pins))?;
-                return Ok(json!({"pinned": self.pins.names()?}));
+                return Ok(json!({"pinned": self.pins.qdiscs()?}));
             }
             _ => {}
         }
@@ -337,7 +375,7 @@ impl Tool {
 }
 
 fn serve(dir: &str, socket: &str) -> Result<()> {
-    let pins = QdiscPins::open(Path::new(dir))?;
+    let pins = Pins::at(dir)?;
     let mut tool = Tool {
         pins,
         shaped: BTreeMap::new(),

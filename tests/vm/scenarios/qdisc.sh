@@ -29,6 +29,7 @@ between() {
 
 sums_hold() {
 	ask stats "$1"
+	holds .agree "no time to read"
 	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
 	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
 }
@@ -72,6 +73,31 @@ ip netns exec near ping -c 2 $FAR >/dev/null
 sums_hold one
 holds '.far_packets >= 2' "no packet was put into the class of $FAR"
 pass "registered, put on, and classifies"
+
+# The tag that is not in the packet yet, and a link without any header.
+ip -n near link add near0.5 link near0 type vlan id 5
+ip -n near address add 203.0.113.1/24 dev near0.5
+ip -n near link set near0.5 up
+ip -n far link add far0.5 link far0 type vlan id 5
+ip -n far address add 203.0.113.2/24 dev far0.5
+ip -n far link set far0.5 up
+await 10 ip netns exec near ping -c 1 -W 2 203.0.113.2
+ip netns exec near ping -c 3 203.0.113.2 >/dev/null
+ask stats one
+holds '.vlan_packets >= 4' "no packet was put into the class of its VLAN"
+pass "a VLAN's tag leads to its class"
+ip -n near link add raw type wireguard
+ip -n near address add 192.0.2.129/25 dev raw
+ip -n near link set raw up
+ip -n near route add $FAR/32 dev raw table 9
+ip -n near rule add from 192.0.2.129 table 9
+ask add raw raw root $RATE 3
+ip netns exec near ping -c 3 -W 1 -I 192.0.2.129 $FAR >/dev/null 2>&1 || true
+ask stats raw
+holds '.far_packets >= 3' "no packet of a raw link was put into its class"
+pass "a link without a header has classes"
+ask off raw
+ask remove raw
 
 # An interval of traffic whose queue is not empty the whole time.
 ip netns exec near ping -i 0.2 -c 20 $FAR >/tmp/ping &

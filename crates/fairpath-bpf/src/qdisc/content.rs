@@ -11,6 +11,8 @@ use super::port::Half;
 
 /// Flows that the monitor's tables beside a scheduler have room for: none are followed.
 const FLOWS: u32 = 8;
+/// Likewise, of outstanding segments.
+const CHUNKS: u32 = 16;
 
 /// A plan with the rules that lead to its classes.
 #[derive(Clone, Debug)]
@@ -61,11 +63,10 @@ impl Laid {
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
         plan.config.packets = packets;
         let mut layout = SchedLayout::new(&plan, None)?;
-        let classes = (plan.class_table.len() as u32).saturating_sub(1);
-        let mut config = Config::default().with_flows(FLOWS).with_classes(classes);
-        // Nothing is counted here: the least that there can be.
-        let least = Config::default().with_classes(0);
-        (config.cell_sets, config.pair_sets) = (least.cell_sets, least.pair_sets);
+        // Rules are looked up, nothing is counted or followed: the least that there can be.
+        let mut config = Config::default().with_flows(FLOWS).with_classes(0);
+        (config.half_sets, config.chunks) = (1, CHUNKS);
+        (config.cell_sets, config.pair_sets) = (1, 1);
         Ok(Laid {
             sched_bytes: aligned(layout.bytes()),
             layout,

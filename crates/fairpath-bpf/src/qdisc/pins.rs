@@ -1,92 +1,44 @@
-//! Names that outlive the process: pins in a bpffs of our own, and the names themselves.
-//!
-//! A directory for each name holds `link` (the registration) and `arena` (its memory). The usual
-//! /sys/fs/bpf is not used: under `ip netns exec` it is another one, or none.
+//! Names: those that the kernel knows qdiscs by, and the pins under which name and memory outlive a
+//! process: `qdisc-NAME` (the registration) and `arena-NAME`, in a bpffs of our own ([`Pins`]).
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
-
-use super::QdiscError;
+use crate::pin::{PinError, Pins, remove};
 
 /// Bytes of a qdisc's name (`IFNAMSIZ`), the zero behind it included.
 pub(super) const NAME_BYTES: usize = 16;
 /// Names that one place takes turns with.
 const TURNS: u8 = 26;
+const LINK: &str = "qdisc-";
+const ARENA: &str = "arena-";
 
-/// Where qdiscs are pinned.
-#[derive(Clone, Debug)]
-pub struct QdiscPins {
-    dir: PathBuf,
+pub(super) fn link(pins: &Pins, name: &str) -> PathBuf {
+    pins.join(&format!("{LINK}{name}"))
 }
 
-fn failed(what: &str, path: &Path, source: io::Error) -> QdiscError {
-    QdiscError::Pins {
-        what: what.to_owned(),
-        path: path.to_owned(),
-        source,
-    }
+pub(super) fn arena(pins: &Pins, name: &str) -> PathBuf {
+    pins.join(&format!("{ARENA}{name}"))
 }
 
-impl QdiscPins {
-    /// Makes `dir` a bpffs if it is none yet. Needs `CAP_SYS_ADMIN` for that.
+impl Pins {
+    /// The names of the qdiscs that are pinned, in no order.
     ///
     /// # Errors
-    /// [`QdiscError::Pins`]: the directory cannot be made, or nothing be mounted there.
-    pub fn open(dir: &Path) -> Result<QdiscPins, QdiscError> {
-        fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
-        let kind = statfs(dir).map_err(|error| failed("look at", dir, error.into()))?;
-        if kind.filesystem_type() != BPF_FS_MAGIC {
-            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-            mount(Some("bpf"), dir, Some("bpf"), flags, Some("mode=0700"))
-                .map_err(|error| failed("mount a bpffs at", dir, error.into()))?;
-        }
-        Ok(QdiscPins {
-            dir: dir.to_owned(),
-        })
+    /// [`PinError`].
+    pub fn qdiscs(&self) -> Result<Vec<String>, PinError> {
+        let names = self.names()?;
+        let names = names.iter().filter_map(|name| name.strip_prefix(LINK));
+        Ok(names.map(str::to_owned).collect())
     }
 
-    /// The names that are pinned.
+    /// Unpins a qdisc's name and memory; false where there was none. One that is on a device works on,
+    /// but no other device can have it.
     ///
     /// # Errors
-    /// [`QdiscError::Pins`].
-    pub fn names(&self) -> Result<Vec<String>, QdiscError> {
-        let entries = fs::read_dir(&self.dir).map_err(|error| failed("read", &self.dir, error))?;
-        let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
-        Ok(entries.filter_map(name).collect())
-    }
-
-    /// Unpins a name. A qdisc that is on a device works on, but nobody can be given the name any more.
-    ///
-    /// # Errors
-    /// [`QdiscError::Pins`].
-    pub fn remove(&self, name: &str) -> Result<(), QdiscError> {
-        for file in [self.link(name), self.arena(name)] {
-            match fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("remove the pin", &file, error));
-                }
-                _ => {}
-            }
-        }
-        let dir = self.dir.join(name);
-        fs::remove_dir(&dir).map_err(|error| failed("remove", &dir, error))
-    }
-
-    pub(super) fn make(&self, name: &str) -> Result<(), QdiscError> {
-        let dir = self.dir.join(name);
-        fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, error))
-    }
-
-    pub(super) fn link(&self, name: &str) -> PathBuf {
-        self.dir.join(name).join("link")
-    }
-
-    pub(super) fn arena(&self, name: &str) -> PathBuf {
-        self.dir.join(name).join("arena")
+    /// [`PinError`].
+    pub fn remove_qdisc(&self, name: &str) -> Result<bool, PinError> {
+        let was = remove(&link(self, name))?;
+        Ok(remove(&arena(self, name))? || was)
     }
 }
 

@@ -4,8 +4,9 @@
 //! The programs may run at any time: words that both sides write are atomic here, and only those
 //! that the head of the C file names as user space's are written.
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use fairpath_core::sched::{Op, SchedMemory};
 
@@ -17,6 +18,8 @@ const MAGIC: u64 = 0x74_726f_7066;
 const POSTS: u32 = 1024;
 /// What is left for `struct fp_port`, of which [`Port`] is the beginning.
 const PORT_BYTES: u64 = 2 * PAGE;
+/// Tries to read counts between two calls.
+const READS: usize = 1000;
 /// A half has room for so much more than the first plan, at least.
 const SPARE_BYTES: u64 = 64 << 20;
 
@@ -57,6 +60,9 @@ pub(super) struct Port {
     pub free: AtomicU32,
     pub sent: AtomicU32,
     pub again: AtomicU64,
+    pub turns: AtomicU64,
+    /// User space's own: see [`super::owner`].
+    pub owner: AtomicU64,
     pub counters: [AtomicU64; COUNTERS],
 }
 
@@ -125,6 +131,20 @@ impl Port {
         }
     }
 
+    /// Reads while no call is under way, and whether that came to pass in [`READS`] tries.
+    pub(super) fn between_calls<T>(&self, read: impl Fn() -> T) -> (T, bool) {
+        for _ in 0..READS {
+            let before = self.turns.load(Ordering::Acquire);
+            let value = read();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.turns.load(Ordering::Relaxed) == before {
+                return (value, true);
+            }
+            std::hint::spin_loop();
+        }
+        (read(), false)
+    }
+
     /// New plans that were taken, or refused.
     pub(super) fn flips(&self) -> u64 {
         let counters = self.counters();
@@ -176,6 +196,8 @@ pub(super) struct Places {
 impl Places {
     /// The port itself.
     pub(super) const PORT: u64 = START;
+    /// An arena with a port is larger.
+    pub(super) const LEAST: u64 = Places::PORT + PORT_BYTES;
 
     /// For so many packets, and halves with room for twice `content_bytes`, or as much as there is.
     pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> Places {
@@ -287,3 +309,23 @@ impl Places {
 }
 
 const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
+// The same numbers stand in bpf/prog/qdisc.bpf.c.
+const _: () = assert!(offset_of!(Port, halves) == 88);
+const _: () = assert!(offset_of!(Port, log_count) == 172);
+const _: () = assert!(offset_of!(Port, turns) == 192);
+const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 320);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_have_room_to_grow_as_far_as_the_arena_goes() {
+        let small = Places::new(1000, 0, 100_000);
+        assert!(small.half_bytes >= SPARE_BYTES);
+        assert_eq!(small.half(1) + small.half_bytes, small.pages() * PAGE);
+        let large = Places::new(1 << 22, 0, 3 << 30);
+        assert!(large.half_bytes < 3 << 30);
+        assert!(large.pages() * PAGE <= STRIDE);
+    }
+}

@@ -85,45 +85,16 @@ impl Htb {
         let running = self.take_root(device, tree, replace)?;
         let took_over = running.is_some();
         let running = running.unwrap_or_else(HtbRunning::empty);
-        let inner: HashSet<u16> = tree.classes.iter().map(|class| class.parent).collect();
-        let mut applied = Applied {
+        let work = Work::find(device, tree, &order, &running)?;
+        let [added, changed, unchanged] = work.counts;
+        Ok(Applied {
             took_over,
-            added: 0,
-            changed: 0,
-            unchanged: 0,
-            leaves: None,
+            added,
+            changed,
+            unchanged,
+            leaves: self.make(device, tree, &running, work)?,
             stale: stale(&running, tree),
-        };
-        let mut steps = Vec::new();
-        let mut bare = Vec::new();
-        for class in order.iter().map(|at| &tree.classes[*at]) {
-            let leaf = !inner.contains(&class.minor);
-            match running.classes.get(&class.minor) {
-                None => applied.added += 1,
-                Some(there) if there.parent != class.parent => {
-                    return Err(HtbError::Moves {
-                        name: device.name.to_owned(),
-                        minor: class.minor,
-                        running: there.parent,
-                        wanted: class.parent,
-                    });
-                }
-                Some(there) if there.kept.serves_as(&Kept::of(class), there.leaf) => {
-                    applied.unchanged += 1;
-                }
-                Some(_) => applied.changed += 1,
-            }
-            steps.extend(step(device, tree.major, class, &running));
-            if leaf && lacks_leaf(&running, class.minor, tree.leaves) {
-                bare.push(class);
-            } else if leaf {
-                steps.extend(retarget(device, tree.major, class, &running));
-            }
-        }
-        self.run(device, tree.major, steps)?;
-        let leaves = tree.classes.len() - inner.iter().filter(|minor| **minor != 0).count();
-        applied.leaves = self.give_leaves(device, tree, &running, &bare, leaves)?;
-        Ok(applied)
+        })
     }
 
     /// Our running tree, or a fresh root.
@@ -160,47 +131,58 @@ impl Htb {
         }
     }
 
-    /// Gives leaves that have none a qdisc of the first kind that works.
-    fn give_leaves(
+    /// Makes classes, each leaf with its qdisc at once: interrupted, none is left without.
+    fn make(
         &mut self,
         device: Device<'_>,
         tree: &HtbTree,
         running: &HtbRunning,
-        bare: &[&HtbClass],
-        leaves: usize,
+        work: Work<'_>,
     ) -> Result<Option<LeafChoice>, HtbError> {
-        let Some((first, rest)) = bare.split_first() else {
-            return Ok(None);
+        let mut steps = work.steps;
+        let Some(((at, first), bare)) = work.bare.split_first() else {
+            return self.run(device, tree.major, steps).map(|()| None);
         };
-        let steps = |class: &HtbClass, kind| {
-            let place = (tree.major, class.minor);
-            let make = leaf::request(device.ifindex, place, kind, leaves, class.ceil_bps);
-            // A qdisc of another kind has to go before: the new one gets its handle.
-            let other = running.leaves.contains_key(&class.minor);
-            let remove = other.then(|| leaf::removal(device.ifindex, tree.major, class.minor));
-            let minor = class.minor;
-            let requests = remove.into_iter().chain(make);
-            requests.map(move |request| Step {
-                what: "give a queue to",
-                minor,
-                request,
-            })
+        let rest = steps.split_off(*at);
+        self.run(device, tree.major, steps)?;
+        let give = |class: &HtbClass, kind| {
+            leaf_steps((device, tree.major), running, class, kind, work.leaves)
         };
+        let choice = self.choose_leaf(device, tree, work.leaves, |kind| give(first, kind))?;
+        let mut bare = bare.iter().peekable();
+        let mut all = Vec::with_capacity(rest.len() + bare.len());
+        for (step, place) in rest.into_iter().zip(*at..) {
+            while let Some((_, class)) = bare.next_if(|(after, _)| *after <= place) {
+                all.extend(give(class, choice.kind));
+            }
+            all.push(step);
+        }
+        all.extend(bare.flat_map(|(_, class)| give(class, choice.kind)));
+        self.run(device, tree.major, all)?;
+        Ok(Some(choice))
+    }
+
+    /// Gives a leaf a qdisc of the first kind that works.
+    fn choose_leaf(
+        &mut self,
+        device: Device<'_>,
+        tree: &HtbTree,
+        leaves: usize,
+        give: impl Fn(LeafKind) -> Vec<Step>,
+    ) -> Result<LeafChoice, HtbError> {
         let (kinds, mut passed_over) = tree.leaves.candidates(leaves);
         for kind in kinds {
-            match self.run(device, tree.major, steps(first, kind).collect()) {
-                Ok(()) => {
-                    let rest = rest.iter().flat_map(|class| steps(class, kind)).collect();
-                    self.run(device, tree.major, rest)?;
-                    return Ok(Some(LeafChoice { kind, passed_over }));
-                }
+            match self.run(device, tree.major, give(kind)) {
+                Ok(()) => return Ok(LeafChoice { kind, passed_over }),
                 Err(HtbError::Class { source, .. }) if tree.leaves == Leaves::Best => {
                     passed_over.push((kind, reason(&source)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        // HTB's own FIFO, the last candidate, is there without a message.
+        let kind = LeafKind::Fifo;
+        Ok(LeafChoice { kind, passed_over })
     }
 
     /// Removes those of `stale` that are empty (an inner class: whose children are gone), and returns the others.
@@ -296,6 +278,57 @@ impl Htb {
     }
 }
 
+/// What there is to do about classes, leaves' own qdiscs excepted.
+struct Work<'a> {
+    steps: Vec<Step>,
+    /// Leaves that lack the qdisc that they shall have, each with the number of steps that come before.
+    bare: Vec<(usize, &'a HtbClass)>,
+    /// Leaves in all.
+    leaves: usize,
+    /// Classes to add, to change, to leave alone.
+    counts: [usize; 3],
+}
+
+impl<'a> Work<'a> {
+    /// Parents before children, as `order` has them.
+    fn find(
+        device: Device<'_>,
+        tree: &'a HtbTree,
+        order: &[usize],
+        running: &HtbRunning,
+    ) -> Result<Work<'a>, HtbError> {
+        let inner: HashSet<u16> = tree.classes.iter().map(|class| class.parent).collect();
+        let mut work = Work {
+            steps: Vec::new(),
+            bare: Vec::new(),
+            leaves: 0,
+            counts: [0; 3],
+        };
+        for class in order.iter().map(|at| &tree.classes[*at]) {
+            let step = step(device, tree.major, class, running)?;
+            let new = !running.classes.contains_key(&class.minor);
+            let count = if new {
+                0
+            } else {
+                2 - usize::from(step.is_some())
+            };
+            work.counts[count] += 1;
+            work.steps.extend(step);
+            if inner.contains(&class.minor) {
+                continue;
+            }
+            work.leaves += 1;
+            if lacks_leaf(running, class.minor, tree.leaves) {
+                work.bare.push((work.steps.len(), class));
+            } else {
+                work.steps
+                    .extend(retarget(device, tree.major, class, running));
+            }
+        }
+        Ok(work)
+    }
+}
+
 impl HtbRunning {
     fn empty() -> HtbRunning {
         HtbRunning {
@@ -320,23 +353,59 @@ fn stale(running: &HtbRunning, tree: &HtbTree) -> Vec<u16> {
 }
 
 /// What makes a class what it shall be, if anything does.
-fn step(device: Device<'_>, major: u16, class: &HtbClass, running: &HtbRunning) -> Option<Step> {
+fn step(
+    device: Device<'_>,
+    major: u16,
+    class: &HtbClass,
+    running: &HtbRunning,
+) -> Result<Option<Step>, HtbError> {
     let there = running.classes.get(&class.minor);
-    if there.is_some_and(|there| there.kept.serves_as(&Kept::of(class), there.leaf)) {
-        return None;
+    if let Some(there) = there.filter(|there| there.parent != class.parent) {
+        return Err(HtbError::Moves {
+            name: device.name.to_owned(),
+            minor: class.minor,
+            running: there.parent,
+            wanted: class.parent,
+        });
     }
-    Some(Step {
+    if there.is_some_and(|there| there.kept.serves_as(&Kept::of(class), there.leaf)) {
+        return Ok(None);
+    }
+    Ok(Some(Step {
         what: if there.is_some() { "change" } else { "add" },
         minor: class.minor,
         request: wire::set_class(device.ifindex, major, class, there.is_none()),
-    })
+    }))
 }
 
+/// What gives a leaf a qdisc of this kind; one of another kind has to go before: the new one gets its handle.
+fn leaf_steps(
+    (device, major): (Device<'_>, u16),
+    running: &HtbRunning,
+    class: &HtbClass,
+    kind: LeafKind,
+    leaves: usize,
+) -> Vec<Step> {
+    let (ifindex, minor) = (device.ifindex, class.minor);
+    let other = running.leaves.contains_key(&minor);
+    let remove = other.then(|| leaf::removal(ifindex, major, minor));
+    let make = leaf::request(ifindex, (major, minor), kind, leaves, class.ceil_bps);
+    let step = |request| Step {
+        what: "give a queue to",
+        minor,
+        request,
+    };
+    remove.into_iter().chain(make).map(step).collect()
+}
+
+/// A leaf with HTB's own FIFO among others that have better was left so by somebody who was interrupted.
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
-    let new = !running.classes.contains_key(&minor);
-    let kind = running.leaves.get(&minor).and_then(|leaf| leaf.kind);
+    let there = running.leaves.get(&minor);
+    let kind = there.and_then(|leaf| leaf.kind);
     match leaves {
-        Leaves::Best => new,
+        Leaves::Best => {
+            !running.classes.contains_key(&minor) || there.is_none() && !running.leaves.is_empty()
+        }
         Leaves::Only(LeafKind::Fifo) => kind.is_some(),
         Leaves::Only(wanted) => kind != Some(wanted),
     }

@@ -51,6 +51,15 @@ impl HtbRunning {
         self.classes.iter().map(each)
     }
 
+    /// What the leaf of a class is; `None` for a kind that is never made here.
+    pub fn leaf_kind(&self, minor: u16) -> Option<LeafKind> {
+        match self.leaves.get(&minor) {
+            // HTB's own is not listed.
+            None => Some(LeafKind::Fifo),
+            Some(leaf) => leaf.kind,
+        }
+    }
+
     /// Where what names no class goes.
     pub fn default_class(&self) -> u16 {
         self.default

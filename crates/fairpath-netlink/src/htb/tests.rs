@@ -251,6 +251,8 @@ fn a_kind_of_leaf_that_is_asked_for_is_had_or_refused() {
                     let listed = all.iter().filter(|q| q.kind == kind.name()).count();
                     let expected = if kind == LeafKind::Fifo { 0 } else { 21 };
                     assert_eq!(listed, expected, "{kind}");
+                    let running = htb.running(device, HTB_MAJOR).unwrap().unwrap();
+                    assert_eq!(running.leaf_kind(9), Some(kind));
                 }
                 Err(HtbError::Class { source, what, .. }) => {
                     assert_eq!(

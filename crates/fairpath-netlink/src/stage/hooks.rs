@@ -15,9 +15,13 @@ const NFNLA_HOOK_FUNCTION_NAME: u16 = 4;
 const NFNLA_HOOK_MODULE_NAME: u16 = 5;
 const FAMILIES: [(u8, &str); 3] = [(2, "ip"), (10, "ip6"), (7, "bridge")];
 const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
-/// Functions (their beginnings) that are told by their rules, or do nothing by themselves.
-const KNOWN: [&str; 12] = [
-    "nft_do_chain",
+/// Functions (their beginnings) that are told by their rules, or do nothing by themselves; security modules' have every
+/// host's own sockets in view.
+const KNOWN: [&str; 15] = [
+    "apparmor_",
+    "selinux_",
+    "smack_",
+    "nft_",
     "ipt_do_table",
     "ip6t_do_table",
     "iptable_",

@@ -5,6 +5,7 @@
 //! else by iptables and ip6tables. Table and chain have names of their own, so that they are replaced
 //! as a whole and found again after a crash.
 
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -151,9 +152,22 @@ fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Where iptables keeps its lock: of our own where the usual one cannot be written, as under systemd.
+fn own_lock() -> Option<&'static str> {
+    let usual = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open("/run/xtables.lock");
+    usual.is_err().then_some("/run/fairpath/xtables.lock")
+}
+
 /// Runs a command with `input`; its complaint is the error.
 fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
-    let mut child = Command::new(command)
+    let mut child = Command::new(command);
+    if let Some(lock) = own_lock() {
+        child.env("XTABLES_LOCKFILE", lock);
+    }
+    let mut child = child
         .args(words)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fairpath_bpf::{Pins, QdiscPins};
+use fairpath_bpf::Pins;
 
 use super::Via;
 use crate::run::ShapeConfig;
@@ -10,11 +10,14 @@ use crate::run::ShapeConfig;
 /// A place where what is attached outlives this process, and what was found out by trying.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    pins: Option<(Pins, QdiscPins)>,
+    pins: Option<Pins>,
     why_not: Option<String>,
     /// The kernel has qdiscs for HTB's leaves that keep latency low.
     aqm_leaves: bool,
 }
+
+/// Where pins are if there can be no bpffs of our own.
+const SYSTEM: &str = "/sys/fs/bpf/fairpath";
 
 impl Prepared {
     /// For this configuration: a bpffs beside the control socket where a port wants one, which takes
@@ -26,15 +29,11 @@ impl Prepared {
         let mut prepared = Prepared::default();
         if matches!(config.via, None | Some(Via::Qdisc | Via::Kernel)) {
             let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-            let place = beside.join("bpf");
-            let pins = Pins::at(&place).map_err(|error| error.to_string());
-            let pins = pins.and_then(|pins| {
-                let qdiscs = QdiscPins::open(&place).map_err(|error| error.to_string())?;
-                Ok((pins, qdiscs))
-            });
-            match pins {
+            // Under systemd nothing may be mounted, but the system's own bpffs is there.
+            let pins = Pins::at(beside.join("pins"));
+            match pins.or_else(|why| Pins::at(SYSTEM).map_err(|_| why)) {
                 Ok(pins) => prepared.pins = Some(pins),
-                Err(why) => prepared.why_not = Some(why),
+                Err(why) => prepared.why_not = Some(why.to_string()),
             }
         }
         if config.via.is_none() {
@@ -44,14 +43,9 @@ impl Prepared {
         prepared
     }
 
-    /// For programs.
+    /// That place, if it could be had.
     pub fn pins(&self) -> Option<&Pins> {
-        self.pins.as_ref().map(|(pins, _)| pins)
-    }
-
-    /// For qdiscs.
-    pub fn qdisc_pins(&self) -> Option<&QdiscPins> {
-        self.pins.as_ref().map(|(_, pins)| pins)
+        self.pins.as_ref()
     }
 
     /// Why there is no such place, where one was wanted.

@@ -5,7 +5,7 @@
 //! given the new plan without a packet lost.
 
 use anyhow::{Context, bail};
-use fairpath_bpf::{BpfQdisc, QdiscContent, QdiscError, QdiscOptions, QdiscPins, qdisc_names};
+use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, qdisc_names};
 use fairpath_core::sched::{Op, Plan};
 use fairpath_netlink::{Links, QdiscPlace, Tc};
 use fairpath_shape::{Both, Known, Lines, Places, Side};
@@ -19,7 +19,7 @@ use crate::run::Kernel;
 /// The port.
 pub struct Qdisc {
     sides: Both<Option<Line>>,
-    pins: Option<QdiscPins>,
+    pins: Option<Pins>,
     about: String,
 }
 
@@ -45,7 +45,7 @@ impl Qdisc {
                 "shape via qdisc: on_failure = \"stop\" cannot be held: the kernel goes on shaping when the process is gone; use via = \"nfqueue\""
             );
         }
-        let pins = prepared.qdisc_pins().cloned();
+        let pins = prepared.pins().cloned();
         let mut links = Links::open()?;
         let mut found = Vec::new();
         let sides = Both::try_of(|side| {
@@ -95,7 +95,7 @@ impl Line {
         side: Side,
         ifindex: IfIndex,
         interface: &str,
-        pins: Option<&QdiscPins>,
+        pins: Option<&Pins>,
     ) -> anyhow::Result<Line> {
         let tree = job.lines.trees.get(side);
         let place = format!("{} {interface}", namespace());
@@ -112,12 +112,19 @@ impl Line {
         let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
         let mut lost = 0;
         let ours = there.filter(|kind| qdisc_names(&place).any(|name| name == *kind));
-        if let (Some(kind), Some(pins)) = (&ours, pins)
+        // On the interface, or left behind by one that is gone.
+        let left = left_behind(pins, &place)?;
+        let known_name = ours.as_ref().or(left.first());
+        if let (Some(kind), Some(pins)) = (known_name, pins)
             && let Some(mut qdisc) = BpfQdisc::find(pins, kind)?
+            && (ours.is_some() || !qdisc.is_used())
         {
             let before = Known::from_text(&String::from_utf8_lossy(&qdisc.note()));
             match qdisc.replace(&content, &before.changes_to(tree, false)) {
                 Ok(()) => {
+                    if ours.is_none() {
+                        tc.put(ifindex, QdiscPlace::Root, kind, false)?;
+                    }
                     return Ok(Line {
                         ifindex,
                         interface: interface.to_owned(),
@@ -134,9 +141,11 @@ impl Line {
         }
         let qdisc = register(&content, &place, pins)?;
         tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
-        if let (Some(kind), Some(pins)) = (&ours, pins) {
-            // Its name is of no use any more.
-            pins.remove(kind)?;
+        // Names that are of no use any more.
+        for name in left.iter().filter(|name| *name != qdisc.name()) {
+            if let Some(pins) = pins {
+                pins.remove_qdisc(name)?;
+            }
         }
         Ok(Line {
             ifindex,
@@ -149,12 +158,7 @@ impl Line {
         })
     }
 
-    fn replace(
-        &mut self,
-        job: &Job<'_>,
-        side: Side,
-        pins: Option<&QdiscPins>,
-    ) -> anyhow::Result<()> {
+    fn replace(&mut self, job: &Job<'_>, side: Side, pins: Option<&Pins>) -> anyhow::Result<()> {
         let tree = job.lines.trees.get(side);
         let plan = plan_of(job, side);
         let known = Known::of(tree);
@@ -184,11 +188,22 @@ impl Line {
     }
 }
 
+/// Names of the place that are pinned.
+fn left_behind(pins: Option<&Pins>, place: &str) -> anyhow::Result<Vec<String>> {
+    let Some(pins) = pins else {
+        return Ok(Vec::new());
+    };
+    let pinned = pins.qdiscs()?;
+    Ok(qdisc_names(place)
+        .filter(|name| pinned.contains(name))
+        .collect())
+}
+
 /// Under the first name of the place that is free.
 fn register(
     content: &QdiscContent<'_>,
     place: &str,
-    pins: Option<&QdiscPins>,
+    pins: Option<&Pins>,
 ) -> anyhow::Result<BpfQdisc> {
     let mut taken = None;
     for name in qdisc_names(place) {

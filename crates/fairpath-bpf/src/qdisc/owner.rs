@@ -1,0 +1,54 @@
+//! Who may change a qdisc: one process at a time, noted in the arena by its number and when it began,
+//! so that one that is gone holds nothing.
+
+use std::fs;
+
+/// Where the time stands among what follows the name in `/proc/PID/stat` (proc_pid_stat(5), field 22).
+const START_FIELD: usize = 19;
+
+/// The number in the lower half, the lower half of its start time above.
+fn of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let start: u64 = behind_name
+        .split_whitespace()
+        .nth(START_FIELD)?
+        .parse()
+        .ok()?;
+    Some(u64::from(pid) | start << 32)
+}
+
+/// This process; only its number where there is no /proc.
+pub(super) fn me() -> u64 {
+    let pid = std::process::id();
+    of(pid).unwrap_or(pid.into())
+}
+
+/// The number of another process that is noted and still lives.
+pub(super) fn another(noted: u64) -> Option<u32> {
+    let pid = noted as u32;
+    let lives = noted != 0 && noted != me() && of(pid) == Some(noted);
+    lives.then_some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_holds_while_it_lives_and_no_longer() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let noted = of(child.id()).unwrap();
+        assert_eq!(another(noted), Some(child.id()));
+        // The same number, of a process that began at another time.
+        assert_eq!(another(noted ^ 1 << 32), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(another(noted), None);
+        assert_eq!(another(me()), None);
+        assert_eq!(another(0), None);
+    }
+}

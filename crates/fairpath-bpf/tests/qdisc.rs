@@ -1,0 +1,107 @@
+//! What can be said of BPF qdiscs on any kernel: what is refused before the kernel is asked, and what
+//! it says where it has none. The rest is the guest's: tests/vm/scenarios/qdisc*.sh.
+
+use fairpath_bpf::probe::bpf_qdisc;
+use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, without_marks};
+use fairpath_core::Rules;
+use fairpath_core::sched::{End, NodeConfig, Over, Plan, SchedConfig, policies};
+use nix::unistd::Uid;
+
+fn plan(policy: &str) -> Plan {
+    let named = policies().iter().find(|known| known.name == policy);
+    let policy = named.unwrap();
+    let node = NodeConfig {
+        policy: policy.id,
+        over: policy.over[0],
+        queue: policy.queue[0].max(1),
+        queue_buckets: policy.queue[1],
+        params: policy.standards(),
+        ..NodeConfig::default()
+    };
+    let config = SchedConfig {
+        packets: 100,
+        limit_packets: 100,
+        flows: 8,
+        ..SchedConfig::default()
+    };
+    Plan {
+        config,
+        nodes: vec![node],
+        class_table: vec![1],
+        splits: vec![],
+    }
+}
+
+fn register(plan: &Plan, name: &str) -> QdiscError {
+    let rules = Rules::default();
+    let content = QdiscContent {
+        plan,
+        rules: &rules,
+        end: End::Receiver,
+        note: &[],
+    };
+    BpfQdisc::register(&content, name, QdiscOptions::default()).unwrap_err()
+}
+
+#[test]
+fn names_that_the_kernel_would_cut_off_or_tools_misread_are_refused() {
+    for name in ["", "sixteen-bytes-ab", "a b", "root/x"] {
+        let error = register(&plan("fifo"), name);
+        assert!(matches!(error, QdiscError::Name(_)), "{name:?}: {error}");
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_or_is_too_large_is_refused_before_the_kernel_is_asked() {
+    let mut no_tree = plan("fifo");
+    no_tree.nodes.clear();
+    let error = register(&no_tree, "fairpath-test");
+    assert!(matches!(error, QdiscError::Plan(_)), "{error}");
+    let mut large = plan("fifo");
+    large.config.packets = 1 << 24;
+    large.config.flows = 1 << 24;
+    let error = register(&large, "fairpath-test");
+    assert!(matches!(error, QdiscError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_kernel_without_bpf_qdiscs_says_what_is_missing() {
+    let name = "a_kernel_without_bpf_qdiscs_says_what_is_missing";
+    if bpf_qdisc().is_ok() {
+        fairpath_units::skip_test(name, "a kernel without BPF qdiscs", "this one has them");
+        return;
+    }
+    let error = register(&plan("fifo"), "fairpath-test");
+    let text = error.to_string();
+    assert!(matches!(error, QdiscError::Refused(_)), "{text}");
+    for word in ["6.16", "CONFIG_NET_SCH_BPF", "CAP_BPF", "fairpath features"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn no_policy_is_asked_to_mark() {
+    let marked = plan("fq_codel");
+    let (index, _) = policies()[2].param("ecn").unwrap();
+    assert_eq!(policies()[2].name, "fq_codel");
+    let mut asked = marked.clone();
+    asked.nodes[0].params[index] = 1;
+    assert_eq!(without_marks(&asked).nodes[0].params[index], 0);
+    assert_eq!(without_marks(&plan("fifo")), plan("fifo"));
+    assert_eq!(marked.nodes[0].over, Over::Flows);
+}
+
+#[test]
+fn a_name_that_nobody_left_is_not_found() {
+    let name = "a_name_that_nobody_left_is_not_found";
+    if !Uid::effective().is_root() {
+        fairpath_units::skip_test(name, "root", "needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pins = Pins::at(dir.path().join("pins")).unwrap();
+    assert!(BpfQdisc::find(&pins, "fairpath-none").unwrap().is_none());
+    assert!(!pins.remove_qdisc("fairpath-none").unwrap());
+    assert_eq!(pins.qdiscs().unwrap(), [] as [String; 0]);
+    pins.unmount().unwrap();
+}

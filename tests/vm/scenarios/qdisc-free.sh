@@ -1,0 +1,147 @@
+# The scheduler as a BPF qdisc shares nothing and keeps nothing: two devices, queues of mq, link down, removal.
+#
+#     near (near0, near1, near2 with two queues) ----------- far
+#
+# kernels: newest
+# needs: shape-qdisc ip tc ping iperf3 jq
+# timeout: 240
+
+NEAR=192.0.2.1
+FAR=192.0.2.2
+
+# The answer is in /tmp/answer; an error ends the scenario.
+ask() {
+	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
+	echo "$*: $(cat /tmp/answer)"
+}
+
+field() {
+	jq -r "$1" /tmp/answer
+}
+
+holds() {
+	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
+}
+
+between() {
+	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
+}
+
+sums_hold() {
+	ask stats "$1"
+	holds .agree "no time to read"
+	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
+	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
+}
+
+serve() {
+	rm -f /tmp/tool
+	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
+	tool=$!
+	await 10 test -S /tmp/tool
+}
+
+# link N QUEUES: near$N with 198.51.N.1, and its far end with .2.
+link() {
+	ip link add "near$1" netns near numtxqueues "$2" numrxqueues "$2" type veth peer name "far$1" netns far \
+		numtxqueues "$2" numrxqueues "$2"
+	ip -n near address add 198.51.$1.1/24 dev "near$1"
+	ip -n far address add 198.51.$1.2/24 dev "far$1"
+	ip -n near link set "near$1" up
+	ip -n far link set "far$1" up
+	await 10 ip netns exec near ping -c 1 -W 2 198.51.$1.2
+}
+
+# More than the link takes, without waiting for it: what the send buffers hold is in the qdisc afterwards.
+fill() {
+	ip netns exec near iperf3 --client "$1" --udp --bitrate 1M --parallel 8 --length 1000 --time 1 >/dev/null 2>&1 || true
+}
+
+# Kilobytes that the guest has left.
+left() {
+	sync
+	awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo
+}
+
+mkdir -p /run/pins
+mount -t bpf bpf /run/pins
+ip netns add near
+ip netns add far
+link 10 1
+link 11 1
+link 12 2
+for n in 10 11; do
+	ip netns exec far iperf3 --server --bind 198.51.$n.2 >/tmp/server$n 2>&1 &
+	await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q 198.51.$n.2:5201"
+done
+serve
+
+# Two at a time, each with a rate of its own.
+ask add a near10 root 8000000 3
+ask add b near11 root 4000000 3
+for n in 10 11; do
+	ip netns exec near iperf3 --client 198.51.$n.2 --time 5 --json >/tmp/iperf$n &
+	[ $n = 10 ] && first=$! || second=$!
+done
+wait "$first" "$second"
+rate() {
+	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' "/tmp/iperf$1"
+}
+between "$(rate 10)" 7600000 8400000 "the first of two"
+between "$(rate 11)" 3800000 4200000 "the second of two"
+sums_hold a
+sums_hold b
+pass "two devices at once: $(rate 10) of 8000000 and $(rate 11) of 4000000 bit/s"
+
+# The link goes down with packets waiting, again and again.
+ask rate b 100000
+before=
+for round in $(seq 20); do
+	fill 198.51.11.2
+	ip -n near link set near11 down
+	ip -n near link set near11 up
+	[ "$round" = 3 ] && before=$(left)
+done
+after=$(left)
+ask stats b
+holds '.lost > 1000 and .waiting == 0 and .resets >= 20' "nothing waited, or it still does"
+grown=$((before - after))
+# Seventeen rounds of what waits would be some six megabytes.
+[ $grown -lt 2000 ] || fail "$grown kB are gone after $(field .lost) packets were freed by resets"
+pass "$(field .lost) packets freed by $(field .resets) resets, $grown kB more in use"
+sums_hold b
+ask rate b 4000000
+ip netns exec near ping -c 2 198.51.11.2 >/dev/null || fail "nothing passes after the resets"
+
+# Removed with packets waiting, by us and with its device.
+ask rate b 100000
+fill 198.51.11.2
+ask off b
+holds '.taken and .lost > 1000' "nothing waited"
+ask on b
+fill 198.51.11.2
+ip -n near link delete near11
+await 10 sh -c '! shape-qdisc ask /tmp/tool stats b | jq -e .used >/dev/null'
+sums_hold b
+holds '.waiting == 0' "packets wait in a device that is gone"
+sums_hold a
+pass "removed, and its device removed, with packets waiting: all are freed"
+
+# Queues of mq: each has what its own object says; together they carry all.
+ask add q0 near12 0 8000000 3
+ask add q1 near12 1 8000000 3
+tc -n near -s qdisc show dev near12
+ip netns exec far iperf3 --server --bind 198.51.12.2 >/tmp/server12 2>&1 &
+await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q 198.51.12.2:5201"
+ip netns exec near iperf3 --client 198.51.12.2 --parallel 8 --time 3 >/dev/null
+sums_hold q0
+q0=$(field .sent_segments)
+holds '.sent_bytes == .tc_bytes' "tc -s counts otherwise"
+sums_hold q1
+q1=$(field .sent_segments)
+holds '.sent_bytes == .tc_bytes' "tc -s counts otherwise"
+[ "$q0" -gt 0 ] && [ "$q1" -gt 0 ] || fail "one queue carried all: $q0 and $q1"
+pass "two queues of mq have their own: $q0 and $q1 packets"
+ask off q0
+ask off q1
+sums_hold q0

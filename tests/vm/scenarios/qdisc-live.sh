@@ -1,0 +1,177 @@
+# The scheduler as a BPF qdisc lives on: new plans under load without a packet lost, kill -9, the next start.
+#
+#     near (near0: root) ----------- far
+#
+# kernels: newest
+# needs: shape-qdisc ip tc ping iperf3 jq
+# timeout: 300
+
+NEAR=192.0.2.1
+FAR=192.0.2.2
+
+# The answer is in /tmp/answer; an error ends the scenario.
+ask() {
+	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
+	echo "$*: $(cat /tmp/answer)"
+}
+
+field() {
+	jq -r "$1" /tmp/answer
+}
+
+holds() {
+	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
+}
+
+between() {
+	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
+}
+
+sums_hold() {
+	ask stats "$1"
+	holds .agree "no time to read"
+	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
+	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
+}
+
+serve() {
+	rm -f /tmp/tool
+	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
+	tool=$!
+	await 10 test -S /tmp/tool
+}
+
+mkdir -p /run/pins
+mount -t bpf bpf /run/pins
+ip netns add near
+ip netns add far
+ip link add near0 netns near type veth peer name far0 netns far
+ip -n near address add $NEAR/24 dev near0
+ip -n far address add $FAR/24 dev far0
+ip -n near link set near0 up
+ip -n far link set far0 up
+ip netns exec far iperf3 --server >/tmp/server 2>&1 &
+await 10 ip netns exec near ping -c 1 -W 2 $FAR
+await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
+serve
+
+# UDP by eight sockets, each at $1 bit/s, for $2 seconds, in the background; what becomes of it is in /tmp/udp. What
+# waits is what their send buffers hold: some 47 packets each.
+udp() {
+	ip netns exec near iperf3 --client $FAR --udp --bitrate "$1" --parallel 8 --length 1000 --time "$2" --json >/tmp/udp &
+	udp=$!
+	busybox usleep 500000
+}
+
+udp_arrives() {
+	wait $udp || {
+		cat /tmp/udp
+		fail "iperf3 failed"
+	}
+	jq -e '.end.sum.packets > 500 and .end.sum.lost_packets == 0' /tmp/udp >/dev/null ||
+		fail "$1: $(jq -c .end.sum /tmp/udp)"
+	pass "$1: none of $(jq .end.sum.packets /tmp/udp) packets was lost"
+}
+
+# There is always a packet that takes what was asked for.
+ip netns exec near ping -q -i 0.3 $FAR >/dev/null &
+# More comes than may leave: some hundred packets wait, and move over each time.
+ask add one near0 root 6000000 3fifo
+name=$(field .name)
+udp 900k 6
+most=0
+while kill -0 $udp 2>/dev/null; do
+	for classes in 10 3 100 1000; do
+		ask swap one 6000000 $classes 0
+		ask settle one
+	done
+	sums_hold one
+	holds '.flips_refused == 0' "a plan was refused"
+	[ "$(field .moved)" -lt "$most" ] || most=$(field .moved)
+done
+plans=$(field .flips)
+[ "$plans" -ge 4 ] && [ "$most" -gt 100 ] || fail "$plans plans, $most packets waited"
+udp_arrives "$plans plans under load, of up to $most packets waiting"
+sums_hold one
+
+udp 900k 15
+ask swap one 6000000 10000 0
+ask settle one
+sums_hold one
+first=$(field .flip_ns)
+ask swap one 6000000 10000 1000
+ask settle one
+sums_hold one
+second=$(field .flip_ns)
+moved=$(field .moved)
+[ "$moved" -gt 100 ] || fail "only $moved packets waited"
+udp_arrives "10,000 classes made, and 1,000 of them removed, 1,000 added, 9,000 renumbered"
+sums_hold one
+holds '.dropped == 0 and .lost == 0 and .no_handle == 0' "packets were dropped"
+pass "the two took $((first / 1000)) and $((second / 1000)) us of an emulated processor, with $moved packets in the second"
+
+# Nobody else can have the name meanwhile, and the attempt harms nothing.
+ip -n near link add later type veth peer name later1
+ip -n near link set later up
+ip -n near link set later1 up
+! tc -n near qdisc add dev later root "$name" 2>/tmp/refusal || fail "two devices share $name"
+ip netns exec near ping -c 2 $FAR >/dev/null || fail "no packet passes after a refused second device"
+sums_hold one
+pass "a second device is refused and the first goes on"
+
+ip netns exec near shape-qdisc serve /run/pins /tmp/other >/dev/null 2>&1 &
+await 10 test -S /tmp/other
+! shape-qdisc ask /tmp/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
+grep -q "process $(pidof -s shape-qdisc)\|process $tool" /tmp/refusal || fail "$(cat /tmp/refusal)"
+sums_hold one
+pass "another process is told who has it: $(jq -r .error /tmp/refusal)"
+
+udp 400k 8
+kill -9 $tool
+wait $tool || true
+udp_arrives "kill -9"
+tc -n near -s qdisc show dev near0 | tee /tmp/tc
+grep -q "qdisc $name" /tmp/tc || fail "the qdisc is gone"
+got=$(ip netns exec near iperf3 --client $FAR --time 4 --json | jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor')
+between "$got" 5700000 6300000 "TCP without a daemon"
+pass "it shapes on without its daemon: $got of 6000000 bit/s"
+
+tc -n near qdisc del dev near0 root
+tc -n near qdisc add dev later root "$name" || fail "a device that comes later cannot have it"
+tc -n near qdisc del dev later root
+tc -n near qdisc add dev near0 root "$name"
+ip netns exec near ping -c 2 $FAR >/dev/null
+pass "it goes on under its name, on another device, too"
+
+serve
+udp 900k 12
+ask find one near0 root 6000000 20fifo
+holds '.found' "the old one was not found"
+ask settle one
+sums_hold one
+holds '.note == "classes by number" and .flips == '"$((plans + 3))" "it is another one"
+udp_arrives "the next start takes over, with a plan of its own"
+sums_hold one
+pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
+
+# What cannot be taken over gives way: what waits is lost, and counted.
+ask rate one 500000
+udp 900k 8
+ask renew one
+lost=$(field .lost)
+took=$(field .put_ms)
+[ "$(field .name)" != "$name" ] || fail "two of one name"
+name=$(field .name)
+wait $udp || fail "iperf3 failed"
+gone=$(jq .end.sum.lost_packets /tmp/udp)
+# The kernel lets nothing pass while it puts one in the place of another: at most that is lost besides, here one a ms.
+[ "$lost" -gt 0 ] && [ "$gone" -le $((lost + 2 * (${took%.*} + 50))) ] ||
+	fail "$gone packets were lost, $lost are counted, and it took $took ms"
+sums_hold one
+pass "one that is put in the place of another: $gone packets lost, $lost that waited counted, $took ms of an emulated processor"
+
+ask off one
+ask remove one
+holds '.pinned == []' "a pin is left"
+! tc -n near qdisc add dev near0 root "$name" 2>/tmp/refusal || fail "the name is still there"
+pass "removed, the name is gone"
