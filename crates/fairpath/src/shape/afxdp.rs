@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, Order, Outcome, Plan, Port, QueueId,
-    RingStatistics, Stop,
+    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, Order, Outcome, Placement, Plan, Port,
+    QueueId, RingStatistics, Stop,
 };
 use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, StackSent, Way};
 use fairpath_core::sched::Op;
@@ -20,8 +20,6 @@ use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
 use fairpath_netlink::{Ethtool, Link, Links};
 use fairpath_shape::{Both, CHARGES, Lane, Leaving, Lines, Side};
 use fairpath_units::Nanos;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 use super::backend::{Backend, Job, Reading};
 use super::lanes::{self, Command, Gauge, Lead, Orders};
@@ -90,7 +88,7 @@ impl Afxdp {
         let ends = Ends::look(&job.config.inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
-        let (port, frames) = open_port(job, &ends)?;
+        let (port, frames, placement) = open_port(job, &ends)?;
         let lanes = Both::try_of(|side| {
             let tree = job.lines.trees.get(side);
             Lane::new(tree, side.end(), job.rules, frames, true)
@@ -114,11 +112,11 @@ impl Afxdp {
         let stop = Stop::new().context("make a descriptor to end the thread by")?;
         let bell = forwarder.bell();
         let (lead, orders) = lanes::pair(move || bell.ring());
-        let cpu = cpu_for(&ends);
+        let about = about(&ends, mode, zero_copy, &placement);
         let (theirs, firsts) = (stop.clone(), first_queues(&ends));
         let thread = thread::Builder::new()
             .name("shape afxdp".into())
-            .spawn(move || carry(forwarder, &orders, &theirs, cpu, firsts))
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement, firsts))
             .context("start the thread that carries packets")?;
         let mut afxdp = Afxdp {
             lead,
@@ -127,7 +125,7 @@ impl Afxdp {
             programs: Vec::new(),
             thread: Some(thread),
             stop,
-            about: about(&ends, mode, zero_copy, cpu),
+            about,
             gone: None,
         };
         for link in [&ends.inside, &ends.outside]
@@ -257,7 +255,7 @@ fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32)> {
+fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32, Placement)> {
     let mut queues = Vec::new();
     let links = match ends.is_one_armed() {
         true => vec![(&ends.inside, Side::Down)],
@@ -274,14 +272,15 @@ fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32)> {
         .map(|side| job.lines.trees.get(side).plan.config.limit_packets + CHARGES)
         .iter()
         .sum();
+    let placement = Placement::of(&queues, &[]);
     let mut plan = Plan::new(queues).sized(RING, held);
-    plan.node = node_of(&ends.inside.name);
+    plan.node = placement.node;
     let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
     if mtu > Plan::largest_mtu(plan.frame_bytes) {
         plan.frame_bytes = 4096;
     }
     let frames = plan.frames;
-    Ok((Port::open(&plan)?, frames))
+    Ok((Port::open(&plan)?, frames, placement))
 }
 
 /// Each queue of one interface with one of the other; of one interface, with itself.
@@ -310,32 +309,15 @@ fn first_queues(ends: &Ends) -> Both<QueueId> {
     }
 }
 
-fn node_of(name: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/device/numa_node")).ok()?;
-    text.trim().parse().ok()
-}
-
-/// The last CPU that this process may use: the first ones get interrupts.
-fn cpu_for(ends: &Ends) -> Option<usize> {
-    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).ok()?;
-    let cpus: Vec<usize> = (0..CpuSet::count())
-        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
-        .collect();
-    // With one CPU there is nothing to choose; virtual devices have no interrupts to keep away from.
-    let last = cpus.last().copied()?;
-    (cpus.len() > 1 && ends.queues.down + ends.queues.up <= cpus.len() as u32 * 2).then_some(last)
-}
-
-fn about(ends: &Ends, mode: Mode, zero_copy: bool, cpu: Option<usize>) -> String {
+fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) -> String {
     let mode = match (mode, ends.is_one_armed()) {
         (Mode::Bridge, true) => "bridge between VLANs of",
         (Mode::Bridge, false) => "bridge between",
         (Mode::Router, _) => "router between",
     };
     let copy = if zero_copy { "zero copy" } else { "copied" };
-    let cpu = cpu.map_or(String::new(), |cpu| format!(", CPU {cpu}"));
     format!(
-        "{mode} {} ({} queues) and {} ({} queues), {copy}{cpu}; the kernel forwards if this process goes",
+        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards if this process goes",
         ends.inside.name, ends.queues.down, ends.outside.name, ends.queues.up
     )
 }
@@ -487,17 +469,11 @@ fn carry(
     mut forwarder: Forwarder<Lanes>,
     orders: &Orders<Counts>,
     stop: &Stop,
-    cpu: Option<usize>,
+    placement: &Placement,
     firsts: Both<QueueId>,
 ) {
-    if let Some(cpu) = cpu {
-        let mut set = CpuSet::new();
-        let pinned = set
-            .set(cpu)
-            .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-        if let Err(error) = pinned {
-            tracing::warn!("pin the thread that carries packets to CPU {cpu}: {error}");
-        }
+    if let Err(error) = placement.pin() {
+        tracing::warn!("pin the thread that carries packets ({placement}): {error}");
     }
     lanes::prefer_this_thread();
     let mut end = None;
