@@ -68,16 +68,29 @@ impl Scene {
 
     /// Writes the configuration: keys of `[shape]`, and classes.
     pub fn configure(&self, shape: &str, classes: &str) {
+        self.configure_with("", shape, classes);
+    }
+
+    /// Likewise, with keys of the top.
+    pub fn configure_with(&self, top: &str, shape: &str, classes: &str) {
         let port = self.port;
         let rest = format!(
             "uplinks = [\"wan\"]\n{classes}\n[shape]\ninside = \"lan\"\noutside = \"wan\"\nvia = \"{port}\"\n{shape}\n"
         );
         self.place.configure(&["lan", "wan"], &rest);
+        let file = self.place.path("fairpath.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{top}{text}")).unwrap();
     }
 
     /// The daemon, shaping.
     pub fn shape(&self, shape: &str, classes: &str) -> Daemon<'_> {
         self.configure(shape, classes);
+        self.start()
+    }
+
+    /// The daemon, shaping as was configured.
+    pub fn start(&self) -> Daemon<'_> {
         let daemon = Daemon::start(&self.net.router, &self.place);
         daemon.says("shaping via");
         daemon

@@ -15,7 +15,7 @@ use crate::binary;
 use crate::rtt::PATIENCE;
 
 /// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// A directory with the daemon's configuration, socket and state; removed when dropped.
 #[derive(Debug)]

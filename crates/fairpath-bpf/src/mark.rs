@@ -6,7 +6,8 @@
 //!
 //! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of
 //! an operator's own (`skbedit priority`, run later) win. A marked VLAN interface's
-//! `egress-qos-map` sees our number instead of the packet's priority.
+//! `egress-qos-map` sees our number instead of the packet's priority, and so does any root qdisc but HTB
+//! (`pfifo_fast` chooses its band by it): take the marks off before the tree.
 //!
 //! Attached by [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
 //! takes them over in one step: packets are marked by the old or the new program, never by none. The
@@ -19,7 +20,7 @@ use fairpath_core::sched::{End, Meta};
 use fairpath_core::{Config, Memory, Rules, TooManyRules};
 use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, ProgramMut};
+use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
 
 use crate::arena::{self, PAGE, START, STRIDE, touch};
 use crate::attach::{self, AttachError, Attached};
@@ -29,6 +30,9 @@ use crate::skel::mark::{MarkSkel, MarkSkelBuilder, OpenMarkSkel};
 
 /// Flows that the rules' memory has room for: none are followed.
 const FLOWS: u32 = 8;
+/// Bytes of `struct __sk_buff`, as a test run gives it, and where its priority lies (`linux/bpf.h`).
+const SKB_CONTEXT_BYTES: usize = 192;
+const SKB_PRIORITY_AT: usize = 32;
 /// What pins of this program are called.
 const PIN_KIND: &str = "mark";
 
@@ -301,6 +305,22 @@ impl Mark {
             sum.bytes += count.bytes;
         }
         sums
+    }
+
+    /// Runs the program once over a packet, unattached, and tells the priority that it gave: for tests.
+    ///
+    /// # Errors
+    /// [`MarkError::Refused`].
+    pub fn run_unattached(&mut self, packet: &[u8]) -> Result<u32, MarkError> {
+        let mut context = [0; SKB_CONTEXT_BYTES];
+        let input = ProgramInput {
+            data_in: Some(packet),
+            context_out: Some(&mut context),
+            ..ProgramInput::default()
+        };
+        self.skel.progs.mark_egress.test_run(input)?;
+        let priority = context[SKB_PRIORITY_AT..].first_chunk();
+        Ok(priority.map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
     }
 
     /// Bytes of kernel memory committed to tables and rules.

@@ -16,6 +16,7 @@
 //! other than Ethernet; weights between inner classes, which HTB does not have.
 
 mod apply;
+mod diff;
 mod dump;
 mod leaf;
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+use super::diff::{Step, Work, leaf_steps, stale};
 use super::dump::{self, HtbRunning, HtbStats, Root};
-use super::leaf::{self, LeafChoice, LeafKind, Leaves};
-use super::wire::{self, Kept};
+use super::leaf::{LeafChoice, LeafKind, Leaves};
+use super::wire;
 use super::{Device, HtbClass, HtbError, HtbTree};
 use crate::connection::{Connection, NetlinkError};
-use crate::message::Request;
 use crate::tc::Tc;
 
 /// HTB in one network namespace.
@@ -33,13 +33,6 @@ pub struct Applied {
     pub leaves: Option<LeafChoice>,
     /// Classes that nobody wants, children before parents: for [`Htb::retire`].
     pub stale: Vec<u16>,
-}
-
-/// One message, and the class that it is about.
-struct Step {
-    what: &'static str,
-    minor: u16,
-    request: Request,
 }
 
 impl Htb {
@@ -278,57 +271,6 @@ impl Htb {
     }
 }
 
-/// What there is to do about classes, leaves' own qdiscs excepted.
-struct Work<'a> {
-    steps: Vec<Step>,
-    /// Leaves that lack the qdisc that they shall have, each with the number of steps that come before.
-    bare: Vec<(usize, &'a HtbClass)>,
-    /// Leaves in all.
-    leaves: usize,
-    /// Classes to add, to change, to leave alone.
-    counts: [usize; 3],
-}
-
-impl<'a> Work<'a> {
-    /// Parents before children, as `order` has them.
-    fn find(
-        device: Device<'_>,
-        tree: &'a HtbTree,
-        order: &[usize],
-        running: &HtbRunning,
-    ) -> Result<Work<'a>, HtbError> {
-        let inner: HashSet<u16> = tree.classes.iter().map(|class| class.parent).collect();
-        let mut work = Work {
-            steps: Vec::new(),
-            bare: Vec::new(),
-            leaves: 0,
-            counts: [0; 3],
-        };
-        for class in order.iter().map(|at| &tree.classes[*at]) {
-            let step = step(device, tree.major, class, running)?;
-            let new = !running.classes.contains_key(&class.minor);
-            let count = if new {
-                0
-            } else {
-                2 - usize::from(step.is_some())
-            };
-            work.counts[count] += 1;
-            work.steps.extend(step);
-            if inner.contains(&class.minor) {
-                continue;
-            }
-            work.leaves += 1;
-            if lacks_leaf(running, class.minor, tree.leaves) {
-                work.bare.push((work.steps.len(), class));
-            } else {
-                work.steps
-                    .extend(retarget(device, tree.major, class, running));
-            }
-        }
-        Ok(work)
-    }
-}
-
 impl HtbRunning {
     fn empty() -> HtbRunning {
         HtbRunning {
@@ -338,96 +280,6 @@ impl HtbRunning {
             leaves: Default::default(),
         }
     }
-}
-
-/// Classes that run and are not in the tree, children before their parents.
-fn stale(running: &HtbRunning, tree: &HtbTree) -> Vec<u16> {
-    let wanted: HashSet<u16> = tree.classes.iter().map(|class| class.minor).collect();
-    let level = |minor: &u16| {
-        std::iter::successors(Some(*minor), |at| Some(running.classes.get(at)?.parent)).count()
-    };
-    let mut stale: Vec<u16> = running.classes.keys().copied().collect();
-    stale.retain(|minor| !wanted.contains(minor));
-    stale.sort_by_key(|minor| (std::cmp::Reverse(level(minor)), *minor));
-    stale
-}
-
-/// What makes a class what it shall be, if anything does.
-fn step(
-    device: Device<'_>,
-    major: u16,
-    class: &HtbClass,
-    running: &HtbRunning,
-) -> Result<Option<Step>, HtbError> {
-    let there = running.classes.get(&class.minor);
-    if let Some(there) = there.filter(|there| there.parent != class.parent) {
-        return Err(HtbError::Moves {
-            name: device.name.to_owned(),
-            minor: class.minor,
-            running: there.parent,
-            wanted: class.parent,
-        });
-    }
-    if there.is_some_and(|there| there.kept.serves_as(&Kept::of(class), there.leaf)) {
-        return Ok(None);
-    }
-    Ok(Some(Step {
-        what: if there.is_some() { "change" } else { "add" },
-        minor: class.minor,
-        request: wire::set_class(device.ifindex, major, class, there.is_none()),
-    }))
-}
-
-/// What gives a leaf a qdisc of this kind; one of another kind has to go before: the new one gets its handle.
-fn leaf_steps(
-    (device, major): (Device<'_>, u16),
-    running: &HtbRunning,
-    class: &HtbClass,
-    kind: LeafKind,
-    leaves: usize,
-) -> Vec<Step> {
-    let (ifindex, minor) = (device.ifindex, class.minor);
-    let other = running.leaves.contains_key(&minor);
-    let remove = other.then(|| leaf::removal(ifindex, major, minor));
-    let make = leaf::request(ifindex, (major, minor), kind, leaves, class.ceil_bps);
-    let step = |request| Step {
-        what: "give a queue to",
-        minor,
-        request,
-    };
-    remove.into_iter().chain(make).map(step).collect()
-}
-
-/// A leaf with HTB's own FIFO among others that have better was left so by somebody who was interrupted.
-fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
-    let there = running.leaves.get(&minor);
-    let kind = there.and_then(|leaf| leaf.kind);
-    match leaves {
-        Leaves::Best => {
-            !running.classes.contains_key(&minor) || there.is_none() && !running.leaves.is_empty()
-        }
-        Leaves::Only(LeafKind::Fifo) => kind.is_some(),
-        Leaves::Only(wanted) => kind != Some(wanted),
-    }
-}
-
-/// An FQ-CoDel whose class has another rate now may need another target.
-fn retarget(
-    device: Device<'_>,
-    major: u16,
-    class: &HtbClass,
-    running: &HtbRunning,
-) -> Option<Step> {
-    let leaf = running.leaves.get(&class.minor)?;
-    let before = running.classes.get(&class.minor)?.kept.ceil * 8;
-    if leaf.kind != Some(LeafKind::FqCodel) {
-        return None;
-    }
-    Some(Step {
-        what: "change the queue of",
-        minor: class.minor,
-        request: leaf::retarget(device.ifindex, (major, class.minor), before, class.ceil_bps)?,
-    })
 }
 
 /// The kernel's words for why a kind of qdisc is not to be had.

@@ -19,6 +19,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 const MAX_QUESTIONS: usize = 64;
 /// How long an asker waits: many times what the slowest answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Likewise where something is changed: HTB takes seconds for ten thousand classes.
+const PATIENCE_TO_CHANGE: Duration = Duration::from_secs(60);
 
 /// One question to the loop.
 #[derive(Debug)]
@@ -49,23 +51,27 @@ pub enum AskError {
     #[error("ask the monitor: {MAX_QUESTIONS} questions wait already; ask again, less often")]
     Busy,
     /// It is ending, or did not come round in time.
-    #[error("ask the monitor: no answer within {PATIENCE:?}; it is ending, or overloaded")]
+    #[error("ask the monitor: no answer in time; it is ending, or overloaded")]
     Late,
 }
 
 impl Asker {
-    /// Asks and waits for the answer, at most ten seconds.
+    /// Asks and waits for the answer, at most ten seconds; a minute where something is changed.
     ///
     /// # Errors
     /// [`AskError`].
     pub fn ask(&self, request: Request) -> Result<Answer, AskError> {
         let (reply, answer) = mpsc::sync_channel(1);
+        let patience = match request.changes() {
+            true => PATIENCE_TO_CHANGE,
+            false => PATIENCE,
+        };
         let question = Question { request, reply };
         self.questions
             .try_send(question)
             .map_err(|_| AskError::Busy)?;
         self.wake();
-        answer.recv_timeout(PATIENCE).map_err(|_| AskError::Late)
+        answer.recv_timeout(patience).map_err(|_| AskError::Late)
     }
 }
 

@@ -180,8 +180,10 @@ impl Line {
         })?;
         let applied = self.htb.apply(device, &tree_of(&plan), false)?;
         let mut note = format!("{} by HTB, {} classes", self.name, plan.classes.len());
+        if let Some(running) = self.htb.running(device, HTB_MAJOR)? {
+            self.leaf = running.leaf_kind(DEFAULT_MINOR).unwrap_or(LeafKind::Fifo);
+        }
         if let Some(leaves) = &applied.leaves {
-            self.leaf = leaves.kind;
             note.push_str(&format!(" with leaves {leaves}"));
         }
         if plan.shrunk > 0 {

@@ -1,0 +1,163 @@
+//! The marking program beside the native classifier: the same class for every packet, one packet a run, unattached.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fairpath_bpf::{Mark, MarkOptions};
+use fairpath_core::sched::{Classifier, End};
+use fairpath_core::{Frame, HEAD_BYTES, Link, Prefix, Rules, Way};
+use fairpath_testbed::{Need, requires};
+use fairpath_wire::{Frame as Packet, ipv4, ipv6};
+
+const MAJOR: u16 = 0x0fa1;
+const CLASSES: u32 = 40;
+const PACKETS: u64 = 5_000;
+const SEED: u64 = 0x4d41_524b;
+/// A test run's packet belongs to the loopback.
+const LO: u32 = 1;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn v4(&mut self) -> Ipv4Addr {
+        Ipv4Addr::new(
+            10,
+            self.below(4) as u8,
+            self.below(4) as u8,
+            self.below(4) as u8,
+        )
+    }
+
+    fn v6(&mut self) -> Ipv6Addr {
+        let mut group = || self.below(4) as u16;
+        Ipv6Addr::new(0x2001, 0xdb8, group(), group(), 0, 0, 0, group())
+    }
+
+    fn packet(&mut self) -> Vec<u8> {
+        let dscp = self.below(8) as u8 * 8;
+        let mut packet = Packet::ethernet([2, 0, 0, 0, 0, self.below(3) as u8], [4; 6]);
+        for _ in 0..self.below(3) {
+            packet = packet.vlan(self.below(4) as u16 + 1);
+        }
+        let packet = match self.below(10) {
+            0 => return packet.zeros(60).build(),
+            1..=5 => {
+                let mut header = ipv4::Header::new(self.v4(), self.v4());
+                header.dscp = dscp;
+                packet.ipv4_header(header)
+            }
+            _ => {
+                let mut header = ipv6::Header::new(self.v6(), self.v6());
+                header.dscp = dscp;
+                if self.below(4) == 0 {
+                    header.extensions = vec![ipv6::Extension::DestinationOptions(vec![1; 50])];
+                }
+                packet.ipv6_header(header)
+            }
+        };
+        let bytes = packet
+            .udp(1000, 2000)
+            .zeros(20 + self.below(100) as usize)
+            .build();
+        // Some are cut off anywhere behind the IP header, before which a test run refuses them.
+        let cut = 54 + self.below(bytes.len() as u64 - 54) as usize;
+        if self.below(8) == 0 {
+            bytes[..cut].to_vec()
+        } else {
+            bytes
+        }
+    }
+}
+
+fn rules(random: &mut Random) -> Rules {
+    let mut class = 0;
+    let mut next = || {
+        class += 1;
+        class
+    };
+    let mut rules = Rules::default();
+    for bits in [8, 14, 16, 24, 30, 32] {
+        rules
+            .prefixes
+            .push((Prefix::new(IpAddr::from(random.v4()), bits), next()));
+        rules
+            .prefixes
+            .push((Prefix::new(IpAddr::from(random.v4()), bits), next()));
+    }
+    for bits in [40, 48, 63, 64, 128] {
+        rules
+            .prefixes
+            .push((Prefix::new(IpAddr::from(random.v6()), bits), next()));
+    }
+    rules.vlans = vec![(2, next()), (3, next())];
+    rules.dscps = vec![(8, next()), (48, next())];
+    rules.macs = vec![([2, 0, 0, 0, 0, 1], next())];
+    rules
+}
+
+fn agree(end: End) {
+    let mut random = Random(SEED);
+    println!("seed {SEED:x}, {end:?}");
+    let options = MarkOptions {
+        classes: CLASSES,
+        end,
+        major: MAJOR,
+    };
+    let mut mark = Mark::load(&options).unwrap();
+    let mut native = Classifier::new(CLASSES);
+    // Every other class has a minor of its own; the others go where no class goes.
+    let minors: Vec<u16> = (0..CLASSES as u16)
+        .map(|n| if n % 2 == 0 { 500 + n } else { 0 })
+        .collect();
+    let mut counts = vec![0; CLASSES as usize + 1];
+    for round in 0..5 {
+        let rules = rules(&mut random);
+        mark.set(&rules, &minors).unwrap();
+        native.set_rules(&rules).unwrap();
+        for n in 0..PACKETS / 5 {
+            let packet = random.packet();
+            let frame = Frame {
+                wire_len: packet.len() as u32,
+                segs: 1,
+                ifindex: LO,
+                link: Link::Ethernet as u16,
+                way: Way::Out as u8,
+                ..Frame::default()
+            };
+            let head = &packet[..packet.len().min(HEAD_BYTES)];
+            let (meta, _) = native.look(&frame, head, end);
+            let minor = match minors[meta.class_id as usize] {
+                0 => minors[0],
+                minor => minor,
+            };
+            let priority = u32::from(MAJOR) << 16 | u32::from(minor);
+            let marked = mark.run_unattached(&packet).unwrap();
+            assert_eq!(marked, priority, "round {round}, packet {n}: {packet:02x?}");
+            counts[meta.class_id as usize] += 1;
+        }
+    }
+    let marked: Vec<u64> = mark.counts().iter().map(|count| count.packets).collect();
+    assert_eq!(marked, counts);
+    assert!(
+        counts.iter().filter(|count| **count > 0).count() > 10,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn every_packet_is_marked_with_the_class_that_the_native_home_finds() {
+    requires!(Need::Root);
+    agree(End::Receiver);
+    agree(End::Sender);
+}
