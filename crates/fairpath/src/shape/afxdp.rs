@@ -64,6 +64,8 @@ struct Ends {
     /// Of their bridge.
     bridge: Option<[u8; 6]>,
     queues: Both<u32>,
+    /// VLAN devices of the inside interface.
+    vlans: Vec<Link>,
 }
 
 impl Afxdp {
@@ -97,10 +99,16 @@ impl Afxdp {
             down: Gauge::of(&lanes.down, &job.lines.trees.down),
             up: Gauge::of(&lanes.up, &job.lines.trees.up),
         };
-        kernel.monitor_mut().set_forwarding(&ends.plan(mode, job))?;
+        kernel
+            .monitor_mut()
+            .set_forwarding(&ends.plan(mode, job)?)?;
         for (link, socket) in port.sockets() {
-            let exit = usize::from(link.ifindex != ends.inside.ifindex);
-            kernel.monitor().set_socket(exit, link.queue, socket)?;
+            // One interface may be both exits.
+            for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
+                if end.ifindex == link.ifindex {
+                    kernel.monitor().set_socket(exit, link.queue, socket)?;
+                }
+            }
         }
         let sent = kernel.monitor().stack_sent()?;
         let one_armed = ends.inside.ifindex == ends.outside.ifindex;
@@ -171,6 +179,10 @@ impl Ends {
                 up: queues(&outside),
             },
             bridge,
+            vlans: all
+                .into_iter()
+                .filter(|link| link.is_kind("vlan") && link.lower == Some(inside.ifindex))
+                .collect(),
             inside,
             outside,
         })
@@ -195,9 +207,33 @@ impl Ends {
         }
     }
 
-    fn plan(&self, mode: Mode, job: &Job<'_>) -> ForwardPlan {
-        let vlans = job.config.vlans.unwrap_or_default();
-        let exit = |link: &Link, side: Side, vlan: u16| Exit {
+    /// The interface that routes name for a VLAN: its device.
+    fn vlan_device(&self, vlan: u16) -> anyhow::Result<&Link> {
+        let is_its = |link: &&Link| link.vlan_id.is_some_and(|id| id.0 == vlan);
+        self.vlans.iter().find(is_its).with_context(|| {
+            let name = &self.inside.name;
+            format!(
+                "shape via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
+                 make one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
+            )
+        })
+    }
+
+    /// The devices whose stages packets pass by.
+    fn passed(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<Vec<[&Link; 2]>> {
+        let mut passed = vec![[&self.inside, &self.outside]];
+        if let (Mode::Router, Some([a, b])) = (mode, job.config.vlans) {
+            passed.push([self.vlan_device(a)?, self.vlan_device(b)?]);
+        }
+        Ok(passed)
+    }
+
+    fn exit(&self, side: Side, mode: Mode, job: &Job<'_>) -> anyhow::Result<Exit> {
+        let (link, vlan) = match side {
+            Side::Down => (&self.inside, job.config.vlans.unwrap_or_default()[0]),
+            Side::Up => (&self.outside, job.config.vlans.unwrap_or_default()[1]),
+        };
+        let mut exit = Exit {
             ifindex: link.ifindex,
             route: link.ifindex,
             end: side.end(),
@@ -206,23 +242,32 @@ impl Ends {
             mac: *self.macs.get(side),
             stack_seen: true,
         };
+        if mode == Mode::Router && vlan != 0 {
+            let device = self.vlan_device(vlan)?;
+            (exit.route, exit.mtu) = (device.ifindex, device.mtu_bytes);
+            exit.mac = mac_of(&device.name)?;
+        }
+        Ok(exit)
+    }
+
+    fn plan(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<ForwardPlan> {
         let mut own = vec![self.macs.down, self.macs.up];
         own.extend(self.bridge);
         own.dedup();
-        ForwardPlan {
+        Ok(ForwardPlan {
             forwarding: match mode {
                 Mode::Bridge => Forwarding::Bridge,
                 Mode::Router => Forwarding::Router,
             },
             exits: [
-                exit(&self.inside, Side::Down, vlans[0]),
-                exit(&self.outside, Side::Up, vlans[1]),
+                self.exit(Side::Down, mode, job)?,
+                self.exit(Side::Up, mode, job)?,
             ],
             own: match mode {
                 Mode::Bridge => own,
                 Mode::Router => Vec::new(),
             },
-        }
+        })
     }
 
     fn is_one_armed(&self) -> bool {
@@ -240,7 +285,10 @@ fn mac_of(name: &str) -> anyhow::Result<[u8; 6]> {
 
 /// Stages of the stack that packets would pass by, and that this router has.
 fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
-    let stages = super::skipped::stages([&ends.inside, &ends.outside], mode)?;
+    let mut stages = Vec::new();
+    for links in ends.passed(mode, job)? {
+        stages.extend(super::skipped::stages(links, mode)?);
+    }
     if let Some(first) = stages.first() {
         bail!(
             "shape {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
@@ -439,19 +487,23 @@ impl Order for Lanes {
     }
 
     fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        let mut left = room;
         for exit in 0..2 {
             if self.first[exit] != to {
                 continue;
             }
             self.charge(exit);
-            let before = out.len();
-            // One interface has one ring for both sides.
-            let room = match self.one_armed {
-                true => room / 2,
-                false => room,
+            // One interface has one ring for both sides: the first leaves half of it at least.
+            let share = match self.one_armed && exit == 0 {
+                true => left.div_ceil(2),
+                false => left,
             };
-            self.turn(exit, now.0, room, out);
-            debug_assert!(out.len() >= before);
+            let before = out.len();
+            self.turn(exit, now.0, share, out);
+            let sent = out[before..]
+                .iter()
+                .filter(|outcome| !matches!(outcome, Outcome::Drop(_)));
+            left = left.saturating_sub(sent.count() as u32);
         }
     }
 
