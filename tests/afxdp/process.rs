@@ -126,6 +126,32 @@ fn a_process_killed_costs_no_row_of_more_than_100_ms() {
     }
 }
 
+#[test]
+fn a_restart_in_order_costs_no_row_of_more_than_50_ms() {
+    requires!(Need::Root);
+    let bridge = Bridge::build(Offloads::Off);
+    learn(&bridge);
+    let socket = listener(&bridge);
+    let packets = 8000;
+    let mut first = start(&bridge, HELD);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send_numbered(&bridge, packets, |_| ()));
+        first.signal(Signal::SIGTERM);
+        first.wait(PATIENCE).unwrap();
+        let second = start(&bridge, HELD);
+        assert!(!sending.is_finished(), "begun while packets pass");
+        let told = end(second);
+        assert!(sum(&told, "sent") > 0, "{told}");
+    });
+    let numbers = numbers(&socket);
+    let gap = longest_gap(&numbers, packets);
+    println!(
+        "{} of {packets} arrived, longest gap {gap} ms",
+        numbers.len()
+    );
+    assert!(gap <= 50, "{gap}");
+}
+
 /// Ends it in order and reads what it says.
 fn end(process: Process) -> Value {
     process.signal(Signal::SIGTERM);

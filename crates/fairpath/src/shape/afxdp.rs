@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, Order, Outcome, Plan, Port, QueueId,
-    RingStatistics, Stop,
+    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, Order, Outcome, Placement, Plan, Port,
+    QueueId, RingStatistics, Stop,
 };
 use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, StackSent, Way};
 use fairpath_core::sched::Op;
@@ -20,8 +20,6 @@ use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
 use fairpath_netlink::{Ethtool, Link, Links};
 use fairpath_shape::{Both, CHARGES, Lane, Leaving, Lines, Side};
 use fairpath_units::Nanos;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 use super::backend::{Backend, Job, Reading};
 use super::lanes::{self, Command, Gauge, Lead, Orders};
@@ -66,6 +64,8 @@ struct Ends {
     /// Of their bridge.
     bridge: Option<[u8; 6]>,
     queues: Both<u32>,
+    /// VLAN devices of the inside interface.
+    vlans: Vec<Link>,
 }
 
 impl Afxdp {
@@ -90,7 +90,7 @@ impl Afxdp {
         let ends = Ends::look(&job.config.inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
-        let (port, frames) = open_port(job, &ends)?;
+        let (port, frames, placement) = open_port(job, &ends)?;
         let lanes = Both::try_of(|side| {
             let tree = job.lines.trees.get(side);
             Lane::new(tree, side.end(), job.rules, frames, true)
@@ -99,10 +99,16 @@ impl Afxdp {
             down: Gauge::of(&lanes.down, &job.lines.trees.down),
             up: Gauge::of(&lanes.up, &job.lines.trees.up),
         };
-        kernel.monitor_mut().set_forwarding(&ends.plan(mode, job))?;
+        kernel
+            .monitor_mut()
+            .set_forwarding(&ends.plan(mode, job)?)?;
         for (link, socket) in port.sockets() {
-            let exit = usize::from(link.ifindex != ends.inside.ifindex);
-            kernel.monitor().set_socket(exit, link.queue, socket)?;
+            // One interface may be both exits.
+            for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
+                if end.ifindex == link.ifindex {
+                    kernel.monitor().set_socket(exit, link.queue, socket)?;
+                }
+            }
         }
         let sent = kernel.monitor().stack_sent()?;
         let one_armed = ends.inside.ifindex == ends.outside.ifindex;
@@ -114,11 +120,11 @@ impl Afxdp {
         let stop = Stop::new().context("make a descriptor to end the thread by")?;
         let bell = forwarder.bell();
         let (lead, orders) = lanes::pair(move || bell.ring());
-        let cpu = cpu_for(&ends);
+        let about = about(&ends, mode, zero_copy, &placement);
         let (theirs, firsts) = (stop.clone(), first_queues(&ends));
         let thread = thread::Builder::new()
             .name("shape afxdp".into())
-            .spawn(move || carry(forwarder, &orders, &theirs, cpu, firsts))
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement, firsts))
             .context("start the thread that carries packets")?;
         let mut afxdp = Afxdp {
             lead,
@@ -127,7 +133,7 @@ impl Afxdp {
             programs: Vec::new(),
             thread: Some(thread),
             stop,
-            about: about(&ends, mode, zero_copy, cpu),
+            about,
             gone: None,
         };
         for link in [&ends.inside, &ends.outside]
@@ -173,6 +179,10 @@ impl Ends {
                 up: queues(&outside),
             },
             bridge,
+            vlans: all
+                .into_iter()
+                .filter(|link| link.is_kind("vlan") && link.lower == Some(inside.ifindex))
+                .collect(),
             inside,
             outside,
         })
@@ -197,9 +207,33 @@ impl Ends {
         }
     }
 
-    fn plan(&self, mode: Mode, job: &Job<'_>) -> ForwardPlan {
-        let vlans = job.config.vlans.unwrap_or_default();
-        let exit = |link: &Link, side: Side, vlan: u16| Exit {
+    /// The interface that routes name for a VLAN: its device.
+    fn vlan_device(&self, vlan: u16) -> anyhow::Result<&Link> {
+        let is_its = |link: &&Link| link.vlan_id.is_some_and(|id| id.0 == vlan);
+        self.vlans.iter().find(is_its).with_context(|| {
+            let name = &self.inside.name;
+            format!(
+                "shape via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
+                 make one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
+            )
+        })
+    }
+
+    /// The devices whose stages packets pass by.
+    fn passed(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<Vec<[&Link; 2]>> {
+        let mut passed = vec![[&self.inside, &self.outside]];
+        if let (Mode::Router, Some([a, b])) = (mode, job.config.vlans) {
+            passed.push([self.vlan_device(a)?, self.vlan_device(b)?]);
+        }
+        Ok(passed)
+    }
+
+    fn exit(&self, side: Side, mode: Mode, job: &Job<'_>) -> anyhow::Result<Exit> {
+        let (link, vlan) = match side {
+            Side::Down => (&self.inside, job.config.vlans.unwrap_or_default()[0]),
+            Side::Up => (&self.outside, job.config.vlans.unwrap_or_default()[1]),
+        };
+        let mut exit = Exit {
             ifindex: link.ifindex,
             route: link.ifindex,
             end: side.end(),
@@ -208,23 +242,32 @@ impl Ends {
             mac: *self.macs.get(side),
             stack_seen: true,
         };
+        if mode == Mode::Router && vlan != 0 {
+            let device = self.vlan_device(vlan)?;
+            (exit.route, exit.mtu) = (device.ifindex, device.mtu_bytes);
+            exit.mac = mac_of(&device.name)?;
+        }
+        Ok(exit)
+    }
+
+    fn plan(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<ForwardPlan> {
         let mut own = vec![self.macs.down, self.macs.up];
         own.extend(self.bridge);
         own.dedup();
-        ForwardPlan {
+        Ok(ForwardPlan {
             forwarding: match mode {
                 Mode::Bridge => Forwarding::Bridge,
                 Mode::Router => Forwarding::Router,
             },
             exits: [
-                exit(&self.inside, Side::Down, vlans[0]),
-                exit(&self.outside, Side::Up, vlans[1]),
+                self.exit(Side::Down, mode, job)?,
+                self.exit(Side::Up, mode, job)?,
             ],
             own: match mode {
                 Mode::Bridge => own,
                 Mode::Router => Vec::new(),
             },
-        }
+        })
     }
 
     fn is_one_armed(&self) -> bool {
@@ -242,7 +285,10 @@ fn mac_of(name: &str) -> anyhow::Result<[u8; 6]> {
 
 /// Stages of the stack that packets would pass by, and that this router has.
 fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
-    let stages = super::skipped::stages([&ends.inside, &ends.outside], mode)?;
+    let mut stages = Vec::new();
+    for links in ends.passed(mode, job)? {
+        stages.extend(super::skipped::stages(links, mode)?);
+    }
     if let Some(first) = stages.first() {
         bail!(
             "shape {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
@@ -257,7 +303,7 @@ fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32)> {
+fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32, Placement)> {
     let mut queues = Vec::new();
     let links = match ends.is_one_armed() {
         true => vec![(&ends.inside, Side::Down)],
@@ -274,14 +320,15 @@ fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32)> {
         .map(|side| job.lines.trees.get(side).plan.config.limit_packets + CHARGES)
         .iter()
         .sum();
+    let placement = Placement::of(&queues, &[]);
     let mut plan = Plan::new(queues).sized(RING, held);
-    plan.node = node_of(&ends.inside.name);
+    plan.node = placement.node;
     let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
     if mtu > Plan::largest_mtu(plan.frame_bytes) {
         plan.frame_bytes = 4096;
     }
     let frames = plan.frames;
-    Ok((Port::open(&plan)?, frames))
+    Ok((Port::open(&plan)?, frames, placement))
 }
 
 /// Each queue of one interface with one of the other; of one interface, with itself.
@@ -310,32 +357,15 @@ fn first_queues(ends: &Ends) -> Both<QueueId> {
     }
 }
 
-fn node_of(name: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/device/numa_node")).ok()?;
-    text.trim().parse().ok()
-}
-
-/// The last CPU that this process may use: the first ones get interrupts.
-fn cpu_for(ends: &Ends) -> Option<usize> {
-    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).ok()?;
-    let cpus: Vec<usize> = (0..CpuSet::count())
-        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
-        .collect();
-    // With one CPU there is nothing to choose; virtual devices have no interrupts to keep away from.
-    let last = cpus.last().copied()?;
-    (cpus.len() > 1 && ends.queues.down + ends.queues.up <= cpus.len() as u32 * 2).then_some(last)
-}
-
-fn about(ends: &Ends, mode: Mode, zero_copy: bool, cpu: Option<usize>) -> String {
+fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) -> String {
     let mode = match (mode, ends.is_one_armed()) {
         (Mode::Bridge, true) => "bridge between VLANs of",
         (Mode::Bridge, false) => "bridge between",
         (Mode::Router, _) => "router between",
     };
     let copy = if zero_copy { "zero copy" } else { "copied" };
-    let cpu = cpu.map_or(String::new(), |cpu| format!(", CPU {cpu}"));
     format!(
-        "{mode} {} ({} queues) and {} ({} queues), {copy}{cpu}; the kernel forwards if this process goes",
+        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards if this process goes",
         ends.inside.name, ends.queues.down, ends.outside.name, ends.queues.up
     )
 }
@@ -457,19 +487,23 @@ impl Order for Lanes {
     }
 
     fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        let mut left = room;
         for exit in 0..2 {
             if self.first[exit] != to {
                 continue;
             }
             self.charge(exit);
-            let before = out.len();
-            // One interface has one ring for both sides.
-            let room = match self.one_armed {
-                true => room / 2,
-                false => room,
+            // One interface has one ring for both sides: the first leaves half of it at least.
+            let share = match self.one_armed && exit == 0 {
+                true => left.div_ceil(2),
+                false => left,
             };
-            self.turn(exit, now.0, room, out);
-            debug_assert!(out.len() >= before);
+            let before = out.len();
+            self.turn(exit, now.0, share, out);
+            let sent = out[before..]
+                .iter()
+                .filter(|outcome| !matches!(outcome, Outcome::Drop(_)));
+            left = left.saturating_sub(sent.count() as u32);
         }
     }
 
@@ -487,17 +521,11 @@ fn carry(
     mut forwarder: Forwarder<Lanes>,
     orders: &Orders<Counts>,
     stop: &Stop,
-    cpu: Option<usize>,
+    placement: &Placement,
     firsts: Both<QueueId>,
 ) {
-    if let Some(cpu) = cpu {
-        let mut set = CpuSet::new();
-        let pinned = set
-            .set(cpu)
-            .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-        if let Err(error) = pinned {
-            tracing::warn!("pin the thread that carries packets to CPU {cpu}: {error}");
-        }
+    if let Err(error) = placement.pin() {
+        tracing::warn!("pin the thread that carries packets ({placement}): {error}");
     }
     lanes::prefer_this_thread();
     let mut end = None;
