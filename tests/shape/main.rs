@@ -9,9 +9,11 @@
 
 mod accounts;
 mod classes;
+mod intact;
 mod latency;
 mod life;
 mod scene;
+mod soak;
 mod together;
 
 /// A test for each of these ports.
