@@ -377,6 +377,8 @@ static __attribute__((noinline)) int attend(struct Qdisc *sch)
 	fp_loop(i, FP_POSTS) {
 		if (port->post_tail == port->post_head)
 			break;
+		/* A full barrier: the setting was written before the head. */
+		fp_fetch_add32(&port->post_tail, 0);
 		do_post();
 	}
 	now = bpf_ktime_get_ns();

@@ -12,6 +12,7 @@ mod classes;
 mod latency;
 mod life;
 mod scene;
+mod together;
 
 /// A test for each of these ports.
 macro_rules! by {

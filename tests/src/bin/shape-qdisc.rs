@@ -45,6 +45,8 @@ const PACKETS: u32 = 4096;
 const LINK: u32 = 2;
 /// What comes by it is of class 2, unless its address says otherwise.
 const VLAN: u16 = 5;
+/// What the link may run ahead after it was held up: an emulated processor is late often.
+const BURST_NS: u64 = 20_000_000;
 /// How long a plan may take to be in force while packets pass.
 const SETTLES_S: u64 = 20;
 
@@ -81,6 +83,7 @@ fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
 fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
     let link = NodeConfig {
         ceil: encode_rate(rate),
+        burst: BURST_NS,
         ..node(1, "class_tree", Over::Children)
     };
     let mut nodes = vec![node(0, "class_tree", Over::Children), link];

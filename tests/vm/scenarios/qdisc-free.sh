@@ -23,10 +23,6 @@ holds() {
 	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
 }
 
-between() {
-	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
-}
-
 sums_hold() {
 	ask stats "$1"
 	holds .agree "no time to read"
@@ -79,16 +75,24 @@ serve
 # Two at a time, each with a rate of its own.
 ask add a near10 root 8000000 3
 ask add b near11 root 4000000 3
-for n in 10 11; do
-	ip netns exec near iperf3 --client 198.51.$n.2 --time 5 --json >/tmp/iperf$n &
-	[ $n = 10 ] && first=$! || second=$!
-done
-wait "$first" "$second"
 rate() {
 	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' "/tmp/iperf$1"
 }
-between "$(rate 10)" 7600000 8400000 "the first of two"
-between "$(rate 11)" 3800000 4200000 "the second of two"
+# Never more than its own; less only where the host leaves the guest no time, which is tried again.
+both() {
+	for n in 10 11; do
+		ip netns exec near iperf3 --client 198.51.$n.2 --omit 1 --time 5 --json >/tmp/iperf$n &
+		[ $n = 10 ] && first=$! || second=$!
+	done
+	wait "$first" "$second"
+	echo "$(rate 10) and $(rate 11) bit/s"
+	[ "$(rate 10)" -le 8400000 ] && [ "$(rate 11)" -le 4200000 ] || fail "more than a device's own: $(rate 10), $(rate 11)"
+	[ "$(rate 10)" -ge 7600000 ] && [ "$(rate 11)" -ge 3800000 ]
+}
+for round in 1 2 3 4 5; do
+	! both || break
+	[ $round -lt 5 ] || fail "less than a device's own: $(rate 10), $(rate 11)"
+done
 sums_hold a
 sums_hold b
 pass "two devices at once: $(rate 10) of 8000000 and $(rate 11) of 4000000 bit/s"

@@ -23,10 +23,6 @@ holds() {
 	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
 }
 
-between() {
-	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
-}
-
 sums_hold() {
 	ask stats "$1"
 	holds .agree "no time to read"
@@ -54,6 +50,25 @@ ip netns exec far iperf3 --server >/tmp/server 2>&1 &
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
 serve
+
+# Bits a second in frames that TCP brought to the far side in $1 seconds; a frame has 66 bytes besides its data.
+tcp() {
+	ip netns exec near iperf3 --client $FAR --omit 1 --time "$1" --json >/tmp/iperf || {
+		cat /tmp/iperf
+		fail "iperf3 failed"
+	}
+	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf
+}
+
+# TCP gets $1 bit/s within 5 %, never more; less only where the host leaves the guest no time, which is tried again.
+rate_holds() {
+	for _ in 1 2 3 4 5; do
+		got=$(tcp 4)
+		[ "$got" -le $(($1 * 105 / 100)) ] || fail "$2: $got is more than $1 bit/s"
+		[ "$got" -lt $(($1 * 95 / 100)) ] || return 0
+	done
+	fail "$2: $got is less than $1 bit/s"
+}
 
 # UDP by eight sockets, each at $1 bit/s, for $2 seconds, in the background; what becomes of it is in /tmp/udp. What
 # waits is what their send buffers hold: some 47 packets each.
@@ -94,7 +109,7 @@ plans=$(field .flips)
 udp_arrives "$plans plans under load, of up to $most packets waiting"
 sums_hold one
 
-udp 900k 15
+udp 900k 25
 ask swap one 6000000 10000 0
 ask settle one
 sums_hold one
@@ -132,8 +147,7 @@ wait $tool || true
 udp_arrives "kill -9"
 tc -n near -s qdisc show dev near0 | tee /tmp/tc
 grep -q "qdisc $name" /tmp/tc || fail "the qdisc is gone"
-got=$(ip netns exec near iperf3 --client $FAR --time 4 --json | jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor')
-between "$got" 5700000 6300000 "TCP without a daemon"
+rate_holds 6000000 "TCP without a daemon"
 pass "it shapes on without its daemon: $got of 6000000 bit/s"
 
 tc -n near qdisc del dev near0 root

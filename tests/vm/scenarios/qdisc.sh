@@ -4,7 +4,7 @@
 #
 # kernels: newest
 # needs: shape-qdisc ip tc ping iperf3 jq
-# timeout: 240
+# timeout: 300
 
 NEAR=192.0.2.1
 FAR=192.0.2.2
@@ -23,10 +23,6 @@ holds() {
 	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
 }
 
-between() {
-	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
-}
-
 sums_hold() {
 	ask stats "$1"
 	holds .agree "no time to read"
@@ -43,11 +39,21 @@ serve() {
 
 # Bits a second in frames that TCP brought to the far side in $1 seconds; a frame has 66 bytes besides its data.
 tcp() {
-	ip netns exec near iperf3 --client $FAR --time "$1" --json >/tmp/iperf || {
+	ip netns exec near iperf3 --client $FAR --omit 1 --time "$1" --json >/tmp/iperf || {
 		cat /tmp/iperf
 		fail "iperf3 failed"
 	}
 	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf
+}
+
+# TCP gets $1 bit/s within 5 %, never more; less only where the host leaves the guest no time, which is tried again.
+rate_holds() {
+	for _ in 1 2 3 4 5; do
+		got=$(tcp 4)
+		[ "$got" -le $(($1 * 105 / 100)) ] || fail "$2: $got is more than $1 bit/s"
+		[ "$got" -lt $(($1 * 95 / 100)) ] || return 0
+	done
+	fail "$2: $got is less than $1 bit/s"
 }
 
 RATE=20000000
@@ -102,10 +108,9 @@ ask remove raw
 # An interval of traffic whose queue is not empty the whole time.
 ip netns exec near ping -i 0.2 -c 20 $FAR >/tmp/ping &
 ping=$!
-got=$(tcp 5)
+rate_holds $RATE "TCP, in frames"
 wait $ping
 tail -n 2 /tmp/ping
-between "$got" $((RATE * 95 / 100)) $((RATE * 105 / 100)) "TCP, in frames"
 pass "TCP gets $got of $RATE bit/s"
 median=$(sed -n 's/.*time=\([0-9.]*\) ms/\1/p' /tmp/ping | sort -n | sed -n 10p)
 [ "${median%.*}" -lt 20 ] || fail "the median of pings beside TCP is $median ms"
@@ -120,8 +125,7 @@ pass "super-packets are charged by segments; $(field .sent_bytes) bytes and $(fi
 ask rate one $((RATE / 2))
 ip netns exec near ping -c 1 $FAR >/dev/null
 ask settle one
-got=$(tcp 4)
-between "$got" $((RATE / 2 * 95 / 100)) $((RATE / 2 * 105 / 100)) "TCP after a change"
+rate_holds $((RATE / 2)) "TCP after a change"
 ask stats one
 holds '.posts_refused == 0 and .flips == 0' "a setting was refused"
 pass "a posted rate holds from then on: $got bit/s"

@@ -1,0 +1,94 @@
+# Ten TCP flows and a ping through FQ-CoDel as a BPF qdisc, beside the kernel's fq_codel under HTB on the same links.
+#
+#     near (near0: 20 Mbit/s) ----------- far
+#
+# kernels: newest
+# needs: shape-qdisc ip tc ping iperf3 jq
+# timeout: 240
+
+NEAR=192.0.2.1
+FAR=192.0.2.2
+
+# The answer is in /tmp/answer; an error ends the scenario.
+ask() {
+	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
+	echo "$*: $(cat /tmp/answer)"
+}
+
+field() {
+	jq -r "$1" /tmp/answer
+}
+
+holds() {
+	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
+}
+
+between() {
+	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
+}
+
+sums_hold() {
+	ask stats "$1"
+	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
+	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
+}
+
+serve() {
+	rm -f /tmp/tool
+	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
+	tool=$!
+	await 10 test -S /tmp/tool
+}
+
+RATE=20000000
+SECONDS_EACH=12
+
+# Ten flows and a ping; frames' bits a second in /tmp/rate, Jain's index in /tmp/jain, pings' quantiles in /tmp/p50, p95.
+load() {
+	ip netns exec near ping -i 0.05 -c $((SECONDS_EACH * 16)) $FAR >/tmp/ping &
+	ping=$!
+	ip netns exec near iperf3 --client $FAR --parallel 10 --omit 3 --time $SECONDS_EACH --json >/tmp/iperf || {
+		cat /tmp/iperf
+		fail "iperf3 failed"
+	}
+	wait $ping
+	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf >/tmp/rate
+	jq '[.end.streams[].receiver.bytes] | (add * add) / ((map(. * .) | add) * length)' /tmp/iperf >/tmp/jain
+	sed -n 's/.*time=\([0-9.]*\) ms/\1/p' /tmp/ping | sort -n >/tmp/times
+	count=$(wc -l </tmp/times)
+	for q in 50 95; do
+		sed -n "$(((count * q + 99) / 100))p" /tmp/times >/tmp/p$q
+	done
+	echo "$1: $(cat /tmp/rate) bit/s, Jain $(cat /tmp/jain), ping p50 $(cat /tmp/p50) p95 $(cat /tmp/p95) ms"
+}
+
+mkdir -p /run/pins
+mount -t bpf bpf /run/pins
+ip netns add near
+ip netns add far
+ip link add near0 netns near type veth peer name far0 netns far
+ip -n near address add $NEAR/24 dev near0
+ip -n far address add $FAR/24 dev far0
+ip -n near link set near0 up
+ip -n far link set far0 up
+ip netns exec far iperf3 --server >/tmp/server 2>&1 &
+await 10 ip netns exec near ping -c 1 -W 2 $FAR
+await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
+serve
+
+tc -n near qdisc add dev near0 root handle 1: htb default 1
+tc -n near class add dev near0 parent 1: classid 1:1 htb rate $RATE quantum 1514
+tc -n near qdisc add dev near0 parent 1:1 fq_codel
+load "HTB and fq_codel"
+kernel=$(cut -d. -f1 /tmp/p95)
+kernel_rate=$(cat /tmp/rate)
+tc -n near qdisc del dev near0 root
+
+ask add one near0 root $RATE 3
+load "BPF qdisc"
+sums_hold one
+# Ten windows of a packet or two do not fill the link, whoever drops: CoDel's target is eight packets of it.
+between "$(cat /tmp/rate)" $((kernel_rate * 95 / 100)) $((RATE * 105 / 100)) "ten flows, in frames, beside fq_codel's $kernel_rate"
+jq -e '. >= 0.95' /tmp/jain >/dev/null || fail "Jain's index of ten flows is $(cat /tmp/jain)"
+[ "$(cut -d. -f1 /tmp/p95)" -le $((2 * kernel + 10)) ] || fail "p95 of pings is $(cat /tmp/p95) ms, beside fq_codel's $kernel"
+pass "ten flows share $(cat /tmp/rate) bit/s (Jain $(cat /tmp/jain)); p95 of pings $(cat /tmp/p95) ms, beside HTB with fq_codel: $kernel_rate bit/s, $kernel ms"
