@@ -66,15 +66,22 @@ fn what_passes_is_the_same_but_for_its_hop_count(port: &'static str) {
     let captures = [&scene.net.client, &scene.net.server].map(capture);
     let server = Iperf3Server::start(&scene.net.client, 5201).unwrap();
     for ip in Router::CLIENT.both() {
-        let transfer = Iperf3::to(ip, server.port()).bytes(1_000_000).bitrate_bps(40_000_000);
+        let transfer = Iperf3::to(ip, server.port())
+            .bytes(1_000_000)
+            .bitrate_bps(40_000_000);
         transfer.congestion("cubic").run(&scene.net.server).unwrap();
         // One, and in fragments.
         for size in [56, 4_000] {
-            let report = Ping::to(ip).count(5).size(size).run(&scene.net.server).unwrap();
+            let report = Ping::to(ip)
+                .count(5)
+                .size(size)
+                .run(&scene.net.server)
+                .unwrap();
             assert_eq!(report.received, 5, "{ip} {size}: {report:?}");
         }
     }
-    let [client, server] = captures.map(|capture| packets(&capture.stop().unwrap().bytes().unwrap()));
+    let [client, server] =
+        captures.map(|capture| packets(&capture.stop().unwrap().bytes().unwrap()));
     let mut differences = Vec::new();
     for packet in client.keys().chain(server.keys()) {
         let count = |of: &HashMap<Vec<u8>, i64>| of.get(packet).copied().unwrap_or(0);
@@ -82,7 +89,11 @@ fn what_passes_is_the_same_but_for_its_hop_count(port: &'static str) {
             differences.push((packet.len(), packet[..packet.len().min(60)].to_vec()));
         }
     }
-    println!("{port}: {} packets at one side, {} at the other", client.len(), server.len());
+    println!(
+        "{port}: {} packets at one side, {} at the other",
+        client.len(),
+        server.len()
+    );
     assert!(client.len() > 1_500, "{}", client.len());
     let seen = daemon.status();
     assert!(

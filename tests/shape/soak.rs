@@ -92,7 +92,10 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
         after.0 <= before.0 + GROWTH_KIB,
         "{before:?} -> {after:?} KiB"
     );
-    assert!(after.1 <= before.1 + CLIENTS, "{before:?} -> {after:?} descriptors");
+    assert!(
+        after.1 <= before.1 + CLIENTS,
+        "{before:?} -> {after:?} descriptors"
+    );
     assert_eq!(
         number(&line, "came_packets"),
         number(&line, "sent_packets") + number(&line, "dropped_packets"),
