@@ -1,7 +1,7 @@
-//! Programs that accept every packet of queue 0: ours in three ways, and two peers, tuned alike.
+//! Programs that accept every packet of queue 0: ours in three ways, and three peers, tuned alike.
 //!
 //! Each is a process of its own, so that its CPU time is its own: ours and the Rust crate `nfq` are this
-//! very program (`fairpath-bench answer`), the peer over the C library is compiled for the run.
+//! very program (`fairpath-bench answer`), the peer over the C library is compiled for the run, and so is the Go module's.
 
 use std::env;
 use std::fs;
@@ -24,6 +24,12 @@ const BUFFER_BYTES: usize = 64 << 20;
 const COPY_BYTES: u16 = 128;
 const START_DEADLINE: Duration = Duration::from_secs(30);
 const PEER: &str = include_str!("peer.c");
+/// The peer in Go: a module, whose dependencies are fetched as every Go module's are.
+const GO: [(&str, &str); 3] = [
+    ("main.go", include_str!("go/main.go")),
+    ("go.mod", include_str!("go/go.mod")),
+    ("go.sum", include_str!("go/go.sum")),
+];
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -39,16 +45,19 @@ pub enum Answerer {
     C,
     /// The Rust crate nfq
     Nfq,
+    /// The Go module go-nfqueue
+    Go,
 }
 
 impl Answerer {
     /// All of them.
-    pub const ALL: [Answerer; 5] = [
+    pub const ALL: [Answerer; 6] = [
         Answerer::InOrder,
         Answerer::Packed,
         Answerer::Single,
         Answerer::C,
         Answerer::Nfq,
+        Answerer::Go,
     ];
 
     /// For people.
@@ -59,6 +68,7 @@ impl Answerer {
             Answerer::Single => "ours, single verdicts",
             Answerer::C => "C, libnetfilter_queue",
             Answerer::Nfq => "Rust crate nfq 0.2",
+            Answerer::Go => "Go, go-nfqueue 1.3",
         }
     }
 }
@@ -88,7 +98,7 @@ pub fn answer(args: &Args) -> anyhow::Result<()> {
         }
         Answerer::Packed | Answerer::Single => hold(&config, args.who == Answerer::Single),
         Answerer::Nfq => nfq(),
-        Answerer::C => bail!("the C library's peer is a program of its own"),
+        Answerer::C | Answerer::Go => bail!("this peer is a program of its own"),
     }
 }
 
@@ -134,10 +144,10 @@ pub struct Answering {
 }
 
 impl Answerers {
-    /// Compiles the C library's peer.
+    /// Compiles the peers in C and Go.
     ///
     /// # Errors
-    /// Where the compiler or the library is missing.
+    /// Where a compiler or a library is missing.
     pub fn prepare() -> anyhow::Result<Answerers> {
         let directory = tempfile::tempdir().context("make a directory for the C peer")?;
         let source = directory.path().join("peer.c");
@@ -156,6 +166,7 @@ impl Answerers {
                 why.trim()
             );
         }
+        go(&directory)?;
         Ok(Answerers { directory })
     }
 
@@ -166,10 +177,14 @@ impl Answerers {
     pub fn start(&self, who: Answerer, ns: &Netns, cpu: usize) -> anyhow::Result<Answering> {
         let mut command = ns.command_without_sysfs("chrt");
         command.args(["--fifo", "1", "taskset", "-c", &cpu.to_string()]);
+        let sizes = [COPY_BYTES.into(), LENGTH as usize, BUFFER_BYTES].map(|n| n.to_string());
         if who == Answerer::C {
             command.arg(self.directory.path().join("peer"));
+            command.arg("0").args(sizes);
+        } else if who == Answerer::Go {
             command
-                .args([0, COPY_BYTES.into(), LENGTH as usize, BUFFER_BYTES].map(|n| n.to_string()));
+                .arg(self.directory.path().join("go/peer"))
+                .args(sizes);
         } else {
             let ourselves: PathBuf = env::current_exe().context("find this program")?;
             let value = who.to_possible_value().context("name the answerer")?;
@@ -181,16 +196,43 @@ impl Answerers {
     }
 }
 
+/// Builds the peer in Go.
+fn go(directory: &TempDir) -> anyhow::Result<()> {
+    let place = directory.path().join("go");
+    fs::create_dir(&place).context("make a directory for the Go peer")?;
+    for (name, text) in GO {
+        fs::write(place.join(name), text).context("write the Go peer")?;
+    }
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-o", "peer", "."])
+        .current_dir(&place);
+    let output = command
+        .output()
+        .context("start go; needs golang-go (make bench installs it)")?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!("build the Go peer: {}", why.trim());
+    }
+    Ok(())
+}
+
 impl Answering {
-    /// CPU time so far, nanoseconds, of its only thread.
+    /// CPU time so far, nanoseconds, of its threads.
     ///
     /// # Errors
     /// Where it has ended.
     pub fn cpu_ns(&self) -> anyhow::Result<u64> {
-        let path = format!("/proc/{}/schedstat", self.process.id());
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("read {path}: {}", self.process.stderr()))?;
-        let first = text.split(' ').next().context("read the CPU time")?;
-        first.parse().context("read the CPU time")
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let gone = || format!("read {tasks}: {}", self.process.stderr());
+        let mut sum = 0;
+        for task in fs::read_dir(&tasks).with_context(gone)? {
+            let path = task.with_context(gone)?.path().join("schedstat");
+            // A thread may end meanwhile; Go's do not.
+            let text = fs::read_to_string(path).with_context(gone)?;
+            let first = text.split(' ').next().context("read the CPU time")?;
+            sum += first.parse::<u64>().context("read the CPU time")?;
+        }
+        Ok(sum)
     }
 }
