@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairpath_testbed::{Need, Offloads, Router, requires};
+use fairpath_testbed::{Need, Offloads, Ping, Router, Veth, requires};
 use fairpath_tests::Daemon;
 use nix::sys::signal::Signal;
 
@@ -131,4 +131,70 @@ fn left_nothing(scene: &Scene) {
         assert!(!rules.contains("fairpath"), "{rules}");
     }
     let _ = Router::CLIENT;
+}
+
+by!(a_link_that_goes_down_and_comes_back_is_shaped_again: nfqueue, afxdp, kernel);
+
+fn a_link_that_goes_down_and_comes_back_is_shaped_again(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    let wan = &scene.net.wan_end;
+    for _ in 0..3 {
+        wan.set_up(false).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        wan.set_up(true).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    passes_and_is_counted(&scene, &daemon);
+    assert!(daemon.stop().success());
+    left_nothing(&scene);
+}
+
+by!(an_interface_that_is_removed_and_comes_back_is_shaped_again: nfqueue, afxdp, kernel);
+
+fn an_interface_that_is_removed_and_comes_back_is_shaped_again(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    scene
+        .net
+        .router
+        .run(&["ip", "link", "delete", "wan"])
+        .unwrap();
+    daemon.status_when("without it", |status| {
+        !status["interfaces"].to_string().contains("wan")
+    });
+    let ends = [&scene.net.wan_end, &scene.net.server_end].map(Clone::clone);
+    let [wan, server] = ends;
+    let veth = Veth::between(wan, server).build().unwrap();
+    veth.fix_neighbours().unwrap();
+    for gateway in Router::WAN.both() {
+        scene.net.server.add_route("default", gateway).unwrap();
+    }
+    daemon.status_when("shaping", |status| {
+        status["interfaces"].to_string().contains("wan") && status["shape"]["running"] == true
+    });
+    // The port may take some seconds to be begun anew, and works until then as it can.
+    std::thread::sleep(Duration::from_secs(7));
+    passes_and_is_counted(&scene, &daemon);
+    assert!(daemon.stop().success());
+    left_nothing(&scene);
+}
+
+/// A hundred datagrams pass, and are in the figures of both sides.
+fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
+    scene.meet(&[Router::CLIENT.v4]);
+    let before = ["down", "up"].map(|side| number(&queue(daemon, side, None), "sent_packets"));
+    let ping = Ping::to(Router::CLIENT.v4).count(100);
+    let report = ping
+        .interval(Duration::from_millis(10))
+        .run(&scene.net.server)
+        .unwrap();
+    assert_eq!(report.received, 100, "{report:?}");
+    for (at, side) in ["down", "up"].into_iter().enumerate() {
+        let line = queue(daemon, side, None);
+        let sent = number(&line, "sent_packets") - before[at];
+        assert!((100..130).contains(&sent), "{side}: {sent}: {line:#}");
+    }
 }

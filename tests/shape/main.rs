@@ -10,9 +10,11 @@
 mod accounts;
 mod author;
 mod classes;
+mod intact;
 mod latency;
 mod life;
 mod scene;
+mod soak;
 mod together;
 
 /// A test for each of these ports.

@@ -25,6 +25,7 @@
 //! refused), metadata for transmission, huge pages.
 
 mod checksum;
+mod fifo;
 mod forward;
 mod frames;
 mod mark;
@@ -39,9 +40,8 @@ mod umem;
 mod wait;
 
 pub use checksum::{Completion, complete};
-pub use forward::{
-    Arrival, Fifo, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome,
-};
+pub use fifo::Fifo;
+pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};
 pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
 pub use note::{NOTE_BYTES, Note};

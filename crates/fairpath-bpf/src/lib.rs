@@ -21,13 +21,13 @@ mod qdisc;
 mod redirect;
 mod rtt;
 mod sched;
+mod stack_sent;
 mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use drop::{DropError, Dropper};
 pub use forward::{
-    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Sent,
-    StackSent, Way,
+    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Way,
 };
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
@@ -41,6 +41,7 @@ pub use qdisc::{
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
+pub use stack_sent::{Sent, StackSent};
 pub use tcx::{TcxProgram, tcx_programs};
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.

@@ -85,6 +85,9 @@ fn into_another(same: bool) -> usize {
         let waiting = follow(BTreeSet::new(), &run(&mut old, &log));
         let before = old.stats();
         let mut new = Scheduler::new(&plan).unwrap();
+        if seed % 2 == 0 {
+            new.commit();
+        }
         let changes = Changes {
             nodes: (0..plan.nodes.len())
                 .map(|_| random.below(20) as u32)

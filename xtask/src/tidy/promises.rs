@@ -158,7 +158,8 @@ fn capitalised(word: &str) -> String {
         .map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The names of a Rust file's test functions.
+/// The names of a Rust file's test functions, and of those that run once for each variant:
+/// `by!(name: variant, variant)` in tests/shape.
 fn test_names(file: &File) -> Vec<String> {
     if !file.path.ends_with(".rs") {
         return Vec::new();
@@ -169,7 +170,12 @@ fn test_names(file: &File) -> Vec<String> {
         let end = function.find(|c: char| !c.is_alphanumeric() && c != '_')?;
         Some(function[..end].to_owned())
     };
-    code.split("#[test]").skip(1).filter_map(named).collect()
+    let plain = code.split("#[test]").skip(1).filter_map(named);
+    let by_variant = code.split("by!(").skip(1).filter_map(|after| {
+        let (name, _) = after.split_once(':')?;
+        Some(name.trim().to_owned())
+    });
+    plain.chain(by_variant).collect()
 }
 
 #[cfg(test)]
@@ -196,7 +202,7 @@ mod tests {
             ),
             file(
                 "crates/fairpath-rtt/src/lib.rs",
-                "#[test]\n#[cfg(x)]\nfn it_holds() {}\nfn no_test() {}\n// #[test] fn gone() {}",
+                "#[test]\n#[cfg(x)]\nfn it_holds() {}\nfn no_test() {}\n// #[test] fn gone() {}\nby!(for_each: a, b);",
             ),
         ])
     }
@@ -205,6 +211,7 @@ mod tests {
     fn a_promise_with_a_test_a_command_or_pending_stands() {
         for proof in [
             "`it_holds`",
+            "`for_each`",
             "`fairpath-rtt::tests::it_holds` and `make bench`",
             "pending",
             "Pending: no machine",

@@ -173,6 +173,19 @@ impl Scheduler {
         self.memory.account(node)
     }
 
+    /// Has the kernel provide all of its memory now, which is else done page by page as packets come.
+    /// For a scheduler that is to take over at once what waits in another.
+    pub fn commit(&mut self) {
+        const PAGE: usize = 4096;
+        for page in self.bytes_mut().chunks_mut(PAGE) {
+            let first: *mut u8 = &raw mut page[0];
+            // SAFETY: a byte of the slice; volatile, so that it is read and written though nothing changes.
+            let byte = unsafe { first.read_volatile() };
+            // SAFETY: likewise.
+            unsafe { first.write_volatile(byte) };
+        }
+    }
+
     /// Bytes of its memory.
     pub fn bytes(&self) -> usize {
         self.allocation.layout.size()

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, Order, Outcome, Placement, Plan, Port,
-    QueueId, RingStatistics, Stop,
+    Arrival, ForwardCounts, Forwarder, FrameId, LinkQueue, LinkState, Order, Outcome, Placement,
+    Plan, Port, QueueId, RingStatistics, Stop,
 };
 use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, StackSent, Way};
 use fairpath_core::sched::Op;
@@ -42,6 +42,8 @@ struct Counts {
     rings: Both<RingStatistics>,
     refused: Both<u64>,
     charged_bytes: Both<u64>,
+    /// An interface that is no more.
+    gone: Option<String>,
 }
 
 /// The port.
@@ -53,7 +55,6 @@ pub struct Afxdp {
     thread: Option<JoinHandle<()>>,
     stop: Stop,
     about: String,
-    gone: Option<String>,
 }
 
 /// Both interfaces as they are now.
@@ -134,7 +135,6 @@ impl Afxdp {
             thread: Some(thread),
             stop,
             about,
-            gone: None,
         };
         for link in [&ends.inside, &ends.outside]
             .iter()
@@ -612,6 +612,9 @@ fn counts(forwarder: &Forwarder<Lanes>, firsts: Both<QueueId>) -> Counts {
             sum.rx_ring_full += ring.rx_ring_full;
             sum.tx_invalid += ring.tx_invalid;
         }
+        if port.state(queue) == LinkState::Gone {
+            counts.gone = Some(port.link(queue).name.clone());
+        }
         let own = port.counts(queue);
         *counts.refused.get_mut(side) += own.refused + own.lost;
     }
@@ -633,10 +636,10 @@ impl Backend for Afxdp {
     }
 
     fn read(&mut self, kernel: &Kernel) -> anyhow::Result<Reading> {
-        if let Some(gone) = &self.gone {
-            bail!("{gone}");
-        }
         let counts = self.lead.count()?;
+        if let Some(name) = &counts.gone {
+            bail!("the interface {name:?} is gone");
+        }
         let mut reading = Reading::default();
         reading.figures.down = Some(self.gauges.down.read());
         reading.figures.up = Some(self.gauges.up.read());

@@ -212,13 +212,20 @@ impl Shaping {
             return Ok(None);
         }
         let begin = Instant::now();
-        let ended = self.stop()?;
-        (self.rules, self.slots) = (leads.rules, leads.slots);
-        let begun = self.start(config, classes, kernel)?;
-        let gap = begin.elapsed().as_millis();
-        Ok(Some(format!(
-            "{ended}\n{begun}\nnothing was shaped for {gap} ms"
-        )))
+        let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));
+        (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+        // From here on there is no way back: what cannot begin is told, and tried again.
+        let begun = match self.start(config, classes, kernel) {
+            Ok(begun) => {
+                let gap = begin.elapsed().as_millis();
+                format!("{begun}\nnothing was shaped for {gap} ms")
+            }
+            Err(error) => format!(
+                "nothing is shaped, and it is tried again every {} s: {error:#}",
+                RETRY.as_secs()
+            ),
+        };
+        Ok(Some(format!("{ended}\n{begun}")))
     }
 
     /// Puts other rules into force: an interface came that classes name.
