@@ -198,3 +198,24 @@ fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
         assert!((100..130).contains(&sent), "{side}: {sent}: {line:#}");
     }
 }
+
+by!(an_interface_that_is_not_there_yet_is_waited_for: nfqueue, kernel);
+
+fn an_interface_that_is_not_there_yet_is_waited_for(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let shape = format!("[shape]\ninside = \"lan\"\noutside = \"late0\"\nvia = \"{port}\"");
+    scene.place.configure(&["lan", "late0"], &shape);
+    let daemon = Daemon::start(&scene.net.router, &scene.place);
+    daemon.says("shaping waits");
+    let shape = daemon.status()["shape"].clone();
+    assert_eq!(shape["running"], false, "{shape:#}");
+    assert!(shape["failure"].to_string().contains("late0"), "{shape:#}");
+    let add = [
+        "ip", "link", "add", "late0", "type", "veth", "peer", "name", "late1",
+    ];
+    scene.net.router.run(&add).unwrap();
+    daemon.status_when("shaping", |status| status["shape"]["running"] == true);
+    assert!(daemon.stop().success());
+    left_nothing(&scene);
+}

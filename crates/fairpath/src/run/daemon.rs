@@ -66,7 +66,7 @@ impl Daemon {
         let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads from here on: none of them inherits more.
         engine.begin()?;
-        let shaping = begin_shaping(&mut engine, ready)?;
+        let shaping = begin_shaping(&mut engine, ready, file.is_some())?;
         web.start(prepared, &asker)?;
         let mut daemon = Daemon {
             control: control::Server::start(socket, asker.clone())?,
@@ -274,8 +274,13 @@ impl Daemon {
     }
 }
 
-/// The shaper, if one is configured; one that cannot begin ends the start.
-fn begin_shaping(engine: &mut Engine, prepared: Prepared) -> anyhow::Result<Option<Shaping>> {
+/// The shaper, if one is configured. One that cannot begin ends the start, unless it `waits` for an
+/// interface that is not there yet.
+fn begin_shaping(
+    engine: &mut Engine,
+    prepared: Prepared,
+    waits: bool,
+) -> anyhow::Result<Option<Shaping>> {
     let leads = engine.shape_leads();
     let Some(config) = &engine.config.shape else {
         return Ok(None);
@@ -283,8 +288,18 @@ fn begin_shaping(engine: &mut Engine, prepared: Prepared) -> anyhow::Result<Opti
     let classes = &engine.config.classes.set;
     let mut shaping = Shaping::new(config, classes, leads, prepared)?;
     if config.start {
-        let text = shaping.start(config, classes, &mut engine.kernel)?;
-        tracing::info!("{text}");
+        match shaping.start(config, classes, &mut engine.kernel) {
+            Ok(text) => tracing::info!("{text}"),
+            Err(error) => {
+                let sides = [Some(&config.inside), config.outside.as_ref()];
+                let interfaces = engine.kernel.interfaces();
+                let absent = |name: &&String| interfaces.index_of(name).is_none();
+                if !waits || !sides.into_iter().flatten().any(|name| absent(&name)) {
+                    return Err(error);
+                }
+                tracing::warn!("shaping waits: {error:#}");
+            }
+        }
     }
     Ok(Some(shaping))
 }

@@ -51,6 +51,12 @@ struct StartArgs {
     /// The interface towards the internet
     #[arg(long, value_name = "IF", requires = "inside")]
     outside: Option<String>,
+    /// Of a one-armed AF_XDP bridge, where both sides are one interface: the VLAN inside
+    #[arg(long, value_name = "VLAN", requires = "outside_vlan")]
+    inside_vlan: Option<u16>,
+    /// Likewise the VLAN outside
+    #[arg(long, value_name = "VLAN", requires = "inside_vlan")]
+    outside_vlan: Option<u16>,
     /// Rate of what leaves by the inside interface, such as 100mbit
     #[arg(long, value_name = "RATE", requires = "inside", value_parser = rate)]
     down: Option<String>,
@@ -227,6 +233,8 @@ fn configuration(args: &StartArgs) -> String {
     let keys = [
         ("inside", word(&args.inside)),
         ("outside", word(&args.outside)),
+        ("inside_vlan", args.inside_vlan.map(|n| n.to_string())),
+        ("outside_vlan", args.outside_vlan.map(|n| n.to_string())),
         ("down", word(&args.down)),
         ("up", word(&args.up)),
         ("via", choice(args.via.and_then(|v| v.to_possible_value()))),

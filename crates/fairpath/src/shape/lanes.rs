@@ -51,9 +51,9 @@ impl<C> Orders<C> {
 /// Nobody can ask any more: the loop has dropped the port.
 pub struct Orphan;
 
-/// The loop's side.
+/// The loop's side; when it is dropped, the thread is woken and ends.
 pub struct Lead<C> {
-    commands: SyncSender<Command<C>>,
+    commands: Option<SyncSender<Command<C>>>,
     ring: Box<dyn Fn() + Send>,
 }
 
@@ -61,7 +61,7 @@ pub struct Lead<C> {
 pub fn pair<C>(ring: impl Fn() + Send + 'static) -> (Lead<C>, Orders<C>) {
     let (sender, commands) = mpsc::sync_channel(COMMANDS);
     let lead = Lead {
-        commands: sender,
+        commands: Some(sender),
         ring: Box::new(ring),
     };
     (lead, Orders { commands })
@@ -73,7 +73,11 @@ impl<C> Lead<C> {
     /// # Errors
     /// Where the thread has ended.
     pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
-        if self.commands.try_send(command).is_err() {
+        let sent = self
+            .commands
+            .as_ref()
+            .map(|commands| commands.try_send(command));
+        if !matches!(sent, Some(Ok(()))) {
             bail!("the thread with the scheduler has ended, or does not answer");
         }
         (self.ring)();
@@ -122,6 +126,13 @@ impl<C> Lead<C> {
     /// What was lost, or where the thread does not answer.
     pub fn stop(&self) -> anyhow::Result<u64> {
         self.ask(Command::Stop)?.map_err(anyhow::Error::msg)
+    }
+}
+
+impl<C> Drop for Lead<C> {
+    fn drop(&mut self) {
+        self.commands = None;
+        (self.ring)();
     }
 }
 
