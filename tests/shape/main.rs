@@ -8,6 +8,7 @@
 //! its own. The BPF qdisc is in newer kernels: tests/vm/scenarios/shape-qdisc.sh has it.
 
 mod accounts;
+mod author;
 mod classes;
 mod intact;
 mod latency;

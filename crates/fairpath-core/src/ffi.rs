@@ -76,6 +76,7 @@ unsafe extern "C" {
         end: u32,
         meta: *mut Meta,
     ) -> i32;
+    pub(crate) fn fp_native_meta_hash(meta: *const Meta) -> u32;
     pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32, sink: *mut Sink);
     pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32, sink: *mut Sink) -> i32;
     pub(crate) fn fp_native_usage(rtt: *mut Rtt, used: *mut [u64; 3]);

@@ -62,6 +62,11 @@ int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *dat
 	return fp_look(r, w, meta, end);
 }
 
+u32 fp_native_meta_hash(const struct fp_meta *meta)
+{
+	return fp_meta_hash(meta);
+}
+
 void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)
 {
 	struct fp_work *w = fp_work_of(r, 0);

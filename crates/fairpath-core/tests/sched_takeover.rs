@@ -6,8 +6,8 @@ mod sched_oracle;
 use std::collections::BTreeSet;
 
 use fairpath_core::sched::{
-    COST_ONE, Changes, Drop, Home, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
-    SchedConfig, Scheduler, TakeOverError, encode_rate, policies,
+    COST_ONE, Changes, Custom, Drop, Function, Home, Meta, NEVER, NodeConfig, Op, Outcome,
+    OutcomeKind, Over, Plan, Policy, SchedConfig, Scheduler, TakeOverError, encode_rate, policies,
 };
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::trees::tree;
@@ -428,4 +428,54 @@ fn who_comes_later_waits_behind_who_was_taken_over_in_every_flow() {
             assert!(of_flow.is_sorted(), "{name}, flow {flow}");
         }
     }
+}
+
+/// An author's policy that ranks by how often its node was asked.
+struct Counting(u64);
+
+impl Custom for Counting {
+    fn identity(&self) -> u64 {
+        self.0
+    }
+
+    fn call(
+        &mut self,
+        _: Function,
+        _: &Meta,
+        _: &mut [u64; 8],
+        class: &mut [u64; 16],
+        _: &mut [u64; 8],
+        _: &mut [u64; 16],
+    ) -> u64 {
+        class[8] += 1;
+        class[8]
+    }
+}
+
+#[test]
+fn what_an_authors_policy_kept_goes_on_in_the_same_one_and_is_nobodys_in_another() {
+    let policy = sched_oracle::policy::Wild::policy(&[Function::RankEnqueue], 0);
+    let flows = NodeConfig {
+        over: Over::Flows,
+        policy: Policy::CUSTOM,
+        ..leaf(0, "fifo")
+    };
+    let plan = plan(vec![flows], vec![1]);
+    let lay_out = |identity| {
+        let custom = Box::new(Counting(identity));
+        Scheduler::with_custom(&plan, &policy, custom).unwrap()
+    };
+    let rank_after = |identity| {
+        let (mut old, mut new) = (lay_out(1), lay_out(identity));
+        for now in 0..3 {
+            let come = Op::enqueue(now, 1, Meta::default());
+            run(&mut old, &[come, Op::dequeue(now, 1)]);
+        }
+        take_over(&mut new, &mut old, &Changes::none(1));
+        assert_eq!(new.node_stats(1).sent, 3, "sums go on in both");
+        let told = run(&mut new, &[Op::enqueue(9, 1, Meta::default())]);
+        assert_eq!(told[0].kind, OutcomeKind::Queued);
+        told[0].rank
+    };
+    assert_eq!((rank_after(1), rank_after(2)), (4, 1));
 }

@@ -20,7 +20,7 @@ pub mod trial;
 
 use std::sync::Arc;
 
-use fairpath_core::sched::{Function, Policy};
+use fairpath_core::sched::{Function, Policy, policies};
 
 pub use code::{CONSTANT_BYTES, INSTRUCTIONS, Refusal};
 pub use describe::{Defect, is_name};
@@ -45,7 +45,7 @@ pub enum Problem {
     Block(#[from] Defect),
 }
 
-/// An author's policy, read and found well-formed.
+/// An author's policy, read and found well-formed. Equal ones say and do the same.
 #[derive(Clone, Debug)]
 pub struct Author {
     /// What it says of itself.
@@ -96,6 +96,17 @@ impl Author {
         }
     }
 
+    /// The policies that are compiled in, and this one before them, also in place of one of its name.
+    pub fn known(&self) -> Vec<Policy> {
+        let shipped = policies()
+            .iter()
+            .filter(|policy| policy.name != self.policy.name);
+        std::iter::once(&self.policy)
+            .chain(shipped)
+            .cloned()
+            .collect()
+    }
+
     /// A machine with the policy in it, ready to be called. They share the code, nothing else.
     pub fn machine(&self) -> Machine {
         Machine::new(self.program.clone(), self.entries, self.policy.state_bytes)
@@ -111,6 +122,12 @@ impl Author {
     pub fn functions(&self) -> impl Iterator<Item = (&str, usize)> {
         let functions = self.program.functions.iter();
         functions.map(|f| (f.name.as_str(), f.end - f.start))
+    }
+}
+
+impl PartialEq for Author {
+    fn eq(&self, other: &Author) -> bool {
+        self.policy == other.policy && self.program.identity() == other.program.identity()
     }
 }
 

@@ -12,7 +12,6 @@
 
 mod capture;
 mod generator;
-mod headers;
 mod random;
 mod sender;
 mod spec;
@@ -20,7 +19,7 @@ mod spec;
 use fairpath_core::sched::Meta;
 use thiserror::Error;
 
-pub use capture::{Capture, ClassOf};
+pub use capture::{Capture, Looks};
 pub use generator::{Generator, MAX_TRANSFERS};
 pub use random::Random;
 pub use spec::{BadSpec, Hint, Kind, MAX_FLOWS, MAX_SOURCES, SYNTAX, Sizes, Source, Spec};

@@ -21,6 +21,7 @@ mod queue;
 mod shape;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fairpath_core::sched::{Meta, Over, Overflow, Param, Plan, Policy};
 use thiserror::Error;
@@ -36,6 +37,7 @@ pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem, nearest};
 pub use shape::MAX_NODES;
 
+use crate::author::Author;
 use crate::quantity::{self, written};
 use draft::{Draft, NodeDraft};
 use problem::{NOWHERE, Problems};
@@ -58,6 +60,8 @@ pub struct Tree {
     pub names: Names,
     /// What is doubtful, but no error.
     pub warnings: Vec<Problem>,
+    /// The author's policy that some of its nodes have, where it runs in this process.
+    pub own: Option<Arc<Author>>,
 }
 
 /// What the nodes, policies and classes of a plan are called.
@@ -300,6 +304,7 @@ fn build(
         names: names(draft, &shape, &chosen, known),
         plan,
         warnings: problems,
+        own: None,
     })
 }
 

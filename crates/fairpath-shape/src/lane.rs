@@ -7,10 +7,11 @@
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, SchedReader,
+    Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, Plan, SchedReader,
     Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
+use fairpath_sched::author::Watch;
 use fairpath_sched::tree::Tree;
 
 use crate::known::Known;
@@ -58,6 +59,7 @@ pub struct Successor {
     classifier: Classifier,
     changes: Changes,
     stack: Option<u32>,
+    watch: Option<Watch>,
 }
 
 impl Successor {
@@ -73,8 +75,9 @@ impl Successor {
         handles: u32,
         stack: bool,
     ) -> Result<Successor, LaneError> {
-        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
+        let (scheduler, classifier, watch) = lay_out(tree, rules, handles, stack)?;
         Ok(Successor {
+            watch,
             scheduler,
             classifier,
             changes: Known::of(before).changes_to(tree, stack),
@@ -86,6 +89,11 @@ impl Successor {
     pub fn reader(&self) -> SchedReader {
         self.scheduler.reader()
     }
+
+    /// See [`Lane::watch`].
+    pub fn watch(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
 }
 
 fn lay_out(
@@ -93,7 +101,7 @@ fn lay_out(
     rules: &Rules,
     handles: u32,
     stack: bool,
-) -> Result<(Scheduler, Classifier), LaneError> {
+) -> Result<(Scheduler, Classifier, Option<Watch>), LaneError> {
     let mut plan = tree.plan.clone();
     plan.config.packets = handles + CHARGES;
     // Charges that wait leave as much room for packets as there is without.
@@ -102,10 +110,21 @@ fn lay_out(
     plan.config.accounts = 1;
     let mut classifier = Classifier::new(plan.class_table.len() as u32);
     classifier.set_rules(rules)?;
-    let mut scheduler = Scheduler::new(&plan)?;
+    let (mut scheduler, watch) = home(&plan, tree)?;
     // Here, not where packets wait for it.
     scheduler.commit();
-    Ok((scheduler, classifier))
+    Ok((scheduler, classifier, watch))
+}
+
+/// An author's policy is interpreted, and can be stopped.
+fn home(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), HomeError> {
+    let Some(own) = &tree.own else {
+        return Ok((Scheduler::new(plan)?, None));
+    };
+    let machine = own.machine();
+    let watch = machine.watch();
+    let scheduler = Scheduler::with_custom(plan, &own.policy, Box::new(machine))?;
+    Ok((scheduler, Some(watch)))
 }
 
 /// A scheduler with a classifier before it.
@@ -119,6 +138,7 @@ pub struct Lane {
     waiting: Vec<Op>,
     outcomes: Vec<Outcome>,
     charges: Charges,
+    watch: Option<Watch>,
 }
 
 /// Bytes that others sent and that were not charged yet, and the handles that stand for charges.
@@ -142,8 +162,9 @@ impl Lane {
         handles: u32,
         stack: bool,
     ) -> Result<Lane, LaneError> {
-        let (scheduler, classifier) = lay_out(tree, rules, handles, stack)?;
+        let (scheduler, classifier, watch) = lay_out(tree, rules, handles, stack)?;
         Ok(Lane {
+            watch,
             scheduler,
             classifier,
             end,
@@ -167,6 +188,12 @@ impl Lane {
     /// For another thread.
     pub fn reader(&self) -> SchedReader {
         self.scheduler.reader()
+    }
+
+    /// Of a tree with an author's policy: for another thread, to see whether that was stopped. What was
+    /// stopped answers 0 to everything, and packets go on as in a FIFO until the lane is ended.
+    pub fn watch(&self) -> Option<Watch> {
+        self.watch.clone()
     }
 
     /// Packets that it can hold.
@@ -257,12 +284,13 @@ impl Lane {
             classifier,
             changes,
             stack,
+            watch,
         } = successor;
         self.outcomes.clear();
         scheduler.take_over(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
         self.scheduler = scheduler;
         self.classifier = classifier;
-        self.stack = stack;
+        (self.stack, self.watch) = (stack, watch);
         self.settle(leaving);
         Ok(())
     }

@@ -10,7 +10,7 @@
 //!
 //! What leaves towards subscribers (down) is scheduled by the class of whoever receives it, what leaves
 //! towards the internet (up) by the class of whoever sends it. Pure: `now` is an argument, packets are
-//! numbers. Absent: ports, threads, configuration.
+//! numbers. Trees may have an author's policy; lanes run it, the kernel's ports do not. Absent: ports, threads, configuration.
 
 mod figures;
 pub mod htb;
@@ -21,4 +21,4 @@ mod lines;
 pub use figures::{Figures, Places, Sojourns};
 pub use known::Known;
 pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
-pub use lines::{Both, LineError, Lines, Settings, Side};
+pub use lines::{Both, LineError, Lines, Own, Settings, Side};

@@ -1,7 +1,10 @@
 //! Both lines of a shaper: from classes and rates to a tree for each way.
 
+use std::sync::Arc;
+
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Policy, policies};
+use fairpath_sched::author::Author;
 use fairpath_sched::tree::{BadTree, Known, LINE_BURST_NS, Line, SetError, TooDeep, Tree, Way};
 
 /// What leaves by which interface.
@@ -72,6 +75,15 @@ impl<T> Both<T> {
     }
 }
 
+/// An author's policy, and the file that it was read of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Own {
+    /// As it was named.
+    pub file: String,
+    /// What it is and does.
+    pub author: Arc<Author>,
+}
+
 /// How lines are made of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -81,6 +93,8 @@ pub struct Settings {
     pub tree: Option<(String, String)>,
     /// The policy of a class's flows, or of all where there are no classes.
     pub policy: String,
+    /// An author's policy, which `policy` or nodes of `tree` name.
+    pub own: Option<Own>,
     /// Parameters, as `fairpath sched run --set` takes them.
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
@@ -97,6 +111,7 @@ impl Default for Settings {
             bps: Both::default(),
             tree: None,
             policy: "fq_codel".to_owned(),
+            own: None,
             set: Vec::new(),
             limit_packets: None,
             marks: true,
@@ -126,6 +141,16 @@ pub enum LineError {
         name: String,
         /// The nearest known one, as a question.
         near: String,
+    },
+    /// No node of the tree has the author's policy.
+    #[error(
+        "policy {file}: no node of the tree has it; name it there (policy = {name:?}), or leave it out"
+    )]
+    Unused {
+        /// The author's file.
+        file: String,
+        /// What the policy calls itself.
+        name: String,
     },
 }
 
@@ -162,17 +187,20 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<Tree, LineErr
         .iter()
         .map(|class| class.name.clone())
         .collect();
+    let own = settings.own.as_ref();
+    let policies = own.map_or_else(|| policies().to_vec(), |own| own.author.known());
     let known = Known {
-        policies: policies(),
+        policies: &policies,
         classes: &names,
     };
     let mut tree = match &settings.tree {
         Some((file, text)) => Tree::read(file, text, known)?,
         None => {
-            policy(&settings.policy)?;
-            Tree::of_classes_with(set, way, &settings.policy, policies())?
+            find(&settings.policy, &policies)?;
+            Tree::of_classes_with(set, way, &settings.policy, &policies)?
         }
     };
+    tree.own = own.map(|own| used(own, &tree)).transpose()?;
     for assignment in &settings.set {
         tree.set(assignment)?;
     }
@@ -196,16 +224,28 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<Tree, LineErr
     Ok(tree.on_line(&line)?)
 }
 
-fn policy(name: &str) -> Result<&'static Policy, LineError> {
-    let found = policies().iter().find(|policy| policy.name == name);
-    found.ok_or_else(|| {
-        let known = policies().iter().map(|policy| policy.name.as_str());
-        LineError::Policy {
-            name: name.to_owned(),
-            near: fairpath_sched::tree::nearest(name, known)
-                .map_or(String::new(), |near| format!(", is {near:?} meant?")),
-        }
+fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
+    if policies.iter().any(|policy| policy.name == name) {
+        return Ok(());
+    }
+    let known = policies.iter().map(|policy| policy.name.as_str());
+    Err(LineError::Policy {
+        name: name.to_owned(),
+        near: fairpath_sched::tree::nearest(name, known)
+            .map_or(String::new(), |near| format!(", is {near:?} meant?")),
     })
+}
+
+/// The author's policy, which the tree must have somewhere.
+fn used(own: &Own, tree: &Tree) -> Result<Arc<Author>, LineError> {
+    let mut policies = tree.names.policies().iter();
+    match policies.any(|policy| policy.id == Policy::CUSTOM) {
+        true => Ok(Arc::clone(&own.author)),
+        false => Err(LineError::Unused {
+            file: own.file.clone(),
+            name: own.author.policy.name.clone(),
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod homes;
 mod list;
 mod new;
 mod output;
-mod own;
+pub mod own;
 mod replay;
 mod run;
 mod show;

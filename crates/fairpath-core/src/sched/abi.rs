@@ -64,16 +64,11 @@ impl Meta {
         self
     }
 
-    /// Fills in the hash of its flow: 32-bit FNV-1a over addresses, ports and protocol, folded once
-    /// more so that all bits depend on all. The same in every home and on every run.
+    /// Fills in the hash of its flow as the packet path does: over addresses, ports and protocol. The
+    /// same in every home and on every run.
     pub fn with_flow_hash(mut self) -> Meta {
-        let ports = [self.source_port, self.destination_port].map(u16::to_be_bytes);
-        let bytes = self.source.iter().chain(&self.destination);
-        let bytes = bytes.chain(ports.iter().flatten()).chain([&self.protocol]);
-        let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        let hash = bytes.fold(0x811c_9dc5, fold);
-        self.flow_hash = (hash ^ hash >> 15).wrapping_mul(0x2c1b_3c6d);
-        self.flow_hash ^= self.flow_hash >> 13;
+        // SAFETY: a packet's values, read only.
+        self.flow_hash = unsafe { crate::ffi::fp_native_meta_hash(&raw const self) };
         self
     }
 

@@ -67,6 +67,7 @@ unsafe extern "C" {
         old: *mut Sched,
         changes: *mut RawChanges,
         now: u64,
+        other: i32,
     ) -> i32;
     pub(crate) fn fp_native_move(
         sched: *mut Sched,

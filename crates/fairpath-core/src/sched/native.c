@@ -8,6 +8,9 @@
 #include "sched/audit.h"
 #include "sched/move.h"
 
+/* A number that no policy has. */
+#define FP_NOBODYS 0xffffffffu
+
 #define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
 	case number:                                                                               \
 		return &name##_policy;
@@ -78,11 +81,33 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 	return s->op;
 }
 
-/* Begins to take over what waits in `old`: 0, or enum fp_move_refusal. */
-int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
-			 u64 now)
+static void relabel(struct fp_sched *s, u32 from, u32 to)
 {
-	return fp_move_begin(s, old, changes, now);
+	u32 i;
+
+	for (i = 0; i < s->config.nodes; i++) {
+		struct fp_node *n = fp_node_at(s, i + 1);
+
+		if (n->config.policy == from)
+			n->config.policy = to;
+	}
+}
+
+/*
+ * Begins to take over what waits in `old`: 0, or enum fp_move_refusal. With `other`, the author's
+ * policies are two: what the old one kept means nothing to the new one, so it is nobody's.
+ */
+int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
+			 u64 now, int other)
+{
+	int refused;
+
+	if (other)
+		relabel(old, FP_CUSTOM, FP_NOBODYS);
+	refused = fp_move_begin(s, old, changes, now);
+	if (other && refused)
+		relabel(old, FP_NOBODYS, FP_CUSTOM);
+	return refused;
 }
 
 /* Moves packets as long as there is room for outcomes; whether some are left. */

@@ -77,6 +77,12 @@ pub trait Custom: Send {
         global: &mut [u64; 8],
         call: &mut [u64; 16],
     ) -> u64;
+
+    /// The same number for the same instructions: what they kept goes on where another scheduler
+    /// [takes over](super::Scheduler::take_over), and means nothing to others.
+    fn identity(&self) -> u64 {
+        0
+    }
 }
 
 /// A policy does not say properly what it is.

@@ -34,7 +34,7 @@ pub struct Scheduler {
     pub(super) memory: SchedMemory,
     allocation: Arc<Allocation>,
     pub(super) room: Vec<Outcome>,
-    custom: Option<Box<Box<dyn Custom>>>,
+    pub(super) custom: Option<Box<Box<dyn Custom>>>,
 }
 
 // SAFETY: the scheduler owns its memory, and nothing else refers to it.

@@ -62,7 +62,8 @@ pub enum TakeOverError {
 impl Scheduler {
     /// Takes over what waits in `from`: packets keep handle, metadata and the time they waited, and
     /// are ranked in the order of their arrival. Those that the new plan has no place for are dropped
-    /// for its reasons and told in `outcomes`; nothing else is told. Sums go on.
+    /// for its reasons and told in `outcomes`; nothing else is told. Sums go on; what an author's
+    /// policy kept does only where both have the same ([`Custom::identity`](super::Custom::identity)).
     ///
     /// `from` is spent then: it holds no packet, and refuses all. Some 200 ns a node and 1 to 2 us a
     /// packet where [`Scheduler::commit`] went before.
@@ -95,8 +96,10 @@ impl Scheduler {
         let mut words = changes.to_words();
         let changes: *mut RawChanges = words.as_mut_ptr().cast();
         let (new, old) = (self.memory.sched.as_ptr(), from.memory.sched.as_ptr());
+        let identity = |one: &Scheduler| one.custom.as_ref().map(|custom| custom.identity());
+        let other = i32::from(identity(self) != identity(from));
         // SAFETY: both are formatted and different; `words` holds the tables that its header tells.
-        match unsafe { ffi::fp_native_move_begin(new, old, changes, now) } {
+        match unsafe { ffi::fp_native_move_begin(new, old, changes, now, other) } {
             0 => {}
             1 => return Err(TakeOverError::NotFresh),
             _ => return Err(TakeOverError::FewerHandles),

@@ -7,6 +7,8 @@
 //! written, and every jump and call leads to the start of an instruction of the same file.
 //! Source: RFC 9669 (BPF instruction set architecture).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::elf::{Elf, Relocation, Section, Symbol};
 use super::lines::{Line, Lines};
 use super::regions;
@@ -101,7 +103,7 @@ fn remedy(name: &str) -> &'static str {
 }
 
 /// What an instruction does; 64 and 32 are the widths of what is computed or compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[rustfmt::skip]
 pub(super) enum Op {
     Add64, Sub64, Mul64, Div64, Or64, And64, Lsh64, Rsh64, Neg64, Mod64, Xor64, Mov64, Arsh64,
@@ -121,7 +123,7 @@ pub(super) enum Op {
 }
 
 /// One instruction, decoded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Instruction {
     pub op: Op,
     pub dst: u8,
@@ -156,6 +158,13 @@ pub(super) struct Program {
 }
 
 impl Program {
+    /// The same for the same instructions and constants, whatever their lines are.
+    pub fn identity(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.code, &self.constants, &self.rom).hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// The function that an instruction belongs to.
     pub fn function_at(&self, index: usize) -> Option<&Function> {
         let mut all = self.functions.iter();

@@ -115,6 +115,7 @@ pub struct Machine {
     rom: Box<[u64]>,
     frames: [Frame; DEPTH],
     stopped: bool,
+    identity: u64,
     watch: Watch,
 }
 
@@ -138,6 +139,7 @@ impl Machine {
             rom: program.rom.clone().into(),
             stack: vec![0; DEPTH * STACK_WORDS].into(),
             frames: [Frame::default(); DEPTH],
+            identity: program.identity(),
             program,
             entries,
             state_bytes,
@@ -168,6 +170,10 @@ impl Machine {
 }
 
 impl Custom for Machine {
+    fn identity(&self) -> u64 {
+        self.identity
+    }
+
     fn call(
         &mut self,
         function: Function,

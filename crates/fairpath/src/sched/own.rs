@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, Refusal};
-use fairpath_core::sched::{Plan, Policy, Scheduler, policies};
+use fairpath_core::sched::{Plan, Policy, Scheduler};
 use fairpath_sched::author::{Author, Watch};
 
 /// An author's file that is a policy.
@@ -22,11 +22,7 @@ impl Own {
     pub fn open(file: &Path) -> anyhow::Result<Own> {
         let compiler = Compiler::new()?;
         let object = compiler.policy(file)?;
-        let author = Author::parse(&object).map_err(|problems| {
-            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}", problems.join("\n"))
-        });
-        let author = author.with_context(|| format!("read policy {}", file.display()))?;
+        let author = parse(file, &object)?;
         Ok(Own {
             author,
             file: file.to_owned(),
@@ -37,13 +33,7 @@ impl Own {
 
     /// The policies that are compiled in, and this one before them.
     pub fn known(&self) -> Vec<Policy> {
-        let shipped = policies()
-            .iter()
-            .filter(|policy| policy.name != self.author.policy.name);
-        std::iter::once(&self.author.policy)
-            .chain(shipped)
-            .cloned()
-            .collect()
+        self.author.known()
     }
 
     /// The native home, where the policy's instructions are interpreted, and whether they are stopped.
@@ -72,6 +62,22 @@ impl Own {
     pub fn trial(&self) -> anyhow::Result<Vec<u8>> {
         Ok(self.compiler.trial(&self.file, self.author.has())?)
     }
+}
+
+fn parse(file: &Path, object: &[u8]) -> anyhow::Result<Author> {
+    let author = Author::parse(object).map_err(|problems| {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{}", problems.join("\n"))
+    });
+    author.with_context(|| format!("read policy {}", file.display()))
+}
+
+/// Compiles and reads a file that runs in this process only.
+///
+/// # Errors
+/// There is no clang; what clang says of the file, with its lines; it is no policy.
+pub fn read(file: &Path) -> anyhow::Result<Author> {
+    parse(file, &Compiler::new()?.policy(file)?)
 }
 
 /// Why the verifier refuses, with the author's line.

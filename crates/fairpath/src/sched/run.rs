@@ -13,7 +13,7 @@ use fairpath_sched::log::{self, LogError};
 use fairpath_sched::quantity::{read, read_rate, read_time, written};
 use fairpath_sched::report::Report;
 use fairpath_sched::simulate::{Findings, Settings, Tap, simulate};
-use fairpath_sched::traffic::{Arrivals, Capture, ClassOf, Generator, SYNTAX, Spec};
+use fairpath_sched::traffic::{Arrivals, Capture, Generator, Looks, SYNTAX, Spec};
 use fairpath_sched::tree::Tree;
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -185,7 +185,7 @@ impl Link<'_> {
             Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
         };
         let reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
-        let mut capture = Capture::new(reader, ClassOf::new(classes));
+        let mut capture = Capture::new(reader, Looks::new(classes)?);
         self.go(&mut capture)
             .with_context(|| format!("simulate {path:?}"))
     }

@@ -427,7 +427,7 @@ impl Lanes {
         self.gathered[exit] = 0;
         match self.lanes[exit].turn(now, room, &mut leaving) {
             Ok(next) => self.wake[exit] = next,
-            // A native scheduler of shipped policies does not fail.
+            // A native scheduler does not fail, whatever its policy does.
             Err(_) => self.failed += 1,
         }
         out.extend(leaving.drain(..).map(|leaving| match leaving {
@@ -643,6 +643,8 @@ impl Backend for Afxdp {
         let mut reading = Reading::default();
         reading.figures.down = Some(self.gauges.down.read());
         reading.figures.up = Some(self.gauges.up.read());
+        let stopped = self.gauges.down.stopped();
+        reading.stopped = stopped.or_else(|| self.gauges.up.stopped());
         let ways = kernel.monitor().ways();
         name_counts(&counts, &mut reading.counters);
         for (exit, side) in ["inside", "outside"].iter().enumerate() {

@@ -41,6 +41,8 @@ pub struct Reading {
     pub figures: Both<Option<Vec<Figures>>>,
     /// The port's own counts by name, the kernel's drop columns among them.
     pub counters: BTreeMap<String, u64>,
+    /// Why an author's policy was stopped, if it was: packets go on as in a FIFO.
+    pub stopped: Option<String>,
 }
 
 /// A port with its schedulers, running.

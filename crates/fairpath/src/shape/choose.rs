@@ -1,6 +1,7 @@
 //! Which port: what was named, or the best that this kernel can do, and why.
 
 use fairpath_class::ClassSet;
+use fairpath_shape::Own;
 
 use super::Via;
 use super::prepared::Prepared;
@@ -29,11 +30,30 @@ pub fn traits(via: Via) -> Choice {
     }
 }
 
+/// Whether a port can have the policies that lines may use.
+///
+/// # Errors
+/// Why an author's policy cannot be there, and what to do.
+pub fn takes(via: Via, own: Option<&Own>) -> Result<(), String> {
+    let (Some(own), Via::Qdisc | Via::Kernel) = (own, via) else {
+        return Ok(());
+    };
+    let why = match via {
+        Via::Kernel => "HTB and its leaves rank by themselves",
+        _ => "the qdisc's program has shipped policies only",
+    };
+    Err(format!(
+        "via {} cannot run policy {}: {why}; use \"nfqueue\" or \"afxdp\"",
+        via.name(),
+        own.file
+    ))
+}
+
 /// The port for this configuration.
 ///
 /// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
 /// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
-/// keep latency low; else NFQUEUE. AF_XDP takes packets past netfilter and conntrack, so it is only
+/// keep latency low; else NFQUEUE, as for an author's policy. AF_XDP takes packets past netfilter and conntrack, so it is only
 /// used where it is named.
 pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> Choice {
     let chosen = |via, reason: String| Choice {
@@ -42,6 +62,13 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
     };
     if let Some(via) = config.via {
         return chosen(via, "named in the configuration".to_owned());
+    }
+    if let Some(own) = &config.lines.own {
+        let text = format!(
+            "policy {} runs in this process, not in the kernel",
+            own.file
+        );
+        return chosen(Via::Nfqueue, text);
     }
     if fairpath_bpf::probe::bpf_qdisc().is_ok() {
         return chosen(Via::Qdisc, "this kernel has BPF qdiscs".to_owned());

@@ -9,7 +9,7 @@ use fairpath_rtt::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, S
 use fairpath_sched::quantity::read_rate;
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 
-use super::{Mode, OnFailure, Via, text};
+use super::{Mode, OnFailure, Via, is_own, text};
 
 /// Starting a port loads programs and lays schedulers out before there is an answer.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -69,16 +69,12 @@ struct StartArgs {
     /// What AF_XDP does with packets
     #[arg(long, value_enum, requires = "inside")]
     mode: Option<Mode>,
-    /// Policy of the flows of a class, as `fairpath sched list` names them
-    #[arg(long, value_name = "NAME", requires = "inside")]
+    /// Policy of the flows of a class, as `fairpath sched list` names them, or an author's file (.c)
+    #[arg(long, value_name = "NAME|FILE.c", requires = "inside")]
     policy: Option<String>,
-    /// A scheduler's tree instead of the classes'
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "inside",
-        conflicts_with = "policy"
-    )]
+    /// A scheduler's tree instead of the classes'; its nodes name their policies, and may name the
+    /// author's that --policy has
+    #[arg(long, value_name = "FILE", requires = "inside")]
     tree: Option<PathBuf>,
     /// A parameter, such as target=10ms; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "inside")]
@@ -246,7 +242,13 @@ fn configuration(args: &StartArgs) -> String {
             "mode",
             choice(args.mode.and_then(|v| v.to_possible_value())),
         ),
-        ("policy", word(&args.policy)),
+        (
+            "policy",
+            args.policy.as_ref().map(|policy| match is_own(policy) {
+                true => path(&policy.into()),
+                false => quoted(policy),
+            }),
+        ),
         ("tree", args.tree.as_ref().map(path)),
         ("packets", args.packets.map(|n| n.to_string())),
         ("queue", args.queue.map(|n| n.to_string())),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
+use fairpath_sched::author::Watch;
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
 
@@ -139,6 +140,7 @@ impl<C> Drop for Lead<C> {
 pub struct Gauge {
     places: Places,
     reader: SchedReader,
+    watch: Option<Watch>,
 }
 
 impl Gauge {
@@ -147,6 +149,7 @@ impl Gauge {
         Gauge {
             places: Places::of(tree),
             reader: lane.reader(),
+            watch: lane.watch(),
         }
     }
 
@@ -155,6 +158,12 @@ impl Gauge {
         let reader = &self.reader;
         self.places
             .read(|node| (reader.node_stats(node), reader.account(node)))
+    }
+
+    /// Why its author's policy was stopped, if it was.
+    pub fn stopped(&self) -> Option<String> {
+        let fault = self.watch.as_ref()?.fault()?;
+        Some(fault.to_string())
     }
 }
 
@@ -177,6 +186,7 @@ pub fn replace<C>(
     let next = Gauge {
         places: Places::of(tree),
         reader: successor.reader(),
+        watch: successor.watch(),
     };
     lead.replace(side, successor)?;
     *gauge = next;

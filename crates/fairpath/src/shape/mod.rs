@@ -24,12 +24,19 @@ mod shaping;
 mod skipped;
 mod text;
 
+pub use choose::takes;
 pub use command::{Args, run};
 pub use fairpath_shape::Side;
 pub use prepared::Prepared;
 pub use shaping::{Leads, Shaping};
 
 use clap::ValueEnum;
+
+/// Whether a policy's name is that of an author's file.
+pub fn is_own(policy: &str) -> bool {
+    let extension = std::path::Path::new(policy).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("c"))
+}
 
 /// How packets come to the scheduler and go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -229,6 +229,7 @@ impl Backend for Nfqueue {
             };
             let counts = line.lead.count()?;
             *reading.figures.get_mut(side) = Some(line.gauge.read());
+            reading.stopped = reading.stopped.or(line.gauge.stopped());
             name_counts(side, &counts, &mut reading.counters);
         }
         Ok(reading)

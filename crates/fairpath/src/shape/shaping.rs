@@ -120,6 +120,7 @@ impl Shaping {
         monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
         let choice = choose::choose(config, classes, &self.prepared);
+        choose::takes(choice.via, config.lines.own.as_ref()).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -195,7 +196,9 @@ impl Shaping {
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         };
-        if same_port {
+        // A port that was chosen for other policies makes way.
+        let own = config.lines.own.as_ref();
+        if same_port && choose::takes(port.backend.via(), own).is_ok() {
             let job = Job {
                 config,
                 classes,
@@ -252,7 +255,10 @@ impl Shaping {
     ) -> Option<String> {
         if let Some(port) = &mut self.port {
             match port.take_reading(kernel) {
-                Ok(()) => return None,
+                Ok(()) => {
+                    let stopped = port.reading.stopped.take();
+                    return stopped.map(|why| self.end_stopped(config, &why));
+                }
                 Err(error) => {
                     let text = format!("shaping has failed and is begun anew: {error:#}");
                     // What it still holds is lost with it, or its port's to let go.
@@ -270,6 +276,22 @@ impl Shaping {
             return None;
         }
         self.start(config, classes, kernel).ok()
+    }
+
+    /// Ends the port of an author's policy that was stopped, in order; it is tried again later.
+    fn end_stopped(&mut self, config: &ShapeConfig, why: &str) -> String {
+        let file = config.lines.own.as_ref().map_or("", |own| &own.file);
+        let ended = match self.port.take().map(|port| port.backend.stop()) {
+            Some(Ok(text)) => text,
+            Some(Err(error)) => format!("{error:#}"),
+            None => String::new(),
+        };
+        let text = format!(
+            "policy {file} was stopped: {why}; nothing is shaped until it is begun anew in {} s: {ended}",
+            RETRY.as_secs()
+        );
+        self.failure = Some((text.clone(), Instant::now() + RETRY));
+        text
     }
 
     /// Takes in that links changed.

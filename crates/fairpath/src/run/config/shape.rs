@@ -1,17 +1,19 @@
 //! `[shape]`: what is scheduled. What is shaped is measured, too: its interfaces are the monitor's.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use fairpath_class::ClassSet;
 use fairpath_sched::quantity::read_rate;
-use fairpath_shape::{Both, Lines, Settings};
+use fairpath_shape::{Both, Lines, Own, Settings};
 use toml::Spanned;
 
 use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::shape::{Mode, OnFailure, Via};
+use crate::sched;
+use crate::shape::{Mode, OnFailure, Via, is_own, takes};
 
 /// Packets that one line may be told to hold.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
@@ -45,6 +47,8 @@ impl Check<'_, '_> {
             .collect();
         self.watched(&given, &sides, &mut monitor, &span);
         let vlans = self.vlans(&given, &inside, outside.as_deref());
+        let (policy, own) = self.policy(&given);
+        let via_at = given.via.as_ref().map_or(0..0, Spanned::span);
         let shape = Shape {
             vlans,
             via: self.via(given.via),
@@ -58,7 +62,8 @@ impl Check<'_, '_> {
                     up: self.rate("[shape] up", given.up),
                 },
                 tree: self.tree(given.tree),
-                policy: self.word("[shape] policy", given.policy, "fq_codel"),
+                policy,
+                own,
                 set: given.set.into_iter().map(Spanned::into_inner).collect(),
                 limit_packets: given.packets.map(|packets| {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
@@ -71,7 +76,50 @@ impl Check<'_, '_> {
             inside,
             outside,
         };
+        self.refuse_own(&shape, via_at);
         (Some(shape), monitor)
+    }
+
+    /// The policy's name; an author's file is compiled.
+    fn policy(&mut self, given: &file::Shape) -> (String, Option<Own>) {
+        const KEY: &str = "[shape] policy";
+        let name = self.word(KEY, given.policy.clone(), "fq_codel");
+        let span = given.policy.as_ref().map_or(0..0, Spanned::span);
+        if !is_own(&name) {
+            if given.policy.is_some() && given.tree.is_some() {
+                let text = "nodes of a tree name their policies; leave it out, or name an author's file (.c) that the tree uses";
+                self.wrong(KEY, span, text);
+            }
+            return (name, None);
+        }
+        let Some(path) = self.path(KEY, given.policy.clone()) else {
+            return (name, None);
+        };
+        match sched::own::read(&path) {
+            Ok(author) => {
+                let policy = author.policy.name.clone();
+                let own = Own {
+                    file: name,
+                    author: Arc::new(author),
+                };
+                (policy, Some(own))
+            }
+            Err(error) => {
+                self.wrong(KEY, span, format!("{error:#}"));
+                // Some policy that there is, or the error would be told twice.
+                ("fq_codel".to_owned(), None)
+            }
+        }
+    }
+
+    /// What a port that is named cannot run.
+    fn refuse_own(&mut self, shape: &Shape, span: Range<usize>) {
+        let own = shape.lines.own.as_ref();
+        if let Some(via) = shape.via
+            && let Err(text) = takes(via, own)
+        {
+            self.wrong("[shape] via", span, text);
+        }
     }
 
     fn interface(&mut self, key: &str, given: &Given<String>) -> Option<String> {

@@ -166,7 +166,11 @@ fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
     assert_eq!(plain, parse("fairpath.toml", LEAST).unwrap());
     let is_key =
         |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.contains('=');
-    let lines: Vec<&str> = example.lines().collect();
+    // A section that is commented out has a test of its own.
+    let lines: Vec<&str> = example
+        .lines()
+        .filter(|line| !shape_example().contains(line))
+        .collect();
     let keys = lines.iter().filter(|line| is_key(line)).count();
     assert!(keys >= 25, "{keys} keys");
     for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_key(line)) {
@@ -190,6 +194,132 @@ fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
     parse("fairpath.toml", &all.join("\n")).unwrap();
 }
 
+/// The lines of `[shape]` in the example.
+fn shape_example() -> Vec<&'static str> {
+    let example = include_str!("../../../../../packaging/fairpath.toml");
+    let section = example
+        .lines()
+        .skip_while(|line| *line != "#[shape]")
+        .take_while(|line| !line.starts_with("#[["));
+    section.filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn each_key_of_the_examples_shaper_can_be_uncommented() {
+    let lines = shape_example();
+    // A one-armed bridge is another example; a tree names a file that is not there.
+    let other = ["#inside_vlan", "#outside_vlan", "#tree"];
+    let is_key = |line: &&&str| line.contains(" = ") && !line.starts_with("# ");
+    let keys: Vec<&str> = (lines.iter().filter(is_key))
+        .filter(|line| !other.iter().any(|other| line.starts_with(other)))
+        .map(|line| &line[1..])
+        .collect();
+    assert!(keys.len() >= 11, "{keys:#?}");
+    let text = format!("[shape]\n{}\n", keys.join("\n"));
+    let config = parse("fairpath.toml", &text).unwrap();
+    // What the example says is what holds without it, but for interfaces and rates.
+    let least = "[shape]\ninside = \"lan0\"\noutside = \"wan0\"\n";
+    let least = parse("fairpath.toml", least).unwrap().shape.unwrap();
+    let shape = config.shape.unwrap();
+    assert_eq!(shape.lines.policy, least.lines.policy);
+    assert_eq!((shape.queue, shape.start), (least.queue, least.start));
+    assert_eq!(shape.on_failure, least.on_failure);
+}
+
 fn is_of_a_class(lines: &[&str], at: usize) -> bool {
     lines[..at].contains(&"#[[class]]")
+}
+
+/// A policy that packets leave by as they came.
+const MINE: &str = "#include <fairpath/policy.h>\n\
+     struct flow { };\nstruct class { PARAMS; };\nstruct global { };\n\
+     POLICY{ STATE, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
+     .over = PACKETS, .usual = FP_OVER_PACKETS };\nRANK_ENQUEUE { return r->now; }\n";
+
+/// What is wrong with a `[shape]` of these keys beside the author's file `mine.c`; line 3 is its first.
+fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("mine.c"), policy).unwrap();
+    let file = place.path().join("f.toml");
+    let text = format!("[shape]\ninside = \"eth0\"\n{keys}\n");
+    let parsed = parse(&file.display().to_string(), &text);
+    let strip = |told: String| told.replace(&format!("{}/", place.path().display()), "");
+    parsed.map_err(|refused| refused.0.into_iter().map(strip).collect())
+}
+
+#[test]
+fn a_policy_that_ends_in_c_is_an_authors_file_beside_the_configuration() {
+    let shape = shape_of(MINE, "policy = \"mine.c\"")
+        .unwrap()
+        .shape
+        .unwrap();
+    assert_eq!(shape.lines.policy, "mine");
+    assert_eq!(shape.lines.own.unwrap().author.policy.about, "a test");
+}
+
+#[test]
+fn an_authors_file_with_errors_is_refused_with_its_line_and_the_configurations() {
+    let broken = MINE.replace("r->now", "r->later");
+    let told = shape_of(&broken, "policy = \"mine.c\"").unwrap_err();
+    let [told] = &told[..] else {
+        panic!("one problem: {told:#?}")
+    };
+    assert!(
+        told.starts_with("f.toml:3:10: [shape] policy: compile"),
+        "{told}"
+    );
+    assert!(told.contains("mine.c:7:"), "{told}");
+    assert!(told.contains("no member named 'later'"), "{told}");
+    let told = shape_of(MINE, "policy = \"yours.c\"").unwrap_err();
+    assert!(
+        told[0].contains("yours.c") && told[0].contains("No such file"),
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn the_kernels_ports_refuse_an_authors_policy_by_name() {
+    for via in ["qdisc", "kernel"] {
+        let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"");
+        let told = shape_of(MINE, &keys).unwrap_err();
+        let [told] = &told[..] else {
+            panic!("one problem: {told:#?}")
+        };
+        assert!(told.starts_with("f.toml:4:7: [shape] via: "), "{told}");
+        let says = format!("via {via} cannot run policy mine.c: ");
+        assert!(told.contains(&says), "{told}");
+        assert!(told.ends_with("use \"nfqueue\" or \"afxdp\""), "{told}");
+    }
+    for via in ["nfqueue", "afxdp", "auto"] {
+        shape_of(MINE, &format!("policy = \"mine.c\"\nvia = \"{via}\"")).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_has_an_authors_policy_where_a_node_names_it_and_no_other_beside_it() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().join("tree.toml");
+    let with = |leaf: &str, policy: &str| {
+        let text =
+            format!("[[node]]\nname = \"all\"\npolicy = \"{leaf}\"\nmatch = {{ class = \"*\" }}\n");
+        std::fs::write(&tree, text).unwrap();
+        shape_of(
+            MINE,
+            &format!(
+                "policy = \"{policy}\"\ntree = {:?}",
+                tree.display().to_string()
+            ),
+        )
+    };
+    assert!(with("mine", "mine.c").is_ok());
+    let told = with("fifo", "mine.c").unwrap_err();
+    assert!(
+        told[0].contains("no node of the tree has it") && told[0].contains("policy = \"mine\""),
+        "{told:#?}"
+    );
+    let told = with("fifo", "drr").unwrap_err();
+    assert!(
+        told[0].starts_with("f.toml:3:10: [shape] policy: nodes of a tree name"),
+        "{told:#?}"
+    );
 }

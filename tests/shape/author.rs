@@ -1,0 +1,202 @@
+//! An author's own policy on real packets: its order, its change, and what is wrong with it.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use fairpath_testbed::{Need, Offloads, Router, requires};
+use fairpath_tests::Daemon;
+
+use crate::by;
+use crate::scene::{Counted, Numbered, Scene, picture};
+
+/// Where the order is looked at.
+const PORT: u16 = 7778;
+/// Sources of datagrams: which of them goes first is the policy's to say.
+const FIRST: u16 = 6001;
+const SECOND: u16 = 6002;
+/// A source that the policy cannot stand.
+const POISON: u16 = 6003;
+/// Datagrams of each source.
+const EACH: usize = 40;
+/// 40 datagrams of 1,000 bytes take 167 ms.
+const RATES: &str = "down = \"2mbit\"\nup = \"20mbit\"\npolicy = \"mine.c\"";
+const MS: Duration = Duration::from_millis(1);
+
+/// A policy by which what comes from `port` goes before all else; `more` is in its body.
+fn mine(port: u16, more: &str) -> String {
+    format!(
+        "#include <fairpath/policy.h>\n\
+         struct flow {{ }};\nstruct class {{ PARAMS; }};\nstruct global {{ }};\n\
+         POLICY{{ STATE, .name = \"mine\", .about = \"one source first\", .source = \"a test\",\n\
+         \t.over = PACKETS, .usual = FP_OVER_PACKETS }};\n\
+         RANK_ENQUEUE\n{{\n{more}\n\treturn p->source_port == {port} ? 0 : 1;\n}}\n"
+    )
+}
+
+/// Datagrams of two sources at the server, and where they come to at the client.
+struct Pair {
+    sources: [UdpSocket; 2],
+    sink: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Pair {
+    fn new(scene: &Scene) -> Pair {
+        let bind = |port: u16| UdpSocket::bind(("0.0.0.0", port)).unwrap();
+        let server = &scene.net.server;
+        let source = |port| server.enter(|| bind(port)).unwrap();
+        let sink = scene.net.client.enter(|| bind(PORT)).unwrap();
+        sink.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        Pair {
+            sources: [source(FIRST), source(SECOND)],
+            sink,
+            to: SocketAddr::new(scene.to_client(), PORT),
+        }
+    }
+
+    /// Sends all of one source, then all of the other; the sources and numbers as they came.
+    fn run(&self, then: [usize; 2]) -> Vec<(u16, u8)> {
+        for at in then {
+            for number in 0..EACH {
+                let mut payload = [0; 1000];
+                payload[0] = number as u8;
+                self.sources[at].send_to(&payload, self.to).unwrap();
+            }
+        }
+        let mut came = Vec::new();
+        let mut payload = [0; 2048];
+        while let Ok((_, from)) = self.sink.recv_from(&mut payload) {
+            came.push((from.port(), payload[0]));
+        }
+        came
+    }
+}
+
+/// All came; all of `first`, without others between, before most of what was sent before them; each
+/// source in its own order.
+fn assert_first(came: &[(u16, u8)], first: u16) {
+    assert_eq!(came.len(), 2 * EACH, "{came:?}");
+    for port in [FIRST, SECOND] {
+        let numbers: Vec<u8> = (came.iter().filter(|(from, _)| *from == port))
+            .map(|(_, number)| *number)
+            .collect();
+        assert_eq!(numbers, (0..EACH as u8).collect::<Vec<u8>>(), "{came:?}");
+    }
+    let at = came.iter().position(|(from, _)| *from == first).unwrap();
+    let together = &came[at..at + EACH];
+    assert!(together.iter().all(|(from, _)| *from == first), "{came:?}");
+    assert!(
+        at <= EACH / 2,
+        "{at} of {EACH} left before the others came: {came:?}"
+    );
+}
+
+by!(an_authors_policy_decides_the_order_of_real_packets: nfqueue, afxdp);
+
+fn an_authors_policy_decides_the_order_of_real_packets(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
+    let scene = Scene::new(port, Offloads::Off);
+    scene.place.write("mine.c", &mine(FIRST, ""));
+    let daemon = scene.shape(RATES, "");
+    scene.meet(&[Router::CLIENT.v4]);
+    let pair = Pair::new(&scene);
+    assert_first(&pair.run([1, 0]), FIRST);
+    assert!(daemon.stop().success());
+}
+
+by!(a_tree_may_have_an_authors_policy_at_its_leaves: nfqueue);
+
+fn a_tree_may_have_an_authors_policy_at_its_leaves(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
+    let scene = Scene::new(port, Offloads::Off);
+    scene.place.write("mine.c", &mine(FIRST, ""));
+    let tree = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n\n\
+                [[node]]\nname = \"leaf\"\nparent = \"root\"\npolicy = \"mine\"\nmatch = { class = \"*\" }\n";
+    scene.place.write("tree.toml", tree);
+    let daemon = scene.shape(&format!("{RATES}\ntree = \"tree.toml\""), "");
+    scene.meet(&[Router::CLIENT.v4]);
+    let pair = Pair::new(&scene);
+    assert_first(&pair.run([1, 0]), FIRST);
+    assert!(daemon.stop().success());
+}
+
+by!(a_changed_policy_takes_over_and_a_broken_one_changes_nothing: nfqueue, afxdp);
+
+fn a_changed_policy_takes_over_and_a_broken_one_changes_nothing(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
+    let scene = Scene::new(port, Offloads::Off);
+    scene.place.write("mine.c", &mine(FIRST, ""));
+    let daemon = scene.shape(RATES, "");
+    scene.meet(&[Router::CLIENT.v4]);
+    let pair = Pair::new(&scene);
+    assert_first(&pair.run([1, 0]), FIRST);
+
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
+    for first in [SECOND, FIRST, SECOND] {
+        std::thread::sleep(100 * MS);
+        scene.place.write("mine.c", &mine(first, ""));
+        took_in(&daemon);
+    }
+    std::thread::sleep(100 * MS);
+    let sent = source.finish();
+    let came = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {came:?}");
+    assert_eq!((came.count, came.reordered), (sent, 0), "{came:?}");
+    assert_first(&pair.run([0, 1]), SECOND);
+
+    scene
+        .place
+        .write("mine.c", &mine(FIRST, "\tu64 x = nobody;"));
+    let answer = daemon.reload().to_string();
+    let place = scene.place.path("mine.c");
+    let line = format!("{}:9:", place.display());
+    assert!(
+        answer.contains(&line) && answer.contains("nobody"),
+        "{answer}"
+    );
+    assert!(answer.contains("fairpath.toml:"), "{answer}");
+    assert_first(&pair.run([0, 1]), SECOND);
+    assert!(daemon.stop().success());
+}
+
+fn took_in(daemon: &Daemon<'_>) {
+    let answer = daemon.reload();
+    assert_eq!(answer["answer"], "done", "{answer:#}");
+    let text = answer["text"].as_str().unwrap_or_default();
+    assert!(!text.contains("shaping is as it was"), "{text}");
+}
+
+by!(a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it: nfqueue, afxdp);
+
+fn a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
+    let scene = Scene::new(port, Offloads::Off);
+    let looping = format!("\twhile (p->source_port == {POISON})\n\t\t;");
+    scene.place.write("mine.c", &mine(FIRST, &looping));
+    let daemon = scene.shape(RATES, "");
+    scene.meet(&[Router::CLIENT.v4]);
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
+    std::thread::sleep(100 * MS);
+    let poison = scene
+        .net
+        .server
+        .enter(|| UdpSocket::bind(("0.0.0.0", POISON)));
+    let poison = poison.unwrap().unwrap();
+    poison.send_to(&[0; 8], (scene.to_client(), PORT)).unwrap();
+    daemon.says("was stopped: RANK_ENQUEUE: it loops");
+    let shape = picture(&daemon);
+    let failure = shape["failure"].as_str().unwrap_or_default();
+    assert!(failure.contains("mine.c was stopped"), "{shape:#}");
+    assert!(failure.contains("mine.c:9"), "{shape:#}");
+    std::thread::sleep(100 * MS);
+    let sent = source.finish();
+    let came = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {came:?}; {failure}");
+    assert_eq!(came.count, sent, "{came:?}");
+    // It is begun anew.
+    let status = daemon.status_when("shaping again", |status| status["shape"]["running"] == true);
+    assert!(status["shape"]["failure"].is_null(), "{status:#}");
+    assert!(daemon.stop().success());
+}
