@@ -18,6 +18,7 @@
 mod htb;
 mod report;
 mod scene;
+mod text;
 mod via;
 
 use std::collections::{BTreeMap, BTreeSet};

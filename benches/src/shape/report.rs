@@ -1,18 +1,15 @@
 //! What shapers come to: medians of the rounds, ratios to HTB of the same round.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::scene::{Idle, Loaded, payload_bps};
 use super::via::Via;
 use crate::measure::Measured;
-use crate::table::{grouped, lay_out};
 
 /// Of what TCP can have of the line, in percent: below, the shaper does not keep up.
 const FULL: f64 = 95.0;
-
 /// One cell; its order is that of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Case {
@@ -33,6 +30,7 @@ pub struct Lists {
     cpu: Vec<f64>,
     own: Vec<f64>,
     busy: Vec<f64>,
+    idle_busy: Vec<f64>,
     pings: [[Vec<f64>; 2]; 3],
     lost: u32,
 }
@@ -46,6 +44,7 @@ impl Lists {
             .push((loaded.busy - idle.busy * loaded.seconds) / gbit);
         self.own.extend(loaded.own.map(|own| own / gbit));
         self.busy.push(loaded.busy / loaded.seconds);
+        self.idle_busy.push(idle.busy);
         let [same, other] = &loaded.pings;
         for (lists, times) in self.pings.iter_mut().zip([&idle.pings[1], same, other]) {
             lists[0].push(times.p50 * 1e3);
@@ -58,66 +57,68 @@ impl Lists {
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    seconds: u32,
-    rows: Vec<Row>,
-    beside_htb: Vec<Beside>,
-    failed: Vec<Failed>,
+    pub seconds: u32,
+    pub rows: Vec<Row>,
+    pub beside_htb: Vec<Beside>,
+    pub failed: Vec<Failed>,
 }
 
 /// One cell, medians of the rounds.
 #[derive(Debug, Serialize)]
-struct Row {
+pub struct Row {
     #[serde(flatten)]
-    case: Case,
-    goodput_bps: Measured,
+    pub case: Case,
+    pub goodput_bps: Measured,
     /// Percent of what TCP can have of the line.
-    share: f64,
+    pub share: f64,
     /// CPU seconds of all CPUs for a Gbit received, less those of an idle run.
-    cpu_s_per_gbit: Measured,
+    pub cpu_s_per_gbit: Measured,
     /// Of the shaper's process among them.
-    own_s_per_gbit: Option<Measured>,
+    pub own_s_per_gbit: Option<Measured>,
     /// CPUs that were busy.
-    busy_cpus: Measured,
-    idle_ms: Ping,
-    same_class_ms: Ping,
-    other_class_ms: Ping,
+    pub busy_cpus: Measured,
+    /// Likewise with pings only.
+    pub idle_cpus: Measured,
+    pub idle_ms: Ping,
+    pub same_class_ms: Ping,
+    pub other_class_ms: Ping,
     /// Echo requests without an answer, beside flows.
-    pings_lost: u32,
+    pub pings_lost: u32,
     /// Of HTB with as many classes.
-    to_htb: Option<Ratios>,
+    pub to_htb: Option<Ratios>,
 }
 
 #[derive(Debug, Serialize)]
-struct Ping {
-    p50: Measured,
-    p99: Measured,
+pub struct Ping {
+    pub p50: Measured,
+    pub p99: Measured,
 }
 
 /// A row's figures divided by HTB's of the same rounds.
 #[derive(Debug, Serialize)]
-struct Ratios {
-    goodput: Measured,
-    cpu: Measured,
-    other_class_p99: Measured,
+pub struct Ratios {
+    pub goodput: Measured,
+    pub cpu: Measured,
+    pub other_class_p99: Measured,
 }
 
 /// One shaper beside HTB, over all rates, flows and classes.
 #[derive(Debug, Serialize)]
-struct Beside {
-    via: Via,
-    cases: usize,
-    less_cpu: usize,
-    not_full: usize,
-    goodput: Measured,
-    cpu: Measured,
-    other_class_p99: Measured,
+pub struct Beside {
+    pub via: Via,
+    pub cases: usize,
+    pub less_cpu: usize,
+    pub not_full: usize,
+    pub goodput: Measured,
+    pub cpu: Measured,
+    pub other_class_p99: Measured,
 }
 
 #[derive(Debug, Serialize)]
-struct Failed {
-    via: Via,
-    classes: u32,
-    why: String,
+pub struct Failed {
+    pub via: Via,
+    pub classes: u32,
+    pub why: String,
 }
 
 impl Report {
@@ -161,6 +162,7 @@ impl Row {
             cpu_s_per_gbit: Measured::of(lists.cpu),
             own_s_per_gbit: (!lists.own.is_empty()).then(|| Measured::of(lists.own)),
             busy_cpus: Measured::of(lists.busy),
+            idle_cpus: Measured::of(lists.idle_busy),
             idle_ms,
             same_class_ms,
             other_class_ms,
@@ -175,40 +177,12 @@ impl Row {
             ..self.case
         };
         let htb = rows.iter().find(|row| row.case == peer)?;
-        let ratio = |a: &Measured, b: &Measured| a.pairs(b, |a, b| a / b);
+        let ratio = |a: &Measured, b: &Measured| a.pairs(b, ratio);
         (self.case.via > Via::Htb).then(|| Ratios {
             goodput: ratio(&self.goodput_bps, &htb.goodput_bps),
             cpu: ratio(&self.cpu_s_per_gbit, &htb.cpu_s_per_gbit),
             other_class_p99: ratio(&self.other_class_ms.p99, &htb.other_class_ms.p99),
         })
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let ratio = |of: fn(&Ratios) -> &Measured| {
-            let ratios = self.to_htb.as_ref();
-            ratios.map_or(String::new(), |ratios| format!("{:.2}", of(ratios).median))
-        };
-        let classes = match self.case.classes {
-            0 => String::new(),
-            classes => grouped(classes.into()),
-        };
-        let own = self.own_s_per_gbit.as_ref();
-        let mut cells = vec![
-            self.case.via.name().to_owned(),
-            classes,
-            grouped((self.goodput_bps.median / 1e6).round() as u64),
-            format!("{:.0}", self.share),
-            format!("{:.3}", self.cpu_s_per_gbit.median),
-            ratio(|ratios| &ratios.cpu),
-            own.map_or(String::new(), |own| format!("{:.3}", own.median)),
-            format!("{:.2}", self.busy_cpus.median),
-        ];
-        for ping in [&self.idle_ms, &self.same_class_ms, &self.other_class_ms] {
-            cells.extend([&ping.p50, &ping.p99].map(|ms| digits(ms.median)));
-        }
-        cells.push(ratio(|ratios| &ratios.other_class_p99));
-        cells.push(self.pings_lost.to_string());
-        cells
     }
 }
 
@@ -217,7 +191,8 @@ impl Beside {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.case.via == via).collect();
         let ratios: Vec<&Ratios> = rows.iter().filter_map(|row| row.to_htb.as_ref()).collect();
         let all = |of: fn(&Ratios) -> &Measured| {
-            Measured::of(ratios.iter().map(|ratios| of(ratios).median).collect())
+            let medians = ratios.iter().map(|ratios| of(ratios).median);
+            Measured::of(medians.filter(|ratio| ratio.is_finite()).collect())
         };
         let cpu = all(|ratios| &ratios.cpu);
         (!ratios.is_empty()).then(|| Beside {
@@ -230,109 +205,89 @@ impl Beside {
             other_class_p99: all(|ratios| &ratios.other_class_p99),
         })
     }
-
-    fn cells(&self) -> Vec<String> {
-        let three = |m: &Measured| format!("{:.2} ({:.2}..{:.2})", m.median, m.least, m.most);
-        vec![
-            self.via.name().to_owned(),
-            three(&self.goodput),
-            three(&self.cpu),
-            three(&self.other_class_p99),
-            format!("{} of {}", self.less_cpu, self.cases),
-            format!("{} of {}", self.not_full, self.cases),
-        ]
-    }
 }
 
-/// Milliseconds with three digits that count.
-fn digits(ms: f64) -> String {
-    match ms {
-        ms if ms < 10.0 => format!("{ms:.2}"),
-        ms if ms < 100.0 => format!("{ms:.1}"),
-        ms => format!("{ms:.0}"),
-    }
+/// NaN where others' noise has left nothing to divide.
+fn ratio(a: f64, b: f64) -> f64 {
+    if a > 0.0 && b > 0.0 { a / b } else { f64::NAN }
 }
 
-const HEADS: [&str; 16] = [
-    "",
-    "classes",
-    "Mbit/s",
-    "%",
-    "CPU s/Gbit",
-    "x HTB",
-    "own",
-    "CPUs",
-    "idle p50",
-    "p99",
-    "same p50",
-    "p99",
-    "other p50",
-    "p99",
-    "x HTB",
-    "lost",
-];
-const BESIDE_HEADS: [&str; 6] = [
-    "to HTB by hand",
-    "goodput",
-    "CPU s/Gbit",
-    "ping p99, other class",
-    "less CPU in",
-    "not full in",
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::scene::Times;
 
-impl Report {
-    /// For people.
-    pub fn text(&self) -> String {
-        let mut out = format!(
-            "\nShaping: TCP (cubic, GSO) through a router, turns of {} s; pings in ms, to the flows' subscriber\n  \
-             (same) and to another (other); HTB by hand classifies by u32 in two hashes, leaves are FIFOs\n",
-            self.seconds
-        );
-        let table = |row: &Row| (row.case.line_bps, row.case.flows);
-        for rows in self.rows.chunk_by(|a, b| table(a) == table(b)) {
-            let Some(first) = rows.first() else { continue };
-            let (line, flows) = (first.case.line_bps as f64 / 1e9, first.case.flows);
-            let flows = if flows == 1 {
-                "one flow".to_owned()
-            } else {
-                format!("{flows} flows")
-            };
-            let cells: Vec<_> = rows.iter().map(Row::cells).collect();
-            let _ = write!(
-                out,
-                "\n  {line} Gbit/s, {flows}\n{}",
-                lay_out(&HEADS, &cells)
-            );
-        }
-        if !self.beside_htb.is_empty() {
-            let cells: Vec<_> = self.beside_htb.iter().map(Beside::cells).collect();
-            let _ = write!(out, "\n{}", lay_out(&BESIDE_HEADS, &cells));
-            out.extend(self.beside_htb.iter().filter_map(Beside::verdict));
-        }
-        for failed in &self.failed {
-            let Failed { via, classes, why } = failed;
-            let _ = writeln!(
-                out,
-                "  failed {}, {} classes: {why}",
-                via.name(),
-                grouped((*classes).into())
-            );
-        }
-        out
-    }
-}
-
-impl Beside {
-    /// Where the kernel's own does better, said in words.
-    fn verdict(&self) -> Option<String> {
-        let wins = self.cases - self.less_cpu;
-        (wins > 0).then(|| {
-            format!(
-                "  {}: HTB with GSO takes less CPU in {wins} of {} cases, at the median {:.1} times less\n",
-                self.via.name(),
-                self.cases,
-                self.cpu.median
-            )
+    fn pings(ms: f64) -> [Times; 2] {
+        [0, 1].map(|_| Times {
+            p50: ms / 1e3,
+            p99: ms / 1e3,
+            lost: 1,
         })
+    }
+
+    /// A round of one second with this many CPU seconds, a tenth of a CPU of which pings alone take.
+    fn round(lists: &mut Lists, busy: f64, idle_busy: f64) {
+        let idle = Idle {
+            pings: pings(0.1),
+            busy: idle_busy,
+        };
+        let loaded = Loaded {
+            pings: pings(2.0),
+            bits: 5e8,
+            goodput_bps: 5e8,
+            seconds: 1.0,
+            busy,
+            own: Some(0.05),
+        };
+        lists.push(&idle, &loaded);
+    }
+
+    fn report(idle_busy: f64) -> Report {
+        let mut measured = BTreeMap::new();
+        for (via, classes, busy) in [
+            (Via::Htb, 10, [0.2, 0.6]),
+            (Via::Htb, 99, [0.9, 0.9]),
+            (Via::Kernel, 10, [0.3, 0.6]),
+            (Via::Kernel, 99, [0.5, 0.5]),
+        ] {
+            let case = Case {
+                line_bps: 1_000_000_000,
+                flows: 1,
+                classes,
+                via,
+            };
+            let lists: &mut Lists = measured.entry(case).or_default();
+            for busy in busy {
+                round(lists, busy, idle_busy);
+            }
+        }
+        Report::of(1, measured, BTreeMap::new())
+    }
+
+    #[test]
+    fn cpu_is_less_what_pings_take_and_ratios_are_of_the_same_round_and_classes() {
+        let report = report(0.1);
+        let row = report.rows.iter().find(|row| row.case.via == Via::Kernel);
+        let row = row.unwrap();
+        assert_eq!(row.case.classes, 10);
+        let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near(&row.cpu_s_per_gbit.each, &[0.4, 1.0]), "{row:?}");
+        let ratios = row.to_htb.as_ref().unwrap();
+        assert!(near(&ratios.cpu.each, &[2.0, 1.0]), "{row:?}");
+        assert_eq!(row.pings_lost, 4);
+        let [beside] = &report.beside_htb[..] else {
+            panic!("{:?}", report.beside_htb);
+        };
+        assert_eq!((beside.cases, beside.less_cpu), (2, 1));
+        assert!(report.text().contains("HTB with GSO wins on CPU in 1 of 2"));
+    }
+
+    #[test]
+    fn a_machine_that_others_keep_busy_spoils_the_figures_and_that_is_said() {
+        assert!(report(0.3).text().contains("spoiled: 0.30 CPUs"));
+        assert!(!report(0.1).text().contains("spoiled"));
+        // All of HTB's time was others': no ratio, rather than a wild one.
+        let text = report(0.6).text();
+        assert!(text.contains('?') && !text.contains("inf"), "{text}");
     }
 }
