@@ -256,6 +256,8 @@ mod tests {
         let hundred: Vec<u64> = (1..=100).rev().collect();
         let times = Times::of(&report(&hundred, 103)).unwrap();
         assert_eq!((times.p50, times.p99, times.lost), (0.05, 0.099, 3));
+        let ten = Times::of(&report(&hundred[..10], 10)).unwrap();
+        assert_eq!((ten.p50, ten.p99), (0.095, 0.1));
         let one = Times::of(&report(&[7], 1)).unwrap();
         assert_eq!((one.p50, one.p99, one.lost), (0.007, 0.007, 0));
         assert!(Times::of(&report(&[], 5)).is_err());
