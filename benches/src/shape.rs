@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Via::ALL)]
     ports: Vec<Via>,
     /// Seconds of each measurement
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     seconds: u32,
 }
 
@@ -75,7 +75,7 @@ impl Args {
             classes: vec![1_000, 10_000],
             flows: vec![1, 8],
             ports: Via::ALL.to_vec(),
-            seconds: 2,
+            seconds: 3,
         }
     }
 
@@ -161,7 +161,7 @@ fn measure(
     let scene = Scene::build(classes)?;
     let mut running = Running::start(via, &scene, &lines)?;
     let time = Duration::from_secs(args.seconds.into());
-    let idle = scene.idle(time)?;
+    let idle = scene.idle(time, running.process())?;
     for line_bps in lines {
         running.set_line(line_bps)?;
         for &flows in &args.flows {

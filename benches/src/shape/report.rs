@@ -31,6 +31,7 @@ pub struct Lists {
     own: Vec<f64>,
     busy: Vec<f64>,
     idle_busy: Vec<f64>,
+    idle_own: Vec<f64>,
     pings: [[Vec<f64>; 2]; 3],
     lost: u32,
 }
@@ -45,6 +46,7 @@ impl Lists {
         self.own.extend(loaded.own.map(|own| own / gbit));
         self.busy.push(loaded.busy / loaded.seconds);
         self.idle_busy.push(idle.busy);
+        self.idle_own.extend(idle.own);
         let [same, other] = &loaded.pings;
         for (lists, times) in self.pings.iter_mut().zip([&idle.pings[1], same, other]) {
             lists[0].push(times.p50 * 1e3);
@@ -73,8 +75,10 @@ pub struct Row {
     pub share: f64,
     /// CPU seconds of all CPUs for a Gbit received, less those of an idle run.
     pub cpu_s_per_gbit: Measured,
-    /// Of the shaper's process among them.
+    /// Of the shaper's process; nothing is taken off.
     pub own_s_per_gbit: Option<Measured>,
+    /// CPUs that the shaper's process keeps busy with pings only.
+    pub own_idle_cpus: Option<Measured>,
     /// CPUs that were busy.
     pub busy_cpus: Measured,
     /// Likewise with pings only.
@@ -160,7 +164,8 @@ impl Row {
             share: 100.0 * goodput_bps.median / payload_bps(case.line_bps) as f64,
             goodput_bps,
             cpu_s_per_gbit: Measured::of(lists.cpu),
-            own_s_per_gbit: (!lists.own.is_empty()).then(|| Measured::of(lists.own)),
+            own_s_per_gbit: some(lists.own),
+            own_idle_cpus: some(lists.idle_own),
             busy_cpus: Measured::of(lists.busy),
             idle_cpus: Measured::of(lists.idle_busy),
             idle_ms,
@@ -207,6 +212,10 @@ impl Beside {
     }
 }
 
+fn some(each: Vec<f64>) -> Option<Measured> {
+    (!each.is_empty()).then(|| Measured::of(each))
+}
+
 /// NaN where others' noise has left nothing to divide.
 fn ratio(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { a / b } else { f64::NAN }
@@ -230,6 +239,7 @@ mod tests {
         let idle = Idle {
             pings: pings(0.1),
             busy: idle_busy,
+            own: Some(0.01),
         };
         let loaded = Loaded {
             pings: pings(2.0),

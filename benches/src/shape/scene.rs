@@ -48,6 +48,8 @@ pub struct Idle {
     pub pings: [Times; 2],
     /// CPU seconds of all CPUs, a second.
     pub busy: f64,
+    /// Of the shaper's process among them, if there is one.
+    pub own: Option<f64>,
 }
 
 /// Pings beside flows.
@@ -122,12 +124,12 @@ impl Scene {
         [self.classes / 2, self.classes.max(2) - 1].map(subscriber)
     }
 
-    /// Pings alone.
+    /// Pings alone; the CPU time of `process` apart.
     ///
     /// # Errors
     /// Nobody answers.
-    pub fn idle(&self, time: Duration) -> anyhow::Result<Idle> {
-        let busy = Busy::start()?;
+    pub fn idle(&self, time: Duration, process: Option<u32>) -> anyhow::Result<Idle> {
+        let (busy, own_before) = (Busy::start()?, own(process)?);
         thread::sleep(FILL);
         let pings = thread::scope(|scope| {
             let pings = self
@@ -140,6 +142,7 @@ impl Scene {
         Ok(Idle {
             pings,
             busy: spent / wall,
+            own: since(own_before, own(process)?).map(|own| own / wall),
         })
     }
 
@@ -148,9 +151,8 @@ impl Scene {
     /// # Errors
     /// A flow fails, or nobody answers.
     pub fn loaded(&self, load: &Load, process: Option<u32>) -> anyhow::Result<Loaded> {
-        let own = || process.map(process_time).transpose();
         thread::scope(|scope| {
-            let (busy, own_before) = (Busy::start()?, own()?);
+            let (busy, own_before) = (Busy::start()?, own(process)?);
             let flows = scope.spawn(|| self.flows(load));
             thread::sleep(FILL);
             let pings = self
@@ -158,14 +160,14 @@ impl Scene {
                 .map(|ip| scope.spawn(move || self.ping(ip, load.time)));
             let report = joined(flows)?;
             let (seconds, busy) = busy.so_far()?;
-            let own = own()?.zip(own_before);
+            let own = since(own_before, own(process)?);
             Ok(Loaded {
                 pings: times(pings)?,
                 bits: report.bytes_received as f64 * 8.0,
                 goodput_bps: report.goodput_bps,
                 seconds,
                 busy,
-                own: own.map(|(after, before)| after.saturating_sub(before).as_secs_f64()),
+                own,
             })
         })
     }
@@ -194,6 +196,16 @@ impl Scene {
         let ping = Ping::to(ip).count(count).interval(PING_EVERY);
         Ok(ping.on_cpu(PING_CPU).run(&self.net.server)?)
     }
+}
+
+fn own(process: Option<u32>) -> anyhow::Result<Option<Duration>> {
+    process.map(process_time).transpose()
+}
+
+/// Seconds of CPU time between two readings.
+fn since(before: Option<Duration>, after: Option<Duration>) -> Option<f64> {
+    let (before, after) = before.zip(after)?;
+    Some(after.saturating_sub(before).as_secs_f64())
 }
 
 /// TCP's payload in frames of an MTU of 1500: 1448 of 1514 bytes.

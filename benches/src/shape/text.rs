@@ -9,7 +9,7 @@ use crate::table::{grouped, lay_out};
 /// CPUs that pings, an idle daemon and an idle machine take at most. More is others' work, which comes
 /// and goes: what is left after taking it off says nothing.
 const QUIET_CPUS: f64 = 0.2;
-const HEADS: [&str; 16] = [
+const HEADS: [&str; 17] = [
     "",
     "classes",
     "Mbit/s",
@@ -17,6 +17,7 @@ const HEADS: [&str; 16] = [
     "CPU s/Gbit",
     "x HTB",
     "own",
+    "own idle",
     "CPUs",
     "idle p50",
     "p99",
@@ -100,7 +101,10 @@ impl Row {
             0 => String::new(),
             classes => grouped(classes.into()),
         };
-        let own = self.own_s_per_gbit.as_ref();
+        let own = |own: &Option<Measured>| {
+            let own = own.as_ref();
+            own.map_or(String::new(), |own| format!("{:.3}", own.median))
+        };
         let mut cells = vec![
             self.case.via.name().to_owned(),
             classes,
@@ -108,7 +112,8 @@ impl Row {
             format!("{:.0}", self.share),
             format!("{:.3}", self.cpu_s_per_gbit.median),
             ratio(|ratios| &ratios.cpu),
-            own.map_or(String::new(), |own| format!("{:.3}", own.median)),
+            own(&self.own_s_per_gbit),
+            own(&self.own_idle_cpus),
             format!("{:.2}", self.busy_cpus.median),
         ];
         for ping in [&self.idle_ms, &self.same_class_ms, &self.other_class_ms] {
