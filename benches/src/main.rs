@@ -11,8 +11,9 @@
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
 //!   nfqueue.rs  a packet's visit to user space, beside the C library
+//!   shape.rs    TCP through a router that shapes, beside HTB by hand
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
-//!   all         medians and spread, targets beside them             measure.rs, table.rs
+//!   all         medians and spread, targets beside them             measure.rs, cpus.rs, table.rs
 //! ```
 //!
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
@@ -21,6 +22,7 @@
 mod afxdp;
 mod check;
 mod classes;
+mod cpus;
 mod daemon;
 mod engine;
 mod live;
@@ -34,6 +36,7 @@ mod peer;
 mod pifo;
 mod scene;
 mod sched;
+mod shape;
 mod slice;
 mod table;
 
@@ -88,6 +91,8 @@ enum What {
     /// Accepts every packet of queue 0; started by `nfqueue`
     #[command(hide = true)]
     Answer(nfqueue::AnswerArgs),
+    /// What shaping TCP costs and adds, by each port and by HTB (root)
+    Shape(shape::Args),
     /// Packets per second from a capture, beside tshark and tcptrace
     Offline(offline::Args),
 }
@@ -128,7 +133,7 @@ fn main() -> anyhow::Result<()> {
         mut engine,
         mut offline,
     ) = (None, None, None, None, None, None, None, None);
-    let (mut afxdp, mut nfqueue) = (None, None);
+    let (mut afxdp, mut nfqueue, mut shape) = (None, None, None);
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -140,6 +145,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         Some(What::Nfqueue(args)) => nfqueue = Some(args),
+        Some(What::Shape(args)) => shape = Some(args),
         Some(What::AfxdpForward { .. } | What::Answer(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
@@ -158,6 +164,8 @@ fn main() -> anyhow::Result<()> {
     let engine = part(engine, engine::run, engine::Report::text, text)?;
     let nfqueue = nfqueue.or_else(|| all.then(nfqueue::Args::usual));
     let nfqueue = part(nfqueue, nfqueue::run, nfqueue::Report::text, text)?;
+    let shape = shape.or_else(|| all.then(shape::Args::usual));
+    let shape = part(shape, shape::run, shape::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     let afxdp = afxdp.or_else(|| all.then(afxdp::Args::usual));
@@ -166,7 +174,8 @@ fn main() -> anyhow::Result<()> {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue
+            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
+            "shape": shape
         });
         println!("{all}");
     }

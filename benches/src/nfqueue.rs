@@ -18,22 +18,20 @@
 mod answerer;
 mod report;
 
-use std::fs;
 use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_testbed::{Iperf3, Iperf3Server, Offloads, Ping, Router, Testbed};
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
-use nix::unistd::Pid;
 
 use answerer::{Answerer, Answerers};
 pub use answerer::{Args as AnswerArgs, answer};
 use report::Lists;
 pub use report::Report;
 
+use crate::cpus::{Ahead, settle};
 use crate::measure::Measured;
 
 /// Payload that makes 64 bytes with the headers of UDP and IPv4.
@@ -229,25 +227,6 @@ impl Bench {
     }
 }
 
-/// While it lives, this session goes before the others (`CONFIG_SCHED_AUTOGROUP`; without, nothing).
-struct Ahead;
-
-impl Ahead {
-    const FILE: &str = "/proc/self/autogroup";
-
-    fn of_others() -> Ahead {
-        // A kernel without such groups is told by the spread.
-        let _ = fs::write(Ahead::FILE, "-20");
-        Ahead
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        let _ = fs::write(Ahead::FILE, "0");
-    }
-}
-
 /// What the router's queue does not take is dropped there: sending never fails for it.
 fn send_for(socket: &UdpSocket, time: Duration) {
     let end = Instant::now() + time;
@@ -255,14 +234,4 @@ fn send_for(socket: &UdpSocket, time: Duration) {
         // A full device queue answers with an error now and then; the count is made at the end.
         let _ = socket.send(&[0; UDP_PAYLOAD * UDP_AT_ONCE]);
     }
-}
-
-/// The calling thread to one CPU; the answerer has the other.
-fn settle(cpu: usize) -> anyhow::Result<()> {
-    if thread::available_parallelism().map_or(1, usize::from) < 2 {
-        bail!("the ends and the answerer need a CPU each");
-    }
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu)?;
-    sched_setaffinity(Pid::from_raw(0), &cpus).with_context(|| format!("stay on CPU {cpu}"))
 }
