@@ -146,7 +146,7 @@ pub fn lost_before(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
     // A ring is its interface's: what leaves by one side came by the other.
     let other = if side == "down" { "up" } else { "down" };
     match port {
-        "nfqueue" => ["queue_dropped", "user_dropped"]
+        "nfqueue" => ["queue_dropped", "user_dropped", "no_handle"]
             .map(|column| count(format!("nfqueue_{side}_{column}")))
             .iter()
             .sum(),

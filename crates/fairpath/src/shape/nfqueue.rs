@@ -41,6 +41,9 @@ const ON_THE_WAY: u32 = 1024;
 const HEADER_BYTES: u32 = 160;
 /// An Ethernet header, which packets have on the wire and not here.
 const ETHERNET: u32 = 14;
+/// Handles beside those that the scheduler may hold: for what comes with one reading, before the
+/// scheduler says what it drops for it.
+const SPARE_HANDLES: u32 = 256;
 /// Packets let go in one turn: some 100 us.
 const TURN: u32 = 64;
 /// How long leaving may take.
@@ -161,7 +164,7 @@ impl Line {
         [inside, out, mtu]: [u32; 3],
     ) -> anyhow::Result<(Line, String)> {
         let tree = job.lines.trees.get(side);
-        let handles = tree.plan.config.limit_packets;
+        let handles = tree.plan.config.limit_packets + SPARE_HANDLES;
         let lane = Lane::new(tree, side.end(), job.rules, handles, false)?;
         let gauge = Gauge::of(&lane, tree);
         let queue = Config::new(number)
