@@ -23,7 +23,10 @@ by!(at_overload_every_packet_is_sent_held_or_dropped_for_a_reason: nfqueue, afxd
 fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
-    let daemon = scene.shape("down = \"50mbit\"\nup = \"50mbit\"\npackets = 1000", CLASSES);
+    let daemon = scene.shape(
+        "down = \"50mbit\"\nup = \"50mbit\"\npackets = 1000",
+        CLASSES,
+    );
     scene.meet(&[Router::CLIENT.v4, BERT]);
     let names = ["anna", "bert"];
     let before = names.map(|name| settled(&daemon, "down", Some(name)));

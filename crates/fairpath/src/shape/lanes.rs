@@ -73,11 +73,11 @@ impl<C> Lead<C> {
     /// # Errors
     /// Where the thread has ended.
     pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
-        let sent = self
-            .commands
-            .as_ref()
-            .map(|commands| commands.try_send(command));
-        if !matches!(sent, Some(Ok(()))) {
+        let sent = match &self.commands {
+            Some(commands) => commands.try_send(command).is_ok(),
+            None => false,
+        };
+        if !sent {
             bail!("the thread with the scheduler has ended, or does not answer");
         }
         (self.ring)();
