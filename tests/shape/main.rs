@@ -13,6 +13,7 @@ mod classes;
 mod intact;
 mod latency;
 mod life;
+mod recorded;
 mod scene;
 mod soak;
 mod together;

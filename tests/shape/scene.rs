@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -186,9 +186,21 @@ pub struct Numbered {
 impl Numbered {
     /// One every `every` to `to`.
     pub fn start(ns: &Netns, to: IpAddr, every: Duration, bytes: usize) -> Numbered {
+        Numbered::start_from(ns, 0, to, every, bytes)
+    }
+
+    /// Likewise, from this port.
+    pub fn start_from(
+        ns: &Netns,
+        port: u16,
+        to: IpAddr,
+        every: Duration,
+        bytes: usize,
+    ) -> Numbered {
         let over = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&over);
-        let socket = ns.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+        let bind = || UdpSocket::bind(("0.0.0.0", port)).unwrap();
+        let socket = ns.enter(bind).unwrap();
         let send = move || {
             let to = SocketAddr::new(to, PORT);
             let (begin, mut number) = (Instant::now(), 0u64);
@@ -223,20 +235,42 @@ impl Drop for Numbered {
     }
 }
 
-/// Receives numbered datagrams in a namespace.
+/// Receives numbered datagrams in a namespace, as they come: no socket buffer holds a test's worth.
 pub struct Counted {
-    socket: UdpSocket,
+    over: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 /// What came.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct Came {
     /// How many.
     pub count: u64,
-    /// Numbers that came before a lower one.
+    /// Numbers that came after a greater one.
     pub reordered: u64,
-    /// The longest time between two, and after how many that was.
+    /// The longest time between two.
     pub longest_gap: Duration,
+}
+
+#[derive(Default)]
+struct Seen {
+    came: Came,
+    greatest: Option<u64>,
+    last: Option<Instant>,
+}
+
+impl Seen {
+    fn take(&mut self, number: u64) {
+        let now = Instant::now();
+        let came = &mut self.came;
+        came.count += 1;
+        came.reordered += u64::from(self.greatest.is_some_and(|greatest| number < greatest));
+        self.greatest = self.greatest.max(Some(number));
+        if let Some(last) = self.last.replace(now) {
+            came.longest_gap = came.longest_gap.max(now.duration_since(last));
+        }
+    }
 }
 
 impl Counted {
@@ -247,25 +281,47 @@ impl Counted {
         let bytes = 32 << 20;
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &bytes)
             .unwrap();
-        Counted { socket }
+        let wake = Duration::from_millis(100);
+        socket.set_read_timeout(Some(wake)).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (ends, sees) = (Arc::clone(&over), Arc::clone(&seen));
+        let receive = move || {
+            let mut bytes = [0; 2048];
+            while !ends.load(Ordering::Relaxed) {
+                if let Ok(length) = socket.recv(&mut bytes) {
+                    assert!(length >= 8);
+                    let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
+                    sees.lock().unwrap().take(number);
+                }
+            }
+        };
+        Counted {
+            over,
+            seen,
+            thread: Some(thread::spawn(receive)),
+        }
     }
 
-    /// Until nothing comes for `silence`.
+    /// What came until nothing came for `silence`.
     pub fn drain(&self, silence: Duration) -> Came {
-        self.socket.set_read_timeout(Some(silence)).unwrap();
-        let (mut came, mut last, mut greatest) = (Came::default(), None, None);
-        let mut bytes = [0; 2048];
-        while let Ok(length) = self.socket.recv(&mut bytes) {
-            let now = Instant::now();
-            assert!(length >= 8);
-            let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-            came.count += 1;
-            came.reordered += u64::from(greatest.is_some_and(|greatest| number < greatest));
-            greatest = greatest.max(Some(number));
-            if let Some(last) = last.replace(now) {
-                came.longest_gap = came.longest_gap.max(now.duration_since(last));
+        let mut before = self.seen.lock().unwrap().came.count;
+        loop {
+            thread::sleep(silence);
+            let came = self.seen.lock().unwrap().came;
+            if came.count == before {
+                return came;
             }
+            before = came.count;
         }
-        came
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -12,9 +12,11 @@ use fairpath_core::sched::{
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_sched::author::Watch;
+use fairpath_sched::log::Run;
 use fairpath_sched::tree::Tree;
 
 use crate::known::Known;
+use crate::recorder::Recorder;
 
 /// Charges that wait at once, at most; what is more is gathered and charged later.
 pub const CHARGES: u32 = 64;
@@ -102,18 +104,23 @@ fn lay_out(
     handles: u32,
     stack: bool,
 ) -> Result<(Scheduler, Classifier, Option<Watch>), LaneError> {
-    let mut plan = tree.plan.clone();
-    plan.config.packets = handles + CHARGES;
-    // Charges that wait leave as much room for packets as there is without.
-    let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
-    plan.config.limit_packets = limit.min(handles);
-    plan.config.accounts = 1;
+    let plan = plan_of(tree, handles, stack);
     let mut classifier = Classifier::new(plan.class_table.len() as u32);
     classifier.set_rules(rules)?;
     let (mut scheduler, watch) = home(&plan, tree)?;
     // Here, not where packets wait for it.
     scheduler.commit();
     Ok((scheduler, classifier, watch))
+}
+
+fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
+    let mut plan = tree.plan.clone();
+    plan.config.packets = handles + CHARGES;
+    // Charges that wait leave as much room for packets as there is without.
+    let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
+    plan.config.limit_packets = limit.min(handles);
+    plan.config.accounts = 1;
+    plan
 }
 
 /// An author's policy is interpreted, and can be stopped.
@@ -139,6 +146,7 @@ pub struct Lane {
     outcomes: Vec<Outcome>,
     charges: Charges,
     watch: Option<Watch>,
+    recorder: Option<Recorder>,
 }
 
 /// Bytes that others sent and that were not charged yet, and the handles that stand for charges.
@@ -172,12 +180,26 @@ impl Lane {
             stack: stack.then(|| tree.stack_class()),
             waiting: Vec::new(),
             outcomes: Vec::new(),
+            recorder: None,
             charges: Charges {
                 bytes: 0,
                 free: (handles + 1..=handles + CHARGES).rev().collect(),
                 stands_for: vec![0; CHARGES as usize],
             },
         })
+    }
+
+    /// Records all that its scheduler is told, from the first packet to the next tree.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// What a log of this lane begins with; `tree` is the one that it was made of.
+    pub fn run_of(&self, tree: &Tree) -> Run {
+        Run {
+            plan: plan_of(tree, self.handles, self.stack.is_some()),
+            ..Run::of("native", tree)
+        }
     }
 
     /// Whose class counts here.
@@ -242,6 +264,9 @@ impl Lane {
             }
             self.outcomes.clear();
             let ran = self.scheduler.run(&self.waiting, &mut self.outcomes);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.take(&self.waiting, &self.outcomes);
+            }
             self.waiting.clear();
             ran?;
             let (charged, next) = self.settle(leaving);
@@ -264,6 +289,9 @@ impl Lane {
     pub fn apply(&mut self, op: Op) -> Result<bool, HomeError> {
         let mut outcomes = Vec::new();
         self.scheduler.run(&[op], &mut outcomes)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take(&[op], &outcomes);
+        }
         Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
     }
 
@@ -279,6 +307,8 @@ impl Lane {
         leaving: &mut Vec<Leaving>,
     ) -> Result<(), LaneError> {
         self.turn(now, 0, leaving)?;
+        // A log begins with an empty scheduler, and the next one is not.
+        self.recorder = None;
         let Successor {
             mut scheduler,
             classifier,

@@ -17,8 +17,10 @@ pub mod htb;
 mod known;
 mod lane;
 mod lines;
+mod recorder;
 
 pub use figures::{Figures, Places, Sojourns};
 pub use known::Known;
 pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
+pub use recorder::Recorder;

@@ -9,6 +9,7 @@ use fairpath_core::sched::{
 };
 
 use super::code::{self, Bad, Bytes};
+use crate::tree::Tree;
 
 /// Nodes of a plan in a log, at most.
 const MAX_NODES: usize = 1 << 20;
@@ -59,6 +60,18 @@ pub struct Run {
 }
 
 impl Run {
+    /// Of a scheduler of this tree that `home` runs and this program records, with outcomes.
+    pub fn of(home: &str, tree: &Tree) -> Run {
+        Run {
+            home: home.to_owned(),
+            program: concat!("fairpath ", env!("CARGO_PKG_VERSION")).to_owned(),
+            outcomes: true,
+            nodes: tree.names.nodes().to_vec(),
+            policies: Run::name_policies(&tree.plan, tree.names.policies()),
+            plan: tree.plan.clone(),
+        }
+    }
+
     /// The policies of `plan` by name, out of `known`.
     pub fn name_policies(plan: &Plan, known: &[Policy]) -> Vec<PolicyName> {
         let used = |policy: &&Policy| plan.nodes.iter().any(|node| node.policy == policy.id);

@@ -203,14 +203,8 @@ impl Session {
         let Some(record) = &self.bench.record else {
             return Ok(());
         };
-        let run = Run {
-            home: self.homes.first().cloned().unwrap_or_default(),
-            program: concat!("fairpath ", env!("CARGO_PKG_VERSION")).into(),
-            outcomes: true,
-            nodes: tree.names.nodes().to_vec(),
-            policies: Run::name_policies(&tree.plan, tree.names.policies()),
-            plan: tree.plan.clone(),
-        };
+        let home = self.homes.first().map_or("", String::as_str);
+        let run = Run::of(home, &tree);
         let begun = record.borrow_mut().begin(&run);
         begun.map_err(|error| Halt::new(FailureKind::Home, error.to_string()))
     }

@@ -242,14 +242,7 @@ struct Recorder {
 impl Recorder {
     fn begin(path: &Path, link: &Link<'_>) -> anyhow::Result<Recorder> {
         let file = File::create(path).with_context(|| format!("create the log {path:?}"))?;
-        let run = log::Run {
-            home: link.args.home.name().to_owned(),
-            program: format!("fairpath {}", env!("CARGO_PKG_VERSION")),
-            outcomes: true,
-            nodes: link.tree.names.nodes().to_vec(),
-            policies: log::Run::name_policies(&link.tree.plan, &link.makers.policies),
-            plan: link.tree.plan.clone(),
-        };
+        let run = log::Run::of(link.args.home.name(), link.tree);
         let writer = log::Writer::new(BufWriter::new(file)).and_then(|mut writer| {
             writer.begin(&run)?;
             Ok(writer)

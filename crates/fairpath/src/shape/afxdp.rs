@@ -92,13 +92,12 @@ impl Afxdp {
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
         let (port, frames, placement) = open_port(job, &ends)?;
-        let lanes = Both::try_of(|side| {
-            let tree = job.lines.trees.get(side);
-            Lane::new(tree, side.end(), job.rules, frames, true)
-        })?;
+        let (down, down_gauge) = lanes::begin(job, Side::Down, frames, true)?;
+        let (up, up_gauge) = lanes::begin(job, Side::Up, frames, true)?;
+        let lanes = Both { down, up };
         let gauges = Both {
-            down: Gauge::of(&lanes.down, &job.lines.trees.down),
-            up: Gauge::of(&lanes.up, &job.lines.trees.up),
+            down: down_gauge,
+            up: up_gauge,
         };
         kernel
             .monitor_mut()

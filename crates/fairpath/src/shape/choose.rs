@@ -1,7 +1,6 @@
 //! Which port: what was named, or the best that this kernel can do, and why.
 
 use fairpath_class::ClassSet;
-use fairpath_shape::Own;
 
 use super::Via;
 use super::prepared::Prepared;
@@ -30,31 +29,39 @@ pub fn traits(via: Via) -> Choice {
     }
 }
 
-/// Whether a port can have the policies that lines may use.
+/// Whether a port can do what only lanes can: authors' policies, recording.
 ///
 /// # Errors
-/// Why an author's policy cannot be there, and what to do.
-pub fn takes(via: Via, own: Option<&Own>) -> Result<(), String> {
-    let (Some(own), Via::Qdisc | Via::Kernel) = (own, via) else {
+/// What it cannot, and what to do.
+pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
+    if matches!(via, Via::Nfqueue | Via::Afxdp) {
         return Ok(());
+    }
+    let refuse = |what: &str, why: &str| {
+        let via = via.name();
+        Err(format!(
+            "via {via} cannot {what}: {why}; use \"nfqueue\" or \"afxdp\""
+        ))
     };
-    let why = match via {
-        Via::Kernel => "HTB and its leaves rank by themselves",
-        _ => "the qdisc's program has shipped policies only",
-    };
-    Err(format!(
-        "via {} cannot run policy {}: {why}; use \"nfqueue\" or \"afxdp\"",
-        via.name(),
-        own.file
-    ))
+    if let Some(own) = &config.lines.own {
+        let why = match via {
+            Via::Kernel => "HTB and its leaves rank by themselves",
+            _ => "the qdisc's program has shipped policies only",
+        };
+        return refuse(&format!("run policy {}", own.file), why);
+    }
+    match config.record {
+        Some(_) => refuse("record", "its scheduler runs in the kernel"),
+        None => Ok(()),
+    }
 }
 
 /// The port for this configuration.
 ///
 /// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
 /// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
-/// keep latency low; else NFQUEUE, as for an author's policy. AF_XDP takes packets past netfilter and conntrack, so it is only
-/// used where it is named.
+/// keep latency low; else NFQUEUE, as for an author's policy and for recording. AF_XDP takes packets
+/// past netfilter and conntrack, so it is only used where it is named.
 pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
@@ -69,6 +76,10 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
             own.file
         );
         return chosen(Via::Nfqueue, text);
+    }
+    if config.record.is_some() {
+        let text = "what is scheduled in this process can be recorded";
+        return chosen(Via::Nfqueue, text.to_owned());
     }
     if fairpath_bpf::probe::bpf_qdisc().is_ok() {
         return chosen(Via::Qdisc, "this kernel has BPF qdiscs".to_owned());

@@ -10,6 +10,9 @@ use fairpath_sched::author::Watch;
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
 
+use super::backend::Job;
+use super::record::Recording;
+
 /// What may wait for a thread.
 const COMMANDS: usize = 16;
 /// How long the loop waits for a thread's answer: it answers between two packets.
@@ -141,18 +144,35 @@ pub struct Gauge {
     places: Places,
     reader: SchedReader,
     watch: Option<Watch>,
+    /// Of this tree's lane, until it is ended or another tree takes over.
+    #[expect(dead_code, reason = "held")]
+    recording: Option<Recording>,
+}
+
+/// A side's lane, and where its figures are read.
+///
+/// # Errors
+/// Where its tree cannot be laid out, or it cannot be recorded.
+pub fn begin(
+    job: &Job<'_>,
+    side: Side,
+    handles: u32,
+    stack: bool,
+) -> anyhow::Result<(Lane, Gauge)> {
+    let tree = job.lines.trees.get(side);
+    let mut lane = Lane::new(tree, side.end(), job.rules, handles, stack)?;
+    let directory = job.config.record.as_deref();
+    let recording = directory.map(|directory| Recording::begin(&mut lane, tree, side, directory));
+    let gauge = Gauge {
+        places: Places::of(tree),
+        reader: lane.reader(),
+        watch: lane.watch(),
+        recording: recording.transpose()?,
+    };
+    Ok((lane, gauge))
 }
 
 impl Gauge {
-    /// Of a lane that was made with `tree`.
-    pub fn of(lane: &Lane, tree: &Tree) -> Gauge {
-        Gauge {
-            places: Places::of(tree),
-            reader: lane.reader(),
-            watch: lane.watch(),
-        }
-    }
-
     /// By node.
     pub fn read(&self) -> Vec<Figures> {
         let reader = &self.reader;
@@ -187,6 +207,7 @@ pub fn replace<C>(
         places: Places::of(tree),
         reader: successor.reader(),
         watch: successor.watch(),
+        recording: None,
     };
     lead.replace(side, successor)?;
     *gauge = next;

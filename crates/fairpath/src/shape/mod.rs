@@ -20,6 +20,7 @@ mod lanes;
 mod nfqueue;
 mod prepared;
 mod qdisc;
+mod record;
 mod shaping;
 mod skipped;
 mod text;

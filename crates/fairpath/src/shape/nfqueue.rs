@@ -165,8 +165,7 @@ impl Line {
     ) -> anyhow::Result<(Line, String)> {
         let tree = job.lines.trees.get(side);
         let handles = tree.plan.config.limit_packets + SPARE_HANDLES;
-        let lane = Lane::new(tree, side.end(), job.rules, handles, false)?;
-        let gauge = Gauge::of(&lane, tree);
+        let (lane, gauge) = lanes::begin(job, side, handles, false)?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
             .length(handles + ON_THE_WAY)

@@ -120,7 +120,7 @@ impl Shaping {
         monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
         let choice = choose::choose(config, classes, &self.prepared);
-        choose::takes(choice.via, config.lines.own.as_ref()).map_err(anyhow::Error::msg)?;
+        choose::takes(choice.via, config).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -197,8 +197,7 @@ impl Shaping {
             return Ok(None);
         };
         // A port that was chosen for other policies makes way.
-        let own = config.lines.own.as_ref();
-        if same_port && choose::takes(port.backend.via(), own).is_ok() {
+        if same_port && choose::takes(port.backend.via(), config).is_ok() {
             let job = Job {
                 config,
                 classes,

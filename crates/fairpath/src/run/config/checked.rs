@@ -171,6 +171,8 @@ pub struct Shape {
     pub queue: u16,
     /// What becomes of traffic when this process is gone.
     pub on_failure: OnFailure,
+    /// A directory for operation logs.
+    pub record: Option<PathBuf>,
     /// Whether it begins with the daemon.
     pub start: bool,
 }

@@ -131,5 +131,6 @@ pub struct Shape {
     pub packets: Given<i64>,
     pub queue: Given<i64>,
     pub on_failure: Given<String>,
+    pub record: Given<String>,
     pub start: Given<bool>,
 }

@@ -72,11 +72,12 @@ impl Check<'_, '_> {
             },
             queue: self.number("[shape] queue", given.queue, 40, 0..=65_534) as u16,
             on_failure: self.choice("[shape] on_failure", given.on_failure, OnFailure::Pass),
+            record: self.path("[shape] record", given.record),
             start: given.start.is_none_or(Spanned::into_inner),
             inside,
             outside,
         };
-        self.refuse_own(&shape, via_at);
+        self.refuse_what_only_lanes_can(&shape, via_at);
         (Some(shape), monitor)
     }
 
@@ -112,11 +113,9 @@ impl Check<'_, '_> {
         }
     }
 
-    /// What a port that is named cannot run.
-    fn refuse_own(&mut self, shape: &Shape, span: Range<usize>) {
-        let own = shape.lines.own.as_ref();
+    fn refuse_what_only_lanes_can(&mut self, shape: &Shape, span: Range<usize>) {
         if let Some(via) = shape.via
-            && let Err(text) = takes(via, own)
+            && let Err(text) = takes(via, shape)
         {
             self.wrong("[shape] via", span, text);
         }

@@ -1,0 +1,80 @@
+//! `[shape] record`: what lanes were told and what they answered, in files for `fairpath sched replay`.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use anyhow::Context;
+use fairpath_sched::log::{Batch, LogError, Run, Writer};
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Lane, Recorder, Side};
+
+/// Operations of one file at most: some 60 MB, half a minute of 64-byte packets at 1 Gbit/s.
+const MOST: u64 = 1 << 22;
+/// Batches that may wait for the file.
+const WAITING: usize = 256;
+
+/// A file that grows while its lane runs; dropped after the lane, it is whole.
+pub struct Recording {
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Recording {
+    /// Records a lane that was made of `tree`, and was told nothing yet.
+    ///
+    /// # Errors
+    /// Where no file can be made in the directory.
+    pub fn begin(
+        lane: &mut Lane,
+        tree: &Tree,
+        side: Side,
+        directory: &Path,
+    ) -> anyhow::Result<Recording> {
+        let time = jiff::Zoned::now().strftime("%Y%m%dT%H%M%S%.3f");
+        let path = directory.join(format!("{}-{time}.ops", side.name()));
+        let file = File::create_new(&path);
+        let file = file.with_context(|| {
+            format!("record what is scheduled: create {path:?}; [shape] record names a directory")
+        })?;
+        let (to, from) = sync_channel(WAITING);
+        let run = lane.run_of(tree);
+        lane.record(Recorder::new(to, MOST));
+        let writer = thread::Builder::new()
+            .name("shape record".into())
+            .spawn(move || tell(&path, write(file, &run, &from)))
+            .context("start the thread that records what is scheduled")?;
+        Ok(Recording {
+            writer: Some(writer),
+        })
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            // A panic in it was printed.
+            let _ = writer.join();
+        }
+    }
+}
+
+fn write(file: File, run: &Run, from: &Receiver<Batch>) -> Result<u64, LogError> {
+    let mut writer = Writer::new(BufWriter::new(file))?;
+    writer.begin(run)?;
+    let mut count = 0;
+    for batch in from {
+        writer.record(&batch.ops, &batch.outcomes)?;
+        count += batch.ops.len() as u64;
+    }
+    writer.finish()?;
+    Ok(count)
+}
+
+fn tell(path: &PathBuf, written: Result<u64, LogError>) {
+    match written {
+        Ok(count) => tracing::info!("recorded {count} operations into {path:?}"),
+        Err(error) => tracing::warn!("record into {path:?}: {error}; the file is not whole"),
+    }
+}
