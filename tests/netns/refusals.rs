@@ -181,7 +181,8 @@ fn a_foreign_xdp_program_is_named_and_stays() {
     for part in [
         "XDP",
         "\"wan\"",
-        "another program holds this hook",
+        "the XDP program \"drop\"",
+        "holds this hook",
         "--hook tcx",
     ] {
         assert!(stderr(&output).contains(part), "{}", stderr(&output));

@@ -14,7 +14,7 @@ use fairpath_tests::binary;
 use fairpath_wire::capture;
 
 use crate::by;
-use crate::scene::{BERT, Numbered, PORT, Scene};
+use crate::scene::{BERT, Numbered, PORT, Scene, number, queue};
 
 const CLASSES: &str = r#"
 [[class]]
@@ -100,7 +100,6 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let recordings = scene.place.path("recordings");
-    std::fs::create_dir(&recordings).unwrap();
     // Marks are by AF_XDP alone; UDP that is no ECN is the same by both.
     let daemon = scene.shape(
         "down = \"10mbit\"\npackets = 300\nrecord = \"recordings\"",
@@ -157,4 +156,16 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
             assert!(text.contains("no difference"), "{side} {home}: {text}");
         }
     }
+}
+
+by!(where_nothing_can_be_recorded_it_is_shaped: nfqueue);
+
+fn where_nothing_can_be_recorded_it_is_shaped(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    // The configuration is a file.
+    let daemon = scene.shape("down = \"10mbit\"\nrecord = \"fairpath.toml\"", CLASSES);
+    daemon.says("[shape] record: create");
+    assert_eq!(number(&queue(&daemon, "down", None), "dropped_packets"), 0);
+    assert!(daemon.stop().success());
 }

@@ -68,15 +68,13 @@ fn remedy(error: &std::io::Error, foreign: Option<&Foreign>) -> String {
 fn remedy_of(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON",
-        Some(libc::EBUSY) => {
-            "another program holds this hook (`ip link show` names it); detach it or choose --hook tcx"
-        }
+        Some(libc::EBUSY) => "another program holds this hook (`ip link show` names it); detach it",
         Some(libc::ENODEV) => "the interface is gone",
         Some(libc::EINVAL) => {
             "the kernel lacks this hook (Linux 6.6 has tcx); see `fairpath features`"
         }
         Some(libc::ERANGE | libc::EOPNOTSUPP) => {
-            "the driver refuses XDP in this state (MTU, channels); choose --hook tcx"
+            "the driver refuses XDP in this state (MTU, channels)"
         }
         _ => "see `fairpath features`",
     }

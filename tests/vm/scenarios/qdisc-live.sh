@@ -90,6 +90,7 @@ udp_arrives() {
 
 # There is always a packet that takes what was asked for.
 ip netns exec near ping -q -i 0.3 $FAR >/dev/null &
+pings=$!
 # More comes than may leave: some hundred packets wait, and move over each time.
 ask add one near0 root 6000000 3fifo
 name=$(field .name)
@@ -169,8 +170,11 @@ sums_hold one
 pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 
 # What cannot be taken over gives way: what waits is lost, and counted.
-ask rate one 500000
-udp 900k 8
+# The kernel lets nothing pass meanwhile, and counts that nowhere: few packets come, by senders that never wait for room.
+ask rate one 400000
+kill $pings
+udp 70k 16
+sleep 2
 ask renew one
 lost=$(field .lost)
 took=$(field .put_ms)
@@ -178,8 +182,8 @@ took=$(field .put_ms)
 name=$(field .name)
 wait $udp || fail "iperf3 failed"
 gone=$(jq .end.sum.lost_packets /tmp/udp)
-# The kernel lets nothing pass while it puts one in the place of another: at most that is lost besides, here one a ms.
-[ "$lost" -gt 0 ] && [ "$gone" -le $((lost + 2 * (${took%.*} + 50))) ] ||
+# 70 packets come in a second, and now and then one of iperf3's own connection.
+[ "$lost" -gt 50 ] && [ "$gone" -ge $((lost - 3)) ] && [ "$gone" -le $((lost + 5 + ${took%.*} / 5)) ] ||
 	fail "$gone packets were lost, $lost are counted, and it took $took ms"
 sums_hold one
 pass "one that is put in the place of another: $gone packets lost, $lost that waited counted, $took ms of an emulated processor"

@@ -103,7 +103,9 @@ impl Guest<'_> {
     }
 
     fn qemu(&self, order: &str) -> Result<Command> {
-        let mut qemu = Command::new(qemu()?);
+        // Killed with this process, however it ends.
+        let mut qemu = Command::new("setpriv");
+        qemu.args(["--pdeathsig", "KILL", "--"]).arg(self::qemu()?);
         qemu.args([
             "-machine",
             "pc",

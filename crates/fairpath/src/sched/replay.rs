@@ -22,7 +22,7 @@ const SCHEMA: u32 = 1;
     sudo fairpath sched replay ops.log --home both\n\n\
     Exit status: 0 the same outcomes, 1 a difference or a log that is not whole, 2 wrong usage.")]
 pub struct Args {
-    /// An operation log: of `sched test --log`, `sched run --log`
+    /// An operation log: of `sched test --log`, `sched run --log`, or `[shape] record`
     #[arg(value_name = "LOG")]
     log: PathBuf,
     /// Where it is replayed

@@ -152,7 +152,7 @@ pub struct Gauge {
 /// A side's lane, and where its figures are read.
 ///
 /// # Errors
-/// Where its tree cannot be laid out, or it cannot be recorded.
+/// Where its tree cannot be laid out.
 pub fn begin(
     job: &Job<'_>,
     side: Side,
@@ -162,12 +162,17 @@ pub fn begin(
     let tree = job.lines.trees.get(side);
     let mut lane = Lane::new(tree, side.end(), job.rules, handles, stack)?;
     let directory = job.config.record.as_deref();
-    let recording = directory.map(|directory| Recording::begin(&mut lane, tree, side, directory));
+    let recording = directory.and_then(|directory| {
+        let begun = Recording::begin(&mut lane, tree, side, directory);
+        begun
+            .inspect_err(|error| tracing::warn!("{error:#}; it is not recorded"))
+            .ok()
+    });
     let gauge = Gauge {
         places: Places::of(tree),
         reader: lane.reader(),
         watch: lane.watch(),
-        recording: recording.transpose()?,
+        recording,
     };
     Ok((lane, gauge))
 }

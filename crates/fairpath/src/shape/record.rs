@@ -1,6 +1,6 @@
 //! `[shape] record`: what lanes were told and what they answered, in files for `fairpath sched replay`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -22,7 +22,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records a lane that was made of `tree`, and was told nothing yet.
+    /// Records a lane that was made of `tree`, and was told nothing yet; the directory is made where
+    /// its parent is there.
     ///
     /// # Errors
     /// Where no file can be made in the directory.
@@ -34,10 +35,12 @@ impl Recording {
     ) -> anyhow::Result<Recording> {
         let time = jiff::Zoned::now().strftime("%Y%m%dT%H%M%S%.3f");
         let path = directory.join(format!("{}-{time}.ops", side.name()));
-        let file = File::create_new(&path);
-        let file = file.with_context(|| {
-            format!("record what is scheduled: create {path:?}; [shape] record names a directory")
-        })?;
+        if !directory.exists() {
+            fs::create_dir(directory)
+                .with_context(|| format!("[shape] record: make the directory {directory:?}"))?;
+        }
+        let file =
+            File::create_new(&path).with_context(|| format!("[shape] record: create {path:?}"))?;
         let (to, from) = sync_channel(WAITING);
         let run = lane.run_of(tree);
         lane.record(Recorder::new(to, MOST));

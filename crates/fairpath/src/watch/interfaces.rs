@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use fairpath_bpf::{Attached, Hook as BpfHook, RttMonitor};
 use fairpath_netlink::{ArpType, Link, LinkEvent, LinkWatch};
 use fairpath_units::IfIndex;
@@ -236,7 +236,12 @@ impl Interfaces {
                 Ok(program) => programs.push(program),
                 Err(error) => {
                     monitor.unwatch(link.ifindex);
-                    return Err(error.into());
+                    return Err(match hook {
+                        BpfHook::Xdp => {
+                            anyhow!("{error}, or choose tcx (--hook tcx, `hook = \"tcx\"`)")
+                        }
+                        _ => error.into(),
+                    });
                 }
             }
         }

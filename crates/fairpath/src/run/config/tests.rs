@@ -296,6 +296,17 @@ fn the_kernels_ports_refuse_an_authors_policy_by_name() {
 }
 
 #[test]
+fn the_kernels_ports_refuse_to_record_by_name() {
+    for via in ["qdisc", "kernel"] {
+        let told = shape_of(MINE, &format!("via = \"{via}\"\nrecord = \"ops\"")).unwrap_err();
+        let says = format!("f.toml:3:7: [shape] via: via {via} cannot record: ");
+        assert!(told.len() == 1 && told[0].starts_with(&says), "{told:#?}");
+    }
+    let shape = shape_of(MINE, "record = \"ops\"").unwrap().shape.unwrap();
+    assert!(shape.record.unwrap().ends_with("ops"));
+}
+
+#[test]
 fn a_tree_has_an_authors_policy_where_a_node_names_it_and_no_other_beside_it() {
     let place = tempfile::tempdir().unwrap();
     let tree = place.path().join("tree.toml");
