@@ -1,12 +1,13 @@
 //! What an order costs the AF_XDP forwarder: core time a packet, beside first in, first out.
 //!
-//! Three forwarders, each a process of its own on CPU 1, in turn, who begins changes with every round.
+//! Four forwarders, each a process of its own on CPU 1, in turn, who begins changes with every round.
 //! Before all of them the monitor's own XDP program runs on the generator's CPU: it measures and notes
 //! class and flow, so that the orders are all that differs.
 //!
 //! ```text
 //!   fifo       a queue for each interface, no scheduler
-//!   pifo       the scheduler with one leaf, first in, first out: what the PIFO itself adds
+//!   pifo       a PIFO (cFFS) for each interface, ranks by flow: what the PIFO itself adds
+//!   scheduler  the scheduler with one leaf, first in, first out: limits, accounts and sojourns too
 //!   fq_codel   10,000 classes with fq_codel each; the generator's 4,096 hosts are in as many of them
 //! ```
 //!
@@ -21,6 +22,7 @@ use fairpath_afxdp::{
 };
 use fairpath_bpf::{Exit, ForwardPlan, Forwarding, Injector, Options, RttMonitor, Traffic};
 use fairpath_class::{ClassSet, Drafts, Uplinks};
+use fairpath_core::pifo::{self, POP_BATCH, PifoConfig, Pool, Window};
 use fairpath_core::sched::End;
 use fairpath_core::{Config, Rules};
 use fairpath_shape::{Both, Lane, Leaving, Lines, Settings};
@@ -44,6 +46,9 @@ const FLOWS: u32 = 10_000;
 const CLASSES: u32 = 10_000;
 /// Packets that each order holds for an interface.
 const LIMIT: u32 = 1024;
+/// Flows' ranks lie this far apart at most, in ns; a bucket of the PIFO is `1 << RANK_SHIFT`.
+const RANKS: u32 = 1 << 18;
+const RANK_SHIFT: u8 = 10;
 /// Packets of one call of the generator.
 const CALL: u32 = 100_000;
 /// Packets before anything is measured.
@@ -57,14 +62,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Kind {
     /// A queue for each interface.
     Fifo,
-    /// The scheduler, first in, first out.
+    /// A PIFO for each interface.
     Pifo,
+    /// The scheduler, first in, first out.
+    Scheduler,
     /// The scheduler, fq_codel in each class.
     #[value(name = "fq_codel")]
     FqCodel,
 }
 
-const KINDS: [Kind; 3] = [Kind::Fifo, Kind::Pifo, Kind::FqCodel];
+const KINDS: [Kind; 4] = [Kind::Fifo, Kind::Pifo, Kind::Scheduler, Kind::FqCodel];
 
 /// A size and an order.
 #[derive(Debug, Serialize)]
@@ -88,7 +95,7 @@ pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<Ro
         let traffic = scene.traffic(FLOWS, ip_bytes);
         let mut taken = [const { (Vec::new(), Vec::new()) }; KINDS.len()];
         for round in 0..rounds {
-            let mut order = [0, 1, 2];
+            let mut order = [0, 1, 2, 3];
             order.rotate_left(round as usize % KINDS.len());
             for i in order {
                 let (ns, pps) = once(scene, &traffic, KINDS[i], time)?;
@@ -216,7 +223,8 @@ pub fn forward(links: &[String], kind: Kind) -> anyhow::Result<()> {
     }
     match kind {
         Kind::Fifo => go(port, Fifo::new(2, LIMIT as usize)),
-        Kind::Pifo => go(
+        Kind::Pifo => go(port, Ranked::new(plan.frames)?),
+        Kind::Scheduler => go(
             port,
             Scheduled::new("fifo", &ClassSet::default(), &rules, &plan)?,
         ),
@@ -277,6 +285,55 @@ fn classes() -> anyhow::Result<ClassSet> {
     outcome
         .set
         .with_context(|| format!("build {CLASSES} classes: {:?}", outcome.report))
+}
+
+/// A PIFO for each interface: packets of a flow leave as they came, those of others before or after.
+struct Ranked {
+    pool: Pool,
+}
+
+impl Ranked {
+    /// Frames are items, from 1.
+    fn new(frames: u32) -> anyhow::Result<Ranked> {
+        let window = Window {
+            buckets: 1024,
+            shift: RANK_SHIFT,
+            ..Window::default()
+        };
+        let pifo = PifoConfig::new(pifo::Kind::Cffs(window), LIMIT);
+        let pool = Pool::new(frames, &[pifo, pifo])?;
+        Ok(Ranked { pool })
+    }
+}
+
+impl Order for Ranked {
+    fn arrive(&mut self, arrival: &Arrival, _packet: &[u8], out: &mut Vec<Outcome>) {
+        let flow = arrival.meta.map_or(0, |meta| meta.flow_hash);
+        let rank = arrival.now.0 + u64::from(flow % RANKS);
+        let q = arrival.exit.min(1) as u32 + 1;
+        if self.pool.push(q, arrival.frame.0 + 1, rank).is_err() {
+            out.push(Outcome::Drop(arrival.frame));
+        }
+    }
+
+    fn leave(&mut self, to: QueueId, _now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        let mut items = [0; POP_BATCH];
+        let mut room = room as usize;
+        loop {
+            let most = room.min(POP_BATCH);
+            let left = self.pool.pop_batch(to.0 as u32 + 1, &mut items[..most]);
+            let sent = items[..left].iter().map(|item| FrameId(item - 1));
+            out.extend(sent.map(Outcome::Send));
+            room -= left;
+            if left < POP_BATCH {
+                return;
+            }
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        2 * LIMIT
+    }
 }
 
 /// A scheduler for each interface, without a rate.
