@@ -2,13 +2,14 @@
 
 use std::net::Ipv4Addr;
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_testbed::{
     Iperf3, Iperf3Report, Iperf3Server, Netns, Offloads, Ping, PingReport, Router, Testbed,
 };
 
+use super::text::QUIET_CPUS;
 use crate::cpus::{Busy, process_time, settle};
 
 /// The first subscriber's address: the first of the /16 that subscribers have.
@@ -23,6 +24,8 @@ const PING_EVERY: Duration = Duration::from_millis(5);
 const FILL: Duration = Duration::from_millis(300);
 /// Pings end before the flows do, by as much.
 const SPARE: Duration = Duration::from_millis(100);
+/// How long the machine has to become quiet: the kernel still frees what the one before had.
+const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 5201;
 
 /// A router between a server and subscribers, without a shaper yet.
@@ -124,11 +127,13 @@ impl Scene {
         [self.classes / 2, self.classes.max(2) - 1].map(subscriber)
     }
 
-    /// Pings alone; the CPU time of `process` apart.
+    /// Pings alone, on a machine that is quiet by then, or has had its time to be; the CPU time of
+    /// `process` apart.
     ///
     /// # Errors
     /// Nobody answers.
     pub fn idle(&self, time: Duration, process: Option<u32>) -> anyhow::Result<Idle> {
+        become_quiet()?;
         let (busy, own_before) = (Busy::start()?, own(process)?);
         thread::sleep(FILL);
         let pings = thread::scope(|scope| {
@@ -196,6 +201,19 @@ impl Scene {
         let ping = Ping::to(ip).count(count).interval(PING_EVERY);
         Ok(ping.on_cpu(PING_CPU).run(&self.net.server)?)
     }
+}
+
+fn become_quiet() -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let busy = Busy::start()?;
+        thread::sleep(Duration::from_secs(1));
+        let (wall, spent) = busy.so_far()?;
+        if spent / wall < QUIET_CPUS / 2.0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn own(process: Option<u32>) -> anyhow::Result<Option<Duration>> {

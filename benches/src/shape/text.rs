@@ -8,7 +8,7 @@ use crate::table::{grouped, lay_out};
 
 /// CPUs that pings, an idle daemon and an idle machine take at most. More is others' work, which comes
 /// and goes: what is left after taking it off says nothing.
-const QUIET_CPUS: f64 = 0.2;
+pub const QUIET_CPUS: f64 = 0.2;
 const HEADS: [&str; 17] = [
     "",
     "classes",
