@@ -28,7 +28,8 @@ fn jain(rates: &[f64]) -> f64 {
 
 fn ping(scene: &Scene, count: u32) -> Vec<Duration> {
     let ping = Ping::to(Router::SERVER.v4).count(count);
-    let ping = ping.interval(Duration::from_millis(10));
+    // Up to 10 ms, `ping` keeps a CPU busy instead of sleeping.
+    let ping = ping.interval(Duration::from_millis(15));
     let report = ping.run(&scene.net.client).unwrap();
     assert!(report.received * 100 >= count * 98, "{report:?}");
     report.times
@@ -43,7 +44,7 @@ fn ten_bulk_flows_leave_a_ping_its_latency(port: &'static str) {
     let idle = quantile(&ping(&scene, 100), 0.99);
     let server = Iperf3Server::start(&scene.net.client, 5201).unwrap();
     let bulk = Iperf3::to(Router::CLIENT.v4, server.port());
-    let bulk = bulk.parallel(FLOWS).seconds(9).congestion("cubic");
+    let bulk = bulk.parallel(FLOWS).seconds(10).congestion("cubic");
     let bulk = bulk.start(&scene.net.server).unwrap();
     // Slow start is over, and CoDel has found its pace.
     std::thread::sleep(Duration::from_secs(3));

@@ -5,7 +5,7 @@
 # kernels: floor
 # user-space: debian
 # needs: fairpath mmdebstrap dpkg-deb dpkg-shlibdeps
-# timeout: 600
+# timeout: 700
 
 OLD=/fairpath/packages/old.deb
 NEW=/fairpath/packages/new.deb
@@ -106,6 +106,51 @@ await $PATIENCE_S another_process
 # The upgrade's restart makes it the unit's own watchdog again.
 rm -r $OVERRIDE
 pass "a daemon that hangs is restarted by the watchdog"
+
+## Shaped, within what the unit allows
+ip netns add beyond
+ip link add eth1 type veth peer name eth0 netns beyond
+ip address add 10.9.1.1/24 dev eth1
+ip link set eth1 up
+ip -n beyond address add 10.9.1.2/24 dev eth0
+ip -n beyond link set eth0 up
+ip -n host route add default via 10.9.0.1
+ip -n beyond route add default via 10.9.1.1
+echo 1 >/proc/sys/net/ipv4/ip_forward
+shape_by() {
+	sed 's/^interfaces = .*/interfaces = ["eth0", "eth1"]/' /tmp/ours >$CONFIGURATION
+	printf '[shape]\ninside = "eth0"\noutside = "eth1"\ndown = "10mbit"\nup = "10mbit"\nvia = "%s"\n' $1 >>$CONFIGURATION
+	quietly systemctl $2 $UNIT
+	await $PATIENCE_S shaped_by $1
+	crosses
+	fairpath shape status | head -n 2
+}
+shaped_by() { fairpath shape status | grep -q "^via  *$1 "; }
+crosses() { quietly ip netns exec host ping -c 3 -i 0.2 -W 2 10.9.1.2; }
+begun=$(date '+%F %T')
+shape_by kernel reload
+tc qdisc show dev eth0 | grep -q htb || fail "no HTB"
+process=$(state_of MainPID)
+kill -9 "$process"
+crosses
+tc qdisc show dev eth0 | grep -q htb || fail "HTB went with the daemon"
+await $PATIENCE_S another_process
+await $PATIENCE_S shaped_by kernel
+[ -n "$(ls /sys/fs/bpf)" ] || fail "nothing is pinned"
+shape_by nfqueue reload
+! tc qdisc show dev eth0 | grep -q htb || fail "HTB is still there"
+nft list ruleset | grep -q fairpath || fail "no rule"
+shape_by afxdp restart
+ip link show eth0 | grep -q xdp || fail "no XDP program"
+cp /tmp/ours $CONFIGURATION
+quietly systemctl restart $UNIT
+crosses
+[ -z "$(ls /sys/fs/bpf)" ] || fail "pinned: $(ls /sys/fs/bpf)"
+[ -z "$(nft list ruleset)" ] || fail "rules: $(nft list ruleset)"
+journalctl --no-pager --unit $UNIT --since "$begun" --output cat >/run/scenario/shaped
+! grep "WARN\|ERROR" /run/scenario/shaped || fail "the daemon complains"
+ip netns delete beyond
+pass "shaped as a unit by HTB (killed and taken over), NFQUEUE and AF_XDP; nothing stays"
 
 ## Upgraded
 process=$(state_of MainPID)

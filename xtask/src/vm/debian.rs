@@ -26,7 +26,13 @@ use crate::deb;
 pub const KERNEL_ARGUMENTS: &str = "systemd.show_status=false \
      systemd.mask=serial-getty@ttyS0.service systemd.mask=getty.target systemd.mask=e2scrub_reap.service";
 /// What the scenarios use besides what the package depends on.
-const PROGRAMS: [&str; 4] = ["systemd-sysv", "kmod", "iproute2", "iputils-ping"];
+const PROGRAMS: [&str; 5] = [
+    "systemd-sysv",
+    "kmod",
+    "iproute2",
+    "iputils-ping",
+    "nftables",
+];
 /// What nobody reads in a guest, and would double its size.
 const WITHOUT: [&str; 4] = [
     "/usr/share/doc/*",
