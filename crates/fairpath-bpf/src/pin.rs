@@ -102,6 +102,12 @@ impl Pins {
         remove(&self.path.join(name))
     }
 
+    /// Removes the directory where it is one of the system's bpffs and has no pin.
+    pub fn leave(&self) {
+        // Where something is pinned, or a bpffs of our own is mounted, it stays.
+        let _ = fs::remove_dir(&self.path);
+    }
+
     /// Unmounts the bpffs, and with it every pin; the directory is removed.
     ///
     /// # Errors

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use fairpath_bpf::Pins;
 
-use super::Via;
 use crate::run::ShapeConfig;
 
 /// A place where what is attached outlives this process, and what was found out by trying.
@@ -20,27 +19,27 @@ pub struct Prepared {
 const SYSTEM: &str = "/sys/fs/bpf/fairpath";
 
 impl Prepared {
-    /// For this configuration: a bpffs beside the control socket where a port wants one, which takes
-    /// CAP_SYS_ADMIN.
+    /// Where something is to be shaped, whatever the port: a reload may choose another. A bpffs beside
+    /// the control socket takes CAP_SYS_ADMIN; under systemd nothing may be mounted, but the system's
+    /// own is there.
     pub fn new(config: Option<&ShapeConfig>, socket: &Path) -> Prepared {
-        let Some(config) = config else {
+        if config.is_none() {
             return Prepared::default();
+        }
+        let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
+        let pins = Pins::at(beside.join("pins")).map_err(|why| why.to_string());
+        let pins =
+            pins.or_else(|why| Pins::at(SYSTEM).map_err(|system| format!("{why}, and {system}")));
+        let (pins, why_not) = match pins {
+            Ok(pins) => (Some(pins), None),
+            Err(why) => (None, Some(why)),
         };
-        let mut prepared = Prepared::default();
-        if matches!(config.via, None | Some(Via::Qdisc | Via::Kernel)) {
-            let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-            // Under systemd nothing may be mounted, but the system's own bpffs is there.
-            let pins = Pins::at(beside.join("pins"));
-            match pins.or_else(|why| Pins::at(SYSTEM).map_err(|_| why)) {
-                Ok(pins) => prepared.pins = Some(pins),
-                Err(why) => prepared.why_not = Some(why.to_string()),
-            }
+        Prepared {
+            pins,
+            why_not,
+            aqm_leaves: crate::features::has_qdisc("fq_codel")
+                || crate::features::has_qdisc("cake"),
         }
-        if config.via.is_none() {
-            prepared.aqm_leaves =
-                crate::features::has_qdisc("fq_codel") || crate::features::has_qdisc("cake");
-        }
-        prepared
     }
 
     /// That place, if it could be had.
@@ -56,5 +55,13 @@ impl Prepared {
     /// Whether HTB's leaves can be fq_codel or CAKE.
     pub fn has_aqm_leaves(&self) -> bool {
         self.aqm_leaves
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(pins) = &self.pins {
+            pins.leave();
+        }
     }
 }
