@@ -35,6 +35,34 @@ fn killed_traffic_goes_on_within_a_tenth_of_a_second(port: &'static str) {
     left_nothing(&scene);
 }
 
+by!(killed_where_traffic_is_to_stop_nothing_passes_until_the_next: nfqueue);
+
+fn killed_where_traffic_is_to_stop_nothing_passes_until_the_next(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(&format!("{RATES}\non_failure = \"stop\""), "");
+    // What 100 datagrams, one a millisecond, become.
+    let hundred = || {
+        let sink = Counted::bind(&scene.net.client, scene.to_client());
+        let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
+        std::thread::sleep(100 * MS);
+        (source.finish(), sink.drain(500 * MS).count)
+    };
+    let (sent, came) = hundred();
+    assert_eq!(came, sent);
+    daemon.kill();
+    let (sent, came) = hundred();
+    assert!(sent > 0 && came == 0, "{came} of {sent} came");
+    let daemon = Daemon::start(&scene.net.router, &scene.place);
+    daemon.says("shaping via");
+    let (sent, came) = hundred();
+    assert_eq!(came, sent);
+    assert!(daemon.stop().success());
+    let (sent, came) = hundred();
+    assert_eq!(came, sent);
+    left_nothing(&scene);
+}
+
 by!(stopped_and_started_no_packet_is_lost: nfqueue, afxdp);
 
 fn stopped_and_started_no_packet_is_lost(port: &'static str) {

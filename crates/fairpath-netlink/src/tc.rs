@@ -31,6 +31,8 @@ const CLSACT_HANDLE: u32 = 0xffff_0000;
 const CLSACT_INGRESS: u32 = 0xffff_fff2;
 const ROOT_HANDLE: u32 = 0x0001_0000;
 const ETH_P_IP: u16 = 0x0800;
+/// Of every namespace.
+const LOOPBACK: IfIndex = IfIndex(1);
 
 /// A qdisc and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +105,21 @@ impl Tc {
         self.connection.command("delete qdisc", request)
     }
 
+    /// Whether the kernel knows a kind of classful or classless qdisc, by asking for one where only
+    /// `ingress` and `clsact` may be: on the loopback link, on which nothing changes. It may load the
+    /// module for it; needs `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    /// It cannot be asked: no privilege, or the loopback link has an ingress qdisc.
+    pub fn knows(&mut self, kind: &str) -> Result<bool, NetlinkError> {
+        let request = new_qdisc(LOOPBACK, 0, TC_H_CLSACT, kind);
+        match self.connection.command("ask for qdisc", request) {
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(false),
+            Err(error) if error.errno() == Some(libc::EINVAL) => Ok(true),
+            done => done.map(|()| true),
+        }
+    }
+
     /// Adds `clsact`, the place where filters at ingress and egress hang.
     pub fn add_clsact(&mut self, ifindex: IfIndex) -> Result<(), NetlinkError> {
         let request = new_qdisc(ifindex, CLSACT_HANDLE, TC_H_CLSACT, "clsact");
@@ -167,6 +184,19 @@ mod tests {
     use super::*;
     use crate::links::{Links, NewLink};
     use crate::testing::in_scratch_namespace;
+
+    #[test]
+    fn kinds_are_known_or_not_and_nothing_is_made() {
+        let name = "kinds_are_known_or_not_and_nothing_is_made";
+        in_scratch_namespace(name, || {
+            let mut tc = Tc::open().unwrap();
+            let before = tc.qdiscs().unwrap();
+            for (kind, known) in [("htb", true), ("pfifo", true), ("fairpath-none", false)] {
+                assert_eq!(tc.knows(kind).unwrap(), known, "{kind}");
+            }
+            assert_eq!(tc.qdiscs().unwrap(), before);
+        });
+    }
 
     #[test]
     fn a_qdisc_made_is_listed_and_an_unknown_kind_is_refused_by_name() {

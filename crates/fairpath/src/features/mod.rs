@@ -138,14 +138,8 @@ fn colour_wanted() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Whether this kernel can make such a qdisc, tried in a namespace that nobody else is in. False where
-/// that cannot be tried.
+/// Whether this kernel can make such a qdisc. False where that cannot be asked.
 pub fn has_qdisc(kind: &str) -> bool {
-    let Ok(host) = host::Host::read() else {
-        return false;
-    };
-    // Without it, this process itself would move into namespaces of its own.
-    host.has("CAP_SYS_ADMIN")
-        && scratch::inside(&host, |scratch, _| probes::qdisc(scratch, kind).is_ok())
-            .unwrap_or(false)
+    let known = fairpath_netlink::Tc::open().and_then(|mut tc| tc.knows(kind));
+    known.unwrap_or(false)
 }

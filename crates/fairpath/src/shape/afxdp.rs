@@ -19,7 +19,7 @@ use fairpath_shape::{Both, Lines, Side};
 
 use super::backend::{Backend, Job, Reading};
 use super::lanes::{self, Command, Gauge, Lead};
-use super::{Mode, OnFailure, Via};
+use super::{Mode, Via};
 use crate::run::Kernel;
 use carry::{Counts, Lanes, carry};
 use ends::{Ends, about, first_queues, open_port, pairs};
@@ -44,16 +44,7 @@ impl Afxdp {
         let Some(outside) = &job.config.outside else {
             bail!("shape via afxdp: both sides are needed; name the interface [shape] outside");
         };
-        if !kernel.forwards() {
-            bail!(
-                "shape via afxdp: the monitor was loaded without its forwarding program; restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
-            );
-        }
-        if job.config.on_failure == OnFailure::Stop {
-            bail!(
-                "shape via afxdp: on_failure = \"stop\" cannot be held: when the process is gone, the kernel forwards; use via = \"nfqueue\", or take the routes or the bridge away"
-            );
-        }
+        is_ready(kernel)?;
         let ends = Ends::look(&job.config.inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
@@ -112,6 +103,19 @@ impl Afxdp {
         }
         Ok(afxdp)
     }
+}
+
+/// Whether the monitor has the program that forwards, which it is loaded with or without.
+///
+/// # Errors
+/// What to do.
+pub fn is_ready(kernel: &Kernel) -> anyhow::Result<()> {
+    if !kernel.forwards() {
+        bail!(
+            "shape via afxdp: the monitor was loaded without its forwarding program; restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
+        );
+    }
+    Ok(())
 }
 
 /// Stages of the stack that packets would pass by, and that this router has.

@@ -2,8 +2,8 @@
 
 use fairpath_class::ClassSet;
 
-use super::Via;
 use super::prepared::Prepared;
+use super::{OnFailure, Via};
 use crate::run::ShapeConfig;
 
 /// A port and what trees for it must be like.
@@ -29,29 +29,38 @@ pub fn traits(via: Via) -> Choice {
     }
 }
 
-/// Whether a port can do what only lanes can: authors' policies, recording.
+/// Whether a port can do what is asked for.
 ///
 /// # Errors
 /// What it cannot, and what to do.
 pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
+    let refuse = |what: &str, why: &str, remedy: &str| {
+        Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
+    };
+    if config.on_failure == OnFailure::Stop && via != Via::Nfqueue {
+        let why = match via {
+            Via::Afxdp => "the kernel forwards when this process is gone",
+            _ => "the kernel goes on shaping when this process is gone",
+        };
+        return refuse("keep on_failure = \"stop\"", why, "use \"nfqueue\"");
+    }
+    if via == Via::Afxdp && config.outside.is_none() {
+        let why = "it carries packets from one interface to another";
+        return refuse("shape one side", why, "name [shape] outside");
+    }
     if matches!(via, Via::Nfqueue | Via::Afxdp) {
         return Ok(());
     }
-    let refuse = |what: &str, why: &str| {
-        let via = via.name();
-        Err(format!(
-            "via {via} cannot {what}: {why}; use \"nfqueue\" or \"afxdp\""
-        ))
-    };
+    let lanes = "use \"nfqueue\" or \"afxdp\"";
     if let Some(own) = &config.lines.own {
         let why = match via {
             Via::Kernel => "HTB and its leaves rank by themselves",
             _ => "the qdisc's program has shipped policies only",
         };
-        return refuse(&format!("run policy {}", own.file), why);
+        return refuse(&format!("run policy {}", own.file), why, lanes);
     }
     match config.record {
-        Some(_) => refuse("record", "its scheduler runs in the kernel"),
+        Some(_) => refuse("record", "its scheduler runs in the kernel", lanes),
         None => Ok(()),
     }
 }
@@ -60,8 +69,8 @@ pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
 ///
 /// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
 /// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
-/// keep latency low; else NFQUEUE, as for an author's policy and for recording. AF_XDP takes packets
-/// past netfilter and conntrack, so it is only used where it is named.
+/// keep latency low; else NFQUEUE, as for an author's policy, for recording, and where traffic is to
+/// stop with the process. AF_XDP takes packets past netfilter and conntrack, so it is only used where it is named.
 pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
@@ -76,6 +85,10 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
             own.file
         );
         return chosen(Via::Nfqueue, text);
+    }
+    if config.on_failure == OnFailure::Stop {
+        let text = "traffic is to stop where this process is gone";
+        return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.record.is_some() {
         let text = "what is scheduled in this process can be recorded";
@@ -110,6 +123,6 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
     }
     chosen(
         Via::Nfqueue,
-        format!("{none}, nor FQ-CoDel or CAKE for the leaves of HTB"),
+        format!("{none}, nor HTB with FQ-CoDel or CAKE for its leaves"),
     )
 }

@@ -17,9 +17,9 @@ use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
 use fairpath_shape::{Both, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
+use super::Via;
 use super::backend::{Backend, Job, Reading};
 use super::prepared::Prepared;
-use super::{OnFailure, Via};
 use crate::run::Kernel as Monitor;
 
 /// Ethernet's header, which an MTU does not count.
@@ -59,11 +59,6 @@ impl Kernel {
     /// # Errors
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
-        if job.config.on_failure == OnFailure::Stop {
-            bail!(
-                "shape via kernel: on_failure = \"stop\" cannot be held: the kernel goes on shaping when the process is gone; use via = \"nfqueue\""
-            );
-        }
         let mut notes = Vec::new();
         let sides = Both::try_of(|side| {
             let Some(interface) = job.interface(side) else {

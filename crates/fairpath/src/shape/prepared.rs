@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fairpath_bpf::Pins;
 
+use crate::features::has_qdisc;
 use crate::run::ShapeConfig;
 
 /// A place where what is attached outlives this process, and what was found out by trying.
@@ -11,7 +12,7 @@ use crate::run::ShapeConfig;
 pub struct Prepared {
     pins: Option<Pins>,
     why_not: Option<String>,
-    /// The kernel has qdiscs for HTB's leaves that keep latency low.
+    /// The kernel has HTB, and qdiscs for its leaves that keep latency low.
     aqm_leaves: bool,
 }
 
@@ -37,8 +38,7 @@ impl Prepared {
         Prepared {
             pins,
             why_not,
-            aqm_leaves: crate::features::has_qdisc("fq_codel")
-                || crate::features::has_qdisc("cake"),
+            aqm_leaves: has_qdisc("htb") && (has_qdisc("fq_codel") || has_qdisc("cake")),
         }
     }
 

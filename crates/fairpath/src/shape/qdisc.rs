@@ -11,9 +11,9 @@ use fairpath_netlink::{Links, QdiscPlace, Tc};
 use fairpath_shape::{Both, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
+use super::Via;
 use super::backend::{Backend, Job, Reading};
 use super::prepared::Prepared;
-use super::{OnFailure, Via};
 use crate::run::Kernel;
 
 /// The port.
@@ -40,11 +40,6 @@ impl Qdisc {
     /// # Errors
     /// Where the kernel has no such qdiscs, or another's is in the way.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Qdisc> {
-        if job.config.on_failure == OnFailure::Stop {
-            bail!(
-                "shape via qdisc: on_failure = \"stop\" cannot be held: the kernel goes on shaping when the process is gone; use via = \"nfqueue\""
-            );
-        }
         let pins = prepared.pins().cloned();
         let mut links = Links::open()?;
         let mut found = Vec::new();

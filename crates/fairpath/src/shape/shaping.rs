@@ -210,6 +210,9 @@ impl Shaping {
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         }
+        if config.via == Some(Via::Afxdp) {
+            afxdp::is_ready(kernel)?;
+        }
         let begin = Instant::now();
         let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));
         (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);

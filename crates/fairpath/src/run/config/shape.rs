@@ -48,6 +48,7 @@ impl Check<'_, '_> {
         self.watched(&given, &sides, &mut monitor, &span);
         let vlans = self.vlans(&given, &inside, outside.as_deref());
         let (policy, own) = self.policy(&given);
+        let up_at = given.up.as_ref().map(Spanned::span);
         let via_at = given.via.as_ref().map_or(0..0, Spanned::span);
         let shape = Shape {
             vlans,
@@ -77,7 +78,7 @@ impl Check<'_, '_> {
             inside,
             outside,
         };
-        self.refuse_what_only_lanes_can(&shape, via_at);
+        self.refuse_what_no_port_can(&shape, &monitor, via_at, up_at);
         (Some(shape), monitor)
     }
 
@@ -113,11 +114,26 @@ impl Check<'_, '_> {
         }
     }
 
-    fn refuse_what_only_lanes_can(&mut self, shape: &Shape, span: Range<usize>) {
+    fn refuse_what_no_port_can(
+        &mut self,
+        shape: &Shape,
+        monitor: &file::Monitor,
+        via_at: Range<usize>,
+        up_at: Option<Range<usize>>,
+    ) {
         if let Some(via) = shape.via
             && let Err(text) = takes(via, shape)
         {
-            self.wrong("[shape] via", span, text);
+            self.wrong("[shape] via", via_at.clone(), text);
+        }
+        let hook = monitor.hook.as_ref().map(Spanned::get_ref);
+        if shape.via == Some(Via::Afxdp) && hook.is_some_and(|hook| hook == "xdp") {
+            let text = "afxdp has the one XDP program of the interface, which measures, too; leave [monitor] hook out, or make it \"tcx\"";
+            self.wrong("[shape] via", via_at, text);
+        }
+        if let (Some(at), None) = (up_at, &shape.outside) {
+            let text = "is the rate of what leaves by the outside; name [shape] outside";
+            self.wrong("[shape] up", at, text);
         }
     }
 

@@ -291,8 +291,45 @@ fn the_kernels_ports_refuse_an_authors_policy_by_name() {
         assert!(told.ends_with("use \"nfqueue\" or \"afxdp\""), "{told}");
     }
     for via in ["nfqueue", "afxdp", "auto"] {
-        shape_of(MINE, &format!("policy = \"mine.c\"\nvia = \"{via}\"")).unwrap();
+        let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"\noutside = \"eth1\"");
+        shape_of(MINE, &keys).unwrap();
     }
+}
+
+#[test]
+fn what_no_start_could_do_is_refused_with_the_configuration() {
+    for (keys, at, says) in [
+        (
+            "via = \"qdisc\"\non_failure = \"stop\"",
+            "3:7: [shape] via",
+            "the kernel goes on",
+        ),
+        (
+            "via = \"kernel\"\non_failure = \"stop\"",
+            "3:7: [shape] via",
+            "use \"nfqueue\"",
+        ),
+        (
+            "via = \"afxdp\"",
+            "3:7: [shape] via",
+            "name [shape] outside",
+        ),
+        (
+            "via = \"afxdp\"\noutside = \"eth1\"\n[monitor]\nhook = \"xdp\"",
+            "3:7: [shape] via",
+            "tcx",
+        ),
+        ("up = \"10mbit\"", "3:6: [shape] up", "name [shape] outside"),
+    ] {
+        let told = shape_of(MINE, keys).unwrap_err();
+        let [told] = &told[..] else {
+            panic!("one problem: {told:#?}")
+        };
+        assert!(told.starts_with(&format!("f.toml:{at}: ")), "{told}");
+        assert!(told.contains(says), "{told}");
+    }
+    shape_of(MINE, "via = \"nfqueue\"\non_failure = \"stop\"").unwrap();
+    shape_of(MINE, "on_failure = \"stop\"").unwrap();
 }
 
 #[test]
