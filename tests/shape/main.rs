@@ -14,6 +14,7 @@ mod intact;
 mod latency;
 mod life;
 mod recorded;
+mod refused;
 mod scene;
 mod soak;
 mod together;

@@ -113,10 +113,19 @@ impl Daemon {
             }
             _ => Ok(None),
         };
+        let failed = match (&before.shape, now) {
+            (Some(_), Some(_)) => "shaping is as it was",
+            (None, Some(_)) => "nothing is shaped, and it is tried again",
+            (_, None) => "shaping has ended",
+        };
         if now.is_none() {
             self.shaping = None;
         }
-        done.unwrap_or_else(|error| Some(format!("shaping is as it was: {error:#}")))
+        if done.is_err() && before.shape.is_some() && now.is_some() {
+            // What is told and what the next reload is compared with is what is in force.
+            self.engine.config.shape = before.shape.clone();
+        }
+        done.unwrap_or_else(|error| Some(format!("{failed}: {error:#}")))
     }
 
     /// Slots were made at the start: more rows than that need a restart.

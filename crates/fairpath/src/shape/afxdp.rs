@@ -49,13 +49,14 @@ impl Afxdp {
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
         let (port, frames, placement) = open_port(job, &ends)?;
-        let (down, down_gauge) = lanes::begin(job, Side::Down, frames, true)?;
-        let (up, up_gauge) = lanes::begin(job, Side::Up, frames, true)?;
-        let lanes = Both { down, up };
+        let (down_gauge, down) = lanes::begin(job, Side::Down, frames, true)?;
+        let (up_gauge, up) = lanes::begin(job, Side::Up, frames, true)?;
+        // Lanes are dropped before gauges.
         let gauges = Both {
             down: down_gauge,
             up: up_gauge,
         };
+        let lanes = Both { down, up };
         kernel
             .monitor_mut()
             .set_forwarding(&ends.plan(mode, job)?)?;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::Op;
+use fairpath_netlink::{Link, Links};
 use fairpath_shape::{Both, Figures, Lines, Side};
 
 use super::Via;
@@ -25,6 +27,22 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// The links that sides leave by, all of them there.
+    ///
+    /// # Errors
+    /// Where one is not.
+    pub fn links(&self) -> anyhow::Result<Both<Option<Link>>> {
+        let mut links = Links::open()?;
+        Both::try_of(|side| {
+            let Some(name) = self.interface(side) else {
+                return Ok(None);
+            };
+            let link = links.by_name(name)?;
+            link.map(Some)
+                .with_context(|| format!("shape {name:?}: there is no such interface"))
+        })
+    }
+
     /// The interface that a side leaves by, if it is scheduled.
     pub fn interface(&self, side: Side) -> Option<&str> {
         match side {
@@ -43,6 +61,32 @@ pub struct Reading {
     pub counters: BTreeMap<String, u64>,
     /// Why an author's policy was stopped, if it was: packets go on as in a FIFO.
     pub stopped: Option<String>,
+}
+
+/// How a port has ended: each step is taken, whatever became of the one before.
+#[derive(Debug, Default)]
+pub struct Ended {
+    troubles: Vec<String>,
+}
+
+impl Ended {
+    /// What became of a step.
+    pub fn note(&mut self, step: anyhow::Result<()>) {
+        if let Err(error) = step {
+            self.troubles.push(format!("{error:#}"));
+        }
+    }
+
+    /// What to tell.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn told(self, well: String) -> anyhow::Result<String> {
+        match self.troubles.is_empty() {
+            true => Ok(well),
+            false => Err(anyhow::anyhow!("{}", self.troubles.join("; "))),
+        }
+    }
 }
 
 /// A port with its schedulers, running.

@@ -64,7 +64,11 @@ impl Diversion {
         for by in TOOLS {
             match put(by, &name, diverts, on_failure) {
                 Ok(()) => return Ok(Diversion { name, by }),
-                Err(error) => refusals.push(format!("{}: {error:#}", by.name())),
+                Err(error) => {
+                    refusals.push(format!("{}: {error:#}", by.name()));
+                    // What it could do is no use alone.
+                    let _ = take_away(by, &name);
+                }
             }
         }
         bail!(
@@ -135,20 +139,38 @@ fn put_iptables(command: &str, name: &str, diverts: &[Divert], bypass: bool) -> 
 
 fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
     match by {
-        Tool::Nft => told("nft", &["delete", "table", "inet", name], ""),
+        Tool::Nft => match told("nft", &["delete", "table", "inet", name], "") {
+            // Somebody emptied the ruleset.
+            Err(_) if told("nft", &["list", "table", "inet", name], "").is_err() => Ok(()),
+            done => done,
+        },
         Tool::Iptables(commands) => {
-            for command in commands {
-                let mangle = |rest: [&str; 4]| {
-                    let mut words = vec!["-w", "5", "-t", "mangle"];
-                    words.extend(rest.iter().filter(|word| !word.is_empty()));
-                    told(command, &words, "")
-                };
-                mangle(["-D", "POSTROUTING", "-j", name])?;
-                mangle(["-F", name, "", ""])?;
-                mangle(["-X", name, "", ""])?;
-            }
-            Ok(())
+            let both = commands.map(|command| take_away_iptables(command, name));
+            both.into_iter().collect()
         }
+    }
+}
+
+/// Each step is taken, whatever became of the one before: somebody may have emptied the table.
+fn take_away_iptables(command: &str, name: &str) -> anyhow::Result<()> {
+    let mangle = |rest: &[&str]| {
+        let words: Vec<&str> = ["-w", "5", "-t", "mangle"]
+            .iter()
+            .chain(rest)
+            .copied()
+            .collect();
+        told(command, &words, "")
+    };
+    let steps: [&[&str]; 3] = [
+        &["-D", "POSTROUTING", "-j", name],
+        &["-F", name],
+        &["-X", name],
+    ];
+    let done: Vec<_> = steps.iter().map(|step| mangle(step)).collect();
+    match mangle(&["-S", name]) {
+        Ok(()) => done.into_iter().collect(),
+        // Gone, which is what was wanted.
+        Err(_) => Ok(()),
     }
 }
 

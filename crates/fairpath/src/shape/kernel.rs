@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
-    ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Links,
+    ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Link,
 };
 use fairpath_sched::tree::Tree;
 use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
@@ -18,7 +18,7 @@ use fairpath_shape::{Both, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use super::Via;
-use super::backend::{Backend, Job, Reading};
+use super::backend::{Backend, Ended, Job, Reading};
 use super::prepared::Prepared;
 use crate::run::Kernel as Monitor;
 
@@ -59,26 +59,37 @@ impl Kernel {
     /// # Errors
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
+        let found = job.links()?;
+        let mut kernel = Box::new(Kernel {
+            sides: Both::default(),
+            pins: prepared.pins().cloned(),
+            about: String::new(),
+        });
         let mut notes = Vec::new();
-        let sides = Both::try_of(|side| {
-            let Some(interface) = job.interface(side) else {
-                return Ok(None);
+        for side in Side::BOTH {
+            let Some(link) = found.get(side) else {
+                continue;
             };
-            let (line, note) = Line::start(job, side, interface, prepared.pins())?;
-            notes.push(note);
-            anyhow::Ok(Some(line))
-        })?;
+            match Line::start(job, side, link, prepared.pins()) {
+                Ok((line, note)) => {
+                    *kernel.sides.get_mut(side) = Some(line);
+                    notes.push(note);
+                }
+                Err(error) => {
+                    // One side alone is nothing that was asked for.
+                    let _ = kernel.stop();
+                    return Err(error);
+                }
+            }
+        }
         notes.push("goes on if this process goes".to_owned());
         notes.extend(
             prepared
                 .why_not_pinned()
                 .map(|why| format!("but then all packets are of the default class: {why}")),
         );
-        Ok(Kernel {
-            sides,
-            pins: prepared.pins().cloned(),
-            about: notes.join("; "),
-        })
+        kernel.about = notes.join("; ");
+        Ok(*kernel)
     }
 }
 
@@ -106,12 +117,9 @@ impl Line {
     fn start(
         job: &Job<'_>,
         side: Side,
-        interface: &str,
+        link: &Link,
         pins: Option<&Pins>,
     ) -> anyhow::Result<(Line, String)> {
-        let link = Links::open()?.by_name(interface)?;
-        let link =
-            link.with_context(|| format!("shape {interface:?}: there is no such interface"))?;
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
         let tree = job.lines.trees.get(side);
         let room = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
@@ -122,7 +130,7 @@ impl Line {
         })?;
         let mut line = Line {
             ifindex: link.ifindex,
-            name: interface.to_owned(),
+            name: link.name.clone(),
             frame_bytes: link.mtu_bytes + if raw { 0 } else { ETHERNET },
             htb: Htb::open()?,
             mark,
@@ -366,28 +374,31 @@ impl Backend for Kernel {
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
-        let mut waited = 0;
+        let (mut ended, mut waited) = (Ended::default(), 0);
         for side in Side::BOTH {
             let Some(mut line) = self.sides.get_mut(side).take() else {
                 continue;
             };
-            waited += (line.stats()?.iter().flatten())
+            let stats = line.stats().unwrap_or_default();
+            waited += (stats.iter().flatten())
                 .map(|class| u64::from(class.backlog_packets))
                 .sum::<u64>();
             line.attached = None;
             if let Some(pins) = &self.pins {
-                Mark::detach_pinned(pins, line.ifindex)?;
+                let unpinned = Mark::detach_pinned(pins, line.ifindex);
+                ended.note(unpinned.map(drop).map_err(Into::into));
             }
-            let (ifindex, name) = (line.ifindex, line.name.clone());
-            line.htb.remove(
-                Device {
-                    ifindex,
-                    name: &name,
-                },
-                HTB_MAJOR,
-            )?;
+            let device = Device {
+                ifindex: line.ifindex,
+                name: &line.name,
+            };
+            // Somebody took it off, or its interface is gone.
+            if matches!(line.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
+                let removed = line.htb.remove(device, HTB_MAJOR);
+                ended.note(removed.map(drop).map_err(Into::into));
+            }
         }
-        Ok(format!(
+        ended.told(format!(
             "{waited} packets that waited were dropped with their queue"
         ))
     }

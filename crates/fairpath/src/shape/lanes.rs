@@ -17,6 +17,8 @@ use super::record::Recording;
 const COMMANDS: usize = 16;
 /// How long the loop waits for a thread's answer: it answers between two packets.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a thread has to end: more than a packet queue takes to be drained.
+const LEAVING: Duration = Duration::from_secs(4);
 
 /// What the loop asks of a thread with lanes.
 pub enum Command<C> {
@@ -88,10 +90,18 @@ impl<C> Lead<C> {
     }
 
     fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
+        self.ask_within(PATIENCE, make)
+    }
+
+    fn ask_within<T>(
+        &self,
+        patience: Duration,
+        make: impl FnOnce(SyncSender<T>) -> Command<C>,
+    ) -> anyhow::Result<T> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.tell(make(reply))?;
         answer
-            .recv_timeout(PATIENCE)
+            .recv_timeout(patience)
             .context("the thread with the scheduler does not answer")
     }
 
@@ -128,7 +138,8 @@ impl<C> Lead<C> {
     /// # Errors
     /// What was lost, or where the thread does not answer.
     pub fn stop(&self) -> anyhow::Result<u64> {
-        self.ask(Command::Stop)?.map_err(anyhow::Error::msg)
+        self.ask_within(LEAVING, Command::Stop)?
+            .map_err(anyhow::Error::msg)
     }
 }
 
@@ -149,7 +160,8 @@ pub struct Gauge {
     recording: Option<Recording>,
 }
 
-/// A side's lane, and where its figures are read.
+/// A side's lane, and where its figures are read. In this order: a recording ends with its lane, so a
+/// lane that is dropped goes before its gauge.
 ///
 /// # Errors
 /// Where its tree cannot be laid out.
@@ -158,7 +170,7 @@ pub fn begin(
     side: Side,
     handles: u32,
     stack: bool,
-) -> anyhow::Result<(Lane, Gauge)> {
+) -> anyhow::Result<(Gauge, Lane)> {
     let tree = job.lines.trees.get(side);
     let mut lane = Lane::new(tree, side.end(), job.rules, handles, stack)?;
     let directory = job.config.record.as_deref();
@@ -174,7 +186,7 @@ pub fn begin(
         watch: lane.watch(),
         recording,
     };
-    Ok((lane, gauge))
+    Ok((gauge, lane))
 }
 
 impl Gauge {

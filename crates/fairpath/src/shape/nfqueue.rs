@@ -23,7 +23,7 @@ use fairpath_nfqueue::Config;
 use fairpath_shape::{Both, Lines, Side};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::backend::{Backend, Job, Reading};
+use super::backend::{Backend, Ended, Job, Reading};
 use super::diversion::{Diversion, Divert};
 use super::lanes::{self, Gauge, Lead};
 use super::{OnFailure, Via};
@@ -48,6 +48,10 @@ struct Line {
     gauge: Gauge,
     thread: Option<JoinHandle<()>>,
     handles: u32,
+    /// As it was at the start.
+    interface: String,
+    ifindex: u32,
+    mtu_bytes: u32,
 }
 
 impl Nfqueue {
@@ -83,7 +87,7 @@ impl Nfqueue {
                 out,
                 mtu_bytes,
             };
-            let (line, buffer) = Line::start(job, queue, at)?;
+            let (line, buffer) = Line::start(job, interface, queue, at)?;
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;
@@ -137,10 +141,16 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
 }
 
 impl Line {
-    fn start(job: &Job<'_>, number: u16, at: At) -> anyhow::Result<(Line, String)> {
+    fn start(
+        job: &Job<'_>,
+        interface: &str,
+        number: u16,
+        at: At,
+    ) -> anyhow::Result<(Line, String)> {
+        let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
         let tree = job.lines.trees.get(at.side);
         let handles = tree.plan.config.limit_packets + SPARE_HANDLES;
-        let (lane, gauge) = lanes::begin(job, at.side, handles, false)?;
+        let (gauge, lane) = lanes::begin(job, at.side, handles, false)?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
             .length(handles + ON_THE_WAY)
@@ -171,6 +181,9 @@ impl Line {
             gauge,
             thread: Some(thread),
             handles,
+            interface: interface.to_owned(),
+            ifindex,
+            mtu_bytes,
         };
         Ok((line, note))
     }
@@ -220,24 +233,50 @@ impl Backend for Nfqueue {
         Ok(())
     }
 
-    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
-        // The rules go first: what comes after them is the stack's.
-        let ended = match self.diversion.take() {
-            Some(diversion) => diversion.end().context("take the rules away"),
-            None => Ok(()),
-        };
-        let mut let_go = 0;
+    fn follow_links(&mut self) -> anyhow::Result<()> {
+        let mut links = Links::open()?;
         for side in Side::BOTH {
-            if let Some(line) = self.sides.get_mut(side) {
-                let_go += line.lead.stop()?;
-                if let Some(thread) = line.thread.take() {
-                    // A panic in it was printed.
-                    let _ = thread.join();
+            let Some(line) = self.sides.get(side) else {
+                continue;
+            };
+            let name = &line.interface;
+            match links.by_name(name)? {
+                None => bail!("the interface {name:?} is gone"),
+                Some(link) if link.ifindex.0 != line.ifindex => {
+                    bail!("the interface {name:?} is another one now")
                 }
+                Some(link) if link.mtu_bytes != line.mtu_bytes => {
+                    bail!("the MTU of {name:?} is {} now", link.mtu_bytes)
+                }
+                Some(_) => {}
             }
         }
-        ended?;
-        Ok(format!("{let_go} packets that waited were let go"))
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let mut ended = Ended::default();
+        // The rules go first: what comes after them is the stack's.
+        if let Some(diversion) = self.diversion.take() {
+            ended.note(diversion.end().context("take the rules away"));
+        }
+        let mut let_go = 0;
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            match line.lead.stop() {
+                Ok(count) => {
+                    let_go += count;
+                    if let Some(thread) = line.thread.take() {
+                        // A panic in it was printed.
+                        let _ = thread.join();
+                    }
+                }
+                failed => ended.note(failed.map(drop)),
+            }
+        }
+        ended.told(format!("{let_go} packets that waited were let go"))
     }
 }
 

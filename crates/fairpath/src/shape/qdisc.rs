@@ -7,12 +7,12 @@
 use anyhow::{Context, bail};
 use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, qdisc_names};
 use fairpath_core::sched::{Op, Plan};
-use fairpath_netlink::{Links, QdiscPlace, Tc};
+use fairpath_netlink::{QdiscPlace, Tc};
 use fairpath_shape::{Both, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use super::Via;
-use super::backend::{Backend, Job, Reading};
+use super::backend::{Backend, Ended, Job, Reading};
 use super::prepared::Prepared;
 use crate::run::Kernel;
 
@@ -41,28 +41,35 @@ impl Qdisc {
     /// Where the kernel has no such qdiscs, or another's is in the way.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Qdisc> {
         let pins = prepared.pins().cloned();
-        let mut links = Links::open()?;
+        let links = job.links()?;
+        let mut port = Box::new(Qdisc {
+            sides: Both::default(),
+            pins: pins.clone(),
+            about: String::new(),
+        });
         let mut found = Vec::new();
-        let sides = Both::try_of(|side| {
-            let Some(interface) = job.interface(side) else {
-                return Ok(None);
+        for side in Side::BOTH {
+            let Some(link) = links.get(side) else {
+                continue;
             };
-            let link = links.by_name(interface)?;
-            let link =
-                link.with_context(|| format!("shape {interface:?}: there is no such interface"))?;
-            let line = Line::start(job, side, link.ifindex, interface, pins.as_ref())?;
-            found.push(format!("{interface} has {}", line.qdisc.name()));
-            anyhow::Ok(Some(line))
-        })?;
+            match Line::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
+                Ok(line) => {
+                    found.push(format!("{} has {}", link.name, line.qdisc.name()));
+                    *port.sides.get_mut(side) = Some(line);
+                }
+                Err(error) => {
+                    // One side alone is nothing that was asked for.
+                    let _ = port.stop();
+                    return Err(error);
+                }
+            }
+        }
         let survival = match prepared.why_not_pinned() {
             None => "goes on if this process goes".to_owned(),
             Some(why) => format!("goes on if this process goes, but cannot be taken over: {why}"),
         };
-        Ok(Qdisc {
-            sides,
-            pins,
-            about: format!("{}; {survival}", found.join(", ")),
-        })
+        port.about = format!("{}; {survival}", found.join(", "));
+        Ok(*port)
     }
 
     fn line(&mut self, side: Side) -> anyhow::Result<&mut Line> {
@@ -280,16 +287,21 @@ impl Backend for Qdisc {
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
         let mut tc = Tc::open()?;
-        let mut waited = 0;
+        let (mut ended, mut waited) = (Ended::default(), 0);
         for side in Side::BOTH {
             let Some(line) = self.sides.get_mut(side).take() else {
                 continue;
             };
             waited += line.qdisc.counters().waiting;
-            tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name())?;
-            line.qdisc.remove(self.pins.as_ref())?;
+            // Somebody may have taken it off, or its interface is gone.
+            if line.qdisc.is_used() {
+                let taken = tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name());
+                ended.note(taken.map(drop).map_err(Into::into));
+            }
+            let removed = line.qdisc.remove(self.pins.as_ref());
+            ended.note(removed.map_err(Into::into));
         }
-        Ok(format!(
+        ended.told(format!(
             "{waited} packets that waited were dropped with their queue"
         ))
     }

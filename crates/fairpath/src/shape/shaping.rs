@@ -45,6 +45,8 @@ pub struct Shaping {
 /// A port that runs, and what was read of it.
 struct Port {
     backend: Box<dyn Backend>,
+    /// Packets that it was made to hold.
+    room: Both<u32>,
     reason: String,
     reading: Reading,
     read: Instant,
@@ -141,6 +143,10 @@ impl Shaping {
         let now = Instant::now();
         Ok(Port {
             backend,
+            room: Both {
+                down: self.lines.trees.down.plan.config.limit_packets,
+                up: self.lines.trees.up.plan.config.limit_packets,
+            },
             reason: choice.reason,
             reading: Reading::default(),
             read: now,
@@ -196,8 +202,16 @@ impl Shaping {
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         };
-        // A port that was chosen for other policies makes way.
-        if same_port && choose::takes(port.backend.via(), config).is_ok() {
+        let via = port.backend.via();
+        // A port that was chosen for other policies, or made for fewer packets, makes way.
+        let chosen = config.via.is_some()
+            || before.lines == config.lines
+            || choose::choose(config, classes, &self.prepared).via == via;
+        let has_room = via == Via::Kernel
+            || Side::BOTH.iter().all(|side| {
+                lines.trees.get(*side).plan.config.limit_packets <= *port.room.get(*side)
+            });
+        if same_port && chosen && has_room && choose::takes(via, config).is_ok() {
             let job = Job {
                 config,
                 classes,
@@ -263,10 +277,7 @@ impl Shaping {
                 }
                 Err(error) => {
                     let text = format!("shaping has failed and is begun anew: {error:#}");
-                    // What it still holds is lost with it, or its port's to let go.
-                    self.port = None;
-                    self.failure = Some((text.clone(), Instant::now()));
-                    return Some(text);
+                    return Some(self.fail(text));
                 }
             }
         }
@@ -278,6 +289,17 @@ impl Shaping {
             return None;
         }
         self.start(config, classes, kernel).ok()
+    }
+
+    /// Ends a port that cannot go on: what it can still let go and take away, it does.
+    fn fail(&mut self, text: String) -> String {
+        if let Some(port) = self.port.take()
+            && let Err(error) = port.backend.stop()
+        {
+            tracing::warn!("end shaping: {error:#}");
+        }
+        self.failure = Some((text.clone(), Instant::now()));
+        text
     }
 
     /// Ends the port of an author's policy that was stopped, in order; it is tried again later.
@@ -303,9 +325,7 @@ impl Shaping {
             Ok(()) => None,
             Err(error) => {
                 let text = format!("shaping cannot go on: {error:#}");
-                self.port = None;
-                self.failure = Some((text.clone(), Instant::now()));
-                Some(text)
+                Some(self.fail(text))
             }
         }
     }
@@ -351,7 +371,13 @@ impl Shaping {
                 );
             };
             let op = Op::node(0, node, setting, encode_rate(bps));
-            port.backend.apply(side, op)?;
+            port.backend.apply(side, op).with_context(|| {
+                let so_far = match done.is_empty() {
+                    true => String::new(),
+                    false => format!(", after {}", done.join(", ")),
+                };
+                format!("set the rates of {:?}: {word}{so_far}", wanted.class)
+            })?;
             let rate = fairpath_sched::quantity::written(bps, "bps");
             done.push(format!("{word} {}", if bps == 0 { "none" } else { &rate }));
         }

@@ -129,6 +129,10 @@ impl Check<'_, '_> {
         let hook = monitor.hook.as_ref().map(Spanned::get_ref);
         if shape.via == Some(Via::Afxdp) && hook.is_some_and(|hook| hook == "xdp") {
             let text = "afxdp has the one XDP program of the interface, which measures, too; leave [monitor] hook out, or make it \"tcx\"";
+            self.wrong("[shape] via", via_at.clone(), text);
+        }
+        if shape.vlans.is_some() && shape.via != Some(Via::Afxdp) {
+            let text = "only afxdp tells sides apart by VLANs; name it, or shape the VLANs' own interfaces";
             self.wrong("[shape] via", via_at, text);
         }
         if let (Some(at), None) = (up_at, &shape.outside) {

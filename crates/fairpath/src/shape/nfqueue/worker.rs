@@ -87,12 +87,14 @@ impl Worker {
             let came = self.take(now)?;
             let next = self.lane.turn(now, TURN, &mut self.leaving)?;
             let left = self.let_go()?;
+            let mut told = false;
             loop {
                 let command = match self.orders.next() {
                     Ok(Some(command)) => command,
                     Ok(None) => break,
                     Err(Orphan) => return Ok(()),
                 };
+                told = true;
                 let now = monotonic_ns()?;
                 let rest = lanes::obey(&mut self.lane, command, now, &mut self.leaving);
                 self.let_go()?;
@@ -106,7 +108,8 @@ impl Worker {
                     _ => {}
                 }
             }
-            if came == 0 && left == 0 {
+            // After a command, when to wake is another time.
+            if came == 0 && left == 0 && !told {
                 self.rest(next)?;
             }
         }

@@ -1,0 +1,120 @@
+//! What cannot be done is told, and leaves nothing behind and nothing changed.
+
+use std::time::Duration;
+
+use fairpath_testbed::{Need, Offloads, requires};
+use fairpath_tests::{Daemon, Place};
+use serde_json::Value;
+
+use crate::by;
+use crate::scene::{Scene, picture};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
+
+/// A daemon that refuses to start: what it says.
+fn refuses(scene: &Scene) -> String {
+    let mut daemon = Daemon::spawn(&scene.net.router, &scene.place);
+    let status = daemon.process.wait(PATIENCE).unwrap();
+    assert!(!status.success());
+    daemon.process.stderr()
+}
+
+fn qdiscs(scene: &Scene) -> String {
+    scene.net.router.run(&["tc", "qdisc", "show"]).unwrap()
+}
+
+fn rules(scene: &Scene) -> String {
+    let list = ["iptables-legacy", "-t", "mangle", "-S"];
+    scene.net.router.run(&list).unwrap()
+}
+
+by!(a_queue_that_is_taken_is_told_and_the_other_side_is_let_go: nfqueue);
+
+fn a_queue_that_is_taken_is_told_and_the_other_side_is_let_go(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let other = Place::new();
+    let holds = "[shape]\ninside = \"lan\"\nvia = \"nfqueue\"\nqueue = 41\ndown = \"100mbit\"";
+    other.configure(&["lan"], holds);
+    let holder = Daemon::start(&scene.net.router, &other);
+    holder.says("shaping via");
+    // A recording ends with its lane, whatever ends it.
+    scene.configure(&format!("{RATES}\nrecord = \"recordings\""), "");
+    let said = refuses(&scene);
+    assert!(said.contains("queue 41"), "{said}");
+    assert!(holder.stop().success());
+    assert!(!rules(&scene).contains("fairpath"), "{}", rules(&scene));
+    let daemon = scene.start();
+    assert!(daemon.stop().success());
+}
+
+by!(a_side_that_cannot_be_shaped_leaves_the_other_alone: kernel);
+
+fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let add = ["tc", "qdisc", "add", "dev", "wan", "root", "pfifo"];
+    scene.net.router.run(&add).unwrap();
+    let before = qdiscs(&scene);
+    scene.configure(RATES, "");
+    let said = refuses(&scene);
+    assert!(said.contains("\"wan\"") && said.contains("pfifo"), "{said}");
+    assert_eq!(qdiscs(&scene), before);
+}
+
+by!(rules_that_somebody_took_away_are_no_obstacle_to_stop: nfqueue);
+
+fn rules_that_somebody_took_away_are_no_obstacle_to_stop(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    // As a firewall's reload does.
+    for words in [["-F"], ["-X"]] {
+        let command = [&["iptables-legacy", "-t", "mangle"][..], &words].concat();
+        scene.net.router.run(&command).unwrap();
+    }
+    let output = scene.command(&["stop"]);
+    assert!(output.status.success(), "{output:?}");
+    let six = ["ip6tables-legacy", "-t", "mangle", "-S"];
+    let left = scene.net.router.run(&six).unwrap();
+    assert!(!left.contains("fairpath"), "{left}");
+    assert!(daemon.stop().success());
+}
+
+fn plan_bps(picture: &Value) -> Option<u64> {
+    picture["lines"][0]["plan_bps"].as_u64()
+}
+
+by!(a_refused_reload_changes_neither_what_runs_nor_what_is_told: nfqueue);
+
+fn a_refused_reload_changes_neither_what_runs_nor_what_is_told(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    let by_mac = "[[class]]\nname = \"anna\"\nmac = \"02:00:00:00:00:01\"";
+    scene.configure("down = \"10mbit\"", by_mac);
+    let answer = daemon.reload().to_string();
+    assert!(answer.contains("shaping is as it was"), "{answer}");
+    assert_eq!(plan_bps(&picture(&daemon)), Some(100_000_000));
+    scene.configure("down = \"20mbit\"", "");
+    let answer = daemon.reload().to_string();
+    assert!(!answer.contains("as it was"), "{answer}");
+    assert_eq!(plan_bps(&picture(&daemon)), Some(20_000_000));
+    assert!(daemon.stop().success());
+}
+
+by!(more_packets_than_a_port_was_made_for_take_another: nfqueue, afxdp);
+
+fn more_packets_than_a_port_was_made_for_take_another(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(&format!("{RATES}\npackets = 1000"), "");
+    for (packets, anew) in [(500, false), (1000, false), (20_000, true), (15_000, false)] {
+        scene.configure(&format!("{RATES}\npackets = {packets}"), "");
+        let answer = daemon.reload().to_string();
+        let told = answer.contains("nothing was shaped for");
+        assert_eq!(told, anew, "{packets}: {answer}");
+    }
+    assert!(daemon.stop().success());
+}
