@@ -20,10 +20,32 @@ pub(crate) const STRIDE: u64 = 4 << 30;
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A user-space address for an arena that no other of this process has.
+/// Addresses of arenas that end with the process: up to those that outlive it.
+const PLACES: u64 = (KEPT - BASE) / STRIDE;
+
+/// A user-space address for an arena, where this process has nothing mapped. They are used in turn: one
+/// that is given is not given again before all others.
 pub(crate) fn next_address() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    BASE + NEXT.fetch_add(1, Ordering::Relaxed) * STRIDE
+    let turn = || BASE + NEXT.fetch_add(1, Ordering::Relaxed) % PLACES * STRIDE;
+    (0..PLACES)
+        .map(|_| turn())
+        .find(|address| is_free(*address))
+        .unwrap_or(BASE)
+}
+
+/// Whether nothing is mapped where an arena begins.
+fn is_free(address: u64) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let wanted = address as *mut libc::c_void;
+    let page = PAGE as usize;
+    // SAFETY: takes a page only where there is none.
+    let at = unsafe { libc::mmap(wanted, page, libc::PROT_NONE, flags, -1, 0) };
+    if at != libc::MAP_FAILED {
+        // SAFETY: the page that was just taken.
+        unsafe { libc::munmap(at, page) };
+    }
+    at == wanted
 }
 
 /// Arenas that outlive a process lie here: who finds one must map it at the same address.
@@ -78,5 +100,29 @@ pub(crate) unsafe fn touch(start: NonNull<u8>, pages: u64) {
         let byte = unsafe { at.read_volatile() };
         // SAFETY: likewise; the same byte is written back.
         unsafe { at.write_volatile(byte) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_where_something_is_mapped_is_not_given() {
+        let first = next_address();
+        let (wanted, page) = (first as *mut libc::c_void, PAGE as usize);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a page where nothing is.
+        let at = unsafe { libc::mmap(wanted, page, libc::PROT_NONE, flags, -1, 0) };
+        assert_eq!(at, wanted);
+        assert!(!is_free(first));
+        // Round and round: never this one, and never one beyond.
+        for _ in 0..2 * PLACES {
+            let next = next_address();
+            assert!(next != first && (BASE..KEPT).contains(&next));
+        }
+        // SAFETY: the page of above.
+        unsafe { libc::munmap(at, page) };
+        assert!(is_free(first));
     }
 }

@@ -290,6 +290,15 @@ impl Mark {
         Ok(pin::remove(&pins.of(PIN_KIND, ifindex)?)?)
     }
 
+    /// Removes what [`Mark::attach_pinned`] left on interfaces of this network namespace that are not
+    /// `present` any more.
+    ///
+    /// # Errors
+    /// [`MarkError::Pin`].
+    pub fn sweep_pins(pins: &Pins, present: &[IfIndex]) -> Result<(), MarkError> {
+        Ok(pins.sweep(PIN_KIND, present)?)
+    }
+
     /// What was marked since loading, by class number; the first is what has no class. Counts of
     /// several CPUs are read one after the other. O(classes x CPUs).
     pub fn counts(&self) -> Vec<MarkCount> {

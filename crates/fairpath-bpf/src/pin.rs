@@ -77,6 +77,21 @@ impl Pins {
         self.path.join(name)
     }
 
+    /// Removes the pins of this kind for interfaces of this network namespace that are not `present`.
+    pub(crate) fn sweep(&self, kind: &str, present: &[IfIndex]) -> Result<(), PinError> {
+        // Of no interface: what all names of this namespace begin with.
+        let any = self.of(kind, IfIndex(0))?;
+        let any = any.file_name().unwrap_or_default().to_string_lossy();
+        let prefix = any.trim_end_matches('0');
+        for name in self.names()? {
+            let ifindex = name.strip_prefix(prefix).and_then(|rest| rest.parse().ok());
+            if ifindex.is_some_and(|ifindex| !present.contains(&IfIndex(ifindex))) {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The names of all pins, in no order.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::arena::{self, PAGE, STRIDE};
-use crate::pin::{PinError, Pins};
+use crate::pin::{self, PinError, Pins};
 use crate::rtt::wait_for_programs;
 use content::Laid;
 pub use content::{QdiscContent, without_marks};
@@ -297,9 +297,12 @@ impl BpfQdisc {
         };
         let arena = object.maps_mut().find(|map| map.name() == "arena");
         if let Some(mut arena) = arena {
-            arena
-                .pin(pins::arena(pins, &self.name))
-                .map_err(QdiscError::Refused)?;
+            let place = pins::arena(pins, &self.name);
+            if !pins::link(pins, &self.name).exists() {
+                // Of one that ended between the two.
+                pin::remove(&place)?;
+            }
+            arena.pin(place).map_err(QdiscError::Refused)?;
         }
         link.pin(pins::link(pins, &self.name))
             .map_err(QdiscError::Refused)

@@ -22,6 +22,7 @@ listen = "off"
 inside = "near0"
 down = "8mbit"
 via = "qdisc"
+${2:-}
 [[class]]
 name = "far"
 prefix = "$FAR"
@@ -129,6 +130,29 @@ grep -q " 0% packet loss" /tmp/ping || fail "$(cat /tmp/ping)"
 rate_holds 2000000 "TCP after the next start"
 await 20 agrees
 pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
+
+# Without traffic the old tree stays in force: each class keeps its counts, and what is set is not lost.
+came() {
+	fairpath shape status --socket $SOCKET --classes 10 --format json |
+		jq "select(.class == \"$1\") | .down.came_packets"
+}
+settled() { [ "$(came far)" = "$before" ] && [ "$(came other)" = 0 ]; }
+before=$(came far)
+other='[[class]]
+name = "other"
+prefix = "198.18.0.0/15"'
+configure 2mbit "$other"
+fairpath reload --socket $SOCKET || fail "the reload was refused"
+await 20 settled
+fairpath shape set far --down 3mbit --socket $SOCKET
+await 20 settled
+rate_holds 3000000 "TCP in a class that was set before a packet came"
+configure 2mbit
+fairpath reload --socket $SOCKET
+configure 5mbit "$other"
+fairpath reload --socket $SOCKET
+rate_holds 5000000 "TCP after two reloads without a packet between"
+pass "reloads without traffic: counts by class, a rate that was set, a second reload"
 
 fairpath shape stop --socket $SOCKET
 [ "$(name)" = noqueue ] || fail "near0 has $(name) after stop"

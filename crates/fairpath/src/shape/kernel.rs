@@ -11,6 +11,7 @@ use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
     ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Link,
+    Links,
 };
 use fairpath_sched::tree::Tree;
 use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
@@ -60,6 +61,10 @@ impl Kernel {
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
         let found = job.links()?;
+        if let Some(pins) = prepared.pins() {
+            let present: Vec<IfIndex> = Links::open()?.list()?.iter().map(|l| l.ifindex).collect();
+            Mark::sweep_pins(pins, &present)?;
+        }
         let mut kernel = Box::new(Kernel {
             sides: Both::default(),
             pins: prepared.pins().cloned(),

@@ -98,8 +98,8 @@ impl Nfqueue {
             .map(|d| format!("{} by queue {}", d.interface, d.queue))
             .collect();
         let bypass = match job.config.on_failure {
-            OnFailure::Pass => "passed by if this process goes",
-            OnFailure::Stop => "closed if this process goes",
+            OnFailure::Pass => "traffic goes on unshaped if this process ends",
+            OnFailure::Stop => "traffic stops if this process ends",
         };
         let about = format!(
             "{}; rules by {}, {bypass}{}",

@@ -6,9 +6,10 @@
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, qdisc_names};
-use fairpath_core::sched::{Op, Plan};
+use fairpath_core::Rules;
+use fairpath_core::sched::{Changes, End, Op, OpKind, Plan, Setting};
 use fairpath_netlink::{QdiscPlace, Tc};
-use fairpath_shape::{Both, Known, Lines, Places, Side};
+use fairpath_shape::{Both, Figures, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use super::Via;
@@ -28,10 +29,63 @@ struct Line {
     interface: String,
     place: String,
     qdisc: BpfQdisc,
-    places: Places,
+    /// Of the tree in force; of one that was found and is replaced, only names are known.
+    places: Option<Places>,
     known: Known,
+    /// What comes into force with the next packet, if it is not yet.
+    next: Option<Next>,
     /// Packets that waited in a qdisc that could not be taken over.
     lost: u64,
+}
+
+/// A tree that waits for a packet.
+struct Next {
+    places: Places,
+    known: Known,
+    changes: Changes,
+    plan: Plan,
+    rules: Rules,
+    end: End,
+}
+
+impl Next {
+    fn of(job: &Job<'_>, side: Side, before: &Known) -> Next {
+        let tree = job.lines.trees.get(side);
+        Next {
+            places: Places::of(tree),
+            known: Known::of(tree),
+            changes: before.changes_to(tree, false),
+            plan: plan_of(job, side),
+            rules: job.rules.clone(),
+            end: side.end(),
+        }
+    }
+
+    /// Gives it to a qdisc that runs.
+    fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
+        let note = self.known.to_text();
+        let content = QdiscContent {
+            plan: &self.plan,
+            rules: &self.rules,
+            end: self.end,
+            note: note.as_bytes(),
+        };
+        qdisc.replace(&content, &self.changes)
+    }
+
+    /// Changes a rate before it is in force; whether it has such a node and setting.
+    fn change(&mut self, op: &Op) -> bool {
+        let node = self.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
+        let (OpKind::Node, Some(node)) = (op.kind, node) else {
+            return false;
+        };
+        match op.count {
+            setting if setting == Setting::Ceil as u32 => node.ceil = op.value,
+            setting if setting == Setting::Floor as u32 => node.floor = op.value,
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl Qdisc {
@@ -122,7 +176,8 @@ impl Line {
             && (ours.is_some() || !qdisc.is_used())
         {
             let before = Known::from_text(&String::from_utf8_lossy(&qdisc.note()));
-            match qdisc.replace(&content, &before.changes_to(tree, false)) {
+            let next = Next::of(job, side, &before);
+            match next.give(&mut qdisc) {
                 Ok(()) => {
                     if ours.is_none() {
                         tc.put(ifindex, QdiscPlace::Root, kind, false)?;
@@ -132,8 +187,9 @@ impl Line {
                         interface: interface.to_owned(),
                         place,
                         qdisc,
-                        places: Places::of(tree),
-                        known,
+                        places: None,
+                        known: before,
+                        next: Some(next),
                         lost,
                     });
                 }
@@ -154,10 +210,52 @@ impl Line {
             interface: interface.to_owned(),
             place,
             qdisc,
-            places: Places::of(tree),
+            places: Some(Places::of(tree)),
             known,
+            next: None,
             lost,
         })
+    }
+
+    /// Whether a packet has brought what was asked for into force.
+    fn settle(&mut self) {
+        if self.qdisc.is_settled()
+            && let Some(next) = self.next.take()
+        {
+            (self.places, self.known) = (Some(next.places), next.known);
+        }
+    }
+
+    /// By the nodes of the tree that was asked for last. Until it is in force, counts are those of the
+    /// one before, by their names.
+    fn figures(&self) -> Option<Vec<Figures>> {
+        let qdisc = &self.qdisc;
+        let places = self.places.as_ref()?;
+        let now = places.read(|node| (qdisc.node_stats(node), qdisc.account(node)));
+        let Some(next) = &self.next else {
+            return Some(now);
+        };
+        let was = |node: &u32| match node {
+            0 => Figures::default(),
+            node => now.get(*node as usize).cloned().unwrap_or_default(),
+        };
+        let all = now.first().cloned().unwrap_or_default();
+        Some(
+            std::iter::once(all)
+                .chain(next.changes.nodes.iter().map(was))
+                .collect(),
+        )
+    }
+
+    fn apply(&mut self, op: &Op) -> anyhow::Result<()> {
+        self.settle();
+        let Some(next) = &mut self.next else {
+            return Ok(self.qdisc.post(op)?);
+        };
+        if !next.change(op) {
+            bail!("a tree that waits for its first packet has no such node or setting");
+        }
+        Ok(next.give(&mut self.qdisc)?)
     }
 
     fn replace(&mut self, job: &Job<'_>, side: Side, pins: Option<&Pins>) -> anyhow::Result<()> {
@@ -171,9 +269,13 @@ impl Line {
             end: side.end(),
             note: note.as_bytes(),
         };
-        let changes = self.known.changes_to(tree, false);
-        match self.qdisc.replace(&content, &changes) {
-            Ok(()) => {}
+        self.settle();
+        let next = Next::of(job, side, &self.known);
+        match next.give(&mut self.qdisc) {
+            Ok(()) => {
+                self.next = Some(next);
+                return Ok(());
+            }
             // More than was set aside: another one takes its place, and what waits is lost.
             Err(QdiscError::TooLarge { .. }) => {
                 let qdisc = register(&content, &self.place, pins)?;
@@ -185,7 +287,7 @@ impl Line {
             }
             Err(error) => return Err(error.into()),
         }
-        (self.places, self.known) = (Places::of(tree), known);
+        (self.places, self.known, self.next) = (Some(Places::of(tree)), known, None);
         Ok(())
     }
 }
@@ -237,9 +339,10 @@ impl Backend for Qdisc {
     fn read(&mut self, _: &Kernel) -> anyhow::Result<Reading> {
         let mut reading = Reading::default();
         for side in Side::BOTH {
-            let Some(line) = self.sides.get(side) else {
+            let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
+            line.settle();
             if !line.qdisc.is_used() {
                 bail!(
                     "the qdisc {} is on {:?} no more; somebody took it off",
@@ -247,12 +350,14 @@ impl Backend for Qdisc {
                     line.interface
                 );
             }
-            let qdisc = &line.qdisc;
-            let figures = line
-                .places
-                .read(|node| (qdisc.node_stats(node), qdisc.account(node)));
-            *reading.figures.get_mut(side) = Some(figures);
-            let counters = qdisc.counters();
+            let mut figures = line.figures();
+            if line.next.is_some() && line.qdisc.is_settled() {
+                // It came into force in between.
+                line.settle();
+                figures = line.figures();
+            }
+            *reading.figures.get_mut(side) = figures;
+            let counters = line.qdisc.counters();
             let mut put = |name: &str, n: u64| {
                 reading
                     .counters
@@ -272,7 +377,7 @@ impl Backend for Qdisc {
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
-        Ok(self.line(side)?.qdisc.post(&op)?)
+        self.line(side)?.apply(&op)
     }
 
     fn replace(&mut self, job: &Job<'_>, _: &Lines) -> anyhow::Result<()> {

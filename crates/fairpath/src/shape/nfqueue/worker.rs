@@ -2,10 +2,11 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use fairpath_nfqueue::{Counters, Held, Holding, KernelCounts, Queue, Verdict, Wait};
+use fairpath_nfqueue::{Counters, Held, Holding, KernelCounts, Queue, QueueError, Verdict, Wait};
 use fairpath_shape::{Lane, Leaving};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
@@ -19,6 +20,8 @@ use crate::watch::monotonic_ns;
 const TURN: u32 = 64;
 /// How long leaving may take.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Before verdicts that could not be sent are sent again.
+const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
 /// What a thread counts.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +121,16 @@ impl Worker {
     /// Takes what came; how many packets.
     fn take(&mut self, now: u64) -> anyhow::Result<usize> {
         let (mut came, mut refused) = (0, Vec::new());
-        for (packet, held) in self.queue.receive(Wait::Not)?.packets {
+        let read = match self.queue.receive(Wait::Not) {
+            // The kernel lacks memory for verdicts: they are kept, and sent with the next.
+            Err(QueueError::Send { .. }) => {
+                self.failed += 1;
+                thread::sleep(SHORT_OF_MEMORY);
+                return Ok(0);
+            }
+            read => read?,
+        };
+        for (packet, held) in read.packets {
             came += 1;
             let Some(handle) = self.free.pop() else {
                 refused.push(held);
@@ -130,7 +142,8 @@ impl Worker {
         }
         self.no_handle += refused.len() as u64;
         for held in refused {
-            self.queue.release().give(held, Verdict::DROP)?;
+            let given = self.queue.release().give(held, Verdict::DROP);
+            self.failed += u64::from(given.is_err());
         }
         Ok(came)
     }
