@@ -25,10 +25,12 @@ pub struct PinError {
     pub source: io::Error,
 }
 
-/// A mounted bpffs of our own.
+/// A mounted bpffs, of our own or shared.
 #[derive(Debug, Clone)]
 pub struct Pins {
     path: PathBuf,
+    /// What names begin with.
+    prefix: String,
 }
 
 impl Pins {
@@ -56,7 +58,31 @@ impl Pins {
             )
             .map_err(|error| failed("mount a bpffs at", error.into()))?;
         }
-        Ok(Pins { path })
+        Ok(Pins {
+            path,
+            prefix: String::new(),
+        })
+    }
+
+    /// A bpffs that others have pins in, too: names of ours begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`PinError`]: there is none.
+    pub fn shared(path: impl Into<PathBuf>, prefix: &str) -> Result<Pins, PinError> {
+        let path = path.into();
+        let failed = |source| PinError {
+            what: "look for a bpffs at",
+            path: path.clone(),
+            source,
+        };
+        let there = statfs(&path).map_err(|error| failed(error.into()))?;
+        if there.filesystem_type() != BPF_FS_MAGIC {
+            return Err(failed(io::Error::other("there is none")));
+        }
+        Ok(Pins {
+            path,
+            prefix: prefix.to_owned(),
+        })
     }
 
     /// The place of a pin of this kind for an interface of the calling thread's network namespace.
@@ -69,12 +95,12 @@ impl Pins {
                 source,
             })?
             .ino();
-        Ok(self.path.join(format!("{kind}-{inode}-{ifindex}")))
+        Ok(self.join(&format!("{kind}-{inode}-{ifindex}")))
     }
 
     /// The place of the pin of this name.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.path.join(format!("{}{name}", self.prefix))
     }
 
     /// Removes the pins of this kind for interfaces of this network namespace that are not `present`.
@@ -82,9 +108,10 @@ impl Pins {
         // Of no interface: what all names of this namespace begin with.
         let any = self.of(kind, IfIndex(0))?;
         let any = any.file_name().unwrap_or_default().to_string_lossy();
-        let prefix = any.trim_end_matches('0');
+        let begin = any.trim_end_matches('0').strip_prefix(&self.prefix);
         for name in self.names()? {
-            let ifindex = name.strip_prefix(prefix).and_then(|rest| rest.parse().ok());
+            let rest = begin.and_then(|begin| name.strip_prefix(begin));
+            let ifindex = rest.and_then(|rest| rest.parse().ok());
             if ifindex.is_some_and(|ifindex| !present.contains(&IfIndex(ifindex))) {
                 self.remove(&name)?;
             }
@@ -106,7 +133,10 @@ impl Pins {
         let names = entries.filter_map(Result::ok);
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         // The kernel's own (`maps.debug`) have a dot, which no pin can have.
-        Ok(names.filter(|name| !name.contains('.')).collect())
+        let ours = names.filter(|name| !name.contains('.'));
+        Ok(ours
+            .filter_map(|name| Some(name.strip_prefix(&self.prefix)?.to_owned()))
+            .collect())
     }
 
     /// Takes one pin away, and with it what nobody else holds; false where there was none.
@@ -114,13 +144,7 @@ impl Pins {
     /// # Errors
     /// [`PinError`].
     pub fn remove(&self, name: &str) -> Result<bool, PinError> {
-        remove(&self.path.join(name))
-    }
-
-    /// Removes the directory where it is one of the system's bpffs and has no pin.
-    pub fn leave(&self) {
-        // Where something is pinned, or a bpffs of our own is mounted, it stays.
-        let _ = fs::remove_dir(&self.path);
+        remove(&self.join(name))
     }
 
     /// Unmounts the bpffs, and with it every pin; the directory is removed.

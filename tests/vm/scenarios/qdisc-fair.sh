@@ -43,8 +43,13 @@ serve() {
 RATE=20000000
 SECONDS_EACH=12
 
-# Ten flows and a ping; frames' bits a second in /tmp/rate, Jain's index in /tmp/jain, pings' quantiles in /tmp/p50, p95.
+# Ticks in which the processor was neither idle nor waiting.
+busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 }' /proc/stat; }
+
+# Ten flows and a ping; frames' bits a second in /tmp/rate, Jain's index in /tmp/jain, pings' quantiles in /tmp/p50, p95,
+# processor time a Gbit, iperf3's own included, in /tmp/cpu.
 load() {
+	begun=$(busy)
 	ip netns exec near ping -i 0.05 -c $((SECONDS_EACH * 16)) $FAR >/tmp/ping &
 	ping=$!
 	ip netns exec near iperf3 --client $FAR --parallel 10 --omit 3 --time $SECONDS_EACH --json >/tmp/iperf || {
@@ -52,6 +57,7 @@ load() {
 		fail "iperf3 failed"
 	}
 	wait $ping
+	jq "($(busy) - $begun) / 100 / (.end.sum_received.bytes * 8 / 1e9)" /tmp/iperf >/tmp/cpu
 	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' /tmp/iperf >/tmp/rate
 	jq '[.end.streams[].receiver.bytes] | (add * add) / ((map(. * .) | add) * length)' /tmp/iperf >/tmp/jain
 	sed -n 's/.*time=\([0-9.]*\) ms/\1/p' /tmp/ping | sort -n >/tmp/times
@@ -82,6 +88,7 @@ tc -n near qdisc add dev near0 parent 1:1 fq_codel
 load "HTB and fq_codel"
 kernel=$(cut -d. -f1 /tmp/p95)
 kernel_rate=$(cat /tmp/rate)
+kernel_cpu=$(cat /tmp/cpu)
 tc -n near qdisc del dev near0 root
 
 ask add one near0 root $RATE 3
@@ -92,3 +99,4 @@ between "$(cat /tmp/rate)" $((kernel_rate * 95 / 100)) $((RATE * 105 / 100)) "te
 jq -e '. >= 0.95' /tmp/jain >/dev/null || fail "Jain's index of ten flows is $(cat /tmp/jain)"
 [ "$(cut -d. -f1 /tmp/p95)" -le $((2 * kernel + 10)) ] || fail "p95 of pings is $(cat /tmp/p95) ms, beside fq_codel's $kernel"
 pass "ten flows share $(cat /tmp/rate) bit/s (Jain $(cat /tmp/jain)); p95 of pings $(cat /tmp/p95) ms, beside HTB with fq_codel: $kernel_rate bit/s, $kernel ms"
+pass "processor time a Gbit, iperf3 included, is $(awk "BEGIN { printf \"%.2f\", $(cat /tmp/cpu) / $kernel_cpu }") times that of HTB with fq_codel"

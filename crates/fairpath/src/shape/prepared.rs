@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fairpath_bpf::Pins;
 
+use super::Via;
 use crate::features::has_qdisc;
 use crate::run::ShapeConfig;
 
@@ -16,21 +17,24 @@ pub struct Prepared {
     aqm_leaves: bool,
 }
 
-/// Where pins are if there can be no bpffs of our own.
-const SYSTEM: &str = "/sys/fs/bpf/fairpath";
+/// The bpffs that systemd mounts.
+const SYSTEM: &str = "/sys/fs/bpf";
 
 impl Prepared {
-    /// Where something is to be shaped, whatever the port: a reload may choose another. A bpffs beside
-    /// the control socket takes CAP_SYS_ADMIN; under systemd nothing may be mounted, but the system's
-    /// own is there.
+    /// For this configuration: a bpffs of our own beside the control socket, which takes CAP_SYS_ADMIN
+    /// and stays mounted; else the system's. That alone where no port that pins is named, but a reload
+    /// may choose one.
     pub fn new(config: Option<&ShapeConfig>, socket: &Path) -> Prepared {
-        if config.is_none() {
+        let Some(config) = config else {
             return Prepared::default();
-        }
+        };
         let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
-        let pins = Pins::at(beside.join("pins")).map_err(|why| why.to_string());
-        let pins =
-            pins.or_else(|why| Pins::at(SYSTEM).map_err(|system| format!("{why}, and {system}")));
+        let shared = || Pins::shared(SYSTEM, "fairpath-");
+        let pins = match config.via {
+            Some(Via::Nfqueue | Via::Afxdp) => shared().map_err(|why| why.to_string()),
+            _ => Pins::at(beside.join("pins"))
+                .or_else(|why| shared().map_err(|system| format!("{why}, and {system}"))),
+        };
         let (pins, why_not) = match pins {
             Ok(pins) => (Some(pins), None),
             Err(why) => (None, Some(why)),
@@ -55,13 +59,5 @@ impl Prepared {
     /// Whether HTB's leaves can be fq_codel or CAKE.
     pub fn has_aqm_leaves(&self) -> bool {
         self.aqm_leaves
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        if let Some(pins) = &self.pins {
-            pins.leave();
-        }
     }
 }
