@@ -20,8 +20,8 @@ EXPOSURE_LIMIT=30
 PATIENCE_S=60
 # From dpkg to the first table; docs/guide/install.md.
 TABLE_LIMIT_S=120
-# Written by dpkg, apt and logging for any package; the group stays by decision (packaging/debian/postrm).
-NOT_OURS='^/(fairpath|var/log|var/cache|var/lib/dpkg|tmp)(/|$)|^/etc/(group|gshadow)-?$'
+# Written by dpkg, apt, logging and, at midnight, dpkg's backup for any package; the group stays by decision (packaging/debian/postrm).
+NOT_OURS='^/(fairpath|var/log|var/cache|var/backups|var/lib/dpkg|tmp)(/|$)|^/etc/(group|gshadow)-?$'
 
 trap 'status=$?; [ $status = 0 ] || journalctl --no-pager --lines 40 --unit $UNIT' EXIT
 
