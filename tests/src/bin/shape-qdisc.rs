@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fairpath_bpf::{
-    BpfQdisc, Pins, QdiscContent, QdiscOptions, qdisc_names, quiet_libbpf, without_marks,
+    BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, qdisc_names, quiet_libbpf,
+    without_marks,
 };
 use fairpath_core::sched::{
     COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
@@ -39,6 +40,8 @@ use fairpath_netlink::{Links, QdiscPlace, Tc};
 use fairpath_units::IfIndex;
 use serde_json::{Value, json};
 
+/// For a name to become free.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Handles, and packets that wait at most.
 const PACKETS: u32 = 4096;
 /// The link of the tree.
@@ -293,7 +296,15 @@ impl Tool {
         };
         let name = qdisc_names(key).next().context("a name")?;
         let begun = Instant::now();
-        let qdisc = BpfQdisc::register(&content(&plan, &rules), &name, options)?;
+        let qdisc = loop {
+            match BpfQdisc::register(&content(&plan, &rules), &name, options) {
+                // What another scenario left goes when the kernel comes to it.
+                Err(QdiscError::Taken(_)) if begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                done => break done?,
+            }
+        };
         let loaded_ms = begun.elapsed().as_millis();
         let shaped = shaped_on(qdisc, words)?;
         let mut tc = Tc::open()?;
