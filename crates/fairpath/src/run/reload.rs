@@ -115,7 +115,7 @@ impl Daemon {
         };
         let failed = match (&before.shape, now) {
             (Some(_), Some(_)) => "shaping is as it was",
-            (None, Some(_)) => "nothing is shaped, and it is tried again",
+            (None, Some(_)) => "nothing is shaped",
             (_, None) => "shaping has ended",
         };
         if now.is_none() {

@@ -41,11 +41,15 @@ impl Afxdp {
     /// # Errors
     /// Where interfaces are not there or not fit, or the kernel refuses.
     pub fn start(job: &Job<'_>, kernel: &mut Kernel) -> anyhow::Result<Afxdp> {
-        let Some(outside) = &job.config.outside else {
+        is_ready(kernel)?;
+        let Both {
+            down: Some(inside),
+            up: Some(outside),
+        } = job.links()?
+        else {
             bail!("shape via afxdp: both sides are needed; name the interface [shape] outside");
         };
-        is_ready(kernel)?;
-        let ends = Ends::look(&job.config.inside, outside)?;
+        let ends = Ends::look(inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
         let (port, frames, placement) = open_port(job, &ends)?;

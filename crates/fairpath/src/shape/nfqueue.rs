@@ -63,31 +63,24 @@ impl Nfqueue {
         refuse_unseen(job)?;
         let mut diverts = Vec::new();
         let mut buffers = Vec::new();
-        let mut links = Links::open()?;
+        let links = job.links()?;
+        let inside = links.down.as_ref().map_or(0, |link| link.ifindex.0);
         let sides = Both::try_of(|side| {
-            let Some(interface) = job.interface(side) else {
+            let Some(link) = links.get(side) else {
                 return Ok(None);
             };
             let queue = job.config.queue + u16::from(side == Side::Up);
             diverts.push(Divert {
-                interface: interface.to_owned(),
+                interface: link.name.clone(),
                 queue,
             });
-            let mut index = |name: &str| -> anyhow::Result<(u32, u32)> {
-                let link = links.by_name(name)?;
-                let link =
-                    link.with_context(|| format!("shape {name:?}: there is no such interface"))?;
-                Ok((link.ifindex.0, link.mtu_bytes))
-            };
-            let (out, mtu_bytes) = index(interface)?;
-            let (inside, _) = index(&job.config.inside)?;
             let at = At {
                 side,
                 inside,
-                out,
-                mtu_bytes,
+                out: link.ifindex.0,
+                mtu_bytes: link.mtu_bytes,
             };
-            let (line, buffer) = Line::start(job, interface, queue, at)?;
+            let (line, buffer) = Line::start(job, &link.name, queue, at)?;
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;

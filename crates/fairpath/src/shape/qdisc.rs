@@ -38,39 +38,48 @@ struct Line {
     lost: u64,
 }
 
-/// A tree that waits for a packet.
+/// A tree as the kernel is to run it.
 struct Next {
     places: Places,
     known: Known,
+    /// From the tree before.
     changes: Changes,
     plan: Plan,
     rules: Rules,
     end: End,
+    /// The names, for whoever finds it.
+    note: String,
 }
 
 impl Next {
     fn of(job: &Job<'_>, side: Side, before: &Known) -> Next {
         let tree = job.lines.trees.get(side);
+        let known = Known::of(tree);
+        let mut plan = tree.plan.clone();
+        plan.config.accounts = 1;
         Next {
             places: Places::of(tree),
-            known: Known::of(tree),
             changes: before.changes_to(tree, false),
-            plan: plan_of(job, side),
+            plan,
             rules: job.rules.clone(),
             end: side.end(),
+            note: known.to_text(),
+            known,
         }
     }
 
-    /// Gives it to a qdisc that runs.
-    fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
-        let note = self.known.to_text();
-        let content = QdiscContent {
+    fn content(&self) -> QdiscContent<'_> {
+        QdiscContent {
             plan: &self.plan,
             rules: &self.rules,
             end: self.end,
-            note: note.as_bytes(),
-        };
-        qdisc.replace(&content, &self.changes)
+            note: self.note.as_bytes(),
+        }
+    }
+
+    /// Gives it to a qdisc that runs: it is in force from the next packet on.
+    fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
+        qdisc.replace(&self.content(), &self.changes)
     }
 
     /// Changes a rate before it is in force; whether it has such a node and setting.
@@ -132,13 +141,6 @@ impl Qdisc {
     }
 }
 
-/// The plan as the kernel is to run it.
-fn plan_of(job: &Job<'_>, side: Side) -> Plan {
-    let mut plan = job.lines.trees.get(side).plan.clone();
-    plan.config.accounts = 1;
-    plan
-}
-
 /// The network namespace, as far as it tells names of qdiscs apart.
 fn namespace() -> String {
     let link = std::fs::read_link("/proc/thread-self/ns/net");
@@ -153,17 +155,7 @@ impl Line {
         interface: &str,
         pins: Option<&Pins>,
     ) -> anyhow::Result<Line> {
-        let tree = job.lines.trees.get(side);
         let place = format!("{} {interface}", namespace());
-        let plan = plan_of(job, side);
-        let known = Known::of(tree);
-        let note = known.to_text();
-        let content = QdiscContent {
-            plan: &plan,
-            rules: job.rules,
-            end: side.end(),
-            note: note.as_bytes(),
-        };
         let mut tc = Tc::open()?;
         let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
         let mut lost = 0;
@@ -197,7 +189,8 @@ impl Line {
                 Err(error) => return Err(error.into()),
             }
         }
-        let qdisc = register(&content, &place, pins)?;
+        let fresh = Next::of(job, side, &Known::default());
+        let qdisc = register(&fresh.content(), &place, pins)?;
         tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
         // Names that are of no use any more.
         for name in left.iter().filter(|name| *name != qdisc.name()) {
@@ -210,8 +203,8 @@ impl Line {
             interface: interface.to_owned(),
             place,
             qdisc,
-            places: Some(Places::of(tree)),
-            known,
+            places: Some(fresh.places),
+            known: fresh.known,
             next: None,
             lost,
         })
@@ -259,16 +252,6 @@ impl Line {
     }
 
     fn replace(&mut self, job: &Job<'_>, side: Side, pins: Option<&Pins>) -> anyhow::Result<()> {
-        let tree = job.lines.trees.get(side);
-        let plan = plan_of(job, side);
-        let known = Known::of(tree);
-        let note = known.to_text();
-        let content = QdiscContent {
-            plan: &plan,
-            rules: job.rules,
-            end: side.end(),
-            note: note.as_bytes(),
-        };
         self.settle();
         let next = Next::of(job, side, &self.known);
         match next.give(&mut self.qdisc) {
@@ -278,7 +261,7 @@ impl Line {
             }
             // More than was set aside: another one takes its place, and what waits is lost.
             Err(QdiscError::TooLarge { .. }) => {
-                let qdisc = register(&content, &self.place, pins)?;
+                let qdisc = register(&next.content(), &self.place, pins)?;
                 let mut tc = Tc::open()?;
                 tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
                 self.lost += self.qdisc.counters().waiting;
@@ -287,7 +270,7 @@ impl Line {
             }
             Err(error) => return Err(error.into()),
         }
-        (self.places, self.known, self.next) = (Some(Places::of(tree)), known, None);
+        (self.places, self.known, self.next) = (Some(next.places), next.known, None);
         Ok(())
     }
 }

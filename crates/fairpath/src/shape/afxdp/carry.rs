@@ -45,7 +45,7 @@ pub struct Lanes {
     gathered: [usize; 2],
     first: [QueueId; 2],
     one_armed: bool,
-    ifindexes: [u32; 2],
+    inside: u32,
     limit: u32,
     leaving: Vec<Leaving>,
     dropped: Vec<Leaving>,
@@ -75,7 +75,7 @@ impl Lanes {
             gathered: [0; 2],
             first: [first.down, first.up],
             one_armed,
-            ifindexes: [ends.inside.ifindex.0, ends.outside.ifindex.0],
+            inside: ends.inside.ifindex.0,
             limit,
             leaving: Vec::new(),
             dropped: Vec::new(),
@@ -127,15 +127,16 @@ impl Order for Lanes {
                 self.lanes[exit].arrive_as(handle, now, meta);
             }
             None => {
-                let (way, at) = match exit {
-                    0 => (Passing::Out, 0),
-                    _ => (Passing::In, 0),
+                // Either leaves by the inside, or came by it.
+                let way = match exit {
+                    0 => Passing::Out,
+                    _ => Passing::In,
                 };
                 let frame = Frame {
                     now,
                     wire_len: packet.len() as u32,
                     segs: 1,
-                    ifindex: self.ifindexes[at],
+                    ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
                     way: way as u8,
                     ..Frame::default()

@@ -25,14 +25,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    pub fn look(inside: &str, outside: &str) -> anyhow::Result<Ends> {
-        let mut links = Links::open()?;
-        let mut find = |name: &str| -> anyhow::Result<Link> {
-            let link = links.by_name(name)?;
-            link.with_context(|| format!("shape {name:?}: there is no such interface"))
-        };
-        let (inside, outside) = (find(inside)?, find(outside)?);
-        let all = links.list()?;
+    pub fn look(inside: Link, outside: Link) -> anyhow::Result<Ends> {
+        let all = Links::open()?.list()?;
         let bridge = inside.master.and_then(|master| {
             let link = all.iter().find(|link| link.ifindex == master)?;
             mac_of(&link.name).ok()
