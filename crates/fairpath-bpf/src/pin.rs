@@ -174,3 +174,33 @@ pub(crate) fn remove(path: &Path) -> Result<bool, PinError> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names are all that is looked at: a directory serves as a bpffs.
+    #[test]
+    fn pins_of_links_that_are_gone_are_swept_and_no_others() {
+        let place = tempfile::tempdir().unwrap();
+        let pins = Pins {
+            path: place.path().to_owned(),
+            prefix: "ours-".to_owned(),
+        };
+        let of = |kind: &str, ifindex| pins.of(kind, IfIndex(ifindex)).unwrap();
+        let gone = [of("mark", 3), of("mark", 70)];
+        let stays = [
+            of("mark", 7),
+            of("other", 3),
+            pins.join("mark-1-3"),
+            place.path().join("mark-1-3"),
+        ];
+        for path in gone.iter().chain(&stays) {
+            fs::write(path, "").unwrap();
+        }
+        assert_eq!(pins.names().unwrap().len(), 5);
+        pins.sweep("mark", &[IfIndex(7), IfIndex(1)]).unwrap();
+        assert!(gone.iter().all(|path| !path.exists()), "{gone:?}");
+        assert!(stays.iter().all(|path| path.exists()), "{stays:?}");
+    }
+}

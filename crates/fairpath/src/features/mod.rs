@@ -137,9 +137,3 @@ fn refuse_unknown(names: &[String], interfaces: &[Interface]) -> anyhow::Result<
 fn colour_wanted() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
-
-/// Whether this kernel can make such a qdisc. False where that cannot be asked.
-pub fn has_qdisc(kind: &str) -> bool {
-    let known = fairpath_netlink::Tc::open().and_then(|mut tc| tc.knows(kind));
-    known.unwrap_or(false)
-}

@@ -1,8 +1,8 @@
 //! Which port: what was named, or the best that this kernel can do, and why.
 
 use fairpath_class::ClassSet;
+use fairpath_netlink::{NetlinkError, Tc};
 
-use super::prepared::Prepared;
 use super::{OnFailure, Via};
 use crate::run::ShapeConfig;
 
@@ -71,7 +71,7 @@ pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
 /// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
 /// keep latency low; else NFQUEUE, as for an author's policy, for recording, and where traffic is to
 /// stop with the process. AF_XDP takes packets past netfilter and conntrack, so it is only used where it is named.
-pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> Choice {
+pub fn choose(config: &ShapeConfig, classes: &ClassSet) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
         ..traits(via)
@@ -103,7 +103,8 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
         let text = format!("{none}, and its own cannot have the policies that are asked for");
         return chosen(Via::Nfqueue, text);
     }
-    if prepared.has_aqm_leaves() {
+    let leaves = has_aqm_leaves();
+    if matches!(leaves, Ok(true)) {
         return chosen(
             Via::Kernel,
             format!("{none}, but FQ-CoDel or CAKE for the leaves of HTB"),
@@ -121,8 +122,15 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, prepared: &Prepared) -> 
         );
         return chosen(Via::Kernel, text);
     }
-    chosen(
-        Via::Nfqueue,
-        format!("{none}, nor HTB with FQ-CoDel or CAKE for its leaves"),
-    )
+    let leaves = match leaves {
+        Ok(_) => "nor HTB with FQ-CoDel or CAKE for its leaves".to_owned(),
+        Err(error) => format!("and whether it has HTB with FQ-CoDel or CAKE is not known: {error}"),
+    };
+    chosen(Via::Nfqueue, format!("{none}, {leaves}"))
+}
+
+/// Whether this kernel has HTB, and qdiscs for its leaves that keep latency low.
+fn has_aqm_leaves() -> Result<bool, NetlinkError> {
+    let mut tc = Tc::open()?;
+    Ok(tc.knows("htb")? && (tc.knows("fq_codel")? || tc.knows("cake")?))
 }

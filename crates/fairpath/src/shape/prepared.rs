@@ -5,16 +5,13 @@ use std::path::Path;
 use fairpath_bpf::Pins;
 
 use super::Via;
-use crate::features::has_qdisc;
 use crate::run::ShapeConfig;
 
-/// A place where what is attached outlives this process, and what was found out by trying.
+/// A place where what is attached outlives this process.
 #[derive(Debug, Default)]
 pub struct Prepared {
     pins: Option<Pins>,
     why_not: Option<String>,
-    /// The kernel has HTB, and qdiscs for its leaves that keep latency low.
-    aqm_leaves: bool,
 }
 
 /// The bpffs that systemd mounts.
@@ -39,11 +36,7 @@ impl Prepared {
             Ok(pins) => (Some(pins), None),
             Err(why) => (None, Some(why)),
         };
-        Prepared {
-            pins,
-            why_not,
-            aqm_leaves: has_qdisc("htb") && (has_qdisc("fq_codel") || has_qdisc("cake")),
-        }
+        Prepared { pins, why_not }
     }
 
     /// That place, if it could be had.
@@ -54,10 +47,5 @@ impl Prepared {
     /// Why there is no such place, where one was wanted.
     pub fn why_not_pinned(&self) -> Option<&str> {
         self.why_not.as_deref()
-    }
-
-    /// Whether HTB's leaves can be fq_codel or CAKE.
-    pub fn has_aqm_leaves(&self) -> bool {
-        self.aqm_leaves
     }
 }

@@ -121,7 +121,7 @@ impl Shaping {
         classes: &ClassSet,
         monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
-        let choice = choose::choose(config, classes, &self.prepared);
+        let choice = choose::choose(config, classes);
         choose::takes(choice.via, config).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
@@ -206,7 +206,7 @@ impl Shaping {
         // A port that was chosen for other policies, or made for fewer packets, makes way.
         let chosen = config.via.is_some()
             || before.lines == config.lines
-            || choose::choose(config, classes, &self.prepared).via == via;
+            || choose::choose(config, classes).via == via;
         let has_room = via == Via::Kernel
             || Side::BOTH.iter().all(|side| {
                 lines.trees.get(*side).plan.config.limit_packets <= *port.room.get(*side)
