@@ -86,6 +86,16 @@ fn stopped_and_started_no_packet_is_lost(port: &'static str) {
     left_nothing(&scene);
 }
 
+by!(ctrl_c_held_down_leaves_nothing: nfqueue, afxdp, kernel);
+
+fn ctrl_c_held_down_leaves_nothing(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let daemon = scene.shape(RATES, "");
+    assert!(daemon.interrupt().success());
+    left_nothing(&scene);
+}
+
 by!(rates_are_set_while_packets_flow: nfqueue, afxdp, kernel);
 
 fn rates_are_set_while_packets_flow(port: &'static str) {
@@ -158,7 +168,6 @@ fn left_nothing(scene: &Scene) {
             .unwrap();
         assert!(!rules.contains("fairpath"), "{rules}");
     }
-    let _ = Router::CLIENT;
 }
 
 by!(a_link_that_goes_down_and_comes_back_is_shaped_again: nfqueue, afxdp, kernel);

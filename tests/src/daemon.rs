@@ -212,6 +212,16 @@ impl<'p> Daemon<'p> {
         status.unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()))
     }
 
+    /// Sends SIGINT to it and what it starts, as a terminal does while Ctrl-C is held, until it ends.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn interrupt(mut self) -> ExitStatus {
+        let ended = || (!self.process.signal_group(Signal::SIGINT)).then_some(());
+        wait_for(PATIENCE, ended).unwrap_or_else(|| panic!("goes on: {}", self.process.stderr()));
+        self.process.wait(PATIENCE).expect("it has ended")
+    }
+
     /// Sends SIGKILL and waits for the end.
     ///
     /// # Panics

@@ -173,6 +173,11 @@ impl Process {
         let _ = kill(self.pid(), signal);
     }
 
+    /// Sends a signal to the program and its descendants, as a terminal does; false once it has ended.
+    pub fn signal_group(&self, signal: Signal) -> bool {
+        !self.has_ended() && killpg(self.pid(), signal).is_ok()
+    }
+
     /// Waits until stdout contains `text`.
     pub fn wait_stdout(&self, text: &str, deadline: Duration) -> Result<(), RunError> {
         self.wait_tail(self.stdout.as_ref(), text, deadline)

@@ -7,6 +7,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
@@ -183,7 +184,7 @@ fn own_lock() -> Option<&'static str> {
     usual.is_err().then_some("/run/fairpath/xtables.lock")
 }
 
-/// Runs a command with `input`; its complaint is the error.
+/// Runs a command with `input`; its complaint is the error. Ctrl-C is this process's, which waits for it.
 fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     let mut child = Command::new(command);
     if let Some(lock) = own_lock() {
@@ -195,6 +196,7 @@ fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .env("LC_ALL", "C")
+        .process_group(0)
         .spawn()
         .context("cannot be started")?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -206,5 +208,8 @@ fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    bail!("{}", said.lines().next().unwrap_or("failed").trim());
+    match said.lines().next() {
+        Some(said) => bail!("{}", said.trim()),
+        None => bail!("{command}: {}", output.status),
+    }
 }
