@@ -50,7 +50,15 @@ fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
         over.store(true, Ordering::Relaxed);
         traffic.join().unwrap()
     });
-    let all = |row: &Value| row["flows"]["closed"] == json!(connections);
+    // Where the machine stops a CPU that holds a lock, the other passes a packet unlooked at, and
+    // says so: the last one of a flow, if it has to be.
+    let unseen = daemon.status()["counters"]["lock_failures"]
+        .as_u64()
+        .unwrap();
+    let all = |row: &Value| {
+        let closed = row["flows"]["closed"].as_u64().unwrap_or(0);
+        (connections - unseen.min(connections)..=connections).contains(&closed)
+    };
     let anna = daemon.row_when("anna", "all flows closed", all);
     assert_eq!(anna["flows"]["opened"], json!(connections));
     let bytes = anna["up"]["bytes"].as_u64().unwrap();
