@@ -24,6 +24,7 @@ use std::net::Ipv4Addr;
 use fairpath_testbed::{
     EchoServer, Host, Impairment, Netns, Router, RouterBuilder, ShortConnections, Testbed,
 };
+use serde_json::Value;
 use std::time::Duration;
 
 /// The second subscriber's address, beside [`Router::CLIENT`].
@@ -102,3 +103,9 @@ pub const ANNA: Ipv4Addr = {
     let Host { v4, .. } = Router::CLIENT;
     v4
 };
+
+/// A counter of a status.
+pub fn counter(status: &Value, name: &str) -> u64 {
+    let number = status["counters"][name].as_u64();
+    number.unwrap_or_else(|| panic!("no counter {name}: {status:#}"))
+}

@@ -10,7 +10,7 @@ use fairpath_tests::newcomers::{CLIENTS, Newcomers, SERVERS};
 use fairpath_tests::{Daemon, Place};
 use serde_json::Value;
 
-use super::Site;
+use super::{Site, counter};
 
 const RATE: u64 = 50_000;
 /// The generator takes its CPU's time; on a busy machine it does not come to its rate.
@@ -36,11 +36,6 @@ fn own_memory(pid: u32) -> u64 {
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     number.and_then(|n| n.parse::<u64>().ok()).unwrap() * 1024
-}
-
-fn counter(status: &Value, name: &str) -> u64 {
-    let number = status["counters"][name].as_u64();
-    number.unwrap_or_else(|| panic!("no counter {name}: {status:#}"))
 }
 
 /// Every flow is told as opened, or counted by the name of what became of it; memory stays.

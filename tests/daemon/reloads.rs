@@ -9,7 +9,7 @@ use fairpath_tests::{Daemon, Place};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{ANNA, BERT, CLASSES, Site};
+use super::{ANNA, BERT, CLASSES, Site, counter};
 
 #[test]
 fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
@@ -52,11 +52,9 @@ fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
     });
     // Where the machine stops a CPU that holds a lock, the other passes a packet unlooked at, and
     // says so: the last one of a flow, if it has to be.
-    let unseen = daemon.status()["counters"]["lock_failures"]
-        .as_u64()
-        .unwrap();
     let all = |row: &Value| {
         let closed = row["flows"]["closed"].as_u64().unwrap_or(0);
+        let unseen = counter(&daemon.status(), "lock_failures");
         (connections - unseen.min(connections)..=connections).contains(&closed)
     };
     let anna = daemon.row_when("anna", "all flows closed", all);
