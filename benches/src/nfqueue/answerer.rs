@@ -6,15 +6,13 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use fairpath_nfqueue::{Config, Verdict, Wait};
-use fairpath_testbed::{Netns, Process};
+use fairpath_testbed::{Netns, Process, QueueLibrary, QueueProgram, QueueSettings};
 use serde::Serialize;
-use tempfile::TempDir;
 
 /// Packets that may wait.
 const LENGTH: u32 = 4096;
@@ -23,13 +21,14 @@ const BUFFER_BYTES: usize = 64 << 20;
 /// Headers, and no more, for all of them.
 const COPY_BYTES: u16 = 128;
 const START_DEADLINE: Duration = Duration::from_secs(30);
-const PEER: &str = include_str!("peer.c");
-/// The peer in Go: a module, whose dependencies are fetched as every Go module's are.
-const GO: [(&str, &str); 3] = [
-    ("main.go", include_str!("go/main.go")),
-    ("go.mod", include_str!("go/go.mod")),
-    ("go.sum", include_str!("go/go.sum")),
-];
+/// The peers', as ours.
+const SETTINGS: QueueSettings = QueueSettings {
+    number: 0,
+    copy_bytes: COPY_BYTES,
+    length: LENGTH,
+    buffer_bytes: BUFFER_BYTES,
+    gso: true,
+};
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -135,7 +134,8 @@ fn nfq() -> anyhow::Result<()> {
 
 /// The peers' programs.
 pub struct Answerers {
-    directory: TempDir,
+    c: QueueProgram,
+    go: QueueProgram,
 }
 
 /// One that runs; ends on drop.
@@ -147,27 +147,12 @@ impl Answerers {
     /// Compiles the peers in C and Go.
     ///
     /// # Errors
-    /// Where a compiler or a library is missing.
+    /// Where a compiler or a library is missing (`make bench` installs them).
     pub fn prepare() -> anyhow::Result<Answerers> {
-        let directory = tempfile::tempdir().context("make a directory for the C peer")?;
-        let source = directory.path().join("peer.c");
-        fs::write(&source, PEER).context("write the C peer")?;
-        let output = Command::new("cc")
-            .args(["-O2", "-o"])
-            .arg(directory.path().join("peer"))
-            .arg(&source)
-            .args(["-lnetfilter_queue", "-lmnl"])
-            .output()
-            .context("start cc")?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            bail!(
-                "compile the C peer: {}; needs libnetfilter-queue-dev (make bench installs it)",
-                why.trim()
-            );
-        }
-        go(&directory)?;
-        Ok(Answerers { directory })
+        Ok(Answerers {
+            c: QueueProgram::build(QueueLibrary::C)?,
+            go: QueueProgram::build(QueueLibrary::Go)?,
+        })
     }
 
     /// Starts one in `ns`, before other processes, on `cpu`.
@@ -177,14 +162,10 @@ impl Answerers {
     pub fn start(&self, who: Answerer, ns: &Netns, cpu: usize) -> anyhow::Result<Answering> {
         let mut command = ns.command_without_sysfs("chrt");
         command.args(["--fifo", "1", "taskset", "-c", &cpu.to_string()]);
-        let sizes = [COPY_BYTES.into(), LENGTH as usize, BUFFER_BYTES].map(|n| n.to_string());
         if who == Answerer::C {
-            command.arg(self.directory.path().join("peer"));
-            command.arg("0").args(sizes);
+            command.args(self.c.argv(&SETTINGS));
         } else if who == Answerer::Go {
-            command
-                .arg(self.directory.path().join("go/peer"))
-                .args(sizes);
+            command.args(self.go.argv(&SETTINGS));
         } else {
             let ourselves: PathBuf = env::current_exe().context("find this program")?;
             let value = who.to_possible_value().context("name the answerer")?;
@@ -194,27 +175,6 @@ impl Answerers {
         process.wait_stderr("bound", START_DEADLINE)?;
         Ok(Answering { process })
     }
-}
-
-/// Builds the peer in Go.
-fn go(directory: &TempDir) -> anyhow::Result<()> {
-    let place = directory.path().join("go");
-    fs::create_dir(&place).context("make a directory for the Go peer")?;
-    for (name, text) in GO {
-        fs::write(place.join(name), text).context("write the Go peer")?;
-    }
-    let mut command = Command::new("go");
-    command
-        .args(["build", "-o", "peer", "."])
-        .current_dir(&place);
-    let output = command
-        .output()
-        .context("start go; needs golang-go (make bench installs it)")?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        bail!("build the Go peer: {}", why.trim());
-    }
-    Ok(())
 }
 
 impl Answering {

@@ -223,8 +223,8 @@ impl Process {
         })
     }
 
-    /// Waits until all output of an ended program has been read.
-    pub(crate) fn close_tails(&self) {
+    /// Waits until all output of an ended program has been read: after [`Process::wait`], before its output is judged.
+    pub fn close_tails(&self) {
         self.stderr.close();
         if let Some(stdout) = &self.stdout {
             stdout.close();

@@ -1,11 +1,11 @@
 /*
- * The peer: a no-op over libnetfilter_queue and libmnl, as their pages describe it.
+ * A no-op over libnetfilter_queue and libmnl, as their pages describe it.
  *
  * One packet a read and one verdict a datagram, as in the library's own way of use; tuned like
- * ours: GSO, the same copy range and queue length, a forced receive buffer, no ENOBUFS.
+ * ours: the same copy range and queue length, a forced receive buffer, no ENOBUFS.
  *
- *   peer QUEUE COPY_BYTES LENGTH BUFFER_BYTES     says "bound" on stderr, and runs until it is
- * killed
+ *   accept QUEUE COPY_BYTES LENGTH BUFFER_BYTES GSO     GSO is 1 or 0; says "bound" on stderr, and
+ * runs until it is killed
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static int accept_packet(const struct nlmsghdr *message, void *data)
 	return MNL_CB_OK;
 }
 
-static void configure(uint32_t copy, uint32_t length)
+static void configure(uint32_t copy, uint32_t length, int gso)
 {
 	char buffer[MNL_SOCKET_BUFFER_SIZE];
 	struct nlmsghdr *message;
@@ -60,7 +60,7 @@ static void configure(uint32_t copy, uint32_t length)
 	message = nfq_nlmsg_put(buffer, NFQNL_MSG_CONFIG, queue);
 	nfq_nlmsg_cfg_put_params(message, NFQNL_COPY_PACKET, copy);
 	nfq_nlmsg_cfg_put_qmaxlen(message, length);
-	mnl_attr_put_u32(message, NFQA_CFG_FLAGS, htonl(NFQA_CFG_F_GSO));
+	mnl_attr_put_u32(message, NFQA_CFG_FLAGS, gso ? htonl(NFQA_CFG_F_GSO) : 0);
 	mnl_attr_put_u32(message, NFQA_CFG_MASK, htonl(NFQA_CFG_F_GSO));
 	send_message(message);
 }
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	int on = 1, bytes;
 	ssize_t len;
 
-	if (argc != 5)
+	if (argc != 6)
 		return 2;
 	queue = atoi(argv[1]);
 	bytes = atoi(argv[4]) / 2;
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 		die("SO_RCVBUFFORCE");
 	mnl_socket_setsockopt(nl, NETLINK_NO_ENOBUFS, &on, sizeof(on));
 	port = mnl_socket_get_portid(nl);
-	configure(atoi(argv[2]), atoi(argv[3]));
+	configure(atoi(argv[2]), atoi(argv[3]), atoi(argv[5]));
 	fputs("bound\n", stderr);
 	for (;;) {
 		len = mnl_socket_recvfrom(nl, buffer, sizeof(buffer));

@@ -1,7 +1,8 @@
-// The peer: a no-op over github.com/florianl/go-nfqueue, as its pages describe it, tuned like the
-// others: GSO, the same copy range and queue length, a forced receive buffer, no ENOBUFS.
+// A no-op over github.com/florianl/go-nfqueue, as its pages describe it, tuned like the
+// others: the same copy range and queue length, a forced receive buffer, no ENOBUFS.
 //
-//	peer COPY_BYTES LENGTH BUFFER_BYTES     says "bound" on stderr, and runs until it is killed
+//	accept QUEUE COPY_BYTES LENGTH BUFFER_BYTES GSO     GSO is 1 or 0; says "bound" on stderr,
+//	and runs until it is killed
 package main
 
 import (
@@ -21,19 +22,23 @@ func main() {
 		die(err)
 		return n
 	}
+	var flags uint32
+	if number(5) == 1 {
+		flags = nfqueue.NfQaCfgFlagGSO
+	}
 	queue, err := nfqueue.Open(&nfqueue.Config{
-		NfQueue:      0,
-		MaxPacketLen: uint32(number(1)),
-		MaxQueueLen:  uint32(number(2)),
+		NfQueue:      uint16(number(1)),
+		MaxPacketLen: uint32(number(2)),
+		MaxQueueLen:  uint32(number(3)),
 		Copymode:     nfqueue.NfQnlCopyPacket,
-		Flags:        nfqueue.NfQaCfgFlagGSO,
+		Flags:        flags,
 	})
 	die(err)
-	die(queue.Con.SetReadBuffer(number(3)))
+	die(queue.Con.SetReadBuffer(number(4)))
 	raw, err := queue.Con.SyscallConn()
 	die(err)
 	die(raw.Control(func(fd uintptr) {
-		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, number(3)/2)
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, number(4)/2)
 	}))
 	die(err)
 	die(queue.Con.SetOption(netlink.NoENOBUFS, true))
