@@ -4,6 +4,7 @@
 //! units <- wire <- core <- class  rtt  rules    class <- sched <- shape    pure: no clock, no sockets
 //! units <- wire <- bpf  netlink  afxdp  nfqueue        the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
+//! units <- report                                      pure, too: pages of anything measured
 //! pure + edge <- fairpath                              assembly
 //! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
 //! ```
@@ -16,7 +17,7 @@ use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 pub const PURE: &[&str] = &[
-    "units", "wire", "core", "class", "rtt", "sched", "shape", "rules",
+    "units", "wire", "core", "class", "rtt", "sched", "shape", "rules", "report",
 ];
 const EDGE: &[&str] = &["bpf", "netlink", "afxdp", "nfqueue"];
 
@@ -114,8 +115,7 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
 
 /// What a crate may be built on, or `None` for a crate the house does not know.
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
-    let everything_but_the_binary =
-        || [PURE, EDGE, &["testbed", "report", "top", "export"]].concat();
+    let everything_but_the_binary = || [PURE, EDGE, &["testbed", "top", "export"]].concat();
     Some(match from {
         "units" | "xtask" => vec![],
         "wire" | "report" => vec!["units"],
@@ -129,11 +129,15 @@ fn allowed(from: &str) -> Option<Vec<&'static str>> {
         "shape" => vec!["units", "wire", "core", "class", "sched"],
         // What shows and exports snapshots knows no kernel.
         "top" | "export" => vec!["units", "rtt"],
-        "fairpath" => [PURE, EDGE, &["report", "top", "export"]].concat(),
+        "fairpath" => [PURE, EDGE, &["top", "export"]].concat(),
         "testbed" => vec!["netlink", "bpf", "units", "wire"],
         // bpf: to plant losses by XDP.
-        "demo" | "lab" => vec!["testbed", "bpf", "units", "report"],
-        "bench" | "tests" => everything_but_the_binary(),
+        "demo" => vec!["testbed", "bpf", "units", "report"],
+        // netlink: sockets of flows. bpf: congestion control of its own.
+        "lab" => vec!["testbed", "bpf", "netlink", "nfqueue", "units", "report"],
+        "bench" => everything_but_the_binary(),
+        // The lab's records, read as its own pages read them.
+        "tests" => [&everything_but_the_binary()[..], &["lab"]].concat(),
         _ => return None,
     })
 }

@@ -1,0 +1,355 @@
+//! Series inside a panel's plot: bands, bars, lines, whiskers, marks, and what the pointer finds.
+
+use crate::figure::Panel;
+use crate::figure::axis::Scale;
+use crate::figure::frame::Frame;
+use crate::figure::label::{self, BETWEEN};
+use crate::figure::marks;
+use crate::figure::palette::Palette;
+use crate::figure::series::{Point, Role, Series, Shape};
+use crate::figure::svg::{Anchor, Svg, at, polyline};
+use crate::figure::thin::{MAX_DRAWN_POINTS, keep_extremes};
+
+/// Points up to which each has its mark and whisker; more are a line with a band.
+pub(crate) const MAX_MARKED: usize = 24;
+/// Points of a series that the pointer finds.
+const MAX_HITS: usize = 60;
+/// Marks along a line of many points, so that lines differ besides their colour.
+const SPARSE_MARKS: usize = 6;
+/// Between the whiskers of two series at one x.
+const DODGE: f64 = 7.0;
+/// How far a mark stands beside its place at most.
+pub(crate) const MAX_DODGE: f64 = 11.0;
+/// Share of a name's room that its bars take.
+const BARS: f64 = 0.74;
+/// The widest bar.
+const MAX_BAR: f64 = 64.0;
+/// Half the cap of a whisker.
+const CAP: f64 = 3.5;
+
+/// A series with places for its points.
+struct Drawn<'a> {
+    series: &'a Series,
+    colour: usize,
+    mark: usize,
+    /// In order of x, thinned; those that an axis cannot hold are left out.
+    points: Vec<(Point, (f64, f64))>,
+    /// Whether there are few enough points to mark each.
+    few: bool,
+    /// Its number among the series of its kind, which shifts the places of marks along lines.
+    order: usize,
+}
+
+pub(crate) struct Plot<'a> {
+    panel: &'a Panel,
+    frame: &'a Frame,
+    drawn: Vec<Drawn<'a>>,
+    /// Width of a bar.
+    bar: f64,
+}
+
+impl<'a> Plot<'a> {
+    pub fn new(panel: &'a Panel, frame: &'a Frame, palette: &Palette) -> Plot<'a> {
+        let keys = bar_keys(panel);
+        let bar = bar_width(panel, frame, keys.len());
+        let shifts = dodges(panel, frame);
+        let drawn = panel.series.iter().enumerate().map(|(order, series)| {
+            // Beside bars, what has a bar's key stands at that bar.
+            let shift = match keys.iter().position(|key| *key == series.key) {
+                Some(i) => (i as f64 - (keys.len() - 1) as f64 / 2.0) * bar,
+                None => shifts[order],
+            };
+            Drawn {
+                series,
+                colour: palette.colour(&series.key),
+                mark: palette.mark(&series.key),
+                points: placed(series, frame, shift),
+                few: series.finite().count() <= MAX_MARKED,
+                order,
+            }
+        });
+        Plot {
+            drawn: drawn.collect(),
+            panel,
+            frame,
+            bar,
+        }
+    }
+
+    /// Places of all marks and bar ends, for labels to keep away from.
+    pub fn places(&self) -> Vec<(f64, f64)> {
+        let points = self.drawn.iter().flat_map(|drawn| &drawn.points);
+        points.map(|(_, place)| *place).collect()
+    }
+
+    /// Bands and bars, which lie below everything else.
+    pub fn areas(&self, svg: &mut Svg) {
+        for drawn in &self.drawn {
+            if drawn.series.shape == Shape::Bars {
+                self.bars(svg, drawn);
+            } else if !drawn.few && drawn.series.shape == Shape::Line {
+                svg.path(&format!("band c{}", drawn.colour), &self.band(drawn));
+            }
+        }
+    }
+
+    fn bars(&self, svg: &mut Svg, drawn: &Drawn) {
+        let floor = self.floor();
+        for (point, (x, y)) in &drawn.points {
+            let corner = (x - self.bar / 2.0 + 1.0, y.min(floor));
+            let size = (self.bar - 2.0, (y - floor).abs());
+            let class = format!("bar c{}", drawn.colour);
+            svg.bar(&class, corner, size, &self.tell(drawn.series, point));
+        }
+    }
+
+    /// Where bars stand: at zero, or at the bottom where zero is not shown.
+    fn floor(&self) -> f64 {
+        let zero = match self.panel.y.scale {
+            Scale::Linear => self.frame.y.inside(0.0),
+            _ => None,
+        };
+        zero.unwrap_or(self.frame.plot.bottom)
+    }
+
+    fn band(&self, drawn: &Drawn) -> String {
+        let side = |end: fn((f64, f64)) -> f64| {
+            let places = drawn.points.iter().filter_map(move |(point, (x, _))| {
+                Some((*x, self.frame.y.at(end(point.interval?))?))
+            });
+            places.collect::<Vec<_>>()
+        };
+        let (lower, mut upper) = (side(|i| i.0), side(|i| i.1));
+        upper.reverse();
+        match lower.is_empty() {
+            true => String::new(),
+            false => polyline(&[lower, upper].concat()) + "Z",
+        }
+    }
+
+    /// Lines of measured, modelled and published series.
+    pub fn lines(&self, svg: &mut Svg) {
+        for drawn in &self.drawn {
+            // Between names there is nothing that a line could tell of others' figures.
+            let named = matches!(self.panel.x.scale, Scale::Names(_));
+            let class = match drawn.series.role {
+                Role::Published if named => continue,
+                Role::Measured => "line",
+                Role::Theory => "line theory",
+                Role::Published => "line published",
+            };
+            let places = self.beyond_the_gap(svg, drawn, class);
+            let d = match drawn.series.shape {
+                Shape::Line => polyline(&places),
+                Shape::Steps => steps(&places),
+                Shape::Points | Shape::Bars => continue,
+            };
+            svg.path(&format!("{class} c{}", drawn.colour), &d);
+        }
+    }
+
+    /// Places of a line. What leads over a log axis's gap to zero is drawn here, faintly: there is no
+    /// scale along it.
+    fn beyond_the_gap(&self, svg: &mut Svg, drawn: &Drawn, class: &str) -> Vec<(f64, f64)> {
+        let places: Vec<(f64, f64)> = drawn.points.iter().map(|(_, place)| *place).collect();
+        let zeros = drawn.points.iter().take_while(|(point, _)| point.x == 0.0);
+        let zeros = zeros.count();
+        if !self.frame.x.range.zero || zeros == 0 || drawn.series.shape != Shape::Line {
+            return places;
+        }
+        let over = &places[zeros - 1..places.len().min(zeros + 1)];
+        let class = format!("{class} faint c{}", drawn.colour);
+        svg.path(&class, &polyline(over));
+        places[zeros..].to_vec()
+    }
+
+    /// Whiskers, marks and the values of bars.
+    pub fn points(&self, svg: &mut Svg) {
+        for drawn in &self.drawn {
+            self.whiskers(svg, drawn);
+            match (drawn.series.shape, drawn.series.role) {
+                (Shape::Bars, _) => self.values(svg, drawn),
+                (_, Role::Theory) => {}
+                _ => self.marks(svg, drawn),
+            }
+        }
+    }
+
+    fn whiskers(&self, svg: &mut Svg, drawn: &Drawn) {
+        if !drawn.few && drawn.series.shape != Shape::Bars {
+            return;
+        }
+        let mut d = String::new();
+        for (point, (x, _)) in &drawn.points {
+            let Some((low, high)) = point.interval else {
+                continue;
+            };
+            let plot = &self.frame.plot;
+            let place = |end| Some(self.frame.y.at(end)?.clamp(plot.top, plot.bottom));
+            let bottom = place(low).unwrap_or(plot.bottom);
+            let Some(top) = place(high) else { continue };
+            let (left, width) = (at(x - CAP), at(2.0 * CAP));
+            d.push_str(&format!(
+                "M{left} {}h{width}M{left} {}h{width}",
+                at(bottom),
+                at(top)
+            ));
+            d.push_str(&format!("M{} {}V{}", at(*x), at(bottom), at(top)));
+        }
+        let over = if drawn.series.shape == Shape::Bars {
+            " over"
+        } else {
+            ""
+        };
+        svg.path(&format!("whisker c{}{over}", drawn.colour), &d);
+    }
+
+    fn marks(&self, svg: &mut Svg, drawn: &Drawn) {
+        let every = match (
+            drawn.few && drawn.series.shape != Shape::Steps,
+            drawn.series.shape,
+        ) {
+            (true, _) | (_, Shape::Points) => 1,
+            _ => (drawn.points.len() / SPARSE_MARKS).max(1),
+        };
+        // Marks of several lines do not lie above each other.
+        let first = if every == 1 {
+            0
+        } else {
+            every * (1 + drawn.order % 3) / 4
+        };
+        let places = drawn.points.iter().skip(first).step_by(every);
+        let seen = places.filter(|(_, place)| self.frame.plot.holds(*place));
+        let d: String = seen
+            .map(|(_, place)| marks::path(drawn.mark, *place))
+            .collect();
+        let class = match drawn.series.role {
+            Role::Published => "mark hollow",
+            _ => "mark",
+        };
+        svg.path(&format!("{class} c{}", drawn.colour), &d);
+    }
+
+    /// The number above each bar, if there is room for all of them.
+    fn values(&self, svg: &mut Svg, drawn: &Drawn) {
+        let scaled = self.panel.y.unit.scaled(self.frame.y.range.high);
+        let number = |point: &Point| crate::number::short(point.y / scaled.divide, 3);
+        let bars = self.drawn.iter().filter(|d| d.series.shape == Shape::Bars);
+        let mut points = bars.flat_map(|d| &d.points).map(|(point, _)| point);
+        let room = self.bar - BETWEEN / 2.0;
+        if self.panel.y.scale == Scale::Log || points.any(|p| label::width(&number(p)) > room) {
+            return;
+        }
+        for (point, (x, y)) in &drawn.points {
+            let whisker = point.interval.and_then(|i| self.frame.y.at(i.1));
+            let top = whisker.unwrap_or(*y).min(*y);
+            if top - label::LINE > self.frame.plot.top - 4.0 {
+                svg.label("value", (*x, top - 5.0), Anchor::Middle, &number(point));
+            }
+        }
+    }
+
+    /// What tells values where the pointer rests.
+    pub fn hits(&self, svg: &mut Svg) {
+        for drawn in &self.drawn {
+            if drawn.series.shape == Shape::Bars {
+                continue;
+            }
+            let every = drawn.points.len().div_ceil(MAX_HITS).max(1);
+            for (point, place) in drawn.points.iter().step_by(every) {
+                if self.frame.plot.holds(*place) {
+                    svg.hit(*place, &self.tell(drawn.series, point));
+                }
+            }
+        }
+    }
+
+    /// "CUBIC, Loss 1 %: 235 Mbit/s [219 Mbit/s to 251 Mbit/s], n = 3, 75 % confidence".
+    fn tell(&self, series: &Series, point: &Point) -> String {
+        let (x, y) = (&self.panel.x, &self.panel.y);
+        let mut told = format!(
+            "{}\n{} {}: {}",
+            series.name,
+            x.label,
+            x.show(point.x),
+            y.show(point.y)
+        );
+        if let Some((low, high)) = point.interval {
+            told.push_str(&format!(" [{} to {}]", y.show(low), y.show(high)));
+        }
+        if !point.note.is_empty() {
+            told.push('\n');
+            told.push_str(&point.note);
+        }
+        told
+    }
+}
+
+fn placed(series: &Series, frame: &Frame, shift: f64) -> Vec<(Point, (f64, f64))> {
+    let mut points: Vec<Point> = series.finite().cloned().collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let kept = keep_extremes(&points, MAX_DRAWN_POINTS);
+    let place = |point: Point| {
+        let (x, y) = (frame.x.at(point.x)? + shift, frame.y.at(point.y)?);
+        Some((point, (x, y)))
+    };
+    kept.into_iter().filter_map(place).collect()
+}
+
+fn steps(places: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    for (i, (x, y)) in places.iter().enumerate() {
+        match i {
+            0 => d.push_str(&format!("M{} {}", at(*x), at(*y))),
+            _ => d.push_str(&format!("H{}V{}", at(*x), at(*y))),
+        }
+    }
+    d
+}
+
+/// Keys of the series with bars, in order.
+fn bar_keys(panel: &Panel) -> Vec<&str> {
+    let bars = panel.series.iter().filter(|s| s.shape == Shape::Bars);
+    bars.map(|s| s.key.as_str()).collect()
+}
+
+fn bar_width(panel: &Panel, frame: &Frame, bars: usize) -> f64 {
+    let room = match frame.x.range.high - frame.x.range.low {
+        names if matches!(panel.x.scale, Scale::Names(_)) => {
+            (frame.plot.right - frame.plot.left) / names
+        }
+        _ => nearest(panel, frame),
+    };
+    (room * BARS / bars.max(1) as f64).clamp(2.0, MAX_BAR)
+}
+
+/// How far the marks of each series move sideways, so that whiskers at one x do not hide each other.
+fn dodges(panel: &Panel, frame: &Frame) -> Vec<f64> {
+    let moves = |s: &Series| {
+        let few = s.points.len() <= MAX_MARKED && s.points.iter().any(|p| p.interval.is_some());
+        s.role == Role::Measured && few && matches!(s.shape, Shape::Line | Shape::Points)
+    };
+    let count = panel.series.iter().filter(|s| moves(s)).count();
+    let room = nearest(panel, frame) / (count as f64 + 1.0);
+    let widest = 2.0 * MAX_DODGE / count.saturating_sub(1).max(1) as f64;
+    let step = DODGE.min(room).min(widest);
+    let mut place = -(count.saturating_sub(1) as f64) / 2.0;
+    let shift = |s: &Series| {
+        if !moves(s) {
+            return 0.0;
+        }
+        place += 1.0;
+        (place - 1.0) * step
+    };
+    panel.series.iter().map(shift).collect()
+}
+
+/// The least distance of two different x values, in pixels.
+fn nearest(panel: &Panel, frame: &Frame) -> f64 {
+    let points = panel.series.iter().flat_map(|s| s.finite());
+    let mut places: Vec<f64> = points.filter_map(|point| frame.x.at(point.x)).collect();
+    places.sort_unstable_by(f64::total_cmp);
+    let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+    gaps.filter(|gap| *gap > 0.5)
+        .fold(frame.plot.right - frame.plot.left, f64::min)
+}
