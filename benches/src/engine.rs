@@ -245,7 +245,7 @@ fn class_tree() -> anyhow::Result<Plan> {
         },
         nodes,
         class_table: std::iter::once(0).chain(above).collect(),
-        splits: vec![],
+        ..Plan::default()
     })
 }
 

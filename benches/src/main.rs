@@ -10,6 +10,7 @@
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
+//!   impair.rs   loss by XDP where nothing is lost, beside an empty program
 //!   nfqueue.rs  a packet's visit to user space, beside the C library
 //!   shape.rs    TCP through a router that shapes, beside HTB by hand
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
@@ -25,6 +26,7 @@ mod classes;
 mod cpus;
 mod daemon;
 mod engine;
+mod impair;
 mod live;
 mod machine;
 mod made;
@@ -76,6 +78,8 @@ enum What {
     Live(live::Args),
     /// What classes add to a packet, and what a reload takes (root)
     Classes(classes::Args),
+    /// What loss by XDP costs at 0 %, beside a program that passes everything (root)
+    Impair(impair::Args),
     /// The daemon's own CPU, memory and start with many classes and flows (root)
     Daemon(daemon::Args),
     /// Seconds that a check of many classes takes
@@ -133,7 +137,7 @@ fn main() -> anyhow::Result<()> {
         mut engine,
         mut offline,
     ) = (None, None, None, None, None, None, None, None);
-    let (mut afxdp, mut nfqueue, mut shape) = (None, None, None);
+    let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -146,6 +150,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Offline(args)) => offline = Some(args),
         Some(What::Nfqueue(args)) => nfqueue = Some(args),
         Some(What::Shape(args)) => shape = Some(args),
+        Some(What::Impair(args)) => impair = Some(args),
         Some(What::AfxdpForward { .. } | What::Answer(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
@@ -166,6 +171,8 @@ fn main() -> anyhow::Result<()> {
     let nfqueue = part(nfqueue, nfqueue::run, nfqueue::Report::text, text)?;
     let shape = shape.or_else(|| all.then(shape::Args::usual));
     let shape = part(shape, shape::run, shape::Report::text, text)?;
+    let impair = impair.or_else(|| all.then(impair::Args::usual));
+    let impair = part(impair, impair::run, impair::Report::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
     let offline = part(offline, offline::run, offline::Report::text, text)?;
     let afxdp = afxdp.or_else(|| all.then(afxdp::Args::usual));
@@ -175,7 +182,7 @@ fn main() -> anyhow::Result<()> {
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
             "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
-            "shape": shape
+            "shape": shape, "impair": impair
         });
         println!("{all}");
     }

@@ -384,7 +384,7 @@ impl Order for Scheduled {
         self.wake[to.0] = turned.expect("a native scheduler does not fail");
         out.extend(self.leaving.iter().map(|leaving| match *leaving {
             Leaving::Send { handle, .. } => Outcome::Send(FrameId(handle - 1)),
-            Leaving::Drop { handle } => Outcome::Drop(FrameId(handle - 1)),
+            Leaving::Drop { handle, .. } => Outcome::Drop(FrameId(handle - 1)),
         }));
     }
 

@@ -103,6 +103,17 @@ FP_INLINE void fp_add64(u64 FP_MEM *p, u64 value)
 	__sync_fetch_and_add(p, value);
 }
 
+/*
+ * The compiler forgets where a number comes from: it keeps the mask of an index, by which the
+ * verifier knows bounds, and does not load and extend a sign at once, which Linux 6.12 cannot from
+ * an arena.
+ */
+FP_INLINE u32 fp_hide32(u32 number)
+{
+	asm volatile("" : "+r"(number));
+	return number;
+}
+
 /* x86 stores in order, so that only the compiler has to be held back; elsewhere an exchange. */
 FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 {
@@ -124,6 +135,11 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 #define FP_ARG
 #define fp_can_loop 1
 #define FP_ZERO	    0
+
+FP_INLINE u32 fp_hide32(u32 number)
+{
+	return number;
+}
 
 FP_INLINE u16 fp_load16(const u8 *p)
 {

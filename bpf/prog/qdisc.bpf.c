@@ -393,7 +393,8 @@ static __attribute__((noinline)) int attend(struct Qdisc *sch)
 
 		if (!handle)
 			break;
-		fp_move_in(s, handle);
+		if (!fp_move_in(s, handle))
+			fp_place(s, handle);
 		port->moved++;
 		if (s->outcomes)
 			free_dropped(sch);

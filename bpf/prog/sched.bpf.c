@@ -42,17 +42,23 @@ static struct fp_desk *fp_desk_of_cpu(void)
 /* The verifier ties a program to its arena by a reference to the map. */
 FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)
 {
+	u64 at = FP_ARENA_START;
+
 	asm volatile("" : : "r"(&arena));
-	return (struct fp_sched FP_MEM *)FP_ARENA_START;
+	/* Not a constant, or the address of each field is kept on the stack, all of which is
+	 * needed. */
+	asm volatile("" : "+r"(at));
+	return (struct fp_sched FP_MEM *)at;
 }
 
 SEC("syscall")
 int sched_run(void *ctx)
 {
-	struct fp_sched FP_MEM *s = the_scheduler();
 	u32 i;
 
 	fp_loop(i, FP_RUN_OPS) {
+		struct fp_sched FP_MEM *s = the_scheduler();
+
 		if (s->op >= s->ops || !fp_has_room(s))
 			break;
 		fp_operate(s,

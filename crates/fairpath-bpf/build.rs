@@ -27,13 +27,16 @@ fn main() {
     }
     embed(&root, Path::new(&libbpf), &out);
     for name in [
+        "cc_bbr3",
         "drop",
         "empty",
+        "impair",
         "inject",
         "mark",
         "pifo",
         "pifo_bench",
         "qdisc",
+        "recoveries",
         "redirect",
         "rtt",
         "sched",

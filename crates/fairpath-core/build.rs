@@ -5,6 +5,7 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=../../bpf/core");
     println!("cargo:rerun-if-changed=../../bpf/policy");
+    println!("cargo:rerun-if-changed=src/cc.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
     println!("cargo:rerun-if-changed=src/sched/native.c");
@@ -12,6 +13,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let mut build = cc::Build::new();
     build
+        .file("src/cc.c")
         .file("src/native.c")
         .file("src/pifo.c")
         .file("src/sched/native.c")

@@ -12,7 +12,7 @@
 
 #include "../home.h"
 
-#define FP_SCHED_VERSION 1
+#define FP_SCHED_VERSION 2
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -72,6 +72,7 @@ enum fp_drop {
 	FP_DROP_BROKEN,	      /* the tree contradicts itself: corrupted memory */
 	FP_DROP_REMOVED,      /* by FP_OP_REMOVE */
 	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all places that its flow may have */
+	FP_DROP_IMPAIRED,     /* lost by the impairment of its leaf */
 	FP_DROP_REASONS,
 };
 
@@ -82,6 +83,7 @@ enum fp_op_kind {
 	FP_OP_WEIGHT = 4,  /* of flow `handle` at `node`: cost of a byte `value`, of FP_COST_ONE */
 	FP_OP_REMOVE = 5,  /* takes packet `handle` out, wherever it is */
 	FP_OP_NODE = 6,	   /* node, enum fp_setting `count`, value as in fp_node_config */
+	FP_OP_IMPAIR = 7,  /* impairment `node`, word `count` of fp_impair_config, value */
 };
 
 /* What FP_OP_NODE sets; it holds from the next time that the node is ranked. */
@@ -107,11 +109,13 @@ enum fp_outcome_kind {
 	FP_SENT = 2,	/* rank: likewise; sojourn */
 	FP_DROPPED = 3, /* reason */
 	FP_NOTHING = 4, /* nothing may leave; `at`: when to ask again, FP_NEVER if empty */
-	FP_DONE = 5,	/* FP_OP_PARAM, FP_OP_WEIGHT, FP_OP_NODE */
+	FP_DONE = 5,	/* FP_OP_PARAM, FP_OP_WEIGHT, FP_OP_NODE, FP_OP_IMPAIR */
 	FP_FAILED = 6,	/* no such node, parameter or packet */
 };
 
-#define FP_OUTCOME_MARK 1 /* sent: set CE */
+#define FP_OUTCOME_MARK	   1 /* sent: set CE */
+#define FP_OUTCOME_COPY	   2 /* sent: send it twice */
+#define FP_OUTCOME_CORRUPT 4 /* sent: turn over one bit, `bit` */
 
 struct fp_outcome {
 	u64 rank;
@@ -123,6 +127,8 @@ struct fp_outcome {
 	u8 reason; /* enum fp_drop or fp_refusal */
 	u8 flags;  /* FP_OUTCOME_* */
 	u8 zero;
+	u32 bit; /* of the packet, from its beginning; modulo its length where that is less */
+	u32 zero2;
 };
 
 /* What the entries of a node's queue are. */
@@ -156,6 +162,8 @@ struct fp_node_config {
 	u32 limit_bytes;
 	u32 split; /* first of 64 children by DSCP in the table of splits plus 1; 0: no splitting */
 	u32 cost;  /* of a byte as its parent sees it: FP_COST_ONE over its weight */
+	u32 impair; /* of a leaf: the impairment before it, from 1; 0 none */
+	u32 zero;
 	u64 floor; /* ns a byte << FP_RATE_SHIFT; 0 no floor */
 	u64 ceil;  /* likewise; 0 no ceiling */
 	u64 burst; /* ns that it may run ahead of its ceiling and behind its floor */
@@ -176,6 +184,10 @@ struct fp_sched_config {
 	u32 seed;
 	u32 accounts; /* 1: struct fp_account is kept for each node */
 	u64 horizon;  /* ns; a send time further away is dropped. 0: none */
+	u32 impairments;
+	u32 words;   /* of 8 bytes: what impairments look up */
+	u32 service; /* the impairment by whose rate trace the root sends; 0 none */
+	u32 zero;
 };
 
 /* Counters, sums since the start. */

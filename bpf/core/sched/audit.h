@@ -21,7 +21,7 @@ enum fp_fault {
 
 static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
 {
-	u64 packets = 0, bytes = 0;
+	u64 packets = 0, bytes = 0, gated = 0;
 	u32 h;
 
 	for (h = 1; h <= s->config.packets; h++) {
@@ -29,14 +29,20 @@ static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
 
 		if (!p->leaf)
 			continue;
+		*where = h;
+		if (fp_is_gated(s, h)) {
+			if (fp_item_at(fp_pool_of(s), h)->pifo != FP_GATE)
+				return FP_FAULT_LOST;
+			gated++;
+			continue;
+		}
 		packets++;
 		bytes += p->meta.bytes;
-		*where = h;
 		if (fp_node_at(s, p->leaf)->config.over == FP_OVER_PACKETS && !fp_holds(s, h))
 			return FP_FAULT_LOST;
 	}
 	*where = packets;
-	if (packets != s->packets)
+	if (packets != s->packets || gated != s->gated)
 		return FP_FAULT_PACKETS;
 	*where = bytes;
 	return (u32)bytes != s->bytes_waiting ? FP_FAULT_BYTES : 0;
@@ -110,7 +116,8 @@ static u32 fp_audit_sum(struct fp_sched *s, u64 *where)
 	for (i = 0; i < 32; i++)
 		dropped += i == FP_DROP_BROKEN ? 0 : s->stats.dropped[i];
 	*where = s->stats.enqueued;
-	return s->stats.enqueued != s->stats.sent + dropped + s->packets ? FP_FAULT_SUM : 0;
+	return s->stats.enqueued != s->stats.sent + dropped + s->packets + s->gated ? FP_FAULT_SUM
+										    : 0;
 }
 
 static u32 fp_sched_audit(struct fp_sched *s, u64 *where)

@@ -18,6 +18,8 @@ struct fp_plan {
 	const u32 *flow_bytes;		    /* likewise: whether it keeps states of flows */
 	const u32 *classes;
 	const u32 *splits;
+	const struct fp_impair_config *impairments;
+	const u64 *words;
 };
 
 /* Counts the children of each node, for the capacity of its queues. `children` has nodes + 1
@@ -79,7 +81,7 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	const struct fp_sched_config *c = p->config;
 	struct fp_pool_config pool = {
 		.items = fp_items(c),
-		.pifos = FP_FAT + 2 * c->nodes,
+		.pifos = FP_GATE + 2 * c->nodes,
 		.array_bytes = array_bytes,
 	};
 	u64 at = fp_pool_align(sizeof(struct fp_sched));
@@ -97,6 +99,8 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	FP_PLACE(classes_at, u32, c->classes + 1);
 	FP_PLACE(splits_at, u32, c->splits + 1);
 	FP_PLACE(accounts_at, struct fp_account, c->accounts ? c->nodes + 1 : 0);
+	FP_PLACE(impairments_at, struct fp_impair, c->impairments + 1);
+	FP_PLACE(words_at, u64, c->words + 1);
 #undef FP_PLACE
 	s->pool_at = at;
 	return at + fp_pool_bytes(&pool);
@@ -131,6 +135,9 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 				     .capacity = p->config->flows,
 				     .buckets = FP_FAT_BANDS };
 	FP_QUEUE(FP_FAT, 0);
+	q = (struct fp_pifo_config){ .kind = FP_HEAP,
+				     .capacity = p->config->impairments ? p->config->packets : 1 };
+	FP_QUEUE(FP_GATE, 0);
 	for (node = 1; node <= p->config->nodes; node++) {
 		q = fp_queue_config(p, node, children[node]);
 		FP_QUEUE(fp_queue_of(node), node);
@@ -138,7 +145,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 			continue;
 		q = (struct fp_pifo_config){ .kind = FP_HEAP,
 					     .capacity = children[node] ? children[node] : 1 };
-		FP_QUEUE(FP_FAT + p->config->nodes + node, node);
+		FP_QUEUE(FP_GATE + p->config->nodes + node, node);
 	}
 #undef FP_QUEUE
 	return 0;
@@ -176,6 +183,10 @@ static void fp_sched_fill(struct fp_sched *s, const struct fp_plan *p)
 		FP_AT(u32, s, s->classes_at)[i] = p->classes[i];
 	for (i = 0; i < c->splits; i++)
 		FP_AT(u32, s, s->splits_at)[i] = p->splits[i];
+	for (i = 0; i < c->impairments; i++)
+		fp_impair_at(s, i + 1)->config = p->impairments[i];
+	for (i = 0; i < c->words; i++)
+		FP_AT(u64, s, s->words_at)[i] = p->words[i];
 	for (i = c->references; i > 0; i--)
 		fp_free_reference(s, i);
 	for (i = 1; i <= c->flows; i++)

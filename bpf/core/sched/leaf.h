@@ -9,6 +9,7 @@
 #ifndef FP_SCHED_LEAF_H
 #define FP_SCHED_LEAF_H
 
+#include "gate.h"
 #include "tree.h"
 
 /* What a try to take a packet from a leaf came to. */

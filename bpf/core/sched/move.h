@@ -14,6 +14,8 @@
  *
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
+ * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
+ * where the same node had one.
  * Besides, fp_clear() empties one at once: of a port whose link went down.
  * Deliberately absent: moving a part now and the rest later; leaving would be out of order.
  */
@@ -97,6 +99,12 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	if (!id)
 		return 0;
 	fp_carry_account(s, old, node, id);
+	if (n->config.impair && was->config.impair) {
+		FP_COPY(&fp_impair_at(s, n->config.impair)->state,
+			&fp_impair_at(old, was->config.impair)->state);
+		FP_COPY(&fp_impair_at(s, n->config.impair)->stats,
+			&fp_impair_at(old, was->config.impair)->stats);
+	}
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);
@@ -205,17 +213,30 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	FP_PUT(p->enqueued, from->enqueued);
 	FP_PUT(p->order, from->order);
 	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
+	FP_PUT(p->bit, from->bit);
+	FP_PUT(p->fate, from->fate);
 	if (p->leaf)
 		fp_carry_flow(s, old, c, handle);
-	fp_end_waiting(old, handle);
+	if (fp_is_gated(old, handle))
+		old->gated--;
+	else
+		fp_end_waiting(old, handle);
 	fp_forget(old, handle);
 	return handle;
 }
 
-/* Beside fp_move_out(), not above it: what ranks a packet needs the whole stack in the kernel. */
+/* Whether the packet waits at the gate on; else it is to be placed. */
 FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
-	return fp_place(s, handle);
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 gated = p->fate & FP_FATE_GATED;
+
+	FP_PUT(p->rank, 0ull);
+	FP_PUT(p->flow, 0);
+	FP_PUT(p->fate, p->fate & ~FP_FATE_GATED);
+	fp_account_came(s, p->leaf, p->meta.bytes);
+	s->at = p->enqueued;
+	return gated && p->leaf && s->at > s->now && !fp_hold_at_gate(s, handle);
 }
 
 /* What was taken over takes no packet any more. */
@@ -237,7 +258,8 @@ FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old
 		fp_spend(old);
 		return 0;
 	}
-	fp_move_in(s, handle);
+	if (!fp_move_in(s, handle))
+		fp_place(s, handle);
 	return 1;
 }
 
@@ -264,10 +286,10 @@ FP_FUNC int fp_clear_queue(struct fp_sched FP_MEM *s FP_ARG, u32 q)
  */
 FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 {
-	u32 waited = s->packets;
+	u32 waited = s->packets + s->gated;
 	u32 i;
 
-	fp_loop(i, FP_FAT + 2 * s->config.nodes)
+	fp_loop(i, FP_GATE + 2 * s->config.nodes)
 		fp_clear_queue(s, i + 1);
 	fp_loop(i, s->config.packets) {
 		struct fp_slot FP_MEM *p = fp_slot_at(s, i + 1);
@@ -294,6 +316,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 	}
 	s->stats.dropped[FP_DROP_REMOVED] += waited;
 	s->packets = 0;
+	s->gated = 0;
 	s->bytes_waiting = 0;
 	return waited;
 }

@@ -28,6 +28,8 @@ FP_INLINE void fp_tell(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reas
 	FP_PUT(o->reason, (u8)reason);
 	FP_PUT(o->flags, (u8)0);
 	FP_PUT(o->zero, (u8)0);
+	FP_PUT(o->bit, 0);
+	FP_PUT(o->zero2, 0);
 	s->outcomes++;
 }
 
@@ -83,6 +85,14 @@ FP_FUNC int fp_account_dropped(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 r
 	return 0;
 }
 
+/* Since it came to its leaf; 0 at the gate. */
+FP_INLINE u64 fp_waited(struct fp_sched FP_MEM *s, u32 handle)
+{
+	u64 since = fp_slot_at(s, handle)->enqueued;
+
+	return since < s->now ? s->now - since : 0;
+}
+
 /* A packet that waits nowhere any more is dropped. */
 FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 reason)
 {
@@ -92,7 +102,7 @@ FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 rea
 	s->stats.dropped[reason & 31]++;
 	n->stats.dropped++;
 	fp_account_dropped(s, p->leaf, reason, p->meta.bytes);
-	fp_tell(s, FP_DROPPED, handle, reason, s->now - p->enqueued);
+	fp_tell(s, FP_DROPPED, handle, reason, fp_waited(s, handle));
 	fp_forget(s, handle);
 	return 0;
 }

@@ -14,6 +14,8 @@
  * first entry of each queue, to a packet that leaves; then up again, each policy charging the child
  * that sent. A packet dropped on its way out (CoDel) costs no turn: the next is tried.
  *
+ * A leaf may have an impairment before it (gate.h), and the root a trace of its rate (service.h).
+ *
  * PIFO trees: Sivaraman and others, SIGCOMM 2016. Ranking flows, on enqueue and on dequeue, and one
  * shaper for all: Eiffel, NSDI 2019. Floors before shares: hClock, EuroSys 2013.
  *
@@ -24,6 +26,7 @@
 #define FP_SCHED_H
 
 #include "leaf.h"
+#include "service.h"
 
 /* Entries that the shaper gives back in one operation, at most; the rest follow in the next. */
 #define FP_WAKE_BATCH 4096
@@ -97,19 +100,15 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	return refused;
 }
 
-/*
- * A packet whose meta, order and time are in its slot, and whose handle is nobody's, finds its
- * place: 1, or 0 where it was dropped.
- */
-FP_INLINE int fp_place(struct fp_sched FP_MEM *s, u32 handle)
+/* A packet whose meta, leaf, order and time are in its slot finds its place: 1, or 0 where it was
+ * dropped. */
+FP_FUNC int fp_place(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	int refused;
 
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
-	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
-	fp_account_came(s, p->leaf, p->meta.bytes);
 	if (!p->leaf)
 		return fp_drop_packet(s, handle, FP_DROP_NO_LEAF);
 	if (fp_is_full(s, p->meta.bytes)) {
@@ -123,8 +122,9 @@ FP_INLINE int fp_place(struct fp_sched FP_MEM *s, u32 handle)
 	return 1;
 }
 
-/* The packet of an operation comes. */
-FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+/* The packet of an operation comes: its handle, 0 where that is none; s->impair is before its leaf.
+ */
+FP_FUNC u32 fp_arrive(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	u32 handle = op->handle;
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -141,9 +141,47 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 	FP_COPY(&p->meta, &op->meta);
 	FP_PUT(p->enqueued, s->now);
 	FP_PUT(p->order, s->came);
-	if (fp_place(s, handle)) {
-		s->stats.queued++;
-		fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	FP_PUT(p->rank, 0ull);
+	FP_PUT(p->flow, 0);
+	FP_PUT(p->bit, 0);
+	FP_PUT(p->fate, 0);
+	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
+	s->impair = fp_node_at(s, p->leaf)->config.impair;
+	if (!s->impair)
+		fp_account_came(s, p->leaf, p->meta.bytes);
+	return handle;
+}
+
+FP_FUNC int fp_queued(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+{
+	s->stats.queued++;
+	fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	return 0;
+}
+
+/* The packet of an operation comes: it is lost, waits at the gate, or finds its place. */
+FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+{
+	u32 handle = fp_arrive(s, op);
+
+	if (!handle || (s->impair && fp_meet_fate(s, s->impair, handle)))
+		return 0;
+	if ((s->impair && fp_come_to_gate(s, s->impair, handle)) || fp_place(s, handle))
+		fp_queued(s, handle);
+	return 0;
+}
+
+/* Time has passed: the root may send more, and everybody whose time has come is let in. */
+FP_FUNC int fp_let_in(struct fp_sched FP_MEM *s FP_ARG)
+{
+	u32 i;
+
+	if (s->config.service)
+		fp_serve(s);
+	fp_loop(i, FP_GATE_BATCH) {
+		if (!fp_open_gate(s))
+			break;
+		fp_place(s, s->handle);
 	}
 	return 0;
 }
@@ -376,27 +414,53 @@ FP_INLINE int fp_try(struct fp_sched FP_MEM *s)
 	return taken;
 }
 
+/* What the port has to do to the packet that was just told as sent. */
+FP_INLINE void fp_tell_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
+{
+	struct fp_outcome FP_MEM *o =
+		FP_AT(struct fp_outcome, s,
+		      s->outcomes_at + (u64)(s->outcomes - 1) * sizeof(struct fp_outcome));
+	u32 flags = p->fate & (FP_OUTCOME_COPY | FP_OUTCOME_CORRUPT);
+
+	FP_PUT(o->flags, (u8)(s->marked ? flags | FP_OUTCOME_MARK : flags));
+	FP_PUT(o->bit, p->bit);
+}
+
 FP_INLINE void fp_send(struct fp_sched FP_MEM *s)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
 
 	s->stats.sent++;
-	s->stats.sent_bytes += p->meta.bytes;
+	s->stats.sent_bytes += p->meta.bytes - (p->fate >> 8);
+	if (s->config.service)
+		fp_charge_service(s, p->meta.bytes);
 	fp_account_sent(s, p->leaf, s->now - p->enqueued);
 	fp_tell(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
-	if (s->marked && s->outcomes)
-		FP_PUT(FP_AT(struct fp_outcome, s,
-			     s->outcomes_at + (u64)(s->outcomes - 1) * sizeof(struct fp_outcome))
-			       ->flags,
-		       (u8)FP_OUTCOME_MARK);
+	if ((s->marked || p->fate) && s->outcomes)
+		fp_tell_flags(s, p);
 	fp_forget(s, s->handle);
+}
+
+/* When something may leave that may not now; now, if something may. */
+FP_FUNC u64 fp_next_time(struct fp_sched FP_MEM *s FP_ARG)
+{
+	u32 item = fp_pifo_peek(fp_pool_of(s), FP_SHAPER);
+	u64 at = item ? fp_item_at(fp_pool_of(s), item)->rank : FP_NEVER;
+	u64 other = FP_NEVER;
+
+	if (fp_waiting(s, 1))
+		other = s->config.service && !fp_is_served(s) ? fp_next_chance(s) : s->now;
+	if (other < at)
+		at = other;
+	if (s->gated)
+		other = fp_gate_opens(s);
+	return other < at ? other : at;
 }
 
 /* Up to `count` packets leave, or until `bytes` have (0: no limit). */
 FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 {
 	u64 before = s->stats.sent_bytes;
-	u32 item;
 	u32 i;
 
 	s->wanted = count;
@@ -405,7 +469,7 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 
 		if (!s->wanted || (bytes && s->stats.sent_bytes - before >= bytes))
 			return 0;
-		if (!fp_waiting(s, 1))
+		if (!fp_waiting(s, 1) || (s->config.service && !fp_is_served(s)))
 			break;
 		taken = fp_try(s);
 		if (taken == FP_TAKEN_SENT) {
@@ -417,11 +481,7 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 	}
 	if (i >= FP_DEQUEUE_TRIES)
 		s->stats.tries_spent++;
-	item = fp_pifo_peek(fp_pool_of(s), FP_SHAPER);
-	fp_tell(s, FP_NOTHING, 0, 0,
-		fp_waiting(s, 1) ? s->now
-		: item		 ? fp_item_at(fp_pool_of(s), item)->rank
-				 : FP_NEVER);
+	fp_tell(s, FP_NOTHING, 0, 0, fp_next_time(s));
 	return 0;
 }
 
@@ -441,6 +501,33 @@ FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 	return 1;
 }
 
+/* An impairment changes while packets pass; those at its gate keep their times. */
+FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64 value)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
+
+	if (!impair || impair > s->config.impairments || word >= FP_IMPAIR_WORDS)
+		return 0;
+	FP_PUT(((u64 FP_MEM *)&im->config)[word], value);
+	return 1;
+}
+
+/* Takes a packet out, wherever it is: 0, or -1. */
+FP_FUNC int fp_remove(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+{
+	u32 leaf = fp_slot_at(s, handle)->leaf;
+
+	if (leaf && fp_is_gated(s, handle)) {
+		fp_pifo_remove(fp_pool_of(s), handle);
+		fp_leave_gate(s, handle);
+		return fp_drop_packet(s, handle, FP_DROP_REMOVED);
+	}
+	if (fp_take_out(s, handle, FP_DROP_REMOVED))
+		return -1;
+	fp_settle(s, leaf);
+	return 0;
+}
+
 FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, op->node);
@@ -457,13 +544,10 @@ FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_
 		fp_tell(s, flow ? FP_DONE : FP_FAILED, 0, 0, s->now);
 	} else if (op->kind == FP_OP_NODE && known && fp_set_node(n, op->count, op->value)) {
 		fp_tell(s, FP_DONE, 0, 0, s->now);
-	} else {
-		u32 leaf = fp_slot_at(s, op->handle)->leaf;
-
-		if (op->kind != FP_OP_REMOVE || fp_take_out(s, op->handle, FP_DROP_REMOVED))
-			fp_tell(s, FP_FAILED, 0, 0, s->now);
-		else
-			fp_settle(s, leaf);
+	} else if (op->kind == FP_OP_IMPAIR && fp_set_impair(s, op->node, op->count, op->value)) {
+		fp_tell(s, FP_DONE, 0, 0, s->now);
+	} else if (op->kind != FP_OP_REMOVE || fp_remove(s, op->handle)) {
+		fp_tell(s, FP_FAILED, 0, 0, s->now);
 	}
 	return 0;
 }
@@ -473,6 +557,8 @@ FP_INLINE void fp_begin(struct fp_sched FP_MEM *s, u64 now)
 {
 	if (now > s->now)
 		s->now = now;
+	if (s->gated | s->config.service)
+		fp_let_in(s);
 	fp_wake(s);
 }
 

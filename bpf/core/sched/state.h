@@ -2,11 +2,18 @@
 /*
  * sched/state.h: the memory of one scheduler.
  *
- *   +----------+---------+--------+-------+-------+------------+---------+--------+----------+---------+
- *   | fp_sched | packets | flows  | hosts | nodes | references | classes | splits | accounts |
- * queues  | | header   |         | by 8   | by 8  | tree  |            | -> leaf | DSCP   | if
- * asked | fp_pool |
- *   +----------+---------+--------+-------+-------+------------+---------+--------+----------+---------+
+ *   fp_sched   header
+ *   packets    by handle
+ *   flows      by 8
+ *   hosts      by 8
+ *   nodes      tree
+ *   references
+ *   classes    -> leaf
+ *   splits     DSCP
+ *   accounts   if asked
+ *   impairments
+ *   words      what these look up
+ *   queues     fp_pool
  *
  * Everything is addressed by offsets from the header. What waits is an item of the pool: packets,
  * flows, nodes and references have theirs by their numbers, so that nothing is allocated:
@@ -14,19 +21,24 @@
  *   1 .. P | P+1 .. P+F | .. +N | .. +R      | .. +N          | .. +F
  *   packet | flow       | node  | reference  | node, when due | flow, by its bytes
  *
- * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's.
+ * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's. A packet
+ * that was not let in to its leaf yet is at the gate.
  */
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
 
 #include "../pifo.h"
+#include "impair.h"
 #include "policy_types.h"
 
 #define FP_FLOW_WAYS 8
-/* Queues: the shaper, the flows by their bytes, then each node's by rank, each node's by due time.
+/*
+ * Queues: the shaper, the flows by their bytes, the gate, then each node's by rank, each node's by
+ * due time.
  */
 #define FP_SHAPER 1
 #define FP_FAT	  2
+#define FP_GATE	  3
 /* Bands of FP_FAT: two an octave, the fattest first. */
 #define FP_FAT_BANDS 64
 /* Policies by number, the author's own last. */
@@ -43,7 +55,15 @@ struct fp_slot {
 	u32 next; /* in its flow */
 	u32 prev;
 	u64 order; /* of its arrival */
+	u32 bit;   /* to be corrupted */
+	u32 fate;  /* FP_OUTCOME_*, FP_FATE_GATED; from bit 8 on bytes that the line is charged
+		      beyond  its own */
 };
+
+/* Waits at the gate. */
+#define FP_FATE_GATED 0x80u
+/* Bytes beyond its own, at most. */
+#define FP_FATE_MORE 0xffffffu
 
 /* A flow's queue, or where a packet policy keeps the flow's state. */
 struct fp_fq {
@@ -122,6 +142,8 @@ struct fp_sched {
 	u64 classes_at;
 	u64 splits_at;
 	u64 accounts_at;
+	u64 impairments_at;
+	u64 words_at;
 	/* operations of an unattached run, and where outcomes go */
 	u64 ops_at;
 	u64 outcomes_at;
@@ -135,11 +157,16 @@ struct fp_sched {
 	u64 came; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
+	u32 gated;  /* packets at the gate; not among `packets` */
+	u32 lost;   /* desk: the packet that comes is */
+	u32 impair; /* desk: before the leaf of the packet that comes; 0 none */
+	u32 zero;
 	u32 free_reference;
 	u32 free_references;
 	/* desk */
 	u64 flow_at; /* offset of the state that the policy sees as f */
-	u64 at;	     /* when the packet that comes may leave */
+	u64 at;	     /* when the packet that comes may leave, or be let in */
+	u64 number;  /* of the packet that comes, at its impairment */
 	u32 handle;  /* of the packet in question */
 	u32 undone;  /* step of undo */
 	u32 upwards; /* a child that its parent has to hear of */
@@ -206,6 +233,14 @@ FP_INLINE struct fp_account FP_MEM *fp_account_at(struct fp_sched FP_MEM *s, u32
 	return FP_AT(struct fp_account, s, s->accounts_at + (u64)node * sizeof(struct fp_account));
 }
 
+FP_INLINE struct fp_impair FP_MEM *fp_impair_at(struct fp_sched FP_MEM *s, u32 impair)
+{
+	if (impair > s->config.impairments)
+		impair = 0;
+	return FP_AT(struct fp_impair, s,
+		     s->impairments_at + (u64)impair * sizeof(struct fp_impair));
+}
+
 /* Items by what they are. */
 FP_INLINE u32 fp_flow_item(const struct fp_sched FP_MEM *s, u32 flow)
 {
@@ -239,12 +274,12 @@ FP_INLINE u32 fp_items(const struct fp_sched_config FP_MEM *c)
 
 FP_INLINE u32 fp_queue_of(u32 node)
 {
-	return FP_FAT + node;
+	return FP_GATE + node;
 }
 
 FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 {
-	return FP_FAT + s->config.nodes + node;
+	return FP_GATE + s->config.nodes + node;
 }
 
 /* Whether entries wait in a node's queue and may leave, eligible or not. */

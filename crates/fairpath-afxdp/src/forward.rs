@@ -5,9 +5,9 @@
 //!   Order::leave -> mark, send -> flush -> reap -> refill     ... a batch to each queue
 //! ```
 //!
-//! Invariant: received = sent + dropped + held by the order, at the end of every turn; what is
-//! dropped here, and why, is in [`ForwardCounts`]. Packets are not changed, but for a checksum that
-//! their sender left open and for CE where the order asks for it.
+//! Invariant: received + copies = sent + dropped + held by the order, at the end of every turn; what
+//! is dropped here, and why, is in [`ForwardCounts`]. Packets are not changed, but for a checksum that
+//! their sender left open and for what the order asks for ([`Change`]).
 //!
 //! By which queue a packet leaves: by that of the exit which the XDP program noted ([`Note`]: a
 //! bridge's other interface, or what the kernel's FIB said), else by the other one of its pair.
@@ -23,8 +23,10 @@ use fairpath_core::sched::Meta;
 use fairpath_units::{IfIndex, Nanos};
 
 use crate::checksum::{self, Completion};
+use crate::first::Awake;
 use crate::frames::FrameId;
 use crate::mark;
+use crate::network;
 use crate::note::Note;
 use crate::port::{LinkState, Port, QueueId};
 use crate::wait::{self, Bell, Stop};
@@ -40,6 +42,8 @@ const RETRY: Nanos = Nanos(1_000_000);
 const LOOK: Nanos = Nanos(1_000_000_000);
 /// Likewise while one is down.
 const LOOK_DOWN: Nanos = Nanos(10_000_000);
+/// An Ethernet header, where no IP header is found behind it.
+const LINK_BYTES: usize = 14;
 /// Exits at most; a note with a larger number is not believed.
 pub const MAX_EXITS: usize = 16;
 
@@ -68,8 +72,22 @@ pub enum Outcome {
     Send(FrameId),
     /// Likewise, and it says that it met congestion, if its sender understands (CE, RFC 3168).
     SendMarked(FrameId),
+    /// Likewise, after what a bad network does to it.
+    SendChanged(FrameId, Change),
     /// It is no more; why is the order's to count.
     Drop(FrameId),
+}
+
+/// What is done to a packet before it leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// CE, as [`Outcome::SendMarked`].
+    pub mark: bool,
+    /// This bit of the packet is the other way round, counted from the first of its IP header; a
+    /// number beyond the packet starts again at its first bit.
+    pub flip: Option<u32>,
+    /// It leaves twice.
+    pub twice: bool,
 }
 
 /// Decides which packets leave, and when. Gives every frame that it was given back exactly once.
@@ -107,6 +125,12 @@ pub struct ForwardCounts {
     pub completed: u64,
     /// Of the sent, those that got CE.
     pub marked: u64,
+    /// Of the sent, second ones.
+    pub copies: u64,
+    /// Second ones for which there was no frame or no room.
+    pub not_copied: u64,
+    /// Of the sent, those with a bit turned over.
+    pub corrupted: u64,
     /// Of the received, those whose note named an exit that there is not: they went by their pair.
     pub strange_exits: u64,
 }
@@ -114,7 +138,7 @@ pub struct ForwardCounts {
 impl ForwardCounts {
     /// Packets that the order has and must have.
     pub fn held(&self) -> u64 {
-        self.received - self.sent - self.dropped - self.no_room - self.no_link
+        self.received + self.copies - self.sent - self.dropped - self.no_room - self.no_link
     }
 }
 
@@ -175,6 +199,8 @@ pub struct Forwarder<O> {
     bell: Bell,
     /// When links are to be asked next how they are.
     look_at: Nanos,
+    /// Whether it sleeps shortly before the order's time.
+    awake: Awake,
 }
 
 impl<O: Order> Forwarder<O> {
@@ -242,6 +268,7 @@ impl<O: Order> Forwarder<O> {
             outcomes: Vec::new(),
             bell: Bell::new().map_err(ForwardError::Bell)?,
             look_at: Nanos(0),
+            awake: Awake::default(),
             port,
         })
     }
@@ -264,6 +291,12 @@ impl<O: Order> Forwarder<O> {
     /// What it did so far.
     pub fn counts(&self) -> ForwardCounts {
         self.counts
+    }
+
+    /// Stays awake for this long before a packet is due ([`Order::wake_at`]), so that it leaves on
+    /// time: a thread that sleeps is woken some 50 us late. Costs that much of a CPU.
+    pub fn stay_awake(&mut self, before: Nanos) {
+        self.awake = Awake::before(before);
     }
 
     /// What wakes it, from any thread.
@@ -384,14 +417,47 @@ impl<O: Order> Forwarder<O> {
                 }
                 Outcome::Send(frame) => self.send(to, frame),
                 Outcome::SendMarked(frame) => {
-                    let marked = mark::set_ce(self.port.bytes_mut(frame));
-                    let before = self.counts.sent;
-                    self.send(to, frame);
-                    self.counts.marked += u64::from(marked && self.counts.sent > before);
+                    let mark = true;
+                    let change = Change {
+                        mark,
+                        ..Change::default()
+                    };
+                    self.send_changed(to, frame, change);
                 }
+                Outcome::SendChanged(frame, change) => self.send_changed(to, frame, change),
             }
         }
         self.outcomes = outcomes;
+    }
+
+    fn send_changed(&mut self, to: Option<(QueueId, bool)>, frame: FrameId, change: Change) {
+        let packet = self.port.bytes_mut(frame);
+        let marked = change.mark && mark::set_ce(packet);
+        let corrupted = change.flip.is_some_and(|bit| flip(packet, bit));
+        let copy = match change.twice {
+            true => self.port.copy(frame),
+            false => None,
+        };
+        let before = self.counts.sent;
+        self.send(to, frame);
+        if self.counts.sent > before {
+            self.counts.marked += u64::from(marked);
+            self.counts.corrupted += u64::from(corrupted);
+        }
+        if !change.twice {
+            return;
+        }
+        let copied = match (copy, to) {
+            (Some(copy), Some((to, true))) if self.port.send(to, copy) => true,
+            (Some(copy), _) => {
+                self.port.discard(copy);
+                false
+            }
+            (None, _) => false,
+        };
+        self.counts.sent += u64::from(copied);
+        self.counts.copies += u64::from(copied);
+        self.counts.not_copied += u64::from(!copied);
     }
 
     fn send(&mut self, to: Option<(QueueId, bool)>, frame: FrameId) {
@@ -407,7 +473,7 @@ impl<O: Order> Forwarder<O> {
     }
 
     /// Waits for packets, for room, for the time that the order named, the bell, or the end.
-    pub fn sleep(&self, stop: &Stop) {
+    pub fn sleep(&mut self, stop: &Stop) {
         let now = wait::now();
         let queues = || (0..self.to.len()).map(QueueId);
         let up = |queue: &QueueId| self.port.state(*queue) == LinkState::Up;
@@ -417,6 +483,11 @@ impl<O: Order> Forwarder<O> {
             .order
             .wake_at()
             .map(|at| Nanos(at.0.saturating_sub(now.0)));
+        let due = match due.map(|left| self.awake.until(now, left)) {
+            Some(None) => return,
+            Some(left) => left,
+            None => None,
+        };
         let most = if retry { look.min(RETRY) } else { look };
         let sockets = queues().filter_map(|queue| {
             let wanted = self.more[queue.0] && !retry && up(&queue);
@@ -429,6 +500,17 @@ impl<O: Order> Forwarder<O> {
             Some(due.map_or(most, |due| due.min(most))),
         );
     }
+}
+
+/// Turns a bit of an Ethernet frame's payload over. False: it has none.
+fn flip(frame: &mut [u8], bit: u32) -> bool {
+    let at = network::find(frame).map_or(LINK_BYTES, |network| network.at());
+    let Some(payload) = frame.get_mut(at..).filter(|bytes| !bytes.is_empty()) else {
+        return false;
+    };
+    let bit = bit as usize % (payload.len() * 8);
+    payload[bit / 8] ^= 0x80 >> (bit % 8);
+    true
 }
 
 /// By queue: the other one of its pair.
@@ -468,6 +550,18 @@ fn queues_to(port: &Port, from: QueueId, exits: &[IfIndex]) -> Result<Vec<QueueI
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bit_is_counted_from_the_ip_header_and_wraps_at_the_packets_end() {
+        let mut frame = [0u8; 14 + 20];
+        (frame[12], frame[14]) = (8, 0x45);
+        let clean = frame;
+        assert!(flip(&mut frame, 9));
+        assert_eq!(frame[15], 0x40);
+        assert!(flip(&mut frame, 9 + 20 * 8));
+        assert_eq!(frame, clean);
+        assert!(!flip(&mut frame[..14], 3));
+    }
 
     #[test]
     fn every_queue_is_in_one_pair_and_may_be_its_own_other() {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   free -- take --> filling -- arrive --> held -- send --> sending
-//!     ^                                     |                  |
-//!     '------------------------- drop ------'---- complete ----'
+//!    | ^                                   ^ |                 |
+//!    '-|--------------- copy --------------' |                 |
+//!      '------------------------- drop ------'---- complete ---'
 //! ```
 //!
 //! Invariant: a frame is in exactly one place, and the counts of the places add up to all frames. A
@@ -127,6 +128,20 @@ impl Frames {
         (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
     }
 
+    /// Free to held, for a copy of a held packet: as long as it, and as far behind the frame's start.
+    pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
+        let slot = *self.slots.get(of.0 as usize)?;
+        if slot.place != Place::Held {
+            self.strays += 1;
+            return None;
+        }
+        let frame = self.free.pop()?;
+        self.slots[frame as usize] = slot;
+        self.counts.free -= 1;
+        self.counts.held += 1;
+        Some(FrameId(frame))
+    }
+
     /// Held to sending at `queue`.
     pub fn send(&mut self, frame: FrameId, queue: usize) -> bool {
         if !self.step(frame.0, Place::Held, Place::Sending) {
@@ -240,6 +255,22 @@ mod tests {
         assert!(frames.complete(address + 256));
         assert_eq!(counts(&frames), [3, 0, 0, 0]);
         assert_eq!(frames.strays, 0);
+    }
+
+    #[test]
+    fn a_copy_is_held_besides_and_only_held_packets_have_one() {
+        let mut frames = Frames::new(2, BYTES);
+        let address = frames.take(0).unwrap();
+        assert_eq!(frames.copy(FrameId(0)), None, "the kernel fills it");
+        let frame = frames.arrive(address + 256, 60).unwrap();
+        let copy = frames.copy(frame).unwrap();
+        assert_ne!(frame, copy);
+        let at = u64::from(copy.0) * u64::from(BYTES);
+        assert_eq!(frames.packet(copy), Some((at + 256, 60)));
+        assert_eq!(counts(&frames), [0, 0, 2, 0]);
+        assert_eq!(frames.copy(frame), None, "no frame is free");
+        assert!(frames.drop(frame) && frames.send(copy, 0));
+        assert_eq!((counts(&frames), frames.strays), ([1, 0, 0, 1], 1));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!      └ socket ─ four rings, a queue             └ umem ─ the memory
 //!           └──────────── port ──────────────────────┘
 //!                           └ forward ─ a loop between two interfaces, order by a trait
-//!   place ─ the CPU and the node
+//!   place ─ the CPU and the node     first ─ a thread before all others
 //!   checksum ─ what a veth's stack left open   mark ─ CE   note ─ what the XDP program saw (all pure)
 //! ```
 //!
@@ -26,6 +26,7 @@
 
 mod checksum;
 mod fifo;
+mod first;
 mod forward;
 mod frames;
 mod mark;
@@ -41,7 +42,10 @@ mod wait;
 
 pub use checksum::{Completion, complete};
 pub use fifo::Fifo;
-pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};
+pub use first::{Awake, Precedence, precede};
+pub use forward::{
+    Arrival, Change, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome,
+};
 pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
 pub use note::{NOTE_BYTES, Note};

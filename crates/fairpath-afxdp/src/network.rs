@@ -18,6 +18,15 @@ pub(crate) enum Network {
     V6(usize),
 }
 
+impl Network {
+    /// Where the header begins.
+    pub fn at(self) -> usize {
+        match self {
+            Network::V4(at) | Network::V6(at) => at,
+        }
+    }
+}
+
 /// What the EtherType says; the header itself is not looked at and may be cut short.
 pub(crate) fn find(frame: &[u8]) -> Option<Network> {
     let mut at = ETHERTYPE;

@@ -354,6 +354,14 @@ impl Port {
         true
     }
 
+    /// A second packet with the bytes of a held one, held as well; `None` where no frame is free.
+    pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
+        let copy = self.frames.copy(of)?;
+        let bytes = self.bytes(of).to_vec();
+        self.bytes_mut(copy).copy_from_slice(&bytes);
+        Some(copy)
+    }
+
     /// Forgets a held packet. False: it was not held.
     pub fn discard(&mut self, frame: FrameId) -> bool {
         self.frames.drop(frame)

@@ -7,9 +7,11 @@
 mod arena;
 mod attach;
 pub mod author;
+mod bbr3like;
 pub mod cost;
 mod drop;
 mod forward;
+mod impair;
 mod inject;
 mod mark;
 mod objects;
@@ -18,6 +20,7 @@ mod pifo_bench;
 mod pin;
 pub mod probe;
 mod qdisc;
+mod recoveries;
 mod redirect;
 mod rtt;
 mod sched;
@@ -25,10 +28,12 @@ mod stack_sent;
 mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
+pub use bbr3like::{BBR3LIKE, Bbr3Counts, Bbr3Error, Bbr3Like, Bbr3Phase};
 pub use drop::{DropError, Dropper};
 pub use forward::{
     EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Way,
 };
+pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use objects::{Loaded, load_all};
@@ -38,6 +43,7 @@ pub use pin::{PinError, Pins};
 pub use qdisc::{
     BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, qdisc_names, without_marks,
 };
+pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
 pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
@@ -63,8 +69,14 @@ mod skel {
     pub mod rtt {
         include!(concat!(env!("OUT_DIR"), "/rtt.skel.rs"));
     }
+    pub mod cc_bbr3 {
+        include!(concat!(env!("OUT_DIR"), "/cc_bbr3.skel.rs"));
+    }
     pub mod drop {
         include!(concat!(env!("OUT_DIR"), "/drop.skel.rs"));
+    }
+    pub mod impair {
+        include!(concat!(env!("OUT_DIR"), "/impair.skel.rs"));
     }
     pub mod inject {
         include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
@@ -77,6 +89,9 @@ mod skel {
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
+    }
+    pub mod recoveries {
+        include!(concat!(env!("OUT_DIR"), "/recoveries.skel.rs"));
     }
     pub mod redirect {
         include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));

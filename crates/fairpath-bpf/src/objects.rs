@@ -64,6 +64,14 @@ fn load_drop() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+fn load_impair() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::impair::ImpairSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 fn load_inject() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::inject::InjectSkelBuilder::default()
@@ -82,6 +90,14 @@ fn load_mark() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_recoveries() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::recoveries::RecoveriesSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 fn load_redirect() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::redirect::RedirectSkelBuilder::default()
@@ -98,6 +114,14 @@ fn load_qdisc() -> Option<Loaded> {
     })
 }
 
+/// Where the kernel has congestion controls in BPF.
+fn load_cc_bbr3() -> Option<Loaded> {
+    crate::probe::bpf_tcp_cc().ok().map(|()| Loaded {
+        name: "cc_bbr3",
+        result: crate::bbr3like::load_object(),
+    })
+}
+
 /// Loads each object once that this kernel has a hook for, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
     let mut all = vec![
@@ -108,6 +132,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "empty",
             result: load_empty(),
+        },
+        Loaded {
+            name: "impair",
+            result: load_impair(),
         },
         Loaded {
             name: "inject",
@@ -126,6 +154,10 @@ pub fn load_all() -> Vec<Loaded> {
             result: load_pifo_bench(),
         },
         Loaded {
+            name: "recoveries",
+            result: load_recoveries(),
+        },
+        Loaded {
             name: "redirect",
             result: load_redirect(),
         },
@@ -138,6 +170,7 @@ pub fn load_all() -> Vec<Loaded> {
             result: crate::sched::load_shipped(),
         },
     ];
+    all.extend(load_cc_bbr3());
     all.extend(load_qdisc());
     all
 }

@@ -481,7 +481,7 @@ impl BpfQdisc {
             // SAFETY: a field of it.
             let kind = unsafe { op.cast::<u8>().add(std::mem::offset_of!(Op, kind)) }.cast::<u32>();
             // SAFETY: aligned, as the operation is.
-            let known = (OpKind::Enqueue as u32..=OpKind::Node as u32)
+            let known = (OpKind::Enqueue as u32..=OpKind::Impair as u32)
                 .contains(&unsafe { kind.read_volatile() });
             // SAFETY: its kind is one that there is; all else are integers.
             known.then(|| unsafe { op.read_volatile() })

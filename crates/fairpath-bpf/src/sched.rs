@@ -4,7 +4,8 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use fairpath_core::sched::{
-    Home, HomeError, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedStats,
+    Home, HomeError, ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory,
+    SchedStats,
 };
 use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
 
@@ -145,6 +146,10 @@ impl Home for SchedRun {
 
     fn node_stats(&self, node: u32) -> NodeStats {
         self.memory.node_stats(node)
+    }
+
+    fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.memory.impair_stats(impairment)
     }
 
     fn audit(&self) -> Result<(), String> {

@@ -4,7 +4,7 @@
 use fairpath_bpf::probe::bpf_qdisc;
 use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, without_marks};
 use fairpath_core::Rules;
-use fairpath_core::sched::{End, NodeConfig, Over, Plan, SchedConfig, policies};
+use fairpath_core::sched::{End, ImpairConfig, NodeConfig, Over, Plan, SchedConfig, policies};
 use nix::unistd::Uid;
 
 fn plan(policy: &str) -> Plan {
@@ -28,7 +28,7 @@ fn plan(policy: &str) -> Plan {
         config,
         nodes: vec![node],
         class_table: vec![1],
-        splits: vec![],
+        ..Plan::default()
     }
 }
 
@@ -62,6 +62,24 @@ fn a_plan_that_cannot_be_or_is_too_large_is_refused_before_the_kernel_is_asked()
     large.config.flows = 1 << 24;
     let error = register(&large, "fairpath-test");
     assert!(matches!(error, QdiscError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_plan_that_copies_or_corrupts_packets_is_refused() {
+    let copies = ImpairConfig {
+        copy: 1,
+        ..ImpairConfig::default()
+    };
+    let corrupts = ImpairConfig {
+        corrupt: 1,
+        ..ImpairConfig::default()
+    };
+    for impairment in [copies, corrupts] {
+        let mut impaired = plan("fifo");
+        impaired.impairments = vec![ImpairConfig::default(), impairment];
+        let error = register(&impaired, "fairpath-test").to_string();
+        assert!(error.contains("impairment 2 copies or corrupts"), "{error}");
+    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn plan(nodes: Vec<NodeConfig>, leaves: &[u32]) -> Plan {
         config,
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

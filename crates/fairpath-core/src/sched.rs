@@ -5,6 +5,7 @@
 mod abi;
 mod classifier;
 mod ffi;
+mod impair;
 mod memory;
 mod plan;
 mod policy;
@@ -13,6 +14,7 @@ mod takeover;
 
 pub use abi::*;
 pub use classifier::{Classifier, End};
+pub use impair::*;
 pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
@@ -51,6 +53,9 @@ pub trait Home {
 
     /// Counters of a node, 1 to the number of nodes; zeroes for others.
     fn node_stats(&self, node: u32) -> NodeStats;
+
+    /// Counters of an impairment, from 1 on; zeroes for others, and where a home keeps none.
+    fn impair_stats(&self, impairment: u32) -> ImpairStats;
 
     /// Looks through all queues for what contradicts itself; the first such thing, in words.
     ///

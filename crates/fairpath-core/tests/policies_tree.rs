@@ -392,7 +392,7 @@ fn four_levels() -> Plan {
         config,
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

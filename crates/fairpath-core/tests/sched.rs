@@ -38,7 +38,7 @@ fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
         config,
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

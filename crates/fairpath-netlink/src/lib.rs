@@ -10,6 +10,8 @@
 //! | what do packets pass in the stack | [`stages`] |
 //! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
 //! | what does the driver say of XDP | [`Netdev`] |
+//! | what do TCP sockets tell of themselves | [`SocketDiag`] |
+//! | by which link do packets to an address leave | [`link_towards`] |
 //! | can a packet queue be bound | [`bind_nfqueue`] |
 //! | can tun and ppp units be made | [`create_tun`], [`create_ppp`] |
 //!
@@ -17,7 +19,7 @@
 //!
 //! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
 //! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
-//! Absent on purpose: routes (but for the question whether there are rules), addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Absent on purpose: routes (but for the questions whether there are rules, and which link leads to an address), addresses, neighbours (nothing in Fairpath asks for them yet).
 
 mod connection;
 mod device;
@@ -29,6 +31,8 @@ mod links;
 mod message;
 mod netdev;
 mod nfqueue;
+mod route;
+mod sockets;
 mod stage;
 mod tc;
 #[cfg(test)]
@@ -46,6 +50,8 @@ pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
+pub use route::link_towards;
+pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
 pub use stage::{Stage, StageError, StageKind, stages};
 pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

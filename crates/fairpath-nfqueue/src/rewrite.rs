@@ -44,6 +44,16 @@ impl Rewrite {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// Turns a bit over, counted from the first of the network header; a number beyond the packet
+    /// starts again at its first bit. False: the packet is empty.
+    pub fn flip(&mut self, bit: u32) -> bool {
+        let Some(at) = (bit as usize).checked_rem(self.bytes.len() * 8) else {
+            return false;
+        };
+        self.bytes[at / 8] ^= 0x80 >> (at % 8);
+        true
+    }
 }
 
 impl Packet<'_> {
@@ -68,6 +78,29 @@ impl Packet<'_> {
         complete(&mut content, self.info().checksum_not_ready())
             .ok_or(RewriteError::Unreadable { id })?;
         Ok(Rewrite { id, bytes: content })
+    }
+}
+
+impl Packet<'_> {
+    /// The packet with its own content as it came, damage and all, to be damaged ([`Rewrite::flip`]):
+    /// nothing is completed, so a receiver finds the damage.
+    ///
+    /// # Errors
+    /// As [`Packet::rewrite`]; also where a checksum is not ready, which would be wrong by itself: bind
+    /// without GSO, then the kernel finishes it.
+    pub fn verbatim(&self) -> Result<Rewrite, RewriteError> {
+        let id = self.id;
+        if self.info().gso() {
+            return Err(RewriteError::SuperPacket { id });
+        }
+        if !self.is_complete() {
+            return Err(RewriteError::Partial { id });
+        }
+        if self.info().checksum_not_ready() {
+            return Err(RewriteError::Unreadable { id });
+        }
+        let bytes = self.payload().to_vec();
+        Ok(Rewrite { id, bytes })
     }
 }
 
@@ -251,6 +284,24 @@ mod tests {
         assert_eq!(bytes, before);
         assert_eq!(complete(&mut bytes, true), Some(()));
         assert_ne!(bytes, before);
+    }
+
+    #[test]
+    fn a_flipped_bit_stays_and_a_second_flip_undoes_it() {
+        let clean = right().remove(0);
+        let bytes = clean.clone();
+        let mut rewrite = Rewrite { id: 1, bytes };
+        assert!(rewrite.flip(9));
+        assert_eq!(rewrite.bytes()[1], clean[1] ^ 0x40);
+        assert!(rewrite.flip(9 + clean.len() as u32 * 8));
+        assert_eq!(rewrite.bytes(), clean);
+        assert!(
+            !Rewrite {
+                id: 1,
+                bytes: vec![]
+            }
+            .flip(0)
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! outcomes for the same operations.
 
 pub mod author;
+pub mod impair;
 pub mod log;
 pub mod quantity;
 pub mod report;

@@ -30,7 +30,7 @@ pub use write::Writer;
 /// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"fpschlog";
 /// Of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Operations of one block, at most: what a replay gives a home at once.
 pub const BLOCK_OPS: usize = 8192;
 /// Bytes of a block of operations, at most.

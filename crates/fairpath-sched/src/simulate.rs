@@ -191,8 +191,8 @@ impl<A: Arrivals> Run<'_, '_, A> {
         self.rest();
         self.batch.dequeue(self.now);
         let answer = self.batch.run(self.traffic)?;
-        if let Some(bytes) = answer.sent {
-            let until = self.send(bytes);
+        if let Some((bytes, times)) = answer.sent {
+            let until = self.send(bytes, times);
             self.link = Link::Busy(until);
             self.patience_ns = 1;
             self.batch.departed(self.traffic, until);
@@ -242,10 +242,10 @@ impl<A: Arrivals> Run<'_, '_, A> {
 
     /// When a packet that begins now has left, exact over many packets.
     #[inline]
-    fn send(&mut self, bytes: u32) -> u64 {
+    fn send(&mut self, bytes: u32, times: u32) -> u64 {
         const BYTE_NS: u64 = 8_000_000_000;
         let rate = u128::from(self.settings.rate_bps);
-        let bytes = u64::from(bytes) + u64::from(self.settings.overhead_bytes);
+        let bytes = (u64::from(bytes) + u64::from(self.settings.overhead_bytes)) * u64::from(times);
         let parts = u128::from(bytes) * u128::from(BYTE_NS) + u128::from(self.carry);
         let (takes, carry) = match u64::try_from(parts) {
             Ok(parts) => (

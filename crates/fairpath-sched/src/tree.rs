@@ -13,6 +13,7 @@
 mod check;
 mod classes;
 mod draft;
+mod impaired;
 mod layout;
 mod line;
 mod matching;
@@ -38,6 +39,7 @@ pub use problem::{BadTree, MAX_PROBLEMS, Problem, nearest};
 pub use shape::MAX_NODES;
 
 use crate::author::Author;
+use crate::impair::Spec;
 use crate::quantity::{self, written};
 use draft::{Draft, NodeDraft};
 use problem::{NOWHERE, Problems};
@@ -62,6 +64,8 @@ pub struct Tree {
     pub warnings: Vec<Problem>,
     /// The author's policy that some of its nodes have, where it runs in this process.
     pub own: Option<Arc<Author>>,
+    /// What packets meet before its leaves, by number less 1.
+    pub impairments: Vec<Spec>,
 }
 
 /// What the nodes, policies and classes of a plan are called.
@@ -295,6 +299,7 @@ fn build(
     let full: Vec<u32> = plan.nodes.iter().map(|node| node.queue_full).collect();
     check::check(draft, &shape, &overs, &full, &mut problems);
     matching::fill(draft, &shape, known.classes, &mut plan, &mut problems);
+    let impairments = impaired::lay(draft, &shape, &mut plan, &mut problems);
     let is_sound = !problems.has_errors();
     let (problems, untold) = problems.located(file, text);
     if !is_sound {
@@ -305,6 +310,7 @@ fn build(
         plan,
         warnings: problems,
         own: None,
+        impairments,
     })
 }
 

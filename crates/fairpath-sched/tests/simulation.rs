@@ -1,8 +1,8 @@
 //! The simulation over the native home: what adds up, what is shared, what is the same again.
 
 use fairpath_core::sched::{
-    Home, HomeError, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedStats, Scheduler,
-    policies,
+    Home, HomeError, ImpairStats, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedStats,
+    Scheduler, policies,
 };
 use fairpath_sched::simulate::{Findings, Settings, SimulateError, simulate};
 use fairpath_sched::traffic::{Generator, Spec};
@@ -227,6 +227,9 @@ impl Home for Forgetful {
     }
     fn node_stats(&self, node: u32) -> NodeStats {
         self.0.node_stats(node)
+    }
+    fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.0.impair_stats(impairment)
     }
     fn audit(&self) -> Result<(), String> {
         self.0.audit()

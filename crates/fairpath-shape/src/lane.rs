@@ -7,8 +7,8 @@
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Changes, Classifier, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind, Plan, SchedReader,
-    Scheduler, TakeOverError,
+    Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind,
+    Plan, SchedReader, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_sched::author::Watch;
@@ -40,18 +40,31 @@ pub enum LaneError {
 /// What becomes of a packet; its handle is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// It is sent, with CE set where `mark` says so.
+    /// It is sent.
     Send {
         /// As it came.
         handle: u32,
-        /// Congestion was experienced.
-        mark: bool,
+        /// What the port does to it before.
+        deed: Deed,
     },
-    /// It is no more; the lane has counted why.
+    /// It is no more; the lane has counted it.
     Drop {
         /// As it came.
         handle: u32,
+        /// Why.
+        reason: Reason,
     },
+}
+
+/// What a port does to a packet that it sends; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deed {
+    /// Congestion was experienced: CE is set.
+    pub mark: bool,
+    /// It leaves twice; its handle comes back once.
+    pub twice: bool,
+    /// This bit is turned over, counted from the beginning of the packet.
+    pub flip: Option<u32>,
 }
 
 /// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
@@ -372,9 +385,16 @@ impl Lane {
                 }
                 OutcomeKind::Sent => leaving.push(Leaving::Send {
                     handle,
-                    mark: outcome.flags & Outcome::MARK != 0,
+                    deed: Deed {
+                        mark: outcome.marked(),
+                        twice: outcome.copied(),
+                        flip: outcome.corrupted_bit(),
+                    },
                 }),
-                OutcomeKind::Dropped if handle != 0 => leaving.push(Leaving::Drop { handle }),
+                OutcomeKind::Dropped if handle != 0 => {
+                    let reason = outcome.drop();
+                    leaving.extend(reason.map(|reason| Leaving::Drop { handle, reason }));
+                }
                 OutcomeKind::Nothing => next = (outcome.at != u64::MAX).then_some(outcome.at),
                 _ => {}
             }
@@ -447,7 +467,7 @@ mod tests {
                 let sent = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. })).count();
                 prop_assert!(sent <= most as usize);
                 for gone in &leaving {
-                    let (Leaving::Send { handle, .. } | Leaving::Drop { handle }) = *gone;
+                    let (Leaving::Send { handle, .. } | Leaving::Drop { handle, .. }) = *gone;
                     prop_assert!(!free.contains(&handle), "handle {handle} came back twice");
                     free.push(handle);
                     back += 1;
@@ -502,7 +522,9 @@ mod tests {
         for leaving in leaving {
             match leaving {
                 Leaving::Send { handle, .. } => sent.push(handle),
-                Leaving::Drop { handle } => panic!("packet {handle} was dropped"),
+                Leaving::Drop { handle, reason } => {
+                    panic!("packet {handle} was dropped: {reason:?}")
+                }
             }
         }
         sent.sort_unstable();

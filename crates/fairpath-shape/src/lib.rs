@@ -14,13 +14,15 @@
 
 mod figures;
 pub mod htb;
+mod impaired;
 mod known;
 mod lane;
 mod lines;
 mod recorder;
 
 pub use figures::{Figures, Places, Sojourns};
+pub use impaired::Impairments;
 pub use known::Known;
-pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
+pub use lane::{CHARGES, Deed, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
 pub use recorder::Recorder;

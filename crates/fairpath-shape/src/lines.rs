@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::impaired::Impairments;
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Policy, policies};
 use fairpath_sched::author::Author;
@@ -99,6 +100,8 @@ pub struct Settings {
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
     pub limit_packets: Option<u32>,
+    /// What a bad network does to packets before they wait.
+    pub impair: Impairments,
     /// The port cannot mark packets: policies are told to drop instead.
     pub marks: bool,
     /// Others send by the same interfaces, and the port can only charge them.
@@ -114,6 +117,7 @@ impl Default for Settings {
             own: None,
             set: Vec::new(),
             limit_packets: None,
+            impair: Impairments::default(),
             marks: true,
             stack: false,
         }
@@ -142,6 +146,17 @@ pub enum LineError {
         /// The nearest known one, as a question.
         near: String,
     },
+    /// A class that there is not is to be impaired.
+    #[error("impair class {name:?}: there is no such class; name one that the configuration has")]
+    Impaired {
+        /// As given.
+        name: String,
+    },
+    /// A class is to be sent by a trace.
+    #[error(
+        "impair_class: a rate_trace is the whole line's, and no class's; put it into [shape.impair]"
+    )]
+    TraceOfClass,
     /// No node of the tree has the author's policy.
     #[error(
         "policy {file}: no node of the tree has it; name it there (policy = {name:?}), or leave it out"
@@ -159,6 +174,8 @@ pub enum LineError {
 pub struct Lines {
     /// The trees.
     pub trees: Both<Tree>,
+    /// Packets that may be delayed at a time.
+    pipes: Both<u32>,
 }
 
 /// Flows that classes have queues for, each: subscribers are many, and few have many flows at once.
@@ -172,12 +189,30 @@ impl Lines {
     /// # Errors
     /// [`LineError`] says what is wrong.
     pub fn new(set: &ClassSet, settings: &Settings) -> Result<Lines, LineError> {
-        let trees = Both::try_of(|side| line(set, settings, side))?;
-        Ok(Lines { trees })
+        let mut pipes = Both::default();
+        let trees = Both::try_of(|side| {
+            let (tree, pipe) = line(set, settings, side)?;
+            *pipes.get_mut(side) = pipe;
+            Ok::<_, LineError>(tree)
+        })?;
+        Ok(Lines { trees, pipes })
+    }
+
+    /// Packets that a side holds at most, the delayed ones among them.
+    pub fn held(&self, side: Side) -> u32 {
+        let limit = self.trees.get(side).plan.config.limit_packets;
+        limit.saturating_add(*self.pipes.get(side))
+    }
+
+    /// Whether some packets of a side meet a bad network.
+    pub fn is_impaired(&self, side: Side) -> bool {
+        let nodes = &self.trees.get(side).plan.nodes;
+        nodes.iter().any(|node| node.impair != 0)
     }
 }
 
-fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<Tree, LineError> {
+/// A side's tree, and packets that may be delayed in it at a time.
+fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), LineError> {
     let way = match side {
         Side::Down => Way::Down,
         Side::Up => Way::Up,
@@ -216,12 +251,13 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<Tree, LineErr
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
+    let pipe = settings.impair.lay(&mut tree, side)?;
     let line = Line {
         bps: *settings.bps.get(side),
         burst_ns: LINE_BURST_NS,
         stack: settings.stack,
     };
-    Ok(tree.on_line(&line)?)
+    Ok((tree.on_line(&line)?, pipe))
 }
 
 fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {

@@ -10,6 +10,7 @@ mod external;
 mod features;
 mod filter;
 mod generate;
+mod impair;
 mod rtt;
 mod run;
 mod sched;
@@ -45,6 +46,8 @@ enum Command {
     Features(features::Args),
     /// Tell the round-trip times, loss and reordering that passing traffic experiences
     Rtt(Box<rtt::Args>),
+    /// Make a network worse on purpose: loss, delay, rate and the rest, and tell whether truly so
+    Impair(Box<impair::Args>),
     /// Run the daemon: watch interfaces, count by class, answer the others
     Run(run::Args),
     /// Packet schedulers: list and show policies, simulate a link
@@ -72,6 +75,10 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| check::leave(&error));
     let result = match cli.command {
         Command::Class(args) => class::run(&args),
+        Command::Impair(args) => match impair::run(&args) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Run(args) => run::run(&args),

@@ -8,14 +8,19 @@
 //! Absent on purpose: versions. What a kernel is called says nothing about what a distribution put into it.
 
 mod af_xdp;
+mod congestion;
 mod insn;
 mod kernel;
+mod kernel_type;
 mod try_bpf;
 mod try_hooks;
 
 pub use af_xdp::{AfXdpMode, af_xdp};
+pub use congestion::congestion_info;
+pub use kernel_type::{KernelStruct, kernel_struct};
 pub use try_bpf::{
-    arena, bpf, bpf_qdisc, bpf_stats, kernel_btf, may_goto, prog_test_run_syscall, ringbuf,
+    arena, bpf, bpf_qdisc, bpf_stats, bpf_tcp_cc, kernel_btf, may_goto, prog_test_run_syscall,
+    ringbuf,
 };
 pub use try_hooks::{XdpPlace, netfilter, tcx, xdp, xdp_link};
 

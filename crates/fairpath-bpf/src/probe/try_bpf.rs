@@ -102,18 +102,30 @@ pub fn kernel_btf() -> io::Result<()> {
 /// `NotFound` means that the kernel's type information has no qdiscs, [`ENOTSUPP`](super::ENOTSUPP) that they cannot
 /// be written in BPF.
 pub fn bpf_qdisc() -> io::Result<()> {
+    struct_ops("Qdisc_ops", "reset")
+}
+
+/// Loads a program for the member `ssthresh` of a TCP congestion control; nothing is registered.
+///
+/// Errors as of [`bpf_qdisc`].
+pub fn bpf_tcp_cc() -> io::Result<()> {
+    struct_ops("tcp_congestion_ops", "ssthresh")
+}
+
+/// Loads the smallest program for a member of a structure of the kernel that BPF may fill.
+fn struct_ops(structure: &str, member: &str) -> io::Result<()> {
     let btf = Btf::from_vmlinux().map_err(io::Error::other)?;
     let absent = |what: &str| io::Error::new(io::ErrorKind::NotFound, format!("no {what} in BTF"));
     let ops: Struct<'_> = btf
-        .type_by_name("Qdisc_ops")
-        .ok_or_else(|| absent("Qdisc_ops"))?;
-    let reset = ops
+        .type_by_name(structure)
+        .ok_or_else(|| absent(structure))?;
+    let index = ops
         .iter()
-        .position(|member| member.name.is_some_and(|name| name == "reset"))
-        .ok_or_else(|| absent("Qdisc_ops.reset"))?;
+        .position(|found| found.name.is_some_and(|name| name == member))
+        .ok_or_else(|| absent(&format!("{structure}.{member}")))?;
     let kind = ProgramKind {
         program_type: BPF_PROG_TYPE_STRUCT_OPS,
-        attach_type: reset as u32,
+        attach_type: index as u32,
         flags: 0,
         attach_btf_id: ops.type_id().into(),
     };

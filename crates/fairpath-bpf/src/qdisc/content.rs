@@ -40,6 +40,17 @@ pub fn without_marks(plan: &Plan) -> Plan {
     plan
 }
 
+/// A BPF qdisc gives packets on as they are, and each once.
+fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
+    let mut numbered = (1..).zip(&plan.impairments);
+    match numbered.find(|(_, config)| config.copy | config.corrupt != 0) {
+        None => Ok(()),
+        Some((number, _)) => Err(HomeError::Plan(format!(
+            "impairment {number} copies or corrupts packets, which a BPF qdisc cannot; leave duplicate and corrupt out, or use AF_XDP or NFQUEUE"
+        ))),
+    }
+}
+
 /// A content on its way into a half.
 pub(super) struct Laid {
     layout: SchedLayout,
@@ -59,6 +70,7 @@ impl Laid {
         packets: u32,
         changes: &Changes,
     ) -> Result<Laid, HomeError> {
+        check_packets_stay(content.plan)?;
         let mut plan = without_marks(content.plan);
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
         plan.config.packets = packets;

@@ -100,6 +100,8 @@ pub enum OpKind {
     Remove = 5,
     /// What the parent of `node` sees of it, [`Setting`] `count`, becomes `value`.
     Node = 6,
+    /// Word `count` of impairment `node` becomes `value`: see [`super::ImpairConfig::changes`].
+    Impair = 7,
 }
 
 /// What changes at a node while the scheduler runs (`enum fp_setting`). It holds from the next time
@@ -200,6 +202,19 @@ impl Op {
         }
     }
 
+    /// A word of an impairment changes; those at its gate keep their times.
+    pub fn impair(now: u64, impairment: u32, word: u32, value: u64) -> Op {
+        let kind = OpKind::Impair;
+        Op {
+            now,
+            kind,
+            node: impairment,
+            count: word,
+            value,
+            ..Op::default()
+        }
+    }
+
     /// A packet is taken out.
     pub fn remove(now: u64, handle: u32) -> Op {
         let kind = OpKind::Remove;
@@ -249,15 +264,24 @@ pub struct Outcome {
     pub kind: OutcomeKind,
     /// Why it was dropped; see [`Outcome::drop`].
     pub reason: u8,
-    /// [`Outcome::MARK`].
+    /// [`Outcome::MARK`], [`Outcome::COPY`], [`Outcome::CORRUPT`].
     pub flags: u8,
     /// Always 0.
     pub zero: u8,
+    /// The bit of the packet to be turned over, from its beginning; modulo its length where that is
+    /// less than the port said.
+    pub bit: u32,
+    /// Always 0.
+    pub zero2: u32,
 }
 
 impl Outcome {
     /// The packet leaves with CE set.
     pub const MARK: u8 = 1;
+    /// The packet leaves twice; its handle comes back once.
+    pub const COPY: u8 = 2;
+    /// The packet leaves with [`Outcome::bit`] turned over.
+    pub const CORRUPT: u8 = 4;
 
     /// Why it was dropped, if it was.
     pub fn drop(&self) -> Option<Drop> {
@@ -267,6 +291,16 @@ impl Outcome {
     /// It leaves with CE set.
     pub fn marked(&self) -> bool {
         self.flags & Outcome::MARK != 0
+    }
+
+    /// It leaves twice.
+    pub fn copied(&self) -> bool {
+        self.flags & Outcome::COPY != 0
+    }
+
+    /// The bit that is turned over as it leaves, if one is.
+    pub fn corrupted_bit(&self) -> Option<u32> {
+        (self.flags & Outcome::CORRUPT != 0).then_some(self.bit)
     }
 }
 
@@ -315,11 +349,13 @@ pub enum Drop {
     /// Flows of other leaves wait in all places that its flow may have: the table of flows is too
     /// small.
     NoFlow = 28,
+    /// Lost by the impairment of its leaf.
+    Impaired = 29,
 }
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 20] = [
+    pub const ALL: [Drop; 21] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
@@ -340,6 +376,7 @@ impl Drop {
         Drop::Broken,
         Drop::Removed,
         Drop::NoFlow,
+        Drop::Impaired,
     ];
 
     fn from_abi(reason: u8) -> Drop {
@@ -370,6 +407,7 @@ impl Drop {
             Drop::Broken => "broken",
             Drop::Removed => "removed",
             Drop::NoFlow => "no_flow",
+            Drop::Impaired => "impaired",
         }
     }
 }
@@ -432,6 +470,10 @@ pub struct NodeConfig {
     pub split: u32,
     /// Of a byte as its parent sees it.
     pub cost: u32,
+    /// Of a leaf: the impairment before it, from 1; 0 none.
+    pub impair: u32,
+    /// Always 0.
+    pub zero: u32,
     /// ns a byte << [`RATE_SHIFT`]; 0 none.
     pub floor: u64,
     /// Likewise.
@@ -472,6 +514,14 @@ pub struct SchedConfig {
     pub accounts: u32,
     /// A send time further away than this is dropped; 0 none.
     pub horizon: u64,
+    /// Of the plan.
+    pub impairments: u32,
+    /// Of 8 bytes: what impairments look up.
+    pub words: u32,
+    /// The impairment by whose rate trace the root sends; 0 none.
+    pub service: u32,
+    /// Always 0.
+    pub zero: u32,
 }
 
 /// Counters (`struct fp_sched_stats`).

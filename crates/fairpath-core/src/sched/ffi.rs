@@ -1,6 +1,8 @@
 //! Declarations of `native.c` and the layout of what it takes.
 
-use super::{Account, NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats};
+use super::{
+    Account, ImpairConfig, ImpairStats, NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats,
+};
 
 /// `struct fp_sched`: the beginning of a scheduler's memory, wherever it lies.
 #[repr(C, align(64))]
@@ -18,6 +20,8 @@ pub(crate) struct RawPlan {
     pub flow_bytes: *const u32,
     pub classes: *const u32,
     pub splits: *const u32,
+    pub impairments: *const ImpairConfig,
+    pub words: *const u64,
 }
 
 /// `struct fp_param`.
@@ -106,6 +110,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_sched_progress(sched: *mut Sched, told: *mut u32) -> u32;
     pub(crate) fn fp_native_sched_stats(sched: *const Sched, stats: *mut SchedStats);
     pub(crate) fn fp_native_account(sched: *mut Sched, node: u32, account: *mut Account);
+    pub(crate) fn fp_native_impair_stats(sched: *mut Sched, impair: u32, stats: *mut ImpairStats);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }
@@ -117,7 +122,7 @@ mod tests {
     use super::*;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 31;
+    const LENGTH: usize = 40;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -158,10 +163,19 @@ mod tests {
             offset_of!(RawPolicy, queue),
             offset_of!(Account, sojourn),
             offset_of!(RawParam, standard),
-            Drop::Removed as usize,
+            Drop::Impaired as usize,
             Policy::CUSTOM as usize,
             size_of::<RawChanges>(),
             offset_of!(RawChanges, nodes),
+            size_of::<ImpairConfig>(),
+            size_of::<ImpairStats>(),
+            offset_of!(ImpairConfig, delay),
+            offset_of!(ImpairConfig, delays_period),
+            offset_of!(ImpairConfig, release),
+            offset_of!(ImpairConfig, chances_period),
+            offset_of!(Outcome, bit),
+            offset_of!(NodeConfig, impair),
+            offset_of!(SchedConfig, service),
         ];
         assert_eq!(c.map(|number| number as usize), rust);
     }

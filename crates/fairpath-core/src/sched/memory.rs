@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Account, Function, HomeError, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
-    OutcomeKind, Over, Plan, Policy, SPLIT, SchedStats, policies,
+    Account, Function, HomeError, ImpairStats, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op,
+    Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedStats, policies,
 };
 
 /// Handles, flows, nodes and references of one scheduler, each at most.
@@ -27,6 +27,8 @@ struct Raw {
     reason: u8,
     flags: u8,
     zero: u8,
+    bit: u32,
+    zero2: u32,
 }
 
 impl Raw {
@@ -48,6 +50,8 @@ impl Raw {
             reason,
             flags,
             zero,
+            bit,
+            zero2,
             ..
         } = self;
         Outcome {
@@ -60,6 +64,8 @@ impl Raw {
             reason,
             flags,
             zero,
+            bit,
+            zero2,
         }
     }
 }
@@ -93,6 +99,8 @@ impl SchedLayout {
         plan.config.nodes = plan.nodes.len() as u32;
         plan.config.classes = plan.class_table.len() as u32;
         plan.config.splits = plan.splits.len() as u32;
+        plan.config.impairments = plan.impairments.len() as u32;
+        plan.config.words = plan.words.len() as u32;
         plan.config.flows = plan.config.flows.next_multiple_of(8).max(8);
         plan.config.hosts = plan.config.hosts.next_multiple_of(8);
         plan.config.packets = plan.config.packets.max(1);
@@ -131,6 +139,8 @@ impl SchedLayout {
             flow_bytes: self.flow_bytes.as_ptr(),
             classes: self.plan.class_table.as_ptr(),
             splits: self.plan.splits.as_ptr(),
+            impairments: self.plan.impairments.as_ptr(),
+            words: self.plan.words.as_ptr(),
         }
     }
 
@@ -196,6 +206,8 @@ fn check_sizes(plan: &Plan) -> Result<(), HomeError> {
         ("nodes", c.nodes),
         ("classes", c.classes),
         ("references", c.references),
+        ("impairments", c.impairments),
+        ("words of impairments", c.words),
     ];
     for (name, size) in sizes {
         if size > MAX_OF_A_KIND {
@@ -217,6 +229,13 @@ fn check_tables(plan: &Plan) -> Result<(), HomeError> {
     let nodes = plan.nodes.len() as u32;
     if nodes == 0 {
         return Err(HomeError::Plan("the tree has no node".into()));
+    }
+    if plan.config.service as usize > plan.impairments.len() {
+        return Err(HomeError::Plan(format!(
+            "the root sends by the trace of impairment {} of {}",
+            plan.config.service,
+            plan.impairments.len()
+        )));
     }
     if plan.class_table.is_empty() {
         return Err(HomeError::Plan(
@@ -310,6 +329,14 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
             "splits by entries that the table does not have".into(),
         ));
     }
+    if node.impair as usize > plan.impairments.len() || (node.impair != 0 && !is_leaf) {
+        let text = format!(
+            "has impairment {} of {}, which is a leaf's only and must be there",
+            node.impair,
+            plan.impairments.len()
+        );
+        return Err(wrong(index, text));
+    }
     let parent = plan.nodes.get((node.parent as usize).wrapping_sub(1));
     if let Some(parent) = parent {
         if matches!(parent.over, Over::Packets | Over::Flows) {
@@ -373,7 +400,7 @@ impl SchedMemory {
     /// whole and outlives the value.
     pub unsafe fn found(at: NonNull<u8>) -> Option<SchedMemory> {
         /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`.
-        const HEADER: [u32; 2] = [0x6463_7366, 1];
+        const HEADER: [u32; 2] = [0x6463_7366, 2];
         // SAFETY: the caller promises the bytes.
         let header = unsafe { at.cast::<[u32; 2]>().read_volatile() };
         (header == HEADER).then(|| SchedMemory { sched: at.cast() })
@@ -402,6 +429,16 @@ impl SchedMemory {
         // SAFETY: `sched` is formatted, `account` a `struct fp_account`, and numbers are checked.
         unsafe { ffi::fp_native_account(self.sched.as_ptr(), node, &raw mut account) };
         account
+    }
+
+    /// Counters of an impairment; zeroes if there is none.
+    pub fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        let mut stats = ImpairStats::default();
+        // SAFETY: `sched` is formatted, `stats` a `struct fp_impair_stats`, and numbers are checked.
+        unsafe {
+            ffi::fp_native_impair_stats(self.sched.as_ptr(), impairment, &raw mut stats);
+        }
+        stats
     }
 
     /// Looks for what contradicts itself. Walks everything.

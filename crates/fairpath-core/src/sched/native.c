@@ -44,7 +44,7 @@ u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
 int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *children, u32 *node)
 {
 	struct fp_pool_config pool = { .items = fp_items(p->config),
-				       .pifos = FP_FAT + 2 * p->config->nodes };
+				       .pifos = FP_GATE + 2 * p->config->nodes };
 	u64 arrays;
 	int misfit = 0;
 
@@ -169,6 +169,12 @@ void fp_native_account(struct fp_sched *s, u32 node, struct fp_account *account)
 		*account = *fp_account_at(s, node);
 }
 
+/* Zeroes where there is no such impairment. */
+void fp_native_impair_stats(struct fp_sched *s, u32 impair, struct fp_impair_stats *stats)
+{
+	*stats = fp_impair_at(s, impair)->stats;
+}
+
 /* What contradicts itself first: enum fp_fault, 0 nothing. */
 u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
@@ -205,10 +211,19 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_policy, queue),
 	AT(fp_account, sojourn),
 	AT(fp_param, standard),
-	FP_DROP_REMOVED,
+	FP_DROP_IMPAIRED,
 	FP_CUSTOM,
 	sizeof(struct fp_changes),
 	AT(fp_changes, nodes),
+	sizeof(struct fp_impair_config),
+	sizeof(struct fp_impair_stats),
+	AT(fp_impair_config, delay),
+	AT(fp_impair_config, delays_period),
+	AT(fp_impair_config, release),
+	AT(fp_impair_config, chances_period),
+	AT(fp_outcome, bit),
+	AT(fp_node_config, impair),
+	AT(fp_sched_config, service),
 };
 const u32 fp_native_sched_layout_len =
 	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

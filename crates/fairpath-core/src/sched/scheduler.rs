@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::ffi::{self, Sched};
 use super::{
-    Account, Custom, Function, Home, HomeError, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
-    Plan, Policy, SchedLayout, SchedMemory, SchedStats,
+    Account, Custom, Function, Home, HomeError, ImpairStats, Meta, NodeStats, OUTCOMES_PER_OP, Op,
+    Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedStats,
 };
 
 /// Of `struct fp_sched`.
@@ -23,7 +23,7 @@ pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 ///
 /// let fifo = NodeConfig { policy: 1, over: Over::Packets, queue: 2, queue_buckets: 1, ..NodeConfig::default() };
 /// let config = SchedConfig { packets: 10, limit_packets: 10, ..SchedConfig::default() };
-/// let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], splits: vec![] };
+/// let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], ..Plan::default() };
 /// let mut scheduler = Scheduler::new(&plan).unwrap();
 /// let mut outcomes = Vec::new();
 /// let packet = Meta { bytes: 1500, ..Meta::default() };
@@ -79,6 +79,11 @@ impl SchedReader {
     /// See [`SchedMemory::account`].
     pub fn account(&self, node: u32) -> Account {
         self.memory.account(node)
+    }
+
+    /// See [`SchedMemory::impair_stats`].
+    pub fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.memory.impair_stats(impairment)
     }
 }
 
@@ -228,6 +233,10 @@ impl Home for Scheduler {
 
     fn node_stats(&self, node: u32) -> NodeStats {
         self.memory.node_stats(node)
+    }
+
+    fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.memory.impair_stats(impairment)
     }
 
     fn audit(&self) -> Result<(), String> {

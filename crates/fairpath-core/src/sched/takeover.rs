@@ -72,7 +72,7 @@ impl Scheduler {
     /// # use fairpath_core::sched::{Changes, Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
     /// # let fifo = NodeConfig { policy: 1, over: Over::Packets, queue: 2, queue_buckets: 1, ..NodeConfig::default() };
     /// # let config = SchedConfig { packets: 10, limit_packets: 10, ..SchedConfig::default() };
-    /// # let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], splits: vec![] };
+    /// # let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], ..Plan::default() };
     /// # let new_plan = plan.clone();
     /// let mut old = Scheduler::new(&plan).unwrap();
     /// let mut outcomes = Vec::new();

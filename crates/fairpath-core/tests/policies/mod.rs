@@ -63,7 +63,7 @@ pub fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
         config,
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

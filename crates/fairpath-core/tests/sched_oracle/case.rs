@@ -157,6 +157,17 @@ fn counters(tree: &Tree, oracle: &Oracle, home: &dyn Home) -> Result<(), String>
             "counters:\n  oracle {expected:?}\n  here   {got:?}"
         ));
     }
+    for impairment in 1..=tree.plan.impairments.len() as u32 {
+        let (expected, got) = (
+            oracle.impair_stats(impairment),
+            home.impair_stats(impairment),
+        );
+        if expected != got {
+            return Err(format!(
+                "impairment {impairment}:\n  oracle {expected:?}\n  here   {got:?}"
+            ));
+        }
+    }
     for node in 1..=tree.plan.nodes.len() as u32 {
         let (expected, got) = (oracle.node_stats(node), home.node_stats(node));
         if expected != got {
@@ -209,7 +220,7 @@ fn describe_node(n: &NodeConfig, policy: &Policy) -> String {
     let outside = (n.queue_beyond, n.queue_full);
     format!(
         "{} over {:?} below {}{split}; queue {kind}, {buckets} buckets, capacity {capacity}, beyond and full \
-         {outside:?}; limits {} {}; cost {}, floor {}, ceil {}, burst {}; {:?}",
+         {outside:?}; limits {} {}; cost {}, floor {}, ceil {}, burst {}; impairment {}; {:?}",
         policy.name,
         n.over,
         n.parent,
@@ -219,6 +230,7 @@ fn describe_node(n: &NodeConfig, policy: &Policy) -> String {
         n.floor,
         n.ceil,
         n.burst,
+        n.impair,
         n.params
     )
 }
@@ -241,6 +253,9 @@ pub fn check(what: &str, tree: &Tree, log: &[Op], run: Run<'_>) -> Done {
         let _ = write!(nodes, "\n  {}: {}", index + 1, describe_node(node, policy));
     }
     let (config, classes) = (tree.plan.config, &tree.plan.class_table);
+    for impairment in &tree.plan.impairments {
+        let _ = write!(nodes, "\n  {impairment:?}");
+    }
     panic!(
         "{what}: {last}\nafter{text}\nin the tree{nodes}\nwith {config:?}\nclasses {classes:?}\nwild {:?}",
         tree.wild.as_ref().map(|wild| (&wild.functions, wild.wants))

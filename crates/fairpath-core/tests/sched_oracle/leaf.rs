@@ -385,10 +385,12 @@ impl Oracle {
     pub(super) fn send(&mut self, handle: u32, marked: bool) {
         let packet = self.world.packets[&handle];
         self.stats.sent += 1;
-        self.stats.sent_bytes += u64::from(packet.meta.bytes);
+        self.stats.sent_bytes += u64::from(packet.meta.bytes - packet.more);
+        self.charge_service(packet.meta.bytes);
         self.tell(OutcomeKind::Sent, handle, 0, self.now - packet.enqueued);
-        if marked && let Some(last) = self.told.last_mut() {
-            last.flags = Outcome::MARK;
+        if let Some(last) = self.told.last_mut() {
+            last.flags = packet.flags | if marked { Outcome::MARK } else { 0 };
+            last.bit = packet.bit;
         }
         self.world.packets.remove(&handle);
     }

@@ -1,7 +1,7 @@
 //! Logs of random operations. Nothing in a log depends on outcomes, so any part of it is a log too,
 //! and a failing one can be shrunk.
 
-use fairpath_core::sched::{Meta, Op, OpKind, Setting, encode_rate};
+use fairpath_core::sched::{IMPAIR_WORDS, Meta, Op, OpKind, Setting, encode_rate};
 
 use super::trees::{self, Tree};
 
@@ -88,7 +88,9 @@ impl Writer {
             true => random.next() as u32 >> random.pick(&[7, 8, 14]),
             false => random.pick(&[60, 1514, any, any, 9000]),
         };
+        let segments = random.pick(&[0, 0, 0, 1, 2, 5]);
         let mut meta = Meta {
+            segments,
             arrival: self.now,
             hint: random.next() >> random.pick(&[0, 1, 30, 44, 58, 62]),
             bytes,
@@ -141,7 +143,8 @@ impl Writer {
     fn rare(&self, random: &mut Random, tree: &Tree, now: u64, anyone: u32) -> Op {
         let nodes = tree.plan.nodes.len() as u64;
         let node = random.below(nodes + 2) as u32;
-        match random.below(5) {
+        match random.below(6) {
+            5 => impairment(random, tree, now),
             0 | 1 => Op::remove(now, anyone),
             4 => Op {
                 count: random.below(5) as u32,
@@ -158,6 +161,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// A word of an impairment becomes that of another, so that what belongs together is mixed.
+fn impairment(random: &mut Random, tree: &Tree, now: u64) -> Op {
+    let all = &tree.plan.impairments;
+    let to = random.below(all.len() as u64 + 2) as u32;
+    let word = random.below(IMPAIR_WORDS as u64 + 1) as usize;
+    let from = all.get(random.below(all.len() as u64) as usize);
+    let value = from.and_then(|from| from.to_words().get(word).copied());
+    Op::impair(now, to, word as u32, value.unwrap_or(0))
 }
 
 /// What a cost, a rate or a burst becomes: often none, sometimes more than a cost can be.
@@ -202,6 +215,10 @@ pub fn describe(op: &Op) -> String {
             )
         }
         OpKind::Remove => format!("at {now} packet {} is taken out", op.handle),
+        OpKind::Impair => format!(
+            "at {now} word {} of impairment {} is {}",
+            op.count, op.node, op.value
+        ),
         OpKind::Node => {
             let what = ["cost", "floor", "ceiling", "burst"];
             let what = what.get(op.count as usize).copied().unwrap_or("nothing");

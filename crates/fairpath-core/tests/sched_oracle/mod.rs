@@ -9,6 +9,8 @@
 
 pub mod case;
 pub mod damage;
+pub mod impair;
+pub mod impairments;
 pub mod leaf;
 pub mod log;
 pub mod policy;
@@ -26,6 +28,7 @@ use fairpath_core::sched::{
     OutcomeKind, Over, Overflow, Plan, Policy, SPLIT, SchedStats,
 };
 
+use impair::Impairment;
 use policy::{Call, State};
 use queue::{Item, Queue, Rules};
 
@@ -42,6 +45,7 @@ pub mod reason {
     pub const BAD_HANDLE: u8 = 24;
     pub const NO_REFERENCE: u8 = 25;
     pub const REMOVED: u8 = 27;
+    pub const IMPAIRED: u8 = 29;
 }
 
 /// `FP_DEQUEUE_TRIES`.
@@ -57,6 +61,12 @@ struct Packet {
     leaf: u32,
     /// Whether its leaf knows flows.
     flow: Option<(u32, u32)>,
+    /// Its place among all that came.
+    order: u64,
+    /// Bytes that the line is charged beyond its own.
+    more: u32,
+    flags: u8,
+    bit: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -137,6 +147,9 @@ pub struct Oracle {
     /// Some queue may refuse an entry; else there is nothing to put back.
     may_refuse: bool,
     world: World,
+    impairments: Vec<Impairment>,
+    /// Who was not let in yet, by time and arrival.
+    gate: BTreeMap<(u64, u64), u32>,
     now: u64,
     seq: u64,
     next_reference: u32,
@@ -204,6 +217,8 @@ impl Oracle {
             policies,
             may_refuse: plan.config.horizon > 0 || plan.nodes.iter().any(refuses),
             world,
+            impairments: plan.impairments.iter().map(Impairment::new).collect(),
+            gate: BTreeMap::new(),
             now: 0,
             seq: 0,
             next_reference: 0,
@@ -226,6 +241,8 @@ impl Oracle {
     pub fn run(&mut self, index: u32, op: &Op) -> Vec<Outcome> {
         self.op = index;
         self.now = self.now.max(op.now);
+        self.serve();
+        self.let_in();
         self.wake();
         match op.kind {
             OpKind::Enqueue => self.enqueue(op),
@@ -245,6 +262,10 @@ impl Oracle {
                 self.answer(known);
             }
             OpKind::Remove => self.remove(op.handle),
+            OpKind::Impair => {
+                let known = self.set_impairment(op);
+                self.answer(known);
+            }
             OpKind::Node => {
                 let known = self.has_node(op.node) && self.set_node(op);
                 self.answer(known);
@@ -508,7 +529,7 @@ impl Oracle {
             OutcomeKind::Dropped,
             handle,
             reason,
-            self.now - packet.enqueued,
+            self.now.saturating_sub(packet.enqueued),
         );
         self.world.packets.remove(&handle);
     }
@@ -525,27 +546,39 @@ impl Oracle {
             meta: op.meta,
             enqueued: self.now,
             leaf: leaf.unwrap_or(0),
+            order: self.stats.enqueued,
             ..Packet::default()
         };
         self.world.packets.insert(op.handle, packet);
-        if leaf.is_none() {
+        let Some(leaf) = leaf else {
             return self.drop_packet(op.handle, reason::NO_LEAF);
+        };
+        let impairment = self.config(leaf).impair as usize;
+        if impairment > 0 && !self.impair(impairment - 1, op.handle) {
+            return;
         }
-        if self.is_full(op.meta.bytes) {
+        if let Some(at) = self.place(op.handle) {
+            self.stats.queued += 1;
+            self.tell(OutcomeKind::Queued, op.handle, 0, at);
+        }
+    }
+
+    /// The packet comes to its leaf; when it may leave, if it was not dropped.
+    fn place(&mut self, handle: u32) -> Option<u64> {
+        let bytes = self.world.packets[&handle].meta.bytes;
+        if self.is_full(bytes) {
             if self.plan.config.overflow == Overflow::Fattest {
                 self.slim();
             }
-            if self.is_full(op.meta.bytes) {
-                return self.drop_packet(op.handle, reason::LIMIT);
+            if self.is_full(bytes) {
+                self.drop_packet(handle, reason::LIMIT);
+                return None;
             }
         }
-        match self.admit(op.handle) {
-            Err(reason) => self.drop_packet(op.handle, reason),
-            Ok(at) => {
-                self.stats.queued += 1;
-                self.tell(OutcomeKind::Queued, op.handle, 0, at);
-            }
-        }
+        let admitted = self.admit(handle);
+        admitted
+            .map_err(|reason| self.drop_packet(handle, reason))
+            .ok()
     }
 
     /// A full scheduler drops half of the fattest flow, from its head.
@@ -568,6 +601,9 @@ impl Oracle {
     }
 
     fn remove(&mut self, handle: u32) {
+        if self.leave_gate(handle) {
+            return self.drop_packet(handle, reason::REMOVED);
+        }
         let leaf = self
             .world
             .packets
@@ -587,7 +623,7 @@ impl Oracle {
             if wanted == 0 || (bytes > 0 && self.stats.sent_bytes - before >= bytes) {
                 return;
             }
-            if self.waiting(1) == 0 {
+            if self.waiting(1) == 0 || !self.is_served() {
                 break;
             }
             wanted -= u32::from(self.try_one());
@@ -597,7 +633,13 @@ impl Oracle {
             self.stats.tries_spent += 1;
         }
         let next = self.world.shaper.keys().next().map_or(NEVER, |key| key.0);
-        let at = if self.waiting(1) > 0 { self.now } else { next };
+        let gate = self.gate.keys().next().map_or(NEVER, |key| key.0);
+        let waits = match self.waiting(1) {
+            0 => NEVER,
+            _ if self.is_served() => self.now,
+            _ => self.next_opportunity(),
+        };
+        let at = next.min(gate).min(waits);
         self.tell(OutcomeKind::Nothing, 0, 0, at);
     }
 

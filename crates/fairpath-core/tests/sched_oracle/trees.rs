@@ -5,6 +5,7 @@ use fairpath_core::sched::{
     SchedConfig, encode_rate, policies,
 };
 
+use super::impairments;
 use super::log::Random;
 use super::policy::{MODES, Wild};
 use super::shipped;
@@ -255,11 +256,18 @@ pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
     }
     let huge = random.below(8) == 0;
     let splits = split(random, &mut nodes);
+    let (impairments, words) = impairments::before(random, &mut nodes);
+    let mut config = config(random, &style, huge);
+    if random.below(2) == 0 {
+        config.service = random.below(impairments.len() as u64 + 1) as u32;
+    }
     let plan = Plan {
-        config: config(random, &style, huge),
+        config,
         class_table: class_table(random, &nodes),
         splits,
         nodes,
+        impairments,
+        words,
     };
     Tree {
         plan,

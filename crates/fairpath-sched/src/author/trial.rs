@@ -55,7 +55,7 @@ pub fn plan(policy: &Policy, over: Over) -> Plan {
         config: config(),
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

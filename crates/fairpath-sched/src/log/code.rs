@@ -297,6 +297,7 @@ fn kind(number: u8) -> Result<OpKind, Bad> {
         4 => OpKind::Weight,
         5 => OpKind::Remove,
         6 => OpKind::Node,
+        7 => OpKind::Impair,
         _ => return Err("an operation is of a kind that this version does not know"),
     })
 }
@@ -310,6 +311,9 @@ pub(super) fn outcome(to: &mut Vec<u8>, outcome: &Outcome) {
     number(to, outcome.node.into());
     let fields = [outcome.flags, outcome.reason];
     to.extend(fields.into_iter().filter(|field| *field != 0));
+    if outcome.flags & Outcome::CORRUPT != 0 {
+        number(to, outcome.bit.into());
+    }
 }
 
 pub(super) fn read_outcome(from: &mut Bytes<'_>, op: u32) -> Result<Outcome, Bad> {
@@ -337,6 +341,9 @@ pub(super) fn read_outcome(from: &mut Bytes<'_>, op: u32) -> Result<Outcome, Bad
     }
     if head & 0x40 != 0 {
         outcome.reason = from.byte()?;
+    }
+    if outcome.flags & Outcome::CORRUPT != 0 {
+        outcome.bit = from.small()?;
     }
     Ok(outcome)
 }

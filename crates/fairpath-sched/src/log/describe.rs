@@ -78,6 +78,10 @@ pub fn op(op: &Op) -> String {
             op.handle, op.node, op.value
         ),
         OpKind::Remove => format!("{now} ns remove {}", op.handle),
+        OpKind::Impair => format!(
+            "{now} ns word {} of impairment {} = {}",
+            op.count, op.node, op.value
+        ),
         OpKind::Node => {
             let what = match op.count {
                 0 => "cost",
@@ -112,7 +116,10 @@ pub fn outcome(outcome: &Outcome) -> String {
         },
         OutcomeKind::Sent => {
             let mark = if outcome.marked() { ", CE set" } else { "" };
-            format!("sent {handle} from node {node}, rank {rank}, after {at} ns{mark}")
+            let twice = if outcome.copied() { ", twice" } else { "" };
+            let bit = outcome.corrupted_bit();
+            let bit = bit.map_or(String::new(), |bit| format!(", bit {bit} turned over"));
+            format!("sent {handle} from node {node}, rank {rank}, after {at} ns{mark}{twice}{bit}")
         }
         OutcomeKind::Dropped => {
             let reason = outcome.drop().map_or("?", |reason| reason.name());

@@ -5,7 +5,8 @@
 //! parents before children, tables that point at nodes.
 
 use fairpath_core::sched::{
-    LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT, SchedConfig,
+    IMPAIR_WORDS, ImpairConfig, LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT,
+    SchedConfig,
 };
 
 use super::code::{self, Bad, Bytes};
@@ -174,7 +175,7 @@ fn list<'a, T>(
     (0..count).map(|_| item(from)).collect()
 }
 
-fn config_fields(config: &SchedConfig) -> [u64; 12] {
+fn config_fields(config: &SchedConfig) -> [u64; 13] {
     [
         config.packets.into(),
         config.limit_packets.into(),
@@ -188,10 +189,11 @@ fn config_fields(config: &SchedConfig) -> [u64; 12] {
         config.limit_bytes.into(),
         config.seed.into(),
         config.horizon,
+        config.service.into(),
     ]
 }
 
-fn node_fields(node: &NodeConfig) -> [u64; 17] {
+fn node_fields(node: &NodeConfig) -> [u64; 18] {
     [
         node.parent.into(),
         node.policy.into(),
@@ -207,6 +209,7 @@ fn node_fields(node: &NodeConfig) -> [u64; 17] {
         node.limit_bytes.into(),
         node.split.into(),
         node.cost.into(),
+        node.impair.into(),
         node.floor,
         node.ceil,
         node.burst,
@@ -227,6 +230,11 @@ fn encode_plan(to: &mut Vec<u8>, plan: &Plan) {
             .iter()
             .for_each(|entry| code::number(to, (*entry).into()));
     }
+    code::number(to, plan.impairments.len() as u64);
+    let words = plan.impairments.iter().flat_map(ImpairConfig::to_words);
+    words.for_each(|word| code::number(to, word));
+    code::number(to, plan.words.len() as u64);
+    plan.words.iter().for_each(|word| code::number(to, *word));
 }
 
 fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
@@ -246,18 +254,31 @@ fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
         },
         limit_bytes: from.small()?,
         seed: from.small()?,
-        accounts: 0,
         horizon: from.number()?,
+        service: from.small()?,
+        ..SchedConfig::default()
     };
     let nodes = list(from, MAX_NODES, decode_node)?;
     let class_table = list(from, MAX_TABLE, Bytes::small)?;
     let splits = list(from, MAX_TABLE, Bytes::small)?;
+    let impairments = list(from, MAX_NODES, decode_impairment)?;
+    let words = list(from, MAX_TABLE, Bytes::number)?;
     Ok(Plan {
         config,
         nodes,
         class_table,
         splits,
+        impairments,
+        words,
     })
+}
+
+fn decode_impairment(from: &mut Bytes<'_>) -> Result<ImpairConfig, Bad> {
+    let mut words = [0; IMPAIR_WORDS];
+    for word in &mut words {
+        *word = from.number()?;
+    }
+    Ok(ImpairConfig::from_words(&words))
 }
 
 fn decode_node(from: &mut Bytes<'_>) -> Result<NodeConfig, Bad> {
@@ -282,6 +303,8 @@ fn decode_node(from: &mut Bytes<'_>) -> Result<NodeConfig, Bad> {
         limit_bytes: from.small()?,
         split: from.small()?,
         cost: from.small()?,
+        impair: from.small()?,
+        zero: 0,
         floor: from.number()?,
         ceil: from.number()?,
         burst: from.number()?,
@@ -314,6 +337,12 @@ fn check(plan: &Plan) -> Result<(), Bad> {
         if split != 0 && plan.splits.len() < split - 1 + SPLIT {
             return Err("a node's table of splits is not there");
         }
+        if node.impair as usize > plan.impairments.len() {
+            return Err("a node's impairment is not there");
+        }
+    }
+    if plan.config.service as usize > plan.impairments.len() {
+        return Err("the trace of the root's rate is not there");
     }
     if plan.nodes.is_empty() {
         return Err("the tree has no nodes");

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use fairpath_core::sched::{
-    Home, HomeError, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind, Outcome, OutcomeKind, Plan,
-    SchedConfig, SchedStats,
+    Home, HomeError, ImpairConfig, ImpairStats, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind,
+    Outcome, OutcomeKind, Plan, SchedConfig, SchedStats,
 };
 
 use super::*;
@@ -31,6 +31,12 @@ fn plan() -> Plan {
         ],
         class_table: vec![1, 2, 3],
         splits: vec![3; 64],
+        impairments: vec![ImpairConfig {
+            delay: NEVER,
+            rho: -1,
+            ..ImpairConfig::default()
+        }],
+        words: vec![7, NEVER],
     }
 }
 
@@ -57,6 +63,7 @@ fn an_op() -> impl Strategy<Value = Op> {
         Just(OpKind::Weight),
         Just(OpKind::Remove),
         Just(OpKind::Node),
+        Just(OpKind::Impair),
     ];
     let meta = (
         any::<[u64; 2]>(),
@@ -109,9 +116,10 @@ fn an_outcome() -> impl Strategy<Value = Outcome> {
         [word.clone(), word],
         any::<[u32; 2]>(),
         any::<[u8; 2]>(),
+        any::<u32>(),
     )
         .prop_map(
-            |(kind, [rank, at], [handle, node], [reason, flags])| Outcome {
+            |(kind, [rank, at], [handle, node], [reason, flags], bit)| Outcome {
                 rank,
                 at,
                 handle,
@@ -119,6 +127,11 @@ fn an_outcome() -> impl Strategy<Value = Outcome> {
                 kind,
                 reason,
                 flags,
+                bit: if flags & Outcome::CORRUPT != 0 {
+                    bit
+                } else {
+                    0
+                },
                 ..Outcome::default()
             },
         )
@@ -341,6 +354,10 @@ impl Home for Parrot {
 
     fn node_stats(&self, _: u32) -> NodeStats {
         NodeStats::default()
+    }
+
+    fn impair_stats(&self, _: u32) -> ImpairStats {
+        ImpairStats::default()
     }
 
     fn audit(&self) -> Result<(), String> {

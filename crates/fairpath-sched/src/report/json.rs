@@ -91,6 +91,8 @@ fn joined(head: Value, measured: &Measured, report: &Report<'_>) -> Value {
         "sent": count(measured.sent),
         "dropped": count(measured.dropped),
         "marked_packets": measured.marked,
+        "copied_packets": measured.copied.packets,
+        "corrupted_packets": measured.corrupted,
         "sent_bps": report.findings.rate_bps(measured.sent.bytes).round() as u64,
         "sojourn_ns": histogram(&measured.sojourn),
         "completion_ns": histogram(&measured.completion),

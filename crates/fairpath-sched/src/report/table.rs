@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
 use crate::quantity::written;
 use crate::simulate::Measured;
+use fairpath_core::sched::ImpairStats;
 
 /// Columns of a name.
 const NAME: usize = 22;
@@ -25,10 +26,14 @@ pub(super) fn write(report: &Report<'_>) -> String {
     out
 }
 
+/// In percent.
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
 fn head(report: &Report<'_>) -> String {
     let found = report.findings;
     let total = &found.total;
-    let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
     let mut out = format!(
         "{} at {} for {}",
         clean(report.subject, 40),
@@ -80,8 +85,27 @@ fn head(report: &Report<'_>) -> String {
     if total.marked > 0 {
         let _ = writeln!(out, "marked   {}", grouped(total.marked));
     }
+    for stats in &found.impairments {
+        impaired(&mut out, stats, total);
+    }
     reasons(&mut out, report);
     out
+}
+
+/// What an impairment did to packets on the wire.
+fn impaired(out: &mut String, stats: &ImpairStats, total: &Measured) {
+    let of_all = |count| share(count, stats.packets);
+    let mean = stats.held_ns / stats.delayed.max(1);
+    let _ = writeln!(
+        out,
+        "impaired {} packets: {:.3} % lost, delayed by {} in the mean, {:.3} % copied, {:.3} % corrupted, {:.3} % overtaken",
+        grouped(stats.packets),
+        of_all(stats.lost),
+        time(mean),
+        share(total.copied.packets, total.sent.packets),
+        share(total.corrupted, total.sent.packets),
+        of_all(stats.overtaken)
+    );
 }
 
 fn plural(count: usize, word: &str) -> String {

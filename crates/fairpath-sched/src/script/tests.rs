@@ -8,8 +8,8 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairpath_core::sched::{
-    Drop, Home, HomeError, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind, Over, Param,
-    Plan, Policy, SchedStats,
+    Drop, Home, HomeError, ImpairStats, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind,
+    Over, Param, Plan, Policy, SchedStats,
 };
 
 use super::*;
@@ -152,7 +152,7 @@ impl Home for Sorted {
             match op.kind {
                 OpKind::Enqueue => of_this.push(self.enqueue(op)),
                 OpKind::Dequeue => self.dequeue(op, &mut of_this),
-                OpKind::Param | OpKind::Weight | OpKind::Node => {
+                OpKind::Param | OpKind::Weight | OpKind::Node | OpKind::Impair => {
                     let value = u32::try_from(op.value).unwrap();
                     of_this.push(Sorted::outcome(OutcomeKind::Done, value, 0, 0));
                 }
@@ -180,6 +180,10 @@ impl Home for Sorted {
             packets: u32::try_from(self.queue.len()).unwrap(),
             ..NodeStats::default()
         }
+    }
+
+    fn impair_stats(&self, _: u32) -> ImpairStats {
+        ImpairStats::default()
     }
 
     fn audit(&self) -> Result<(), String> {

@@ -35,8 +35,8 @@ enum State {
 /// What a dequeue came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
-    /// Bytes of the packet that left.
-    pub sent: Option<u32>,
+    /// Bytes of the packet that left, and how often.
+    pub sent: Option<(u32, u32)>,
     /// When to ask again.
     pub again: u64,
 }
@@ -72,7 +72,9 @@ pub(super) struct Batch<'h> {
 impl<'h> Batch<'h> {
     pub fn new(home: &'h mut dyn Home, tree: &'h Tree, tap: Option<Tap<'h>>) -> Batch<'h> {
         let plan = &tree.plan;
-        let judged = |over: Over| (over == Over::Packets).then(Waiting::default);
+        // What waits at a gate has no rank yet.
+        let judged =
+            |over: Over, impair: u32| (over == Over::Packets && impair == 0).then(Waiting::default);
         Batch {
             home,
             tree,
@@ -82,7 +84,11 @@ impl<'h> Batch<'h> {
             packets: vec![Held::default(); plan.config.packets as usize + 1],
             free: (1..=plan.config.packets).rev().collect(),
             rows: Vec::new(),
-            waiting: plan.nodes.iter().map(|node| judged(node.over)).collect(),
+            waiting: plan
+                .nodes
+                .iter()
+                .map(|node| judged(node.over, node.impair))
+                .collect(),
             inversions: Inversions::default(),
             drops: [0; 32],
             held: 0,
@@ -251,7 +257,7 @@ impl<'h> Batch<'h> {
     }
 
     #[inline]
-    fn sent(&mut self, outcome: &Outcome, now: u64) -> Result<u32, SimulateError> {
+    fn sent(&mut self, outcome: &Outcome, now: u64) -> Result<(u32, u32), SimulateError> {
         let (packet, lower) = self.take(outcome, now)?;
         if let Some(lower) = lower {
             self.inversions.judged += 1;
@@ -262,13 +268,16 @@ impl<'h> Batch<'h> {
         let row = &mut self.rows[packet.row as usize];
         row.sent.add(packet.bytes);
         row.marked += u64::from(marked);
+        if outcome.flags & (Outcome::COPY | Outcome::CORRUPT) != 0 {
+            row.tampered(outcome, packet.bytes);
+        }
         row.sojourn.record(outcome.at);
         row.series.add(now, packet.bytes);
         self.leaving = Some(Leaving {
             sender: packet.sender,
             marked,
         });
-        Ok(packet.bytes)
+        Ok((packet.bytes, 1 + u32::from(outcome.copied())))
     }
 
     fn dropped<A: Arrivals>(
@@ -328,6 +337,10 @@ impl<'h> Batch<'h> {
         findings.weights_refused = self.weights_refused;
         findings.stats = self.home.stats();
         let nodes = 1..=self.tree.plan.nodes.len() as u32;
+        let impairments = 1..=self.tree.plan.impairments.len() as u32;
+        findings.impairments = impairments
+            .map(|number| self.home.impair_stats(number))
+            .collect();
         findings.nodes = nodes.map(|node| self.home.node_stats(node)).collect();
         let wrong = |wrong| SimulateError::Accounting {
             at_ns: findings.duration_ns,

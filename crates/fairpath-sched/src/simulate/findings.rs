@@ -1,6 +1,6 @@
 //! What a simulation measured.
 
-use fairpath_core::sched::{Drop, NodeStats, SchedStats};
+use fairpath_core::sched::{Drop, ImpairStats, NodeStats, Outcome, SchedStats};
 
 use super::histogram::Histogram;
 use super::series::Series;
@@ -39,6 +39,10 @@ pub struct Measured {
     pub dropped: Count,
     /// Left with CE set by the scheduler.
     pub marked: u64,
+    /// Left a second time: an impairment copied them. Not among those that were sent.
+    pub copied: Count,
+    /// Left with a bit turned over by an impairment.
+    pub corrupted: u64,
     /// How long those that left had waited, ns.
     pub sojourn: Histogram,
     /// Bytes that left, over time.
@@ -51,12 +55,23 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// A packet left twice, or damaged.
+    #[cold]
+    pub(super) fn tampered(&mut self, outcome: &Outcome, bytes: u32) {
+        if outcome.copied() {
+            self.copied.add(bytes);
+        }
+        self.corrupted += u64::from(outcome.corrupted_bit().is_some());
+    }
+
     /// Adds what another measured.
     pub fn merge(&mut self, other: &Measured) {
         self.offered.merge(other.offered);
         self.sent.merge(other.sent);
         self.dropped.merge(other.dropped);
         self.marked += other.marked;
+        self.copied.merge(other.copied);
+        self.corrupted += other.corrupted;
         self.sojourn.merge(&other.sojourn);
         self.series.merge(&other.series);
         self.completion.merge(&other.completion);
@@ -115,6 +130,8 @@ pub struct Findings {
     pub stats: SchedStats,
     /// Its nodes', from node 1 on.
     pub nodes: Vec<NodeStats>,
+    /// What the tree's impairments did, by number less 1.
+    pub impairments: Vec<ImpairStats>,
     /// Flows whose weight the scheduler refused.
     pub weights_refused: u64,
     /// What the traffic left out, by reason.

@@ -9,7 +9,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problems, did_you_mean};
-use super::queue;
+use super::{impaired, queue};
+use crate::impair::Spec;
 use crate::quantity::{self, written};
 
 /// Most bytes of a node's name.
@@ -66,6 +67,7 @@ pub(super) struct NodeDraft {
     pub classes: Vec<Spanned<Match>>,
     pub dscps: Vec<Spanned<Match>>,
     pub params: Vec<(Spanned<String>, Spanned<Raw>)>,
+    pub impair: Option<Spanned<Spec>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -313,9 +315,9 @@ fn scheduler(draft: &mut Draft, table: DeTable<'_>, problems: &mut Problems) {
     }
 }
 
-const NODE_KEYS: [&str; 12] = [
+const NODE_KEYS: [&str; 13] = [
     "name", "parent", "policy", "over", "queue", "limit", "weight", "floor", "ceil", "burst",
-    "match", "params",
+    "match", "params", "impair",
 ];
 
 fn node(place: Range<usize>, table: DeTable<'_>, problems: &mut Problems) -> NodeDraft {
@@ -397,6 +399,12 @@ fn take(draft: &mut NodeDraft, key: &str, value: Entry<'_>, reader: &mut Reader<
             }
         }
         "burst" => draft.burst_ns = reader.quantity("burst", "ns", &value, [0, 60_000_000_000]),
+        "impair" => {
+            if let Some(table) = reader.table("impair", value) {
+                let spec = impaired::read(&reader.of, span.clone(), table, reader.problems);
+                draft.impair = Some(Spanned::new(span, spec));
+            }
+        }
         "match" => {
             if let Some(table) = reader.table("match", value) {
                 matched(draft, table, reader);

@@ -206,6 +206,11 @@ pub const FEATURES: &[Feature] = &[
         "scheduling inside the kernel at the egress",
         "the kernel's HTB, else NFQUEUE; AF_XDP where it is named",
         "kernel with CONFIG_NET_SCH_BPF (6.16 and newer may have it)"),
+    feature!("bpf_tcp_cc", Hooks, BPF_PERFMON, Probe::Here(fairpath_bpf::probe::bpf_tcp_cc),
+        "loads a struct_ops program for tcp_congestion_ops.ssthresh; registers nothing",
+        "a congestion control after the draft of BBRv3 in `fairpath lab`",
+        "the kernel's own: BBR, CUBIC, Reno",
+        "kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF"),
 
     feature!("af_xdp", Ports, RAW, Probe::Scratch(probes::af_xdp),
         "binds a socket in copy mode, then in zero-copy mode, to a veth in a throw-away namespace",

@@ -32,6 +32,7 @@ mod web;
 pub use config::{Shape as ShapeConfig, Wish};
 pub use kernel::Kernel;
 pub use own::Own;
+pub use signals::Signals;
 
 use std::path::PathBuf;
 

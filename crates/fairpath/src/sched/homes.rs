@@ -6,7 +6,8 @@ use std::rc::Rc;
 use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{
-    Home, HomeError, NodeStats, Op, Outcome, Plan, Policy, SchedStats, Scheduler, policies,
+    Home, HomeError, ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedStats, Scheduler,
+    policies,
 };
 use fairpath_sched::author::Watch;
 use fairpath_sched::script::MakeHome;
@@ -129,6 +130,10 @@ impl Home for Watched {
 
     fn node_stats(&self, node: u32) -> NodeStats {
         self.home.node_stats(node)
+    }
+
+    fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.home.impair_stats(impairment)
     }
 
     fn audit(&self) -> Result<(), String> {

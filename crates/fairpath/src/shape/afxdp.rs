@@ -6,7 +6,7 @@
 //! gone; as a router, the kernel's routes decide, and the kernel goes on.
 
 mod carry;
-mod ends;
+pub mod ends;
 
 use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
@@ -15,12 +15,13 @@ use anyhow::{Context, bail};
 use fairpath_afxdp::{Forwarder, Stop};
 use fairpath_bpf::{Attached, Way};
 use fairpath_core::sched::Op;
-use fairpath_shape::{Both, Lines, Side};
+use fairpath_shape::{Both, CHARGES, Lines, Side};
 
 use super::backend::{Backend, Job, Reading};
 use super::lanes::{self, Command, Gauge, Lead};
 use super::{Mode, Via};
 use crate::run::Kernel;
+pub use carry::sent;
 use carry::{Counts, Lanes, carry};
 use ends::{Ends, about, first_queues, open_port, pairs};
 
@@ -49,10 +50,11 @@ impl Afxdp {
         else {
             bail!("shape via afxdp: both sides are needed; name the interface [shape] outside");
         };
-        let ends = Ends::look(inside, outside)?;
+        let ends = Ends::look("shape", inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
         refuse_skipped(job, &ends, mode)?;
-        let (port, frames, placement) = open_port(job, &ends)?;
+        let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
+        let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
         let (down_gauge, down) = lanes::begin(job, Side::Down, frames, true)?;
         let (up_gauge, up) = lanes::begin(job, Side::Up, frames, true)?;
         // Lanes are dropped before gauges.
@@ -63,7 +65,7 @@ impl Afxdp {
         let lanes = Both { down, up };
         kernel
             .monitor_mut()
-            .set_forwarding(&ends.plan(mode, job)?)?;
+            .set_forwarding(&ends.plan(mode, job.config.vlans)?)?;
         for (link, socket) in port.sockets() {
             // One interface may be both exits.
             for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
@@ -126,7 +128,7 @@ pub fn is_ready(kernel: &Kernel) -> anyhow::Result<()> {
 /// Stages of the stack that packets would pass by, and that this router has.
 fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
     let mut stages = Vec::new();
-    for links in ends.passed(mode, job)? {
+    for links in ends.passed(mode, job.config.vlans)? {
         stages.extend(super::skipped::stages(links, mode)?);
     }
     if let Some(first) = stages.first() {

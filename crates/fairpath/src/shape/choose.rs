@@ -2,6 +2,7 @@
 
 use fairpath_class::ClassSet;
 use fairpath_netlink::{NetlinkError, Tc};
+use fairpath_sched::impair::Spec;
 
 use super::{OnFailure, Via};
 use crate::run::ShapeConfig;
@@ -48,8 +49,18 @@ pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
         let why = "it carries packets from one interface to another";
         return refuse("shape one side", why, "name [shape] outside");
     }
+    let impair = &config.lines.impair;
+    let changes = |spec: &Spec| spec.duplicate > 0.0 || spec.corrupt > 0.0;
+    if via == Via::Nfqueue && impair.specs().any(changes) {
+        let why = "it hands packets back as they came";
+        return refuse("duplicate or corrupt packets", why, "use \"afxdp\"");
+    }
     if matches!(via, Via::Nfqueue | Via::Afxdp) {
         return Ok(());
+    }
+    if !impair.is_empty() {
+        let why = "its packets do not come to this process";
+        return refuse("impair packets", why, "use \"nfqueue\" or \"afxdp\"");
     }
     let lanes = "use \"nfqueue\" or \"afxdp\"";
     if let Some(own) = &config.lines.own {
@@ -85,6 +96,10 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet) -> Choice {
             own.file
         );
         return chosen(Via::Nfqueue, text);
+    }
+    if !config.lines.impair.is_empty() {
+        let text = "packets that are impaired come to this process";
+        return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.on_failure == OnFailure::Stop {
         let text = "traffic is to stop where this process is gone";

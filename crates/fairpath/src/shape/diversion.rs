@@ -1,10 +1,11 @@
-//! Netfilter rules that send what leaves by an interface to a packet queue.
+//! Netfilter rules that send what passes an interface to a packet queue.
 //!
-//! They stand in `mangle` (priority -150) behind routing: forwarded packets and the router's own, with
-//! addresses as the inside knows them, since masquerading comes later. By nft where it knows `queue`,
+//! They stand in `mangle` (priority -150). What leaves is met behind routing: forwarded packets and the
+//! router's own, with addresses as the inside knows them, since masquerading comes later. By nft where it knows `queue`,
 //! else by iptables and ip6tables. Table and chain have names of their own, so that they are replaced
 //! as a whole and found again after a crash.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -14,14 +15,82 @@ use anyhow::{Context, bail};
 
 use super::OnFailure;
 
-/// One rule: what leaves by `interface` goes to `queue`.
+/// One rule: such packets go to `queue`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divert {
-    /// By its name: it may come and go.
-    pub interface: String,
+    /// Which.
+    pub what: Diverted,
     /// The packet queue's number.
     pub queue: u16,
 }
+
+/// Packets by their interfaces' names, which may come and go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Diverted {
+    /// What leaves by this one: forwarded packets and the router's own.
+    Leaving(String),
+    /// What arrives by this one, before it is known where it goes.
+    Arriving(String),
+    /// What is forwarded from the first to the second.
+    Through(String, String),
+}
+
+impl Diverted {
+    /// The chain: as nft calls its hook, as iptables calls it, and what our own is called behind its name.
+    fn chain(&self) -> Chain {
+        match self {
+            Diverted::Leaving(_) => ["postrouting", "POSTROUTING", ""],
+            Diverted::Arriving(_) => ["prerouting", "PREROUTING", "_in"],
+            Diverted::Through(..) => ["forward", "FORWARD", "_through"],
+        }
+    }
+
+    fn nft(&self) -> String {
+        match self {
+            Diverted::Leaving(out) => format!("oifname \"{out}\""),
+            Diverted::Arriving(from) => format!("iifname \"{from}\""),
+            Diverted::Through(from, out) => format!("iifname \"{from}\" oifname \"{out}\""),
+        }
+    }
+
+    fn iptables(&self) -> String {
+        match self {
+            Diverted::Leaving(out) => format!("-o {out}"),
+            Diverted::Arriving(from) => format!("-i {from}"),
+            Diverted::Through(from, out) => format!("-i {from} -o {out}"),
+        }
+    }
+}
+
+impl fmt::Display for Diverted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Diverted::Leaving(name) | Diverted::Arriving(name) => f.write_str(name),
+            Diverted::Through(from, out) => write!(f, "{from} to {out}"),
+        }
+    }
+}
+
+type Chain = [&'static str; 3];
+
+/// All that we may have rules in.
+const CHAINS: [Chain; 3] = [
+    ["postrouting", "POSTROUTING", ""],
+    ["prerouting", "PREROUTING", "_in"],
+    ["forward", "FORWARD", "_through"],
+];
+
+/// Packets that are never diverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exempt {
+    /// Those with this mark: a program's own, which must not come back to it.
+    pub mark: u32,
+    /// Neighbour discovery (ICMPv6 types 133 to 137).
+    pub neighbours: bool,
+}
+
+/// Neighbour discovery (RFC 4861 section 4): its packets must come at once, or nothing else does.
+const ND_TYPES: [u8; 5] = [133, 134, 135, 136, 137];
 
 /// Rules in place.
 #[derive(Debug)]
@@ -58,12 +127,16 @@ impl Diversion {
     ///
     /// # Errors
     /// What each tool said where none can.
-    pub fn begin(diverts: &[Divert], on_failure: OnFailure) -> anyhow::Result<Diversion> {
+    pub fn begin(
+        diverts: &[Divert],
+        on_failure: OnFailure,
+        exempt: Option<Exempt>,
+    ) -> anyhow::Result<Diversion> {
         let first = diverts.first().map_or(0, |divert| divert.queue);
         let name = format!("fairpath_{first}");
         let mut refusals = Vec::new();
         for by in TOOLS {
-            match put(by, &name, diverts, on_failure) {
+            match put(by, &name, diverts, on_failure, exempt) {
                 Ok(()) => return Ok(Diversion { name, by }),
                 Err(error) => {
                     refusals.push(format!("{}: {error:#}", by.name()));
@@ -92,48 +165,110 @@ impl Diversion {
     }
 }
 
-fn put(by: Tool, name: &str, diverts: &[Divert], on_failure: OnFailure) -> anyhow::Result<()> {
+/// Takes away whatever rules there are of the queues from `first` on, by whichever tool they were made.
+///
+/// # Errors
+/// What a tool says that finds rules and cannot take them away.
+pub fn sweep(first: u16) -> anyhow::Result<()> {
+    let name = format!("fairpath_{first}");
+    let done = TOOLS.map(|by| match by {
+        // A host without a tool has no rules by it.
+        Tool::Iptables([command, _]) if told(command, &["--version"], "").is_err() => Ok(()),
+        by => take_away(by, &name),
+    });
+    done.into_iter().collect()
+}
+
+fn put(
+    by: Tool,
+    name: &str,
+    diverts: &[Divert],
+    on_failure: OnFailure,
+    exempt: Option<Exempt>,
+) -> anyhow::Result<()> {
     let bypass = on_failure == OnFailure::Pass;
     match by {
         Tool::Nft => {
-            let flags = if bypass { "flags bypass " } else { "" };
-            let rules: String = diverts
+            let chains: String = CHAINS
                 .iter()
-                .map(|Divert { interface, queue }| {
-                    format!("    oifname \"{interface}\" queue {flags}to {queue}\n")
-                })
+                .filter(|chain| diverts.iter().any(|divert| divert.what.chain() == **chain))
+                .map(|chain| nft_chain(*chain, diverts, bypass, exempt))
                 .collect();
             // The first line makes sure that there is something to delete.
             let text = format!(
-                "table inet {name} {{}}\ndelete table inet {name}\ntable inet {name} {{\n  chain shape {{\n    \
-                 type filter hook postrouting priority mangle; policy accept;\n{rules}  }}\n}}\n"
+                "table inet {name} {{}}\ndelete table inet {name}\ntable inet {name} {{\n{chains}}}\n"
             );
             told("nft", &["-f", "-"], &text)
         }
         Tool::Iptables(commands) => {
             for command in commands {
-                put_iptables(command, name, diverts, bypass)?;
+                for chain in CHAINS {
+                    put_iptables(command, name, chain, diverts, bypass, exempt)?;
+                }
             }
             Ok(())
         }
     }
 }
 
-fn put_iptables(command: &str, name: &str, diverts: &[Divert], bypass: bool) -> anyhow::Result<()> {
+fn nft_chain(chain: Chain, diverts: &[Divert], bypass: bool, exempt: Option<Exempt>) -> String {
+    let flags = if bypass { "flags bypass " } else { "" };
+    let [hook, _, suffix] = chain;
+    let mut rules = String::new();
+    if let Some(exempt) = exempt {
+        rules += &format!("    meta mark {} accept\n", exempt.mark);
+        if exempt.neighbours {
+            rules += "    icmpv6 type 133-137 accept\n";
+        }
+    }
+    for Divert { what, queue } in diverts.iter().filter(|d| d.what.chain() == chain) {
+        rules += &format!("    {} queue {flags}to {queue}\n", what.nft());
+    }
+    format!(
+        "  chain shape{suffix} {{\n    type filter hook {hook} priority mangle; policy accept;\n{rules}  }}\n"
+    )
+}
+
+fn put_iptables(
+    command: &str,
+    name: &str,
+    chain: Chain,
+    diverts: &[Divert],
+    bypass: bool,
+    exempt: Option<Exempt>,
+) -> anyhow::Result<()> {
+    let [_, from, suffix] = chain;
+    let (of, name) = (name, format!("{name}{suffix}"));
     let bypass = if bypass { " --queue-bypass" } else { "" };
-    let rules: String = diverts
+    let mut rules = String::new();
+    if let Some(exempt) = exempt {
+        rules += &format!("-A {name} -m mark --mark {} -j RETURN\n", exempt.mark);
+        if exempt.neighbours && command.starts_with("ip6") {
+            for kind in ND_TYPES {
+                rules += &format!("-A {name} -p icmpv6 --icmpv6-type {kind} -j RETURN\n");
+            }
+        }
+    }
+    let mut ours = diverts
         .iter()
-        .map(|Divert { interface, queue }| {
-            format!("-A {name} -o {interface} -j NFQUEUE --queue-num {queue}{bypass}\n")
-        })
-        .collect();
+        .filter(|d| d.what.chain() == chain)
+        .peekable();
+    if ours.peek().is_none() {
+        // A crash may have left some.
+        return take_away_iptables(command, of, chain);
+    }
+    for Divert { what, queue } in ours {
+        let what = what.iptables();
+        rules += &format!("-A {name} {what} -j NFQUEUE --queue-num {queue}{bypass}\n");
+    }
     // Naming the chain empties it if it is there; the whole comes into force at once.
     let text = format!("*mangle\n:{name} - [0:0]\n{rules}COMMIT\n");
     let restore = format!("{command}-restore");
     told(&restore, &["--noflush", "--wait", "5"], &text)?;
-    let jump = |verb| ["-w", "5", "-t", "mangle", verb, "POSTROUTING", "-j", name];
-    if told(command, &jump("-C"), "").is_err() {
-        told(command, &jump("-A"), "")?;
+    let jump = |verb| ["-w", "5", "-t", "mangle", verb, from, "-j", &name].map(str::to_owned);
+    let jump = |verb| told(command, &jump(verb).each_ref().map(String::as_str), "");
+    if jump("-C").is_err() {
+        jump("-A")?;
     }
     Ok(())
 }
@@ -146,14 +281,19 @@ fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
             done => done,
         },
         Tool::Iptables(commands) => {
-            let both = commands.map(|command| take_away_iptables(command, name));
+            let both = commands.map(|command| {
+                let all = CHAINS.map(|chain| take_away_iptables(command, name, chain));
+                all.into_iter().collect()
+            });
             both.into_iter().collect()
         }
     }
 }
 
 /// Each step is taken, whatever became of the one before: somebody may have emptied the table.
-fn take_away_iptables(command: &str, name: &str) -> anyhow::Result<()> {
+fn take_away_iptables(command: &str, name: &str, chain: Chain) -> anyhow::Result<()> {
+    let [_, from, suffix] = chain;
+    let name = &format!("{name}{suffix}");
     let mangle = |rest: &[&str]| {
         let words: Vec<&str> = ["-w", "5", "-t", "mangle"]
             .iter()
@@ -162,11 +302,10 @@ fn take_away_iptables(command: &str, name: &str) -> anyhow::Result<()> {
             .collect();
         told(command, &words, "")
     };
-    let steps: [&[&str]; 3] = [
-        &["-D", "POSTROUTING", "-j", name],
-        &["-F", name],
-        &["-X", name],
-    ];
+    if mangle(&["-S", name]).is_err() {
+        return Ok(());
+    }
+    let steps: [&[&str]; 3] = [&["-D", from, "-j", name], &["-F", name], &["-X", name]];
     let done: Vec<_> = steps.iter().map(|step| mangle(step)).collect();
     match mangle(&["-S", name]) {
         Ok(()) => done.into_iter().collect(),

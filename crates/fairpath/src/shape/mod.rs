@@ -10,19 +10,19 @@
 //! One trait ([`backend::Backend`]), the same classes, trees, parameters and figures for all. The
 //! daemon's loop owns a [`Shaping`]; `fairpath shape` asks it.
 
-mod afxdp;
+pub mod afxdp;
 mod backend;
 mod choose;
 mod command;
-mod diversion;
+pub mod diversion;
 mod kernel;
-mod lanes;
-mod nfqueue;
+pub mod lanes;
+pub mod nfqueue;
 mod prepared;
 mod qdisc;
 mod record;
 mod shaping;
-mod skipped;
+pub mod skipped;
 mod text;
 
 pub use choose::takes;

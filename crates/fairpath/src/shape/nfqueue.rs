@@ -8,7 +8,7 @@
 //!
 //! Packets cannot be marked (CE) here, since super-packets cannot be written back: policies drop.
 
-mod packet;
+pub mod packet;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use fairpath_shape::{Both, Lines, Side};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::backend::{Backend, Ended, Job, Reading};
-use super::diversion::{Diversion, Divert};
+use super::diversion::{Diversion, Divert, Diverted};
 use super::lanes::{self, Gauge, Lead};
 use super::{OnFailure, Via};
 use crate::run::Kernel;
@@ -71,7 +71,7 @@ impl Nfqueue {
             };
             let queue = job.config.queue + u16::from(side == Side::Up);
             diverts.push(Divert {
-                interface: link.name.clone(),
+                what: Diverted::Leaving(link.name.clone()),
                 queue,
             });
             let at = At {
@@ -85,10 +85,10 @@ impl Nfqueue {
             anyhow::Ok(Some(line))
         })?;
         // Packets come from here on; whoever fails above has diverted none.
-        let diversion = Diversion::begin(&diverts, job.config.on_failure)?;
+        let diversion = Diversion::begin(&diverts, job.config.on_failure, None)?;
         let queues: Vec<String> = diverts
             .iter()
-            .map(|d| format!("{} by queue {}", d.interface, d.queue))
+            .map(|d| format!("{} by queue {}", d.what, d.queue))
             .collect();
         let bypass = match job.config.on_failure {
             OnFailure::Pass => "traffic goes on unshaped if this process ends",
@@ -141,11 +141,12 @@ impl Line {
         at: At,
     ) -> anyhow::Result<(Line, String)> {
         let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
-        let tree = job.lines.trees.get(at.side);
-        let handles = tree.plan.config.limit_packets + SPARE_HANDLES;
+        let handles = job.lines.held(at.side) + SPARE_HANDLES;
         let (gauge, lane) = lanes::begin(job, at.side, handles, false)?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
+            // Each packet of the wire has its own fate.
+            .gso(!job.lines.is_impaired(at.side))
             .length(handles + ON_THE_WAY)
             .bind()?;
         let buffer = queue.receive_buffer();

@@ -144,8 +144,8 @@ impl Shaping {
         Ok(Port {
             backend,
             room: Both {
-                down: self.lines.trees.down.plan.config.limit_packets,
-                up: self.lines.trees.up.plan.config.limit_packets,
+                down: self.lines.held(Side::Down),
+                up: self.lines.held(Side::Up),
             },
             reason: choice.reason,
             reading: Reading::default(),
@@ -209,7 +209,9 @@ impl Shaping {
             || choose::choose(config, classes).via == via;
         let has_room = via == Via::Kernel
             || Side::BOTH.iter().all(|side| {
-                lines.trees.get(*side).plan.config.limit_packets <= *port.room.get(*side)
+                // Packets come whole, or as on the wire, as the port was told at its start.
+                let same = lines.is_impaired(*side) == self.lines.is_impaired(*side);
+                same && lines.held(*side) <= *port.room.get(*side)
             });
         if same_port && chosen && has_room && choose::takes(via, config).is_ok() {
             let job = Job {

@@ -1,5 +1,7 @@
 //! The configuration file as it is written: every key, nothing checked but its type.
 
+use std::collections::BTreeMap;
+
 use fairpath_class::ClassEntry;
 use serde::Deserialize;
 use toml::Spanned;
@@ -133,4 +135,14 @@ pub struct Shape {
     pub on_failure: Given<String>,
     pub record: Given<String>,
     pub start: Given<bool>,
+    pub impair: Impaired,
+    pub impair_class: BTreeMap<String, Impaired>,
+}
+
+/// `[shape.impair]`, `[shape.impair_class.NAME]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Impaired {
+    pub down: Given<String>,
+    pub up: Given<String>,
 }

@@ -1,11 +1,13 @@
 //! `[shape]`: what is scheduled. What is shaped is measured, too: its interfaces are the monitor's.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use fairpath_class::ClassSet;
+use fairpath_sched::impair::{BadSpec, Spec};
 use fairpath_sched::quantity::read_rate;
-use fairpath_shape::{Both, Lines, Own, Settings};
+use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
 use toml::Spanned;
 
 use super::checked::Shape;
@@ -50,6 +52,7 @@ impl Check<'_, '_> {
         let (policy, own) = self.policy(&given);
         let up_at = given.up.as_ref().map(Spanned::span);
         let via_at = given.via.as_ref().map_or(0..0, Spanned::span);
+        let impair = self.impairments(given.impair, given.impair_class);
         let shape = Shape {
             vlans,
             via: self.via(given.via),
@@ -69,6 +72,7 @@ impl Check<'_, '_> {
                 limit_packets: given.packets.map(|packets| {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
                 }),
+                impair,
                 ..Settings::default()
             },
             queue: self.number("[shape] queue", given.queue, 40, 0..=65_534) as u16,
@@ -240,6 +244,37 @@ impl Check<'_, '_> {
         self.read(key, given, 0, |text| {
             read_rate(&text).map_err(|error| error.to_string())
         })
+    }
+
+    fn impairments(
+        &mut self,
+        all: file::Impaired,
+        classes: BTreeMap<String, file::Impaired>,
+    ) -> Impairments {
+        let all = self.impaired("[shape.impair]", all);
+        let classes = classes.into_iter().map(|(name, given)| {
+            let key = format!("[shape.impair_class.{name:?}]");
+            let both = self.impaired(&key, given);
+            (name, both)
+        });
+        Impairments {
+            classes: classes.collect(),
+            all,
+        }
+    }
+
+    fn impaired(&mut self, key: &str, given: file::Impaired) -> Both<Option<Spec>> {
+        let mut one = |side: &str, given: Given<String>| {
+            self.read(&format!("{key} {side}"), given, None, |text| {
+                text.parse()
+                    .map(Some)
+                    .map_err(|bad: BadSpec| bad.to_string())
+            })
+        };
+        Both {
+            down: one("down", given.down),
+            up: one("up", given.up),
+        }
     }
 
     fn tree(&mut self, given: Given<String>) -> Option<(String, String)> {

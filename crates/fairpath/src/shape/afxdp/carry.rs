@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement, QueueId,
-    RingStatistics, Stop,
+    Arrival, Change, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement,
+    QueueId, RingStatistics, Stop,
 };
 use fairpath_bpf::StackSent;
 use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
-use fairpath_shape::{Both, Lane, Leaving, Side};
+use fairpath_shape::{Both, Deed, Lane, Leaving, Side};
 use fairpath_units::Nanos;
 
 use super::ends::{Ends, first_queues};
@@ -60,10 +60,7 @@ impl Lanes {
         ends: &Ends,
         one_armed: bool,
     ) -> Lanes {
-        let limit: u32 = Side::BOTH
-            .map(|side| job.lines.trees.get(side).plan.config.limit_packets)
-            .iter()
-            .sum();
+        let limit: u32 = Side::BOTH.map(|side| job.lines.held(side)).iter().sum();
         let first = first_queues(ends);
         Lanes {
             lanes: [lanes.down, lanes.up],
@@ -94,12 +91,8 @@ impl Lanes {
             Err(_) => self.failed += 1,
         }
         out.extend(leaving.drain(..).map(|leaving| match leaving {
-            Leaving::Send {
-                handle,
-                mark: false,
-            } => Outcome::Send(FrameId(handle - 1)),
-            Leaving::Send { handle, mark: true } => Outcome::SendMarked(FrameId(handle - 1)),
-            Leaving::Drop { handle } => Outcome::Drop(FrameId(handle - 1)),
+            Leaving::Send { handle, deed } => sent(FrameId(handle - 1), deed),
+            Leaving::Drop { handle, .. } => Outcome::Drop(FrameId(handle - 1)),
         }));
         self.leaving = leaving;
     }
@@ -178,6 +171,15 @@ impl Order for Lanes {
     fn wake_at(&self) -> Option<Nanos> {
         self.wake.iter().flatten().min().map(|at| Nanos(*at))
     }
+}
+
+/// What the forwarder does to a packet that leaves.
+pub fn sent(frame: FrameId, deed: Deed) -> Outcome {
+    if deed == Deed::default() {
+        return Outcome::Send(frame);
+    }
+    let Deed { mark, twice, flip } = deed;
+    Outcome::SendChanged(frame, Change { mark, flip, twice })
 }
 
 /// The thread: packets until the end.

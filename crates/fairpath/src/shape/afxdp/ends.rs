@@ -4,16 +4,20 @@ use anyhow::{Context, bail};
 use fairpath_afxdp::{LinkQueue, Placement, Plan, Port, QueueId};
 use fairpath_bpf::{Exit, ForwardPlan, Forwarding};
 use fairpath_netlink::{Ethtool, Link, Links};
-use fairpath_shape::{Both, CHARGES, Side};
+use fairpath_shape::{Both, Side};
 
 use crate::shape::Mode;
-use crate::shape::backend::Job;
 
 /// Entries of each ring.
 const RING: u32 = 2048;
 
+/// Of a one-armed bridge or router: inside, outside.
+pub type Vlans = Option<[u16; 2]>;
+
 /// Both interfaces as they are now.
 pub struct Ends {
+    /// The command that asks, for messages.
+    who: &'static str,
     pub inside: Link,
     pub outside: Link,
     macs: Both<[u8; 6]>,
@@ -25,11 +29,12 @@ pub struct Ends {
 }
 
 impl Ends {
-    pub fn look(inside: Link, outside: Link) -> anyhow::Result<Ends> {
+    /// For the command `who`.
+    pub fn look(who: &'static str, inside: Link, outside: Link) -> anyhow::Result<Ends> {
         let all = Links::open()?.list()?;
         let bridge = inside.master.and_then(|master| {
             let link = all.iter().find(|link| link.ifindex == master)?;
-            mac_of(&link.name).ok()
+            mac_of(who, &link.name).ok()
         });
         let mut ethtool = Ethtool::open().ok();
         let mut queues = |link: &Link| {
@@ -40,14 +45,15 @@ impl Ends {
         };
         Ok(Ends {
             macs: Both {
-                down: mac_of(&inside.name)?,
-                up: mac_of(&outside.name)?,
+                down: mac_of(who, &inside.name)?,
+                up: mac_of(who, &outside.name)?,
             },
             queues: Both {
                 down: queues(&inside),
                 up: queues(&outside),
             },
             bridge,
+            who,
             vlans: all
                 .into_iter()
                 .filter(|link| link.is_kind("vlan") && link.lower == Some(inside.ifindex))
@@ -66,8 +72,9 @@ impl Ends {
             None if bridged || one_armed => Ok(Mode::Bridge),
             None => Ok(Mode::Router),
             Some(Mode::Bridge) if !bridged && !one_armed => bail!(
-                "shape via afxdp as a bridge: {:?} and {:?} are no ports of one bridge, so nothing would carry broadcasts, or anything when this process is gone; \
+                "{} via afxdp as a bridge: {:?} and {:?} are no ports of one bridge, so nothing would carry broadcasts, or anything when this process is gone; \
                  make a bridge of both (ip link set {} master br0)",
+                self.who,
                 a.name,
                 b.name,
                 a.name
@@ -80,27 +87,27 @@ impl Ends {
     fn vlan_device(&self, vlan: u16) -> anyhow::Result<&Link> {
         let is_its = |link: &&Link| link.vlan_id.is_some_and(|id| id.0 == vlan);
         self.vlans.iter().find(is_its).with_context(|| {
-            let name = &self.inside.name;
+            let (who, name) = (self.who, &self.inside.name);
             format!(
-                "shape via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
+                "{who} via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
                  make one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
             )
         })
     }
 
     /// The devices whose stages packets pass by.
-    pub fn passed(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<Vec<[&Link; 2]>> {
+    pub fn passed(&self, mode: Mode, vlans: Vlans) -> anyhow::Result<Vec<[&Link; 2]>> {
         let mut passed = vec![[&self.inside, &self.outside]];
-        if let (Mode::Router, Some([a, b])) = (mode, job.config.vlans) {
+        if let (Mode::Router, Some([a, b])) = (mode, vlans) {
             passed.push([self.vlan_device(a)?, self.vlan_device(b)?]);
         }
         Ok(passed)
     }
 
-    fn exit(&self, side: Side, mode: Mode, job: &Job<'_>) -> anyhow::Result<Exit> {
+    fn exit(&self, side: Side, mode: Mode, vlans: Vlans) -> anyhow::Result<Exit> {
         let (link, vlan) = match side {
-            Side::Down => (&self.inside, job.config.vlans.unwrap_or_default()[0]),
-            Side::Up => (&self.outside, job.config.vlans.unwrap_or_default()[1]),
+            Side::Down => (&self.inside, vlans.unwrap_or_default()[0]),
+            Side::Up => (&self.outside, vlans.unwrap_or_default()[1]),
         };
         let mut exit = Exit {
             ifindex: link.ifindex,
@@ -114,12 +121,12 @@ impl Ends {
         if mode == Mode::Router && vlan != 0 {
             let device = self.vlan_device(vlan)?;
             (exit.route, exit.mtu) = (device.ifindex, device.mtu_bytes);
-            exit.mac = mac_of(&device.name)?;
+            exit.mac = mac_of(self.who, &device.name)?;
         }
         Ok(exit)
     }
 
-    pub fn plan(&self, mode: Mode, job: &Job<'_>) -> anyhow::Result<ForwardPlan> {
+    pub fn plan(&self, mode: Mode, vlans: Vlans) -> anyhow::Result<ForwardPlan> {
         let mut own = vec![self.macs.down, self.macs.up];
         own.extend(self.bridge);
         own.dedup();
@@ -129,8 +136,8 @@ impl Ends {
                 Mode::Router => Forwarding::Router,
             },
             exits: [
-                self.exit(Side::Down, mode, job)?,
-                self.exit(Side::Up, mode, job)?,
+                self.exit(Side::Down, mode, vlans)?,
+                self.exit(Side::Up, mode, vlans)?,
             ],
             own: match mode {
                 Mode::Bridge => own,
@@ -144,15 +151,16 @@ impl Ends {
     }
 }
 
-fn mac_of(name: &str) -> anyhow::Result<[u8; 6]> {
+fn mac_of(who: &str, name: &str) -> anyhow::Result<[u8; 6]> {
     let addresses = nix::ifaddrs::getifaddrs().context("list the interfaces' addresses")?;
     addresses
         .filter(|address| address.interface_name == name)
         .find_map(|address| address.address?.as_link_addr()?.addr())
-        .with_context(|| format!("shape {name:?} via afxdp: it has no MAC address; use via = \"nfqueue\" or \"kernel\""))
+        .with_context(|| format!("{who} {name:?} via afxdp: it has no MAC address; use via = \"nfqueue\" or \"kernel\""))
 }
 
-pub fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32, Placement)> {
+/// A port whose user may hold `held` packets at once, how many frames it has, and where it runs.
+pub fn open_port(ends: &Ends, held: u32) -> anyhow::Result<(Port, u32, Placement)> {
     let mut queues = Vec::new();
     let links = match ends.is_one_armed() {
         true => vec![(&ends.inside, Side::Down)],
@@ -165,10 +173,6 @@ pub fn open_port(job: &Job<'_>, ends: &Ends) -> anyhow::Result<(Port, u32, Place
             queue,
         }));
     }
-    let held: u32 = Side::BOTH
-        .map(|side| job.lines.trees.get(side).plan.config.limit_packets + CHARGES)
-        .iter()
-        .sum();
     let placement = Placement::of(&queues, &[]);
     let mut plan = Plan::new(queues).sized(RING, held);
     plan.node = placement.node;

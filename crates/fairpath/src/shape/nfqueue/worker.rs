@@ -155,7 +155,7 @@ impl Worker {
         for leaving in self.leaving.drain(..) {
             let (handle, verdict) = match leaving {
                 Leaving::Send { handle, .. } => (handle, Verdict::ACCEPT),
-                Leaving::Drop { handle } => (handle, Verdict::DROP),
+                Leaving::Drop { handle, .. } => (handle, Verdict::DROP),
             };
             if let Some(held) = self.held[handle as usize].take() {
                 self.free.push(handle);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/fate.h: which packets are lost.
+ *
+ * Nothing is drawn from a generator that has a state: the number of a packet, a seed and a purpose
+ * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in whichever home.
+ * A chance is a threshold of 64 bits; 0 is never and ~0 always, exactly.
+ *
+ *   each     lost with p
+ *   two      good and bad: the state moves, then the packet is lost by the chance of the new one.
+ *            Gilbert (1960), Elliott (1963); correlated loss is such a chain, too
+ *   four     received 1, lost in a burst 3, received in a burst 2, lost alone 4; the state moves,
+ *            and is the fate. Salsano and others: Definition of a general and intuitive loss model
+ *            for packet networks and its implementation in the Netem module, 2012
+ *   pattern  by a list of bits, over and over
+ *
+ * Chains begin in a state that is drawn from their stationary distribution, so that the mean loss
+ * holds from the first packet on.
+ *
+ * Needs nothing but a number a packet: an XDP program includes it with FP_FATE_MEM defined as
+ * nothing, and keeps the state in a map under a lock.
+ */
+#ifndef FP_FATE_H
+#define FP_FATE_H
+
+#include "../home.h"
+
+#ifndef FP_FATE_MEM
+#define FP_FATE_MEM FP_MEM
+#endif
+
+#define FP_PATTERN_WORDS 16
+#define FP_LOSS_CHANCES	 8
+
+/* What a number is drawn for: no two of a packet are the same. */
+enum fp_purpose {
+	FP_FOR_LOSS = 1,
+	FP_FOR_MOVE = 2,
+	FP_FOR_START = 3,
+	FP_FOR_DELAY = 4,
+	FP_FOR_COPY = 5,
+	FP_FOR_CORRUPTION = 6,
+	FP_FOR_BIT = 7,
+	FP_FOR_AHEAD = 8,
+	FP_FOR_SLOT = 9,
+};
+
+enum fp_loss_model {
+	FP_LOSS_NONE = 0,
+	FP_LOSS_EACH = 1,    /* chance[0] */
+	FP_LOSS_TWO = 2,     /* good to bad, bad to good, loss in good, loss in bad, begins bad */
+	FP_LOSS_FOUR = 3,    /* of 1: to 3, to 3 or 4; of 2: to 3; of 3: to 1, to 1 or 2; begins in
+				1, in 1 or 2, in 1 to 3 */
+	FP_LOSS_PATTERN = 4, /* `bits` of pattern, the lowest of the first word first */
+};
+
+struct fp_loss_config {
+	u64 seed;
+	u32 model; /* enum fp_loss_model */
+	u32 bits;
+	u64 chance[FP_LOSS_CHANCES];
+	u64 pattern[FP_PATTERN_WORDS];
+};
+
+struct fp_loss_state {
+	u64 packets; /* numbered so far: the number of the next */
+	u32 state;   /* of the chain; 0 before the first packet */
+	u32 lost;    /* the last one was */
+};
+
+/* The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of x decides on all. */
+FP_INLINE u64 fp_mix64(u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+/* Packet `n`'s number for a purpose. */
+FP_INLINE u64 fp_draw(u64 seed, u64 n, u32 purpose)
+{
+	u64 stream = fp_mix64(seed + purpose * 0xda942042e4dd58b5ull);
+
+	return fp_mix64(stream + n * 0x9e3779b97f4a7c15ull);
+}
+
+FP_INLINE int fp_happens(u64 draw, u64 chance)
+{
+	return draw < chance || chance == ~0ull;
+}
+
+/* Good is 1, bad 2. */
+FP_INLINE u32 fp_move_two(const struct fp_loss_config FP_FATE_MEM *c, u32 state, u64 n)
+{
+	u64 draw = fp_draw(c->seed, n, FP_FOR_MOVE);
+
+	if (state == 1)
+		return fp_happens(draw, c->chance[0]) ? 2 : 1;
+	if (state == 2)
+		return fp_happens(draw, c->chance[1]) ? 1 : 2;
+	return 1 + fp_happens(fp_draw(c->seed, n, FP_FOR_START), c->chance[4]);
+}
+
+FP_INLINE u32 fp_begin_four(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
+{
+	u64 draw = fp_draw(c->seed, n, FP_FOR_START);
+
+	if (fp_happens(draw, c->chance[5]))
+		return 1;
+	if (fp_happens(draw, c->chance[6]))
+		return 2;
+	return fp_happens(draw, c->chance[7]) ? 3 : 4;
+}
+
+FP_INLINE u32 fp_move_four(const struct fp_loss_config FP_FATE_MEM *c, u32 state, u64 n)
+{
+	u64 draw = fp_draw(c->seed, n, FP_FOR_MOVE);
+
+	switch (state) {
+	case 1:
+		if (fp_happens(draw, c->chance[0]))
+			return 3;
+		return fp_happens(draw, c->chance[1]) ? 4 : 1;
+	case 2:
+		return fp_happens(draw, c->chance[2]) ? 3 : 2;
+	case 3:
+		if (fp_happens(draw, c->chance[3]))
+			return 1;
+		return fp_happens(draw, c->chance[4]) ? 2 : 3;
+	case 4:
+		return 1;
+	}
+	return fp_begin_four(c, n);
+}
+
+FP_INLINE int fp_in_pattern(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
+{
+	u32 bits = c->bits;
+	u32 bit;
+
+	if (!bits || bits > FP_PATTERN_WORDS * 64)
+		return 0;
+	bit = fp_hide32((u32)(n % bits));
+	return c->pattern[bit >> 6 & (FP_PATTERN_WORDS - 1)] >> (bit & 63) & 1;
+}
+
+/*
+ * Whether packet `n` is lost; the state moves. Packets are asked about in the order of their
+ * numbers, each once.
+ */
+FP_INLINE int fp_fate_lost(const struct fp_loss_config FP_FATE_MEM *c,
+			   struct fp_loss_state FP_FATE_MEM *state, u64 n)
+{
+	u32 is;
+
+	switch (c->model) {
+	case FP_LOSS_EACH:
+		return fp_happens(fp_draw(c->seed, n, FP_FOR_LOSS), c->chance[0]);
+	case FP_LOSS_TWO:
+		is = fp_move_two(c, state->state, n);
+		FP_PUT(state->state, is);
+		return fp_happens(fp_draw(c->seed, n, FP_FOR_LOSS), c->chance[is == 2 ? 3 : 2]);
+	case FP_LOSS_FOUR:
+		is = fp_move_four(c, state->state, n);
+		FP_PUT(state->state, is);
+		return is >= 3;
+	case FP_LOSS_PATTERN:
+		return fp_in_pattern(c, n);
+	}
+	return 0;
+}
+
+#endif /* FP_FATE_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sched/service.h: the root sends by a trace of opportunities, as a radio link does.
+ *
+ * Each opportunity carries FP_OPPORTUNITY bytes (the format and the amount are Mahimahi's:
+ * Netravali and others, USENIX ATC 2015). A packet leaves at the first opportunity that is left for
+ * it, and what it takes beyond is taken from the next ones: so it may leave a part of an
+ * opportunity early, and the rate is exact. What nobody needs is lost.
+ *
+ * The trace begins with the first operation, and begins again when it ends.
+ */
+#ifndef FP_SERVICE_H
+#define FP_SERVICE_H
+
+#include "gate.h"
+
+/* Opportunities since the trace began, those of this moment included. */
+FP_FUNC u64 fp_chances_until_now(struct fp_sched FP_MEM *s FP_ARG)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+	u64 since = s->now - im->state.lap;
+	u64 period = im->config.chances_period;
+	u32 here;
+
+	if (!period)
+		return 0;
+	here = fp_count_up_to(s, im->config.chances_at, 1, im->config.chances, since % period);
+	return since / period * im->config.chances + here;
+}
+
+/* Time has passed: what it carried is for those who wait. */
+FP_FUNC int fp_serve(struct fp_sched FP_MEM *s FP_ARG)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+	u64 chances, credit;
+
+	if (!im->state.has_lap) {
+		im->state.lap = s->now;
+		FP_PUT(im->state.has_lap, 1);
+	}
+	chances = fp_chances_until_now(s);
+	credit = (u64)im->state.credit + (chances - im->state.chances) * FP_OPPORTUNITY;
+	im->state.chances = chances;
+	if ((s64)credit > 0 && !fp_waiting(s, 1))
+		credit = 0;
+	im->state.credit = (s64)credit;
+	return 0;
+}
+
+FP_INLINE int fp_is_served(struct fp_sched FP_MEM *s)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+
+	return im->state.credit > 0 || !im->config.chances || !im->config.chances_period;
+}
+
+FP_INLINE void fp_charge_service(struct fp_sched FP_MEM *s, u32 bytes)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+
+	im->state.credit = (s64)((u64)im->state.credit - bytes);
+}
+
+/* When the next packet may leave. */
+FP_FUNC u64 fp_next_chance(struct fp_sched FP_MEM *s FP_ARG)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+	u64 owed = 0 - (u64)im->state.credit;
+	u64 number = im->state.chances + owed / FP_OPPORTUNITY;
+	u32 chances = im->config.chances;
+
+	if (!chances)
+		return s->now;
+	return im->state.lap + number / chances * im->config.chances_period +
+	       (u64)fp_word(s, im->config.chances_at, (u32)(number % chances));
+}
+
+#endif /* FP_SERVICE_H */

@@ -1,0 +1,174 @@
+//! The congestion control `fp_bbr3like`: what a BPF program can do of BBR version 3
+//! (draft-ietf-ccwg-bbr), for the lab.
+//!
+//! Registered for the whole machine as long as the value lives: every namespace sees the name, and
+//! only who has `CAP_NET_ADMIN` may choose it. Connections that use it when the value goes keep it
+//! until they close; new ones get "no such file". `docs/design/0013-bbr3like.md` says what is missing.
+//!
+//! Absent: pinning. It is measured with, and goes with the process that measures.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject};
+
+use crate::probe::kernel_struct;
+use crate::skel::cc_bbr3::{CcBbr3Skel, CcBbr3SkelBuilder, OpenCcBbr3Skel};
+
+/// The name that sockets choose it by (`TCP_CONGESTION`, `iperf3 -C`).
+pub const BBR3LIKE: &str = "fp_bbr3like";
+
+/// The kernel's structure of a congestion control.
+const OPS: &str = "tcp_congestion_ops";
+/// Told apart from other events since Linux 7.1.
+const TX_START: &str = "cwnd_event_tx_start";
+
+/// The congestion control could not be registered.
+#[derive(Debug, thiserror::Error)]
+pub enum Bbr3Error {
+    /// Names are the machine's.
+    #[error(
+        "register the congestion control {BBR3LIKE}: there is one of this name; another Fairpath measures: wait for its end"
+    )]
+    Taken,
+    /// The kernel refused object or registration.
+    #[error(
+        "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and type information (/sys/kernel/btf/vmlinux)"
+    )]
+    Refused(#[source] libbpf_rs::Error),
+}
+
+/// What a connection does: the states of draft-ietf-ccwg-bbr, in the order of [`Bbr3Counts::entered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bbr3Phase {
+    /// Doubles its rate every round.
+    Startup,
+    /// Takes back the queue that Startup made.
+    Drain,
+    /// A little below the bandwidth.
+    Down,
+    /// At the bandwidth.
+    Cruise,
+    /// At the bandwidth, short-term limits forgotten.
+    Refill,
+    /// A quarter above the bandwidth.
+    Up,
+    /// Half of the pipe, to see the round-trip time.
+    ProbeRtt,
+}
+
+impl Bbr3Phase {
+    /// All, in order.
+    pub const ALL: [Bbr3Phase; 7] = [
+        Bbr3Phase::Startup,
+        Bbr3Phase::Drain,
+        Bbr3Phase::Down,
+        Bbr3Phase::Cruise,
+        Bbr3Phase::Refill,
+        Bbr3Phase::Up,
+        Bbr3Phase::ProbeRtt,
+    ];
+}
+
+/// What all connections together did since the registration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bbr3Counts {
+    /// Connections that chose it.
+    pub connections: u64,
+    /// How often a phase was begun, by [`Bbr3Phase::ALL`].
+    pub entered: [u64; Bbr3Phase::ALL.len()],
+    /// Packets that TCP found lost.
+    pub losses: u64,
+    /// How often a probe for bandwidth lost more than 2 %, and the safe volume was lowered.
+    pub over_threshold: u64,
+    /// Loss episodes that TCP took back.
+    pub undone: u64,
+    /// Connections that got no memory: they go on with the window they had.
+    pub without_memory: u64,
+}
+
+impl Bbr3Counts {
+    /// How often `phase` was begun.
+    pub fn entered(&self, phase: Bbr3Phase) -> u64 {
+        self.entered[phase as usize]
+    }
+}
+
+/// The registration; goes with the value, and with the process.
+pub struct Bbr3Like {
+    // Before the object: nothing new may begin when its maps go.
+    _link: Link,
+    skel: CcBbr3Skel<'static>,
+}
+
+impl Bbr3Like {
+    /// Registers [`BBR3LIKE`]. Takes the verifier's time, some 100 ms.
+    ///
+    /// # Errors
+    /// [`Bbr3Error`]: the name is taken, or what the kernel lacks.
+    pub fn register() -> Result<Bbr3Like, Bbr3Error> {
+        // Lives as long as the skeleton, and so as long as the value: a few hundred bytes.
+        let place = Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = open(place).map_err(Bbr3Error::Refused)?;
+        let mut skel = open.load().map_err(Bbr3Error::Refused)?;
+        let link = skel.maps.fp_bbr3like.attach_struct_ops();
+        let link = link.map_err(|error| match error.kind() {
+            libbpf_rs::ErrorKind::AlreadyExists => Bbr3Error::Taken,
+            _ => Bbr3Error::Refused(error),
+        })?;
+        Ok(Bbr3Like { _link: link, skel })
+    }
+
+    /// What connections did so far. Counters are read one after the other, not at one moment.
+    pub fn counts(&self) -> Bbr3Counts {
+        let Some(bss) = self.skel.maps.bss_data.as_deref() else {
+            return Bbr3Counts::default();
+        };
+        let read = |counter: *const u64| {
+            // SAFETY: a counter in the mapped section, which programs add to; one aligned load.
+            unsafe { counter.read_volatile() }
+        };
+        Bbr3Counts {
+            connections: read(&raw const bss.connections),
+            entered: std::array::from_fn(|phase| read(&raw const bss.phases_entered[phase])),
+            losses: read(&raw const bss.losses_noted),
+            over_threshold: read(&raw const bss.losses_over_threshold),
+            undone: read(&raw const bss.undone),
+            without_memory: read(&raw const bss.without_storage),
+        }
+    }
+}
+
+impl fmt::Debug for Bbr3Like {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bbr3Like")
+            .field("counts", &self.counts())
+            .finish()
+    }
+}
+
+/// The object, without the one of two programs that this kernel has no place for.
+fn open(place: &mut MaybeUninit<OpenObject>) -> Result<OpenCcBbr3Skel<'_>, libbpf_rs::Error> {
+    let mut open = CcBbr3SkelBuilder::default().open(place)?;
+    let ops = kernel_struct(OPS, "").map_err(libbpf_rs::Error::from)?;
+    let restarts_apart = ops.is_some_and(|ops| ops.has(TX_START));
+    let ops = open.struct_ops.fp_bbr3like;
+    // SAFETY: the skeleton points to the map's initial value, which is open and not loaded.
+    let ops = unsafe { &mut *ops };
+    if restarts_apart {
+        ops.cwnd_event = ptr::null_mut();
+    } else {
+        ops.cwnd_event_tx_start = ptr::null_mut();
+    }
+    open.progs.cc_event.set_autoload(!restarts_apart);
+    open.progs.cc_tx_start.set_autoload(restarts_apart);
+    Ok(open)
+}
+
+/// Loads the programs and registers nothing: whether this kernel takes them.
+pub(crate) fn load_object() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    open(&mut place)?.load().map(drop)
+}

@@ -1,0 +1,105 @@
+//! How often TCP's congestion control was told of loss, by socket (bpf/prog/recoveries.bpf.c).
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+
+use crate::skel::recoveries::{RecoveriesSkel, RecoveriesSkelBuilder};
+
+/// Recoveries cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveriesError {
+    /// The kernel refused the program.
+    #[error(
+        "load the counter of recoveries: {0}; needs CAP_BPF, CAP_PERFMON and a kernel with BTF and the tracepoint tcp_cong_state_set (Linux 5.17)"
+    )]
+    Load(#[source] libbpf_rs::Error),
+    /// It could not be attached.
+    #[error("attach the counter of recoveries to tcp_cong_state_set: {0}; needs CAP_PERFMON")]
+    Attach(#[source] libbpf_rs::Error),
+    /// The counts could not be read.
+    #[error("read the recoveries of socket {cookie}: {source}")]
+    Read {
+        /// Which socket.
+        cookie: u64,
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+    },
+}
+
+/// What happened to one socket since counting began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryCounts {
+    /// Fast recoveries begun.
+    pub recoveries: u32,
+    /// Other reductions of the window: ECN, a full local queue, a loss that a probe repaired.
+    pub reductions: u32,
+    /// Retransmission timeouts; those that follow one another without progress are one.
+    pub timeouts: u32,
+}
+
+impl RecoveryCounts {
+    /// All three: how often congestion control was told.
+    pub fn events(&self) -> u64 {
+        u64::from(self.recoveries) + u64::from(self.reductions) + u64::from(self.timeouts)
+    }
+}
+
+/// Counts on the whole machine while the value lives; costs a socket nothing while nothing is lost.
+pub struct Recoveries {
+    skel: RecoveriesSkel<'static>,
+    _link: Link,
+}
+
+impl Recoveries {
+    /// Begins counting. Sockets that are in recovery at this moment count their present one when it goes on.
+    ///
+    /// # Errors
+    /// [`RecoveriesError`].
+    pub fn count() -> Result<Recoveries, RecoveriesError> {
+        let place: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = RecoveriesSkelBuilder::default()
+            .open(place)
+            .map_err(RecoveriesError::Load)?;
+        let skel = open.load().map_err(RecoveriesError::Load)?;
+        let link = skel
+            .progs
+            .state_set
+            .attach()
+            .map_err(RecoveriesError::Attach)?;
+        Ok(Recoveries { skel, _link: link })
+    }
+
+    /// What happened to the socket with this cookie (`sock_diag` tells it); zeros if nothing did.
+    ///
+    /// One system call.
+    ///
+    /// # Errors
+    /// [`RecoveriesError::Read`].
+    pub fn of(&self, cookie: u64) -> Result<RecoveryCounts, RecoveriesError> {
+        let found = (self.skel.maps.sockets).lookup(&cookie.to_ne_bytes(), MapFlags::ANY);
+        let found = found.map_err(|source| RecoveriesError::Read { cookie, source })?;
+        Ok(found.as_deref().map_or_else(Default::default, counts))
+    }
+}
+
+/// `struct fp_recoveries`, without its last word.
+fn counts(bytes: &[u8]) -> RecoveryCounts {
+    let word = |at: usize| {
+        let word = bytes.get(4 * at..4 * at + 4);
+        word.map_or(0, |w| u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))
+    };
+    RecoveryCounts {
+        recoveries: word(0),
+        reductions: word(1),
+        timeouts: word(2),
+    }
+}
+
+impl std::fmt::Debug for Recoveries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recoveries").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! Mirror of `bpf/core/sched/fate.h` and `impair.h`: an impairment as the core reads it.
+//!
+//! `fairpath-sched` makes one from what people write. Times in ns, chances as [`chance`] gives them,
+//! tables and traces as indices of words plus 1; 0 is none.
+
+use super::Op;
+
+/// Words of a pattern of losses.
+pub const PATTERN_WORDS: usize = 16;
+/// Chances of a model of loss.
+pub const LOSS_CHANCES: usize = 8;
+/// Parts that a table divides its range into; it has one entry more.
+pub const TABLE_PARTS: usize = 1024;
+/// Normal numbers and correlations are shifted left by this.
+pub const Z_SHIFT: u32 = 24;
+/// Tables of deviations go from minus this to this.
+pub const Z_MOST: f64 = 8.0;
+/// Bytes of an opportunity of a rate trace.
+pub const OPPORTUNITY: u64 = 1504;
+/// Words of an [`ImpairConfig`].
+pub const IMPAIR_WORDS: usize = size_of::<ImpairConfig>() / 8;
+
+/// A probability as the core compares draws with it: 0 is never, 1 always, exactly.
+///
+/// ```
+/// use fairpath_core::sched::chance;
+///
+/// assert_eq!((chance(0.0), chance(0.5), chance(1.0)), (0, 1 << 63, u64::MAX));
+/// ```
+pub fn chance(probability: f64) -> u64 {
+    const ALL: f64 = 18_446_744_073_709_551_616.0;
+    // The cast saturates: 1 becomes the value that stands for always.
+    (probability * ALL) as u64
+}
+
+/// How a packet's loss is decided (`enum fp_loss_model`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum LossModel {
+    /// Nothing is lost.
+    #[default]
+    None = 0,
+    /// Each packet alone: `chances[0]`.
+    Each = 1,
+    /// Good and bad: good to bad, bad to good, loss in good, loss in bad, begins bad.
+    Two = 2,
+    /// Of 1: to 3, to 3 or 4; of 2: to 3; of 3: to 1, to 1 or 2; begins in 1, in 1 or 2, in 1 to 3.
+    Four = 3,
+    /// The bits of a pattern, over and over.
+    Pattern = 4,
+}
+
+/// `struct fp_loss_config`: all that an XDP program needs to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct LossConfig {
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// A [`LossModel`], as a number: a configuration that was read may hold any.
+    pub model: u32,
+    /// Of the pattern that are used, from the lowest of the first word on.
+    pub bits: u32,
+    /// By model.
+    pub chances: [u64; LOSS_CHANCES],
+    /// A set bit is a loss.
+    pub pattern: [u64; PATTERN_WORDS],
+}
+
+/// `struct fp_loss_state`: what an XDP program keeps; all zero before the first packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct LossState {
+    /// Numbered so far.
+    pub packets: u64,
+    /// Of the chain.
+    pub state: u32,
+    /// Whether the last one was lost.
+    pub lost: u32,
+}
+
+/// `struct fp_impair_config`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct ImpairConfig {
+    /// Which packets are lost.
+    pub loss: LossConfig,
+    /// Standing.
+    pub delay: u64,
+    /// Chance of leaving twice.
+    pub copy: u64,
+    /// Chance of one bit turned over.
+    pub corrupt: u64,
+    /// Chance of going ahead, undelayed.
+    pub ahead: u64,
+    /// One packet of so many may go ahead, at most.
+    pub gap: u32,
+    /// 1: packets leave by their own delays and so pass each other.
+    pub free_order: u32,
+    /// Normal numbers by draw: upper half, then its last part; each of [`TABLE_PARTS`] plus 1.
+    pub normal_at: u32,
+    /// Deviations from the standing delay, signed, by normal number.
+    pub jitter_at: u32,
+    /// Correlation of a packet's normal number with the last one's.
+    pub rho: i32,
+    /// The square root of 1 - rho * rho.
+    pub fresh: i32,
+    /// Times and delays by turns, by time, the first at 0.
+    pub delays_at: u32,
+    /// Pairs of them.
+    pub delays: u32,
+    /// They begin again after this.
+    pub delays_period: u64,
+    /// Least time between slots.
+    pub slot_least: u64,
+    /// More of it, at most.
+    pub slot_spread: u32,
+    /// Packets of a slot; 0 any number.
+    pub slot_packets: u32,
+    /// Bytes of a slot, the last packet's beyond; 0 any number.
+    pub slot_bytes: u32,
+    /// Bytes that each packet takes on the line besides its own.
+    pub overhead: u32,
+    /// It takes whole cells of so many bytes; 0 none.
+    pub cell_payload: u32,
+    /// Bytes of a cell on the line.
+    pub cell_bytes: u32,
+    /// Packets leave together at multiples of this; 0 none.
+    pub release: u64,
+    /// Times of opportunities; of the impairment that is the plan's `service`.
+    pub chances_at: u32,
+    /// Of them.
+    pub chances: u32,
+    /// They begin again after this.
+    pub chances_period: u64,
+}
+
+impl ImpairConfig {
+    /// As words, in order. O(1).
+    pub fn to_words(&self) -> [u64; IMPAIR_WORDS] {
+        // SAFETY: integers without padding between them, of that many words.
+        unsafe { std::mem::transmute_copy(self) }
+    }
+
+    /// The other way round.
+    pub fn from_words(words: &[u64; IMPAIR_WORDS]) -> ImpairConfig {
+        // SAFETY: any words are integers.
+        unsafe { std::mem::transmute_copy(words) }
+    }
+
+    /// The operations that make `impairment`, which is as `self` says, as `next` says: at `now`, while
+    /// packets pass. Its tables must be among the plan's words already.
+    pub fn changes(&self, now: u64, impairment: u32, next: &ImpairConfig) -> Vec<Op> {
+        let words = self.to_words().into_iter().zip(next.to_words());
+        let changed = (0u32..).zip(words).filter(|(_, (old, new))| old != new);
+        let op = |(word, (_, new))| Op::impair(now, impairment, word, new);
+        changed.map(op).collect()
+    }
+}
+
+/// What an impairment did (`struct fp_impair_stats`), sums since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ImpairStats {
+    /// Packets on the wire: a super-packet is as many as its segments.
+    pub packets: u64,
+    /// Of them, lost.
+    pub lost: u64,
+    /// Runs of packets lost one after another.
+    pub bursts: u64,
+    /// Super-packets, which are lost whole as nothing on a wire is.
+    pub supers: u64,
+    /// Leave twice.
+    pub copied: u64,
+    /// Leave with a bit turned over.
+    pub corrupted: u64,
+    /// Went ahead as planned.
+    pub ahead: u64,
+    /// Were delayed, be it by nothing.
+    pub delayed: u64,
+    /// Sum of their delays.
+    pub asked_ns: u64,
+    /// Sum of what order, slots and release made of these.
+    pub held_ns: u64,
+    /// Sum of what they were let in late: nobody asked the scheduler earlier.
+    pub late_ns: u64,
+    /// The most of it.
+    pub late_most_ns: u64,
+    /// Let in after one that came later.
+    pub overtaken: u64,
+    /// Always 0.
+    pub zero: u64,
+}

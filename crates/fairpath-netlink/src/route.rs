@@ -1,0 +1,73 @@
+//! By which link packets to an address leave.
+
+use std::net::IpAddr;
+
+use fairpath_units::IfIndex;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::connection::{Connection, NetlinkError, acked};
+use crate::message::{Request, attr_u32};
+
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+/// `struct rtmsg`.
+const ROUTE_LEN: usize = 12;
+
+/// The link by which this host's packets to `to` leave, in the calling thread's namespace; `None`
+/// where there is no route, or one that refuses.
+///
+/// # Errors
+/// What else the kernel says.
+pub fn link_towards(to: IpAddr) -> Result<Option<IfIndex>, NetlinkError> {
+    let mut connection = Connection::open(NETLINK_ROUTE)?;
+    let (family, bits, bytes) = match to {
+        IpAddr::V4(v4) => (libc::AF_INET, 32, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, 128, v6.octets().to_vec()),
+    };
+    let mut header = [0; ROUTE_LEN];
+    header[..2].copy_from_slice(&[family as u8, bits]);
+    let request = Request::new(RTM_GETROUTE, acked(0), &header).attr(RTA_DST, &bytes);
+    let mut found = None;
+    let answer = connection.ask("look up route", request, |message| {
+        if let (RTM_NEWROUTE, Some(attrs)) = (message.kind, message.payload.get(ROUTE_LEN..)) {
+            found = attr_u32(attrs, RTA_OIF).map(IfIndex);
+        }
+    });
+    const REFUSED: [i32; 5] = [
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::EACCES,
+        libc::EINVAL,
+        libc::EAFNOSUPPORT,
+    ];
+    match answer {
+        Ok(()) => Ok(found),
+        Err(error) if error.errno().is_some_and(|errno| REFUSED.contains(&errno)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Links;
+    use crate::testing::in_scratch_namespace;
+
+    #[test]
+    fn the_way_to_loopback_is_loopback_and_there_may_be_none() {
+        in_scratch_namespace(
+            "the_way_to_loopback_is_loopback_and_there_may_be_none",
+            || {
+                let mut links = Links::open().unwrap();
+                let lo = links.by_name("lo").unwrap().unwrap().ifindex;
+                links.set_up(lo, true).unwrap();
+                let to = |text: &str| link_towards(text.parse().unwrap()).unwrap();
+                assert_eq!(to("127.0.0.1"), Some(lo));
+                assert_eq!(to("192.0.2.1"), None);
+                assert_eq!(to("2001:db8::1"), None);
+            },
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Delays and rates that change by time, from a file or in place.
+//!
+//! A delay trace has a time and a delay in each line, and may end with a time alone, at which it
+//! begins again; in place they are separated by commas: `0s 20ms, 10s 80ms, 20s`. A rate trace is in
+//! Mahimahi's format: in each line the ms at which 1504 bytes may leave.
+
+use crate::quantity;
+
+/// Points of a trace, at most.
+pub const MAX_POINTS: usize = 1 << 20;
+/// How long the only point of a trace lasts.
+const LONE_NS: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// Delays by time, over and over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayTrace {
+    /// As it was given: a file's name, or the points.
+    pub source: String,
+    /// From when on, and the delay, both in ns; by time, the first at 0.
+    pub points: Vec<(u64, u64)>,
+    /// When it begins again.
+    pub period_ns: u64,
+}
+
+/// Opportunities of 1504 bytes, over and over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateTrace {
+    /// The file's name.
+    pub source: String,
+    /// When they are, in ns; in order, less than the period.
+    pub times_ns: Vec<u64>,
+    /// When it begins again.
+    pub period_ns: u64,
+}
+
+/// Lines that say something, with their numbers.
+fn lines(text: &str, in_place: bool) -> impl Iterator<Item = (usize, &str)> {
+    let separator = move |c: char| c == '\n' || (in_place && c == ',');
+    text.split(separator)
+        .enumerate()
+        .map(|(at, line)| (at + 1, line.split('#').next().unwrap_or("").trim()))
+        .filter(|(_, line)| !line.is_empty())
+}
+
+impl DelayTrace {
+    /// Whether the text is a trace and not the name of a file.
+    pub(super) fn is_in_place(text: &str) -> bool {
+        text.contains(',') || text.split_whitespace().count() > 1
+    }
+
+    pub(super) fn read(source: &str, text: &str, in_place: bool) -> Result<DelayTrace, String> {
+        let mut points = Vec::new();
+        let mut end = None;
+        for (number, line) in lines(text, in_place) {
+            let wrong = |cause: String| format!("line {number}: {cause}");
+            if end.is_some() {
+                return Err(wrong(
+                    "something follows the end; a time alone is the last".into(),
+                ));
+            }
+            let mut words = line.split_whitespace();
+            let time = words.next().unwrap_or_default();
+            let time = quantity::read_time(time).map_err(|bad| wrong(bad.to_string()))?;
+            if points.last().is_some_and(|(last, _)| *last >= time) {
+                return Err(wrong("its time is not after the one before".into()));
+            }
+            match (words.next(), words.next()) {
+                (Some(delay), None) => {
+                    let delay = quantity::read_time(delay).map_err(|bad| wrong(bad.to_string()))?;
+                    points.push((time, delay));
+                }
+                (None, _) => end = Some(time),
+                _ => {
+                    return Err(wrong(
+                        "it wants a time and a delay, such as 10s 20ms".into(),
+                    ));
+                }
+            }
+            if points.len() > MAX_POINTS {
+                return Err(format!("it has more than {MAX_POINTS} points"));
+            }
+        }
+        if points.first().is_none_or(|(time, _)| *time != 0) {
+            return Err("its first point is not at 0s; begin with 0s and a delay".into());
+        }
+        let last = points[points.len() - 1].0;
+        let as_before = points
+            .len()
+            .checked_sub(2)
+            .map(|before| 2 * last - points[before].0);
+        Ok(DelayTrace {
+            source: source.to_owned(),
+            period_ns: end.or(as_before).unwrap_or(LONE_NS),
+            points,
+        })
+    }
+
+    /// The mean over time of what `of` says of each delay.
+    pub(super) fn mean(&self, of: impl Fn(u64) -> f64) -> f64 {
+        let next = self.points.iter().skip(1).map(|(time, _)| *time);
+        let ends = next.chain([self.period_ns]);
+        let part = |((time, delay), end): (&(u64, u64), u64)| (end - time) as f64 * of(*delay);
+        let sum: f64 = self.points.iter().zip(ends).map(part).sum();
+        sum / self.period_ns as f64
+    }
+}
+
+impl RateTrace {
+    pub(super) fn read(source: &str, text: &str) -> Result<RateTrace, String> {
+        let mut times_ns = Vec::new();
+        let mut last = 0;
+        for (number, line) in lines(text, false) {
+            let ms: Option<u64> = line.parse().ok().filter(|ms| *ms < u64::MAX / MS / 2);
+            let Some(ms) = ms else {
+                return Err(format!("line {number}: \"{line}\" is no number of ms"));
+            };
+            if ms < last {
+                return Err(format!("line {number}: {ms} comes before {last}"));
+            }
+            last = ms;
+            times_ns.push(ms * MS);
+            if times_ns.len() > MAX_POINTS {
+                return Err(format!("it has more than {MAX_POINTS} lines"));
+            }
+        }
+        if last == 0 {
+            return Err("its last line is when it begins again, and that is not after 0".into());
+        }
+        // Those at the end are those at the beginning of the next round.
+        let period_ns = last * MS;
+        times_ns.iter_mut().for_each(|time| *time %= period_ns);
+        times_ns.sort_unstable();
+        Ok(RateTrace {
+            source: source.to_owned(),
+            times_ns,
+            period_ns,
+        })
+    }
+
+    /// Its mean rate in bits a second.
+    pub fn mean_bps(&self) -> f64 {
+        let bits = self.times_ns.len() as f64 * fairpath_core::sched::OPPORTUNITY as f64 * 8.0;
+        bits * 1e9 / self.period_ns as f64
+    }
+}

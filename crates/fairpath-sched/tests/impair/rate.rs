@@ -1,0 +1,193 @@
+//! Rates behind an impairment: ceilings with overhead and cells, and traces.
+
+use fairpath_core::sched::{Meta, Scheduler};
+use fairpath_sched::simulate::{Settings, simulate};
+use fairpath_sched::traffic::{Generator, Spec as Traffic};
+use fairpath_sched::tree::{Line, Tree};
+
+use super::bed::{Bed, MS, fifo, spec};
+
+fn on_line(text: &str, bps: u64, burst_ns: u64) -> Tree {
+    let mut tree = fifo();
+    tree.impair(&spec(text), 0);
+    let stack = false;
+    tree.on_line(&Line {
+        bps,
+        burst_ns,
+        stack,
+    })
+    .unwrap()
+}
+
+/// Packets of `bytes` that come every `every_ns`: when they left, in order.
+fn departures(tree: &Tree, count: u64, bytes: u32, every_ns: u64) -> Vec<u64> {
+    let mut bed = Bed::of_tree(tree);
+    let meta = Meta {
+        bytes,
+        ..Meta::default()
+    };
+    (0..count).for_each(|packet| bed.send(packet * every_ns, meta));
+    bed.finish();
+    bed.fates.iter().filter_map(|fate| fate.left).collect()
+}
+
+/// Bits a second of the second half, where no burst is left.
+fn rate(left: &[u64], bytes: u64) -> f64 {
+    let half = &left[left.len() / 2..];
+    let ns = half[half.len() - 1] - half[0];
+    (half.len() as u64 - 1) as f64 * bytes as f64 * 8e9 / ns as f64
+}
+
+#[track_caller]
+fn assert_near(got: f64, expected: f64) {
+    assert!(
+        (got / expected - 1.0).abs() < 0.005,
+        "{got} instead of {expected}"
+    );
+}
+
+#[test]
+fn a_lines_rate_holds_to_half_a_percent_and_overheads_are_charged() {
+    const BPS: u64 = 100_000_000;
+    // As many packets as the scheduler may hold come twice as fast as the line is.
+    let of = |text: &str, bytes: u32, on_line_bytes: u64| {
+        let tree = on_line(text, BPS, 5 * MS);
+        let every = on_line_bytes * 8_000_000_000 / BPS / 2;
+        let left = departures(&tree, 15_000, bytes, every);
+        assert_near(rate(&left, on_line_bytes), BPS as f64);
+    };
+    of("delay=20ms", 1000, 1000);
+    of("overhead=38", 1000, 1038);
+    of("overhead=38", 60, 98);
+    // 1,010 bytes are 22 cells of 53 bytes.
+    of("overhead=10 cell=48", 1000, 22 * 53);
+    of("overhead=8 cell=48 cell_overhead=0", 40, 48);
+}
+
+#[test]
+fn no_window_carries_more_than_rate_and_burst() {
+    const BPS: u64 = 80_000_000;
+    let tree = on_line("delay=2ms", BPS, MS);
+    let left = departures(&tree, 12_000, 1000, 40_000);
+    // 1,000 bytes are 100 us; a burst of 1 ms runs ten packets ahead, and one may have begun.
+    for first in (0..left.len()).step_by(7) {
+        for many in [1, 10, 100, 1000] {
+            let Some(last) = left.get(first + many) else {
+                break;
+            };
+            let most = (last - left[first]) / 100_000 + 10 + 1;
+            assert!(
+                many as u64 <= most,
+                "{many} packets from {} to {last}",
+                left[first]
+            );
+        }
+    }
+}
+
+#[test]
+fn copies_take_the_lines_time() {
+    let tree = on_line("duplicate=100%", 100_000_000, MS);
+    let left = departures(&tree, 10_000, 1000, 100_000);
+    assert_near(rate(&left, 2000), 100e6);
+}
+
+/// A trace with 12 Mbit/s for a second, then 36 Mbit/s for a second.
+fn trace() -> String {
+    let slow = (1..=1000).map(|ms| (ms, 1));
+    let fast = (1001..=2000).map(|ms| (ms, 3));
+    let lines = slow
+        .chain(fast)
+        .flat_map(|(ms, times)| vec![format!("{ms}\n"); times]);
+    lines.collect()
+}
+
+fn with_trace(more: &str) -> Tree {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("fairpath-rate-{}-{count}.trace", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, trace()).unwrap();
+    let spec = spec(&format!("rate_trace={} {more}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(spec.rate_trace.as_ref().unwrap().mean_bps(), 24.064e6);
+    let mut tree = fifo();
+    tree.impair(&spec, 0);
+    tree
+}
+
+#[test]
+fn a_rate_trace_is_followed_to_half_a_percent() {
+    // Packets of a full opportunity, always some waiting: 50 Mbit/s for eight seconds would be too
+    // many for the queue, so what is too much is dropped there.
+    let left = departures(&with_trace(""), 40_000, 1504, 200_000);
+    for second in 1..7 {
+        let here = left
+            .iter()
+            .filter(|at| **at / 1_000_000_000 == second)
+            .count();
+        let expected = if second % 2 == 0 { 1000.0 } else { 3000.0 };
+        assert_near(here as f64, expected);
+    }
+    // Of another size: no byte is lost and none is won.
+    for bytes in [60, 700, 1514, 9000] {
+        let every = u64::from(bytes) * 8_000 / 50;
+        let left = departures(&with_trace(""), 8_000_000_000 / every, bytes, every);
+        let here = left
+            .iter()
+            .filter(|at| (2..6).contains(&(**at / 1_000_000_000)));
+        let bps = here.count() as f64 * f64::from(bytes) * 8.0 / 4.0;
+        assert_near(bps, 24.064e6);
+    }
+}
+
+#[test]
+fn opportunities_that_nobody_needs_are_lost() {
+    let tree = with_trace("delay=0ms");
+    // One packet every 10 ms: each leaves at the next ms, none takes what was left over before.
+    let left = departures(&tree, 100, 1504, 10 * MS + 300_000);
+    for (packet, left) in left.iter().enumerate() {
+        let came = packet as u64 * (10 * MS + 300_000);
+        let next = (came / MS + 1) * MS;
+        assert_eq!(*left, next, "{packet}");
+    }
+}
+
+#[test]
+fn the_simulator_sends_copies_and_counts_them() {
+    let mut tree = fifo();
+    tree.impair(&spec("loss=5% delay=3ms duplicate=10% corrupt=1%"), 0);
+    let traffic = Traffic::read("cbr rate=20mbit size=1000B").unwrap();
+    let mut generator = Generator::new(&traffic, 1, |name| tree.names.class_number(name)).unwrap();
+    let mut home = Scheduler::new(&tree.plan).unwrap();
+    let settings = Settings {
+        rate_bps: 1_000_000_000,
+        overhead_bytes: 0,
+        duration_ns: Some(4_000_000_000),
+    };
+    let found = simulate(
+        &mut home,
+        &tree,
+        &mut generator,
+        &settings,
+        None,
+        &mut |_| true,
+    )
+    .unwrap();
+    let (total, stats) = (found.total, found.impairments[0]);
+    assert_eq!(stats.packets, total.offered.packets);
+    assert_eq!(stats.lost, total.dropped.packets);
+    // Some are on their way at the end.
+    assert!(stats.copied - total.copied.packets <= found.held);
+    assert!(
+        total.copied.packets > 800 && total.corrupted > 70,
+        "{total:?}"
+    );
+    assert_eq!(total.copied.bytes, total.copied.packets * 1000);
+    let sending = (total.sent.bytes + total.copied.bytes) * 8;
+    assert!(
+        found.link.busy_ns.abs_diff(sending) <= 16_000,
+        "{} {sending}",
+        found.link.busy_ns
+    );
+}

@@ -1,0 +1,189 @@
+//! A bad network before the leaves of a line: for a class, or for all that have none of their own.
+
+use std::collections::BTreeMap;
+
+use fairpath_core::sched::Plan;
+use fairpath_sched::impair::Spec;
+use fairpath_sched::tree::Tree;
+
+use crate::lines::{Both, LineError, Side};
+
+/// Packets that may be delayed at a time on a line, unless the impairment says: real packets take
+/// memory that virtual ones do not.
+const PIPE: u32 = 16_384;
+
+/// What becomes of packets before they wait for their turn, by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Impairments {
+    /// Of whoever has none of their own.
+    pub all: Both<Option<Spec>>,
+    /// Of classes, by name; of a class with classes below, theirs too.
+    pub classes: BTreeMap<String, Both<Option<Spec>>>,
+}
+
+impl Impairments {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all == Both::default() && self.classes.is_empty()
+    }
+
+    /// All of them.
+    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+        let both = std::iter::once(&self.all).chain(self.classes.values());
+        both.flat_map(|both| both.down.iter().chain(&both.up))
+    }
+
+    /// Puts them before the leaves of a side's tree, which is on no line yet; how many packets may be
+    /// delayed at a time.
+    pub(crate) fn lay(&self, tree: &mut Tree, side: Side) -> Result<u32, LineError> {
+        let direction = u64::from(side == Side::Up);
+        let mut pipe = 0;
+        // The deepest class that has one decides: those laid last are of the classes further up.
+        let mut classes = Vec::new();
+        for (name, both) in &self.classes {
+            let place = place_of(tree, name);
+            let place = place.ok_or_else(|| LineError::Impaired { name: name.clone() })?;
+            classes.extend(both.get(side).as_ref().map(|spec| (place, spec)));
+        }
+        classes.sort_by_key(|(place, _)| std::cmp::Reverse(depth(&tree.plan, *place)));
+        let all = self.all.get(side).iter().map(|spec| (1, spec));
+        if classes.iter().any(|(_, spec)| spec.rate_trace.is_some()) {
+            return Err(LineError::TraceOfClass);
+        }
+        for (place, spec) in classes.into_iter().chain(all) {
+            let number = spec.add_to(&mut tree.plan, direction);
+            for leaf in leaves_below(&tree.plan, place) {
+                let impair = &mut tree.plan.nodes[leaf as usize - 1].impair;
+                *impair = if *impair == 0 { number } else { *impair };
+            }
+            if spec.delays() {
+                pipe += spec.pipe.unwrap_or(PIPE);
+            }
+        }
+        Ok(pipe)
+    }
+}
+
+/// The node of a class: its own name's, or where its packets go.
+fn place_of(tree: &Tree, name: &str) -> Option<u32> {
+    let named = tree.names.id(name);
+    named.or_else(|| {
+        let number = tree.names.class_number(name)?;
+        let node = *tree.plan.class_table.get(number as usize)?;
+        (node != 0).then_some(node)
+    })
+}
+
+fn depth(plan: &Plan, node: u32) -> usize {
+    let up = |node: &u32| match plan.nodes[*node as usize - 1].parent {
+        0 => None,
+        parent => Some(parent),
+    };
+    std::iter::successors(Some(node), up).count()
+}
+
+fn leaves_below(plan: &Plan, top: u32) -> Vec<u32> {
+    let mut is_below = vec![false; plan.nodes.len() + 1];
+    let mut has_children = vec![false; plan.nodes.len() + 1];
+    // Parents stand before their children.
+    for (node, config) in (1..).zip(&plan.nodes) {
+        is_below[node as usize] = node == top || is_below[config.parent as usize];
+        has_children[config.parent as usize] = true;
+    }
+    (1..=plan.nodes.len() as u32)
+        .filter(|node| is_below[*node as usize] && !has_children[*node as usize])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::{ClassSet, Drafts, Uplinks};
+
+    use crate::{Both, Impairments, Lines, Settings, Side};
+
+    fn lines(impair: Impairments) -> Result<Lines, String> {
+        let text = "[[class]]\nname = \"site\"\nprefix = \"10.0.0.0/8\"\n\
+            [[class]]\nname = \"anna\"\nparent = \"site\"\nprefix = \"10.1.0.0/16\"\n\
+            [[class]]\nname = \"bert\"\nprefix = \"11.1.0.0/16\"\n";
+        let mut drafts = Drafts::new();
+        drafts.read_file("classes.toml", text.as_bytes());
+        let set = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+        let settings = Settings {
+            impair,
+            ..Settings::default()
+        };
+        Lines::new(&set, &settings).map_err(|error| error.to_string())
+    }
+
+    fn both(down: &str) -> Both<Option<fairpath_sched::impair::Spec>> {
+        Both {
+            down: Some(down.parse().unwrap()),
+            up: None,
+        }
+    }
+
+    #[test]
+    fn the_nearest_class_decides_and_the_rest_have_what_all_have() {
+        let classes = [("site", "loss=2%"), ("anna", "loss=3% delay=5ms")];
+        let impair = Impairments {
+            all: both("loss=1%"),
+            classes: classes
+                .map(|(name, spec)| (name.to_owned(), both(spec)))
+                .into(),
+        };
+        let lines = lines(impair).unwrap();
+        let tree = &lines.trees.down;
+        let share = |leaf: &str| {
+            let id = tree.names.id(leaf).unwrap();
+            let at = tree.plan.nodes[id as usize - 1].impair as usize;
+            let chance = tree.plan.impairments[at - 1].loss.chances[0];
+            (chance as f64 / u64::MAX as f64 * 100.0).round() as u32
+        };
+        assert_eq!(
+            ["anna", "site (own)", "bert", "other"].map(share),
+            [3, 2, 1, 1]
+        );
+        assert!(lines.trees.up.plan.impairments.is_empty());
+        let limit = tree.plan.config.limit_packets;
+        assert!(lines.held(Side::Down) > limit && lines.is_impaired(Side::Down));
+        assert!(lines.held(Side::Up) == limit && !lines.is_impaired(Side::Up));
+    }
+
+    #[test]
+    fn a_rate_trace_is_the_lines_and_no_classs() {
+        let mut spec: fairpath_sched::impair::Spec = "loss=1%".parse().unwrap();
+        spec.rate_trace = Some(fairpath_sched::impair::RateTrace {
+            source: "trace".into(),
+            times_ns: vec![0],
+            period_ns: 1_000_000,
+        });
+        let traced = Both {
+            down: Some(spec),
+            up: None,
+        };
+        let of_class = Impairments {
+            classes: [("anna".to_owned(), traced.clone())].into(),
+            ..Impairments::default()
+        };
+        let error = lines(of_class).unwrap_err();
+        assert!(
+            error.contains("rate_trace") && error.contains("[shape.impair]"),
+            "{error}"
+        );
+        let of_all = Impairments {
+            all: traced,
+            ..Impairments::default()
+        };
+        assert!(lines(of_all).is_ok());
+    }
+
+    #[test]
+    fn an_unknown_class_is_named() {
+        let impair = Impairments {
+            classes: [("ann".to_owned(), both("loss=1%"))].into(),
+            ..Impairments::default()
+        };
+        let error = lines(impair).unwrap_err();
+        assert!(error.contains("\"ann\""), "{error}");
+    }
+}

@@ -1,0 +1,128 @@
+//! What became of one direction's packets, as its port counts them.
+
+use hdrhistogram::Histogram;
+
+/// Lateness beyond this counts as this: a minute.
+const LATEST_NS: u64 = 60_000_000_000;
+/// Digits of a histogram's values that are kept.
+const DIGITS: u8 = 2;
+
+/// Counts since the start. A port that has no part in a column leaves it 0.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Packets that met the impairment.
+    pub came: u64,
+    /// Packets that the port let pass without a fate; they are not in `came`.
+    pub passed: u64,
+    /// Of those, packets that should have met it.
+    pub slipped: u64,
+    /// Of them that came, lost as planned.
+    pub lost: u64,
+    /// Dropped by the queue behind the impairment: its limit, its policy.
+    pub dropped: u64,
+    /// Packets that left, second ones among them.
+    pub sent: u64,
+    /// Bytes of them on the wire, as the rate counts.
+    pub sent_bytes: u64,
+    /// Second ones.
+    pub copies: u64,
+    /// Packets that left with a bit turned over.
+    pub corrupted: u64,
+    /// Packets that wait.
+    pub held: u64,
+    /// Packets that came as one of several segments, and have one fate.
+    pub super_packets: u64,
+    /// Lost here against the plan: no place for them, or no room to send.
+    pub own_dropped: u64,
+    /// Lost before they came here: the kernel's queues and rings were full.
+    pub queue_dropped: u64,
+    /// Left after one that came later, against the plan.
+    pub reordered: u64,
+    /// From arrival to leaving, summed over those that left, ns; second ones are left out.
+    pub delay_sum_ns: u128,
+    /// Likewise as planned.
+    pub planned_sum_ns: u128,
+    /// Packets in both sums.
+    pub delays: u64,
+    /// How long after their planned time packets left, ns.
+    pub lateness: Histogram<u64>,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            came: 0,
+            passed: 0,
+            slipped: 0,
+            lost: 0,
+            dropped: 0,
+            sent: 0,
+            sent_bytes: 0,
+            copies: 0,
+            corrupted: 0,
+            held: 0,
+            super_packets: 0,
+            own_dropped: 0,
+            queue_dropped: 0,
+            reordered: 0,
+            delay_sum_ns: 0,
+            planned_sum_ns: 0,
+            delays: 0,
+            lateness: Histogram::new_with_bounds(1, LATEST_NS, DIGITS)
+                .expect("bounds and digits are in range"),
+        }
+    }
+}
+
+impl Counts {
+    /// A packet left that came at `came`, was to leave `planned` later, and left at `left`.
+    pub fn note_left(&mut self, came: u64, planned: u64, left: u64) {
+        let added = left.saturating_sub(came);
+        self.delays += 1;
+        self.delay_sum_ns += u128::from(added);
+        self.planned_sum_ns += u128::from(planned);
+        self.lateness
+            .saturating_record(added.saturating_sub(planned));
+    }
+
+    /// The mean delay that was added, and the one that was planned, ns.
+    pub fn mean_delays_ns(&self) -> Option<(f64, f64)> {
+        let mean = |sum: u128| sum as f64 / self.delays as f64;
+        (self.delays > 0).then(|| (mean(self.delay_sum_ns), mean(self.planned_sum_ns)))
+    }
+
+    /// Lateness that half, 99 %, 99.9 % and all packets do not exceed, ns.
+    pub fn lateness_ns(&self) -> Option<[u64; 4]> {
+        let all = &self.lateness;
+        (!all.is_empty()).then(|| {
+            let at = |share| all.value_at_quantile(share);
+            [at(0.5), at(0.99), at(0.999), all.max()]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_means_and_lateness_is_a_distribution() {
+        let mut counts = Counts::default();
+        assert_eq!(
+            (counts.mean_delays_ns(), counts.lateness_ns()),
+            (None, None)
+        );
+        for i in 0..1000 {
+            counts.note_left(5_000, 20_000, 25_000 + i);
+        }
+        let (added, planned) = counts.mean_delays_ns().unwrap();
+        assert_eq!((added, planned), (20_499.5, 20_000.0));
+        let [p50, p99, p999, most] = counts.lateness_ns().unwrap();
+        let near = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 50 + 1;
+        assert!(
+            near(p50, 500) && near(p99, 990) && near(p999, 999),
+            "{p50} {p99} {p999}"
+        );
+        assert!((999..1_010).contains(&most), "{most}");
+    }
+}

@@ -1,0 +1,265 @@
+//! One direction: a lane that runs on its own clock.
+//!
+//! ```text
+//!   arrive(at) --> lane, told the time of arrival --> ready: left in virtual time, with the time
+//!                                                       '--> take: the port sends it, late or not
+//! ```
+//!
+//! The scheduler is run at the very times it names, not at those at which this process gets to run: a
+//! packet that was due at 20.000 ms leaves the lane at 20.000 ms, whenever the port asks. So rates and
+//! delays are exact, and how late the port was is known for each packet. A port that comes too late
+//! delays packets, but not those behind them.
+//!
+//! Invariant: time only goes forward. A packet whose arrival is told late comes to the lane when the
+//! clock stood; what it waited until then is lateness, and not planned.
+
+use std::collections::VecDeque;
+
+use fairpath_core::Frame;
+use fairpath_core::sched::{Drop as Reason, HomeError, Meta};
+use fairpath_shape::{Deed, Lane, Leaving};
+
+use super::counts::Counts;
+
+/// Packets that leave the lane by one call.
+const TURN: u32 = 64;
+
+/// A packet that has left the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// As it came.
+    pub handle: u32,
+    /// When it was to leave.
+    pub due: u64,
+    /// What is done to it.
+    pub deed: Deed,
+}
+
+/// A packet on its way through, by its handle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passing {
+    came: u64,
+    /// What it was told late by.
+    behind: u64,
+    number: u64,
+    bytes: u32,
+}
+
+/// See the file.
+pub struct Path {
+    lane: Lane,
+    /// Packets that may wait here.
+    most: u64,
+    clock: u64,
+    /// When the lane is to be run next.
+    next: Option<u64>,
+    fresh: bool,
+    passing: Vec<Passing>,
+    ready: VecDeque<Departure>,
+    dropped: Vec<u32>,
+    leaving: Vec<Leaving>,
+    /// Taken, and not yet known to be sent: when they came, and the delay that was planned.
+    going: Vec<(u64, u64)>,
+    /// Packets leave in the order of their arrival, if all is well.
+    in_order: bool,
+    /// Of the last that left: its number, or when it was due.
+    last: u64,
+    counts: Counts,
+}
+
+impl Path {
+    /// Of a lane that has seen nothing, for `most` packets at once; `in_order` says that it keeps the
+    /// order of arrivals.
+    pub fn new(lane: Lane, most: u32, in_order: bool) -> Path {
+        Path {
+            passing: vec![Passing::default(); lane.handles() as usize + 1],
+            lane,
+            most: most.into(),
+            clock: 0,
+            next: None,
+            fresh: false,
+            ready: VecDeque::new(),
+            dropped: Vec::new(),
+            leaving: Vec::new(),
+            going: Vec::new(),
+            in_order,
+            last: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// A packet came that the kernel has looked at. False: there is no room, and it is the port's to
+    /// drop.
+    ///
+    /// # Errors
+    /// As [`Lane::turn`], which a native scheduler keeps to itself.
+    pub fn arrive_as(&mut self, handle: u32, came: u64, meta: Meta) -> Result<bool, HomeError> {
+        let Some(at) = self.begin(handle, came, meta.bytes, meta.segments.into())? else {
+            return Ok(false);
+        };
+        self.lane.arrive_as(handle, at, meta);
+        Ok(true)
+    }
+
+    /// As [`Path::arrive_as`], for a packet whose first bytes are `head`.
+    ///
+    /// # Errors
+    /// As [`Path::arrive_as`].
+    pub fn arrive(
+        &mut self,
+        handle: u32,
+        frame: &Frame,
+        head: &[u8],
+        bytes: u32,
+    ) -> Result<bool, HomeError> {
+        let Some(at) = self.begin(handle, frame.now, bytes, frame.segs)? else {
+            return Ok(false);
+        };
+        let frame = Frame { now: at, ..*frame };
+        self.lane.arrive(handle, &frame, head, bytes);
+        Ok(true)
+    }
+
+    /// When the packet comes by the lane's clock; `None` where it holds as many as it may.
+    fn begin(
+        &mut self,
+        handle: u32,
+        came: u64,
+        bytes: u32,
+        segs: u32,
+    ) -> Result<Option<u64>, HomeError> {
+        let at = came.max(self.clock);
+        if at > self.clock {
+            self.run_to(at)?;
+            self.clock = at;
+        }
+        if self.counts.held >= self.most {
+            self.counts.own_dropped += 1;
+            return Ok(None);
+        }
+        self.fresh = true;
+        let number = self.counts.came;
+        if let Some(place) = self.passing.get_mut(handle as usize) {
+            *place = Passing {
+                came,
+                behind: at - came,
+                number,
+                bytes,
+            };
+        }
+        self.counts.came += 1;
+        self.counts.held += 1;
+        self.counts.super_packets += u64::from(segs > 1);
+        Ok(Some(at))
+    }
+
+    /// Lets leave the lane what is due by `now`.
+    ///
+    /// # Errors
+    /// As [`Path::arrive_as`].
+    pub fn run_to(&mut self, now: u64) -> Result<(), HomeError> {
+        if self.fresh {
+            self.fresh = false;
+            self.turn(self.clock)?;
+        }
+        while let Some(next) = self.next.filter(|next| *next <= now) {
+            self.turn(next.max(self.clock))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the lane at `at` until it has nothing more for that time.
+    fn turn(&mut self, at: u64) -> Result<(), HomeError> {
+        self.clock = at;
+        loop {
+            let next = self.lane.turn(at, TURN, &mut self.leaving)?;
+            let mut sent = 0;
+            for leaving in self.leaving.drain(..) {
+                match leaving {
+                    Leaving::Send { handle, deed } => {
+                        sent += 1;
+                        let due = at;
+                        self.ready.push_back(Departure { handle, due, deed });
+                    }
+                    Leaving::Drop { handle, reason } => {
+                        self.counts.held -= 1;
+                        *dropped_for(&mut self.counts, reason) += 1;
+                        self.dropped.push(handle);
+                    }
+                }
+            }
+            if sent < TURN {
+                self.next = next;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next packet to be sent; when it was is told to [`Path::note_sent`].
+    pub fn take(&mut self) -> Option<Departure> {
+        let departure = self.ready.pop_front()?;
+        let counts = &mut self.counts;
+        let Some(passing) = self.passing.get(departure.handle as usize) else {
+            return Some(departure);
+        };
+        counts.held -= 1;
+        counts.sent += 1;
+        counts.sent_bytes += u64::from(passing.bytes);
+        let planned = departure.due.saturating_sub(passing.came + passing.behind);
+        self.going.push((passing.came, planned));
+        let order = match self.in_order {
+            true => passing.number,
+            false => departure.due,
+        };
+        counts.reordered += u64::from(order < self.last);
+        self.last = self.last.max(order);
+        Some(departure)
+    }
+
+    /// The kernel had all that were taken by `now`, read when it had.
+    pub fn note_sent(&mut self, now: u64) {
+        for (came, planned) in self.going.drain(..) {
+            self.counts.note_left(came, planned, now);
+        }
+    }
+
+    /// A packet that was dropped, whose handle is free again.
+    pub fn take_dropped(&mut self) -> Option<u32> {
+        self.dropped.pop()
+    }
+
+    /// When the next packet is due; a time that is over where one is ready.
+    pub fn wake_at(&self) -> Option<u64> {
+        match (self.ready.front(), self.fresh) {
+            (Some(departure), _) => Some(departure.due),
+            (None, true) => Some(self.clock),
+            (None, false) => self.next,
+        }
+    }
+
+    /// What became of packets.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// For what only the port knows.
+    pub fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+/// Where a drop is counted: planned ones are the impairment's or its queue's.
+fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
+    match reason {
+        Reason::Impaired => &mut counts.lost,
+        Reason::BadHandle
+        | Reason::NoReference
+        | Reason::NoFlow
+        | Reason::NoLeaf
+        | Reason::Broken
+        | Reason::Item
+        | Reason::Pifo
+        | Reason::Rank => &mut counts.own_dropped,
+        _ => &mut counts.dropped,
+    }
+}

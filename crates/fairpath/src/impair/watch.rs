@@ -1,0 +1,54 @@
+//! Takes rules away when this process is gone, however it went.
+//!
+//! A child of the same binary waits at a pipe whose other end only we hold. `kill -9` closes it, and
+//! the child takes away the rules and ends. It has a process group of its own, so that Ctrl-C is ours.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+
+use crate::shape::diversion;
+
+/// The child, and our end of the pipe.
+pub struct Watch {
+    child: Child,
+}
+
+impl Watch {
+    /// Begins to watch over the rules of `queue`, before they are there.
+    ///
+    /// # Errors
+    /// Where no process can be started.
+    pub fn start(queue: u16) -> anyhow::Result<Watch> {
+        let binary = std::env::current_exe().context("find this binary")?;
+        let child = Command::new(binary)
+            .args(["impair", "--end-rules", &queue.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("start the process that takes rules away if this one is killed")?;
+        Ok(Watch { child })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It ends by itself; what it has to say it says.
+        let _ = self.child.wait();
+    }
+}
+
+/// The child's part: waits for the end of whoever started it, and takes away what is left.
+///
+/// # Errors
+/// What the tools say.
+pub fn end_rules(queue: u16) -> anyhow::Result<()> {
+    let mut nothing = [0; 16];
+    // Nothing is ever written: an end or a failure is the end.
+    while std::io::stdin().read(&mut nothing).is_ok_and(|n| n > 0) {}
+    diversion::sweep(queue)
+}
