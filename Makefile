@@ -26,7 +26,7 @@ setup: ## installs everything that building, the demo and the tests need
 
 build: ## the release binaries, in target/release
 	@setup/needs build
-	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-lab
 	@$(XTASK) docs --man '$(TARGET_DIR)/man' --binary '$(TARGET_DIR)/release/fairpath'
 
 demo: ## client, router and server on this machine, measured (root)

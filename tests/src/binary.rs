@@ -14,17 +14,31 @@ use std::sync::OnceLock;
 /// Where it is neither named nor can be built.
 pub fn fairpath() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| match env::var_os("FAIRPATH_BIN_DIR") {
-        Some(directory) => PathBuf::from(directory).join("fairpath"),
-        None => build(),
-    })
+    PATH.get_or_init(|| named_or_built("fairpath"))
 }
 
-fn build() -> PathBuf {
+/// Path of `fairpath-lab`.
+///
+/// # Panics
+/// As [`fairpath`].
+pub fn fairpath_lab() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| named_or_built("fairpath-lab"))
+}
+
+fn named_or_built(binary: &str) -> PathBuf {
+    match env::var_os("FAIRPATH_BIN_DIR") {
+        Some(directory) => PathBuf::from(directory).join(binary),
+        None => build(binary),
+    }
+}
+
+/// Builds a binary of the package that has its name.
+fn build(binary: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "fairpath"])
-        .args(["--bin", "fairpath"])
+        .args(["build", "--quiet", "--package", binary])
+        .args(["--bin", binary])
         .args((!cfg!(debug_assertions)).then_some("--release"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
@@ -35,5 +49,5 @@ fn build() -> PathBuf {
     // PROFILE/deps/netns-HASH -> PROFILE/fairpath
     let test = env::current_exe().expect("a running test has a path");
     let profile = test.parent().and_then(Path::parent);
-    profile.expect("tests lie in PROFILE/deps").join("fairpath")
+    profile.expect("tests lie in PROFILE/deps").join(binary)
 }

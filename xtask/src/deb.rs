@@ -23,7 +23,7 @@ pub struct Args {
     /// Where the package goes [default: target/deb]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Package this binary instead of building one (it must run here)
+    /// Package this binary, and fairpath-lab beside it, instead of building them (they must run here)
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// The package's version [default: the workspace's, with the commit where it is no release]
@@ -36,6 +36,7 @@ pub struct Args {
 
 /// A package to be made.
 pub struct Order<'a> {
+    /// The router's binary; the lab's lies beside it.
     pub binary: &'a Path,
     pub version: &'a str,
     /// Seconds since 1970, for everything that carries a time.
@@ -113,6 +114,10 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
     pages::generate("completions", &made.join("completions"), Some(order.binary))?;
     let stripped = made.join("fairpath");
     strip(order.binary, &stripped)?;
+    strip(
+        &pages::lab_beside(order.binary),
+        &pages::lab_beside(&stripped),
+    )?;
     let mut tree = contents::Tree::new(&stage, order.epoch);
     contents::lay_out(&mut tree, &stripped, &made, order)?;
     control::write(
@@ -120,7 +125,7 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
         &Facts {
             version: order.version,
             architecture: &architecture()?,
-            libraries: &libraries(&stripped, &made)?,
+            libraries: &libraries(&[&stripped, &pages::lab_beside(&stripped)], &made)?,
         },
     )?;
     tree.settle()?;
@@ -160,7 +165,7 @@ impl Drop for Work {
     }
 }
 
-/// Builds the release binary of the tree at `root`, without a word of where it was built.
+/// Builds the release binaries of the tree at `root`, without a word of where it was built.
 fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
     let home = env::var_os("CARGO_HOME").map_or_else(
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
@@ -175,7 +180,13 @@ fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
     run::run(
         run::cargo()
             .args(["build", "--release", "--locked", "--quiet"])
-            .args(["--package", "fairpath", "--target-dir"])
+            .args([
+                "--package",
+                "fairpath",
+                "--package",
+                "fairpath-lab",
+                "--target-dir",
+            ])
             .arg(target)
             .current_dir(root)
             .env("CARGO_ENCODED_RUSTFLAGS", flags)
@@ -224,8 +235,8 @@ fn architecture() -> Result<String> {
     Ok(said.trim().to_owned())
 }
 
-/// The packages whose libraries the binary loads, with the versions it needs of them.
-fn libraries(binary: &Path, work: &Path) -> Result<String> {
+/// The packages whose libraries the binaries load, with the versions they need of them.
+fn libraries(binaries: &[&Path], work: &Path) -> Result<String> {
     // dpkg-shlibdeps insists on a source package around it.
     let source = work.join("debian");
     fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;
@@ -234,11 +245,11 @@ fn libraries(binary: &Path, work: &Path) -> Result<String> {
         "Source: fairpath\n\nPackage: fairpath\nArchitecture: any\n",
     )
     .with_context(|| format!("write {}", source.display()))?;
-    let binary = fs::canonicalize(binary)?;
+    let binaries = binaries.iter().map(fs::canonicalize);
     let said = run::output(
         Command::new("dpkg-shlibdeps")
             .arg("-O")
-            .arg(binary)
+            .args(binaries.collect::<std::io::Result<Vec<_>>>()?)
             .current_dir(work),
     )
     .context("remedy: make setup")?;

@@ -1,6 +1,6 @@
 //! Manual pages: what the command line says of itself, joined with the prose of the guide.
 //!
-//! `fairpath generate man` writes a page for every subcommand from what the binary parses; a page
+//! `fairpath generate man`, and the lab's, write a page for every subcommand from what they parse; a page
 //! of the guide that begins with `# fairpath NAME: about` is about that subcommand. Neither alone
 //! will do: options that are copied by hand go out of date, and a list of options explains nothing.
 //!
@@ -14,7 +14,7 @@ use crate::{manual, run, tidy};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const GUIDE: &str = "docs/guide";
 /// Sections that come from the command line and keep their name.
@@ -29,6 +29,12 @@ pub fn write(dir: &Path, binary: Option<&Path>) -> Result<usize> {
     }
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     generate("man", dir, binary)?;
+    generate_by(
+        "fairpath-lab",
+        "man",
+        dir,
+        binary.map(lab_beside).as_deref(),
+    )?;
     let guide = guide()?;
     let generated = generated(dir)?;
     let names: BTreeSet<&String> = generated.keys().chain(guide.keys()).collect();
@@ -46,11 +52,20 @@ pub fn write(dir: &Path, binary: Option<&Path>) -> Result<usize> {
 
 /// Runs `fairpath generate WHAT DIR`.
 pub fn generate(what: &str, dir: &Path, binary: Option<&Path>) -> Result<()> {
+    generate_by("fairpath", what, dir, binary)
+}
+
+/// The lab's binary, which is built and lies beside the router's.
+pub fn lab_beside(binary: &Path) -> PathBuf {
+    binary.with_file_name("fairpath-lab")
+}
+
+fn generate_by(package: &str, what: &str, dir: &Path, binary: Option<&Path>) -> Result<()> {
     let mut command = match binary {
         Some(binary) => std::process::Command::new(binary),
         None => {
             let mut cargo = run::cargo();
-            cargo.args(["run", "--locked", "--quiet", "--package", "fairpath", "--"]);
+            cargo.args(["run", "--locked", "--quiet", "--package", package, "--"]);
             cargo
         }
     };

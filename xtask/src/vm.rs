@@ -243,7 +243,8 @@ fn places() -> Result<Places> {
     })
 }
 
-/// Builds the binary if a scenario needs it and leaves a copy without symbols, which a debug build has 100 MB of.
+/// Builds the binaries if a scenario needs them and leaves copies without symbols, which debug builds have 100 MB of.
+/// Where the package is made, both are needed.
 fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBuf>> {
     if let Some(binary) = env::var_os(BINARY) {
         println!("fairpath: {} ({BINARY})", Path::new(&binary).display());
@@ -257,10 +258,18 @@ fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBu
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "fairpath"])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "fairpath",
+            "--package",
+            "fairpath-lab",
+        ])
         .status()
         .context("run cargo")?;
     anyhow::ensure!(status.success(), "build fairpath: {status}");
+    stripped("fairpath-lab", places)?;
     Ok(Some(stripped("fairpath", places)?))
 }
 

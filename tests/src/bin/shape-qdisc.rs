@@ -109,7 +109,7 @@ fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
         config,
         nodes,
         class_table,
-        splits: vec![],
+        ..Plan::default()
     }
 }
 

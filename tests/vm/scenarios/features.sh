@@ -7,7 +7,7 @@
 # The contract with `fairpath features --format json`: one object a line.
 FEATURE=.feature
 AVAILABLE=.available
-BOTH="tcx arena xdp_native netfilter_bpf af_xdp flower netem fq"
+BOTH="tcx arena xdp_native netfilter_bpf bpf_tcp_cc af_xdp flower netem fq"
 NEWEST="bpf_qdisc"
 
 fairpath features --format json >/tmp/features || fail "fairpath features ended with status $?"

@@ -15,6 +15,7 @@ refused=$(awk '$1 == "object" && $3 != "ok" { printf "%s%s", sep, $2; sep = ", "
 
 loaded=$(grep -c '^object .* ok' /tmp/objects || true)
 [ "$loaded" -gt 0 ] || fail "no object was loaded"
+grep -q "^object cc_bbr3 ok" /tmp/objects || fail "the congestion control was not tried"
 # Those that only newer kernels have a hook for.
 [ "$FAIRPATH_VM_KERNEL" = floor ] || grep -q "^object qdisc ok" /tmp/objects || fail "the qdisc was not tried"
 pass "$loaded BPF objects load"

@@ -5,6 +5,7 @@
 //! /usr/lib/systemd/system                /usr/share/doc/fairpath: copyright, changelogs, guide
 //! /usr/include/fairpath                  headers of queues and policies
 //! /usr/lib/sysusers.d                    /etc/fairpath/fairpath.toml, the only configuration file
+//! /usr/libexec/fairpath                  fairpath-lab, which `fairpath lab` finds
 //! ```
 
 use std::fs::{self, File, Permissions};
@@ -17,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 
 use super::{Order, licences};
-use crate::{run, tidy};
+use crate::{pages, run, tidy};
 
 /// Files that are packaged as they are in the repository.
 const AS_THEY_ARE: &[(&str, &str)] = &[
@@ -50,6 +51,8 @@ const COMPLETIONS: &[(&str, &str)] = &[
         "usr/share/fish/vendor_completions.d/fairpath.fish",
     ),
 ];
+/// The lab is a binary of its own, not meant to be typed.
+const LAB: &str = "usr/libexec/fairpath/fairpath-lab";
 const DOC: &str = "usr/share/doc/fairpath";
 /// Where a dashboard and rules for other programs lie, if the repository has any.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -139,6 +142,7 @@ fn settle(path: &Path, time: std::time::SystemTime) -> Result<()> {
 /// Fills `tree`; `made` has what was generated.
 pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Result<()> {
     tree.put("usr/bin/fairpath", 0o755, &read(binary)?)?;
+    tree.put(LAB, 0o755, &read(&pages::lab_beside(binary))?)?;
     for (from, to) in AS_THEY_ARE {
         tree.put(to, 0o644, &read(&run::root().join(from))?)?;
     }

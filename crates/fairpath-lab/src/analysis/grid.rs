@@ -1,0 +1,333 @@
+//! Runs of equal settings together, in the order of the experiment.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use fairpath_report::statistics::{Estimate, median_with_interval};
+
+use super::{BOOTSTRAP_SEED, CONFIDENCE, theory};
+use crate::axis_value;
+use crate::figure::FigureSpec;
+use crate::manifest::{Axis, Manifest};
+use crate::metrics::Asked;
+use crate::record::RunRecord;
+use crate::results::Results;
+
+/// The value of each axis.
+pub type Setting = BTreeMap<String, String>;
+
+/// All runs of one setting.
+#[derive(Clone, Debug)]
+pub struct Cell<'a> {
+    /// The setting.
+    pub setting: Setting,
+    /// Runs that count.
+    pub runs: Vec<&'a RunRecord>,
+    /// Runs that were not emulated truthfully: kept, told, not counted.
+    pub left_out: Vec<&'a RunRecord>,
+    /// What models say of it, computed when it is first asked for.
+    theory: OnceCell<Option<theory::Row>>,
+}
+
+impl<'a> Cell<'a> {
+    /// A cell of these runs.
+    pub fn new(setting: Setting, runs: Vec<&'a RunRecord>) -> Cell<'a> {
+        Cell {
+            setting,
+            runs,
+            left_out: Vec::new(),
+            theory: OnceCell::new(),
+        }
+    }
+
+    /// The cell beside the models; none where no true run has a prediction.
+    pub fn theory(&self) -> Option<&theory::Row> {
+        self.theory.get_or_init(|| theory::row(self)).as_ref()
+    }
+
+    /// What this cell has on an axis; empty where it has nothing.
+    pub fn value(&self, axis: &str) -> &str {
+        self.setting.get(axis).map_or("", String::as_str)
+    }
+
+    /// The quantity in each true run that measured it.
+    pub fn values(&self, asked: &Asked) -> Vec<f64> {
+        self.runs
+            .iter()
+            .filter_map(|run| asked.value(run))
+            .collect()
+    }
+
+    /// Median over true runs with its interval; none where no run measured it.
+    pub fn estimate(&self, asked: &Asked) -> Option<Estimate> {
+        median_with_interval(&self.values(asked), CONFIDENCE, BOOTSTRAP_SEED)
+    }
+
+    /// The run that shows the cell best: its value is nearest to the median of all.
+    pub fn typical(&self, asked: &Asked) -> Option<&'a RunRecord> {
+        let middle = self.estimate(asked)?.value;
+        let distance = |run: &&RunRecord| {
+            asked
+                .value(run)
+                .map_or(f64::INFINITY, |value| (value - middle).abs())
+        };
+        self.runs
+            .iter()
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            .copied()
+    }
+}
+
+/// The whole experiment.
+#[derive(Clone, Debug)]
+pub struct Grid<'a> {
+    /// What it was.
+    pub manifest: &'a Manifest,
+    /// Settings that have a run, in the order of the axes' values.
+    pub cells: Vec<Cell<'a>>,
+}
+
+impl<'a> Grid<'a> {
+    /// Sorts runs into cells. O(n log n).
+    pub fn new(results: &'a Results) -> Grid<'a> {
+        let manifest = &results.manifest;
+        let mut cells: BTreeMap<&Setting, Cell> = BTreeMap::new();
+        for run in &results.runs {
+            let cell = cells
+                .entry(&run.setting)
+                .or_insert_with(|| Cell::new(run.setting.clone(), Vec::new()));
+            match run.is_true() {
+                true => cell.runs.push(run),
+                false => cell.left_out.push(run),
+            }
+        }
+        let mut cells: Vec<Cell> = cells.into_values().collect();
+        cells.sort_by_key(|cell| ranks(manifest, &cell.setting));
+        Grid { manifest, cells }
+    }
+
+    /// An axis by its name.
+    pub fn axis(&self, name: &str) -> Option<&'a Axis> {
+        self.manifest.axes.iter().find(|axis| axis.name == name)
+    }
+
+    /// Values of an axis that have a cell, in the axis's order.
+    pub fn values(&self, name: &str) -> Vec<&'a str> {
+        let used = |value: &&String| self.cells.iter().any(|cell| cell.value(name) == **value);
+        self.axis(name).map_or_else(Vec::new, |axis| {
+            axis.values
+                .iter()
+                .filter(used)
+                .map(String::as_str)
+                .collect()
+        })
+    }
+
+    /// The cells that agree with `part` of a setting.
+    pub fn cells_of<'s>(&'s self, part: &'s Setting) -> impl Iterator<Item = &'s Cell<'a>> {
+        self.cells
+            .iter()
+            .filter(move |cell| part.iter().all(|(axis, value)| cell.value(axis) == value))
+    }
+
+    /// The cell with the same setting but this value of one axis.
+    pub fn sibling(&self, cell: &Cell, axis: &str, value: &str) -> Option<&Cell<'a>> {
+        let mut setting = cell.setting.clone();
+        setting.insert(axis.to_owned(), value.to_owned());
+        self.cells.iter().find(|other| other.setting == setting)
+    }
+
+    /// Every combination of values that these axes have in cells, in order; one empty one without axes.
+    pub fn combinations(&self, axes: &[&str]) -> Vec<Setting> {
+        let mut found: Vec<Setting> = Vec::new();
+        for cell in &self.cells {
+            let part: Setting = axes
+                .iter()
+                .map(|axis| ((*axis).to_owned(), cell.value(axis).to_owned()))
+                .collect();
+            if !found.contains(&part) {
+                found.push(part);
+            }
+        }
+        found.sort_by_key(|part| ranks(self.manifest, part));
+        found
+    }
+
+    /// The value that others are compared with: the one that is a number and zero ("0%"), otherwise
+    /// the first of the axis.
+    pub fn baseline(&self, axis: &str) -> Option<&'a str> {
+        let values = self.values(axis);
+        let zero = |value: &&&str| axis_value::number(value).is_some_and(|(_, n)| n == 0.0);
+        values.iter().find(zero).or(values.first()).copied()
+    }
+
+    /// Runs that are there, and how many of them do not count.
+    pub fn counts(&self) -> (usize, usize) {
+        let left_out = self.cells.iter().map(|c| c.left_out.len()).sum();
+        let counted: usize = self.cells.iter().map(|c| c.runs.len()).sum();
+        (counted + left_out, left_out)
+    }
+
+    /// The experiment's figures, without those over an axis that this form does not vary.
+    pub fn figures(&self) -> impl Iterator<Item = &'a FigureSpec> + use<'a> {
+        let manifest = self.manifest;
+        let is_varied = |spec: &&FigureSpec| {
+            let axis = manifest
+                .axes
+                .iter()
+                .find(|axis| Some(&axis.name) == spec.x.as_ref());
+            axis.is_none_or(|axis| axis.values.len() > 1)
+        };
+        manifest.figures.iter().filter(is_varied)
+    }
+
+    /// How many different runs (setting and repeat) are there; one that was made again is one.
+    pub fn distinct_runs(&self) -> usize {
+        let repeats = |cell: &Cell| {
+            let runs = cell.runs.iter().chain(&cell.left_out);
+            runs.map(|run| run.repeat).collect::<BTreeSet<u32>>().len()
+        };
+        self.cells.iter().map(repeats).sum()
+    }
+
+    /// The value of an axis that most cells have (the first of several): where grids that vary other
+    /// axes meet.
+    pub fn commonest(&self, axis: &str) -> Option<&'a str> {
+        let count = |value: &&str| {
+            self.cells
+                .iter()
+                .filter(|c| c.value(axis) == *value)
+                .count()
+        };
+        let values = self.values(axis);
+        // Of equal counts `max_by_key` takes the last.
+        values.into_iter().rev().max_by_key(count)
+    }
+
+    /// Axes that have more than one value: those that tell settings apart.
+    pub fn telling_axes(&self) -> Vec<&'a Axis> {
+        let axes = self.manifest.axes.iter();
+        axes.filter(|axis| self.values(&axis.name).len() > 1)
+            .collect()
+    }
+
+    /// A setting in words, without the axes that everyone has alike: "cubic, loss 1%".
+    pub fn words(&self, setting: &Setting) -> String {
+        let word = |axis: &Axis| setting.get(&axis.name).map(|value| word(axis, value));
+        let words: Vec<String> = self.telling_axes().into_iter().filter_map(word).collect();
+        words.join(", ")
+    }
+}
+
+/// A value with what it is a value of: "loss 1%"; names speak for themselves: "cubic".
+pub fn word(axis: &Axis, value: &str) -> String {
+    match axis_value::number(value) {
+        Some(_) => format!("{} {value}", axis.title()),
+        None => value.to_owned(),
+    }
+}
+
+fn ranks(manifest: &Manifest, setting: &Setting) -> Vec<(usize, String)> {
+    manifest
+        .axes
+        .iter()
+        .filter_map(|axis| setting.get(&axis.name).map(|v| (axis.rank(v), v.clone())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics;
+    use crate::record::{Fault, FaultKind, FlowRecord};
+
+    fn axis(name: &str, values: &[&str]) -> Axis {
+        Axis {
+            name: name.into(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+            ..Axis::default()
+        }
+    }
+
+    fn run(loss: &str, cc: &str, goodput_bps: f64, is_true: bool) -> RunRecord {
+        let fault = Fault {
+            kind: FaultKind::SharedCpu,
+            text: "busy".into(),
+        };
+        RunRecord {
+            setting: [("loss", loss), ("cc", cc)]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into(),
+            flows: vec![FlowRecord {
+                goodput_bps,
+                ..FlowRecord::default()
+            }],
+            faults: if is_true { Vec::new() } else { vec![fault] },
+            ..RunRecord::default()
+        }
+    }
+
+    fn results() -> Results {
+        Results {
+            manifest: Manifest {
+                axes: vec![
+                    axis("loss", &["10%", "0%", "1%"]),
+                    axis("cc", &["cubic", "bbr"]),
+                ],
+                ..Manifest::default()
+            },
+            runs: vec![
+                run("1%", "bbr", 50.0, true),
+                run("0%", "cubic", 90.0, true),
+                run("0%", "cubic", 80.0, true),
+                run("0%", "cubic", 5.0, false),
+                run("0%", "cubic", 100.0, true),
+                run("10%", "cubic", 1.0, false),
+            ],
+            ..Results::default()
+        }
+    }
+
+    #[test]
+    fn cells_stand_in_the_order_of_the_experiment() {
+        let results = results();
+        let grid = Grid::new(&results);
+        let settings: Vec<String> = grid.cells.iter().map(|c| grid.words(&c.setting)).collect();
+        assert_eq!(
+            settings,
+            ["loss 10%, cubic", "loss 0%, cubic", "loss 1%, bbr"]
+        );
+        assert_eq!(grid.counts(), (6, 2));
+        assert_eq!(grid.baseline("loss"), Some("0%"));
+        assert_eq!(grid.baseline("cc"), Some("cubic"));
+        assert_eq!(grid.commonest("cc"), Some("cubic"));
+        assert_eq!(grid.commonest("loss"), Some("10%"), "the first of equals");
+        assert_eq!(grid.combinations(&["cc"]).len(), 2);
+        assert_eq!(grid.combinations(&[]).len(), 1);
+    }
+
+    #[test]
+    fn runs_that_are_not_true_are_left_out_of_medians() {
+        let results = results();
+        let grid = Grid::new(&results);
+        let goodput = metrics::find("goodput").unwrap();
+        let none = &grid.cells[0];
+        assert_eq!((none.runs.len(), none.left_out.len()), (0, 1));
+        assert_eq!(none.estimate(&goodput), None);
+        let three = &grid.cells[1];
+        let estimate = three.estimate(&goodput).unwrap();
+        assert_eq!((estimate.value, estimate.samples), (90.0, 3));
+        let interval = estimate.interval.unwrap();
+        assert!((interval.confidence - 0.75).abs() < 1e-12, "{interval:?}");
+        assert_eq!(three.typical(&goodput).unwrap().flows[0].goodput_bps, 90.0);
+    }
+
+    #[test]
+    fn a_cell_finds_its_sibling() {
+        let results = results();
+        let grid = Grid::new(&results);
+        let sibling = grid.sibling(&grid.cells[1], "loss", "10%").unwrap();
+        assert_eq!(sibling.value("loss"), "10%");
+        assert!(grid.sibling(&grid.cells[1], "loss", "1%").is_none());
+    }
+}

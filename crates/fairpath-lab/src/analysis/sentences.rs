@@ -1,0 +1,368 @@
+//! What the page says first, in sentences made of the figures: never more than the intervals allow.
+//!
+//! Each figure with an axis is told by its lines: from the baseline (the value zero, or the first) to
+//! the others. A change that is not shown is called so, with how many runs it rests on.
+
+use fairpath_report::{Headline, statistics::Estimate};
+
+use super::change::{Change, signed};
+use super::grid::{Cell, Grid, Setting, word};
+use super::theory;
+use crate::axis_value;
+use crate::figure::{FigureKind, FigureSpec};
+use crate::metrics::{self, Asked, Measure};
+
+/// Sentences at the top of a page; what more there is stands in the figures.
+pub const MAX_HEADLINES: usize = 8;
+/// Sentences that one figure gives, so that every figure is heard.
+const MAX_OF_FIGURE: usize = 6;
+
+/// The sentences of all figures in order. `ids` are the figures' ids, by their place in [`Grid::figures`].
+pub fn headlines(grid: &Grid, ids: &[String]) -> Vec<Headline> {
+    let mut all = Vec::new();
+    for (spec, id) in grid.figures().zip(ids) {
+        let mut of_figure = figure_sentences(grid, spec);
+        // What did not change is news of the main figure only.
+        if !all.is_empty() {
+            of_figure.retain(|(value, _)| !value.is_empty());
+        }
+        of_figure.truncate(MAX_OF_FIGURE);
+        all.extend(of_figure.into_iter().map(|(value, text)| Headline {
+            value,
+            text,
+            figure: Some(id.clone()),
+        }));
+    }
+    all.truncate(MAX_HEADLINES);
+    all
+}
+
+/// (The figure in large type, the sentence).
+fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
+    let Ok(asked) = metrics::find(&spec.y) else {
+        return Vec::new();
+    };
+    let axis = match (&spec.x, &spec.by, spec.kind) {
+        (Some(x), ..) => x,
+        // A timeline or a distribution is told by what tells its lines apart.
+        (None, Some(by), FigureKind::Distribution) => by,
+        _ => return Vec::new(),
+    };
+    let Some(baseline) = grid.baseline(axis) else {
+        return Vec::new();
+    };
+    let others: Vec<&str> = told(&grid.values(axis), baseline);
+    let lines = lines(grid, spec, axis);
+    let mut sentences = Vec::new();
+    // The nearest value first for every line, then the next one: the first sentences are the most asked.
+    for value in others {
+        for line in &lines {
+            let cells = || grid.cells_of(line);
+            let from = cells().find(|cell| cell.value(axis) == baseline);
+            let to = cells().find(|cell| cell.value(axis) == value);
+            if let (Some(from), Some(to)) = (from, to) {
+                sentences.extend(sentence(grid, &asked, axis, line, (from, to)));
+            }
+        }
+    }
+    sentences
+}
+
+/// The values worth a sentence: of many numbers only the first after the baseline (1 % of loss, where
+/// there is one) and the last.
+fn told<'a>(values: &[&'a str], baseline: &str) -> Vec<&'a str> {
+    let others: Vec<&str> = values.iter().copied().filter(|v| *v != baseline).collect();
+    let one_percent = others.iter().copied().find(|v| *v == "1%");
+    match (others.first(), others.last()) {
+        (Some(first), Some(last)) if others.len() > 3 && axis_value::number(first).is_some() => {
+            vec![one_percent.unwrap_or(first), last]
+        }
+        _ => others,
+    }
+}
+
+/// Every combination of the other axes that the figure names; those that it does not name stay where
+/// most cells are.
+fn lines(grid: &Grid, spec: &FigureSpec, axis: &str) -> Vec<Setting> {
+    let others: Vec<&str> = grid
+        .manifest
+        .axes
+        .iter()
+        .map(|a| a.name.as_str())
+        .filter(|name| *name != axis)
+        .collect();
+    let is_named = |name: &str| {
+        [&spec.by, &spec.split]
+            .into_iter()
+            .flatten()
+            .any(|n| n == name)
+    };
+    let stays = |line: &Setting| {
+        let mut unnamed = line.iter().filter(|(name, _)| !is_named(name));
+        unnamed.all(|(name, value)| grid.commonest(name) == Some(value))
+    };
+    grid.combinations(&others)
+        .into_iter()
+        .filter(stays)
+        .collect()
+}
+
+fn sentence(
+    grid: &Grid,
+    asked: &Asked,
+    axis: &str,
+    line: &Setting,
+    (from, to): (&Cell, &Cell),
+) -> Option<(String, String)> {
+    let change = Change::between(&from.values(asked), &to.values(asked))?;
+    let unit = asked.metric.measure.unit();
+    let (before, after) = (unit.show(change.from), unit.show(change.to));
+    let (was, is) = (from.value(axis), word(grid.axis(axis)?, to.value(axis)));
+    let who = match grid.words(line) {
+        empty if empty.is_empty() => String::new(),
+        words => format!("{words}: "),
+    };
+    let quantity = lower_first(&asked.title());
+    let runs = from.values(asked).len().min(to.values(asked).len());
+    if !change.is_shown() {
+        let text = match change.can_be_shown() {
+            true => format!(
+                "{who}no change of {quantity} is shown with {is} ({after}) instead of {was} ({before}); \
+                 {runs} runs each."
+            ),
+            false => format!(
+                "{who}{quantity} was {after} with {is} and {before} with {was}; with {} that is not \
+                 called a change.",
+                few(runs)
+            ),
+        };
+        return Some((String::new(), text));
+    }
+    // A difference that no reader can see is none.
+    if before == after {
+        let text = format!("{who}{quantity} stays at {after} with {is} instead of {was}.");
+        return Some((String::new(), text));
+    }
+    let verb = if change.to < change.from {
+        "falls"
+    } else {
+        "rises"
+    };
+    let (value, how_much) = match change.headline() {
+        // An index or a score is told as it is: percent of it mean nothing.
+        Some(_) if asked.metric.measure == Measure::Number => (after.clone(), String::new()),
+        Some(headline) => (headline, format!(" ({})", change.words())),
+        None => (after.clone(), String::new()),
+    };
+    let text = format!(
+        "{who}{quantity} {verb} from {before} to {after} with {is} instead of {was}{how_much}."
+    );
+    Some((value, text))
+}
+
+fn few(runs: usize) -> String {
+    match runs {
+        1 => "a single run each".to_owned(),
+        n => format!("only {n} runs each"),
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    // "BBR's estimate", "MOS": names keep their capitals.
+    let second_is_lower = text.chars().nth(1).is_some_and(char::is_lowercase);
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if second_is_lower && !text.starts_with("Jain") => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A sentence on models, where any figure asks for them: how far what was measured lies from the
+/// nearer one of Mathis and RFC 9438, over all cells with loss; and where loss begins to cost.
+pub fn on_theory(grid: &Grid) -> Vec<String> {
+    let rows: Vec<(&Cell, &theory::Row)> = grid
+        .cells
+        .iter()
+        .filter_map(|cell| cell.theory().map(|row| (cell, row)))
+        .filter(|(_, row)| row.loss_event_rate > 0.0)
+        .collect();
+    let mut sentences = Vec::new();
+    let off = |(_, row): &&(&Cell, &theory::Row)| row.nearest.1.value.abs();
+    if let Some((cell, row)) = rows.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
+        sentences.push(format!(
+            "Of {} settings with loss, none lies further from the nearer one of Mathis and RFC 9438 than {} \
+             ({}, {}).",
+            rows.len(),
+            share_words(&row.nearest.1),
+            grid.words(&cell.setting),
+            row.nearest.0,
+        ));
+    }
+    sentences.extend(on_padhye(&rows));
+    let meetings: Vec<f64> = rows.iter().filter_map(|(_, row)| row.meeting).collect();
+    let least = meetings.iter().copied().reduce(f64::min);
+    let largest = meetings.iter().copied().reduce(f64::max);
+    if let (Some(least), Some(largest)) = (least, largest) {
+        let share = fairpath_report::Unit::share();
+        sentences.push(format!(
+            "By Mathis, loss costs Reno and CUBIC nothing on these links below {} to {} of loss events a segment, \
+             where the law meets the link rate: what a loss costs is a matter of round trip and rate.",
+            share.show(least),
+            share.show(largest),
+        ));
+    }
+    sentences
+}
+
+/// How far the model with timeouts is off.
+fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
+    let residual = |(_, row): &(&Cell, &theory::Row)| {
+        let found = row
+            .models
+            .iter()
+            .find(|(model, ..)| *model == theory::Model::Padhye);
+        found.map(|(.., residual)| residual.value * 100.0)
+    };
+    let all: Vec<f64> = rows.iter().filter_map(residual).collect();
+    let least = all.iter().copied().reduce(f64::min)?;
+    let largest = all.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "What was measured lies {} to {}\u{a0}% off Padhye, whose timeouts are those of a sender without SACK.",
+        signed(least),
+        signed(largest)
+    ))
+}
+
+fn share_words(estimate: &Estimate) -> String {
+    format!("{}\u{a0}%", signed(estimate.value * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Axis, Manifest};
+    use crate::record::{FlowRecord, RunRecord};
+    use crate::results::Results;
+
+    fn results(rows: &[(&str, &str, f64)]) -> Results {
+        let axis = |name: &str, values: &[&str]| Axis {
+            name: name.into(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+            ..Axis::default()
+        };
+        let run = |(cc, loss, mbit): &(&str, &str, f64)| RunRecord {
+            setting: [("cc", *cc), ("loss", *loss)]
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .into(),
+            flows: vec![FlowRecord {
+                goodput_bps: mbit * 1e6,
+                ..FlowRecord::default()
+            }],
+            ..RunRecord::default()
+        };
+        Results {
+            manifest: Manifest {
+                axes: vec![
+                    axis("cc", &["cubic", "bbr"]),
+                    axis("loss", &["0%", "1%", "10%"]),
+                ],
+                figures: vec![FigureSpec {
+                    title: "t".into(),
+                    kind: FigureKind::Curve,
+                    x: Some("loss".into()),
+                    y: "goodput".into(),
+                    by: Some("cc".into()),
+                    split: None,
+                    theory: false,
+                    log_x: false,
+                    log_y: false,
+                }],
+                ..Manifest::default()
+            },
+            runs: rows.iter().map(run).collect(),
+            ..Results::default()
+        }
+    }
+
+    fn texts(results: &Results) -> Vec<(String, String)> {
+        headlines(&Grid::new(results), &["f".to_owned()])
+            .into_iter()
+            .map(|h| (h.value, h.text.replace('\u{a0}', " ")))
+            .collect()
+    }
+
+    #[test]
+    fn a_fall_is_told_with_its_interval() {
+        let results = results(&[
+            ("cubic", "0%", 800.0),
+            ("cubic", "0%", 810.0),
+            ("cubic", "0%", 805.0),
+            ("cubic", "1%", 230.0),
+            ("cubic", "1%", 240.0),
+            ("cubic", "1%", 235.0),
+        ]);
+        let told = texts(&results);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].0.replace('\u{a0}', " "), "\u{2212}71 %");
+        let text = &told[0].1;
+        assert!(
+            text.contains("goodput falls from 805 Mbit/s to 235 Mbit/s"),
+            "{text}"
+        );
+        assert!(text.contains("with loss 1% instead of 0%"), "{text}");
+        assert!(text.contains("90 % confidence"), "{text}");
+    }
+
+    #[test]
+    fn what_two_runs_seem_to_say_is_not_said() {
+        let results = results(&[
+            ("cubic", "0%", 800.0),
+            ("cubic", "0%", 810.0),
+            ("cubic", "1%", 230.0),
+            ("cubic", "1%", 240.0),
+        ]);
+        let told = texts(&results);
+        assert_eq!(told[0].0, "");
+        assert!(
+            told[0]
+                .1
+                .contains("235 Mbit/s with loss 1% and 805 Mbit/s with 0%"),
+            "{}",
+            told[0].1
+        );
+        assert!(
+            told[0]
+                .1
+                .contains("with only 2 runs each that is not called a change"),
+            "{}",
+            told[0].1
+        );
+    }
+
+    #[test]
+    fn the_first_loss_of_every_line_is_told_before_the_last() {
+        let mut rows = Vec::new();
+        for (cc, factor) in [("cubic", 0.3), ("bbr", 0.9)] {
+            for (loss, share) in [("0%", 1.0), ("1%", factor), ("10%", factor * factor)] {
+                rows.extend([1.0, 1.01, 0.99].map(|noise| (cc, loss, 800.0 * share * noise)));
+            }
+        }
+        let results = results(&rows);
+        let told: Vec<String> = texts(&results).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(told.len(), 4);
+        assert!(
+            told[0].starts_with("cubic: ") && told[0].contains("loss 1%"),
+            "{told:?}"
+        );
+        assert!(
+            told[1].starts_with("bbr: ") && told[1].contains("loss 1%"),
+            "{told:?}"
+        );
+        assert!(
+            told[2].contains("loss 10%") && told[3].contains("loss 10%"),
+            "{told:?}"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! The largest scale at which this machine emulates an experiment truthfully, found by short trials.
+//!
+//! Rates are scaled by a factor and times of links by its inverse, so that rate times round trip, and with
+//! it windows in segments, stays: what loss costs as a share of the link's rate is then the same, but for
+//! what follows a clock of its own (CUBIC's cubic growth, timeouts, delayed acknowledgements).
+//! Trials are of the settings that ask most of the machine: those that lose nothing, at the
+//! base of axes that have one, one for each congestion control.
+
+use std::collections::BTreeSet;
+
+use crate::experiment::{Experiment, NamedScale, ScaleChoice};
+use crate::grid::Cell;
+use crate::manifest::Scale;
+use crate::record::RunRecord;
+use crate::run::{Bench, Trouble, base_rtt_ns};
+
+/// Factors in the order of their trials.
+const FACTORS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.05, 0.02];
+/// Seconds of a trial, and of these before the measurement, where round trips are short.
+const TRIAL_SECONDS: f64 = 3.0;
+const TRIAL_WARMUP: f64 = 1.0;
+/// Round trips that a trial has more, and of these before the measurement: a start takes some.
+const TRIAL_ROUND_TRIPS: f64 = 20.0;
+const WARMUP_ROUND_TRIPS: f64 = 10.0;
+/// A trial is never longer than this, seconds.
+const MAX_TRIAL_SECONDS: f64 = 15.0;
+/// A trial's goodput is at least this share of what the link lets through: nothing else bounds it.
+const FULL_SHARE: f64 = 0.95;
+
+/// What is scaled, and by how much: the factor, and the words for the manifest where it is not 1.
+///
+/// # Errors
+/// No factor is true, or what would fail every run.
+pub fn find(
+    bench: &mut Bench,
+    cells: &[Cell],
+    mut tell: impl FnMut(&str),
+) -> Result<(f64, Option<Scale>), Trouble> {
+    match cells.first().map(|cell| cell.experiment.scale) {
+        None => Ok((1.0, None)),
+        Some(ScaleChoice::Fixed(factor)) => Ok((factor, words(factor, "as asked for"))),
+        Some(ScaleChoice::Named(NamedScale::Auto)) => {
+            by_trial(bench, &most_demanding(cells), &mut tell)
+        }
+    }
+}
+
+/// How long trials take at most where round trips are short, seconds; `each` is what a run takes to set up.
+pub fn cost(experiment: &Experiment, each: f64) -> f64 {
+    match experiment.scale {
+        ScaleChoice::Fixed(_) => 0.0,
+        ScaleChoice::Named(NamedScale::Auto) => FACTORS.len() as f64 * (TRIAL_SECONDS + each),
+    }
+}
+
+fn by_trial(
+    bench: &mut Bench,
+    cells: &[&Cell],
+    tell: &mut impl FnMut(&str),
+) -> Result<(f64, Option<Scale>), Trouble> {
+    let mut why = String::new();
+    for factor in FACTORS {
+        match first_fault(bench, cells, factor)? {
+            None => {
+                tell(&format!("scale {factor}: true"));
+                return Ok((
+                    factor,
+                    words(factor, "the largest at which trials were true"),
+                ));
+            }
+            Some(fault) => {
+                tell(&format!("scale {factor}: {fault}"));
+                why = fault;
+            }
+        }
+    }
+    Err(Trouble::Fatal(anyhow::anyhow!(
+        "no scale down to {} is emulated truthfully here: {why}; free the processors, or give a scale yourself \
+         (--scale FACTOR)",
+        FACTORS[FACTORS.len() - 1]
+    )))
+}
+
+/// What is wrong at a factor with the first trial that is not true.
+fn first_fault(bench: &mut Bench, cells: &[&Cell], factor: f64) -> Result<Option<String>, Trouble> {
+    for cell in cells {
+        let run = bench.run(&trial(cell, factor), factor)?;
+        if let Some(fault) = fault(&run) {
+            return Ok(Some(fault));
+        }
+    }
+    Ok(None)
+}
+
+/// A short form of a cell that is long enough for its round trip at this factor.
+fn trial(cell: &Cell, factor: f64) -> Cell {
+    let mut trial = cell.clone();
+    let round_trip = base_rtt_ns(&cell.experiment) as f64 * 1e-9 / factor;
+    let seconds = TRIAL_SECONDS + TRIAL_ROUND_TRIPS * round_trip;
+    trial.experiment.seconds = seconds.min(MAX_TRIAL_SECONDS);
+    let warmup = TRIAL_WARMUP + WARMUP_ROUND_TRIPS * round_trip;
+    trial.experiment.warmup = warmup.min(MAX_TRIAL_SECONDS / 2.0);
+    trial
+}
+
+fn fault(run: &RunRecord) -> Option<String> {
+    let limit = run
+        .bottleneck
+        .as_ref()
+        .map_or(0.0, |bottleneck| bottleneck.goodput_limit_bps);
+    let goodput: f64 = run.flows.iter().map(|flow| flow.goodput_bps).sum();
+    let short = || {
+        format!(
+            "its flows reached {:.0} % of the link",
+            goodput / limit * 100.0
+        )
+    };
+    let named = run.faults.first().map(|fault| fault.text.clone());
+    named.or_else(|| (goodput < FULL_SHARE * limit).then(short))
+}
+
+/// The first cell of each congestion control among those that lose nothing, at the base of axes that have one
+/// and the least round trip; where all lose, the first cell.
+fn most_demanding(cells: &[Cell]) -> Vec<&Cell> {
+    let loses = |cell: &Cell| {
+        let links = cell.experiment.links.values();
+        let mut specs = links.flat_map(|link| {
+            link.to
+                .keys()
+                .map(String::as_str)
+                .chain([""])
+                .map(|end| link.towards(end))
+        });
+        specs.any(|direction| direction.loss.value() > 0.0)
+    };
+    let is_base = |cell: &&Cell| {
+        let axes = cell.experiment.axes.iter();
+        let mut based = axes.filter_map(|axis| Some((&axis.name, axis.base.as_ref()?)));
+        based.all(|(axis, base)| cell.setting.get(axis) == Some(base))
+    };
+    let mut whole: Vec<&Cell> = cells.iter().filter(|cell| !loses(cell)).collect();
+    if whole.iter().any(&is_base) {
+        whole.retain(&is_base);
+    }
+    let least = whole.iter().map(|cell| base_rtt_ns(&cell.experiment)).min();
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<&Cell> = (whole.into_iter())
+        .filter(|cell| Some(base_rtt_ns(&cell.experiment)) == least)
+        .filter(|cell| seen.insert(congestions(&cell.experiment)))
+        .collect();
+    if found.is_empty() {
+        found.extend(cells.first());
+    }
+    found
+}
+
+fn congestions(experiment: &Experiment) -> Vec<Option<String>> {
+    let flows = experiment.flows.values();
+    flows.map(|flow| flow.congestion.clone()).collect()
+}
+
+fn words(factor: f64, why: &str) -> Option<Scale> {
+    (factor < 1.0).then(|| Scale {
+        factor,
+        text: format!(
+            "Rates are {factor} of what the experiment says, and delays of links are divided by that ({why}): the \
+             processors of this machine cannot carry more. Rate times round trip stays, and with it windows in \
+             packets, but for what follows a clock of its own (CUBIC's cubic growth, timeouts, delayed \
+             acknowledgements). Shares of the link's rate can be compared, rates cannot. Where a value says a round \
+             trip, it is the experiment's: here it is {:.0} times as long.",
+            1.0 / factor
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Document, FormName};
+
+    #[test]
+    fn trials_lose_nothing_at_the_least_round_trip_and_have_each_congestion_control() {
+        let document = Document::open("ripe88").unwrap();
+        for (form, controls) in [(FormName::Quick, 2), (FormName::Full, 3)] {
+            for seed in [1, 2, 88] {
+                let cells = crate::grid::plan(&document, form, seed).unwrap();
+                let found = most_demanding(&cells);
+                assert_eq!(found.len(), controls, "{form} {seed}");
+                for cell in found {
+                    assert_eq!(cell.setting["loss"], "0%");
+                    assert_eq!(cell.setting["rtt"], "0.5ms");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trial_has_time_for_its_round_trip() {
+        let document = Document::open("ripe88").unwrap();
+        let cells = crate::grid::plan(&document, FormName::Quick, 88).unwrap();
+        let at = |factor| trial(&cells[0], factor).experiment;
+        assert!((at(1.0).seconds - 3.01).abs() < 1e-9, "{}", at(1.0).seconds);
+        assert!(
+            (at(0.02).seconds - 3.5).abs() < 1e-9,
+            "{}",
+            at(0.02).seconds
+        );
+        assert!(at(1e-4).warmup < at(1e-4).seconds);
+    }
+
+    #[test]
+    fn a_scale_below_one_is_told_and_one_is_not() {
+        assert_eq!(words(1.0, "x"), None);
+        assert!(
+            words(0.1, "as asked for")
+                .unwrap()
+                .text
+                .contains("are 0.1 of what")
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! `fairpath-lab generate`: manual pages, from the definition of the command line.
+//!
+//! Hidden, since it is for packaging, as `fairpath generate` is; prose comes from the guide.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+/// Write the manual pages, as packages install them
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to write
+    #[arg(value_enum)]
+    what: What,
+    /// Where to; created if it does not exist
+    dir: PathBuf,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// A page for fairpath-lab(1) and for every subcommand that is shown
+    Man,
+}
+
+/// Writes what `args` ask for about `command`; files that exist are replaced.
+///
+/// # Errors
+/// Where the directory cannot be made or written.
+pub fn run(command: clap::Command, args: &Args) -> anyhow::Result<()> {
+    let dir = &args.dir;
+    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    match args.what {
+        What::Man => clap_mangen::generate_to(command, dir),
+    }
+    .with_context(|| format!("write into {}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Parser, Subcommand};
+
+    #[derive(Parser)]
+    #[command(name = "fairpath-lab", bin_name = "fairpath lab")]
+    struct Cli {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    #[derive(Subcommand)]
+    enum Command {
+        /// Shown
+        List,
+        /// Not
+        #[command(hide = true)]
+        Generate(Args),
+    }
+
+    #[test]
+    fn commands_that_are_shown_have_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = Args {
+            what: What::Man,
+            dir: dir.path().join("new"),
+        };
+        run(<Cli as clap::CommandFactory>::command(), &args).unwrap();
+        let page = |name: &str| dir.path().join("new").join(name).exists();
+        assert!(page("fairpath-lab.1") && page("fairpath-lab-list.1"));
+        assert!(!page("fairpath-lab-generate.1"));
+    }
+}

@@ -1,0 +1,260 @@
+//! `fairpath lab run NAME`: an experiment, from its file to its page.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
+use jiff::Timestamp;
+
+use crate::experiment::words::{SETTING_UP, run_cost};
+use crate::experiment::{Document, FormName, ScaleChoice};
+use crate::grid::{self, Cell};
+use crate::interrupt::Interrupt;
+use crate::manifest::{self, Manifest};
+use crate::run::Bench;
+use crate::session::{self, Ended, Session};
+use crate::store::Store;
+use crate::{machine, progress, recorded};
+
+/// The axis that `--rtt-from` gives values to.
+const RTT_AXIS: &str = "rtt";
+
+/// What is run, how much of it, and where it goes.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// Name of a shipped experiment, or a file that ends in .toml
+    #[arg(value_name = "NAME|FILE.toml")]
+    experiment: String,
+    /// The short form: five minutes at most on two processors
+    #[arg(long)]
+    quick: bool,
+    /// Results go here; a directory with results of the same command is gone on with
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only these values of an axis, such as cc=cubic,bbr; may be repeated
+    #[arg(long, value_name = "AXIS=VALUE,...")]
+    only: Vec<String>,
+    /// Order and random numbers come from this instead of the experiment's own
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Rates times this, times of links divided by it, instead of the experiment's own scale
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    scale: Option<f64>,
+    /// Round trips for the axis "rtt": those that `fairpath rtt --format json` recorded in this file
+    #[arg(long, value_name = "FILE")]
+    rtt_from: Option<PathBuf>,
+    /// The router's binary (also by the variable FAIRPATH)
+    #[arg(long, value_name = "PATH")]
+    fairpath: Option<PathBuf>,
+}
+
+/// Runs it: whether all of its runs are there.
+///
+/// # Errors
+/// What cannot be run or kept; finished runs are kept.
+pub fn run(args: &Args) -> anyhow::Result<Ended> {
+    let form = if args.quick {
+        FormName::Quick
+    } else {
+        FormName::Full
+    };
+    let mut document = Document::open(&args.experiment)?;
+    let mut remarks = document.base().remarks.clone();
+    if let Some(file) = &args.rtt_from {
+        let recorded = recorded::read(file)?;
+        document = document.with_values(RTT_AXIS, &recorded.axis_values())?;
+        remarks.push(recorded.words());
+    }
+    let seed = args.seed.unwrap_or(document.base().seed);
+    let mut cells = only(grid::plan(&document, form, seed)?, &args.only)?;
+    if let Some(factor) = args.scale {
+        for cell in &mut cells {
+            cell.experiment.scale = ScaleChoice::Fixed(factor);
+        }
+    }
+    session::check_needs(&cells)?;
+    let fairpath = machine::fairpath(args.fairpath.as_deref());
+    let begun = manifest(args, &document, form, &cells, remarks, seed, &fairpath)?;
+
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", document.base().name)));
+    let (store, runs, found) = Store::open(&out, &begun, document.text())?;
+    let interrupt = Interrupt::listen()?;
+    tell_begin(&cells, runs.len(), &out);
+    let own = session::own_congestion(&cells)?;
+    let mut bench = Bench::new(fairpath, interrupt);
+    let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
+    drop((bench, own));
+    // What is there is reported however the grid ended.
+    let page = session::report(&out);
+    let ended = ended?;
+    println!("{}", page?.display());
+    if ended == Ended::Interrupted {
+        eprintln!("fairpath lab: interrupted; the same command goes on");
+    }
+    Ok(ended)
+}
+
+/// A share of the rates.
+fn factor(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let within = number.filter(|factor| *factor > 0.0 && *factor <= 1.0);
+    within.ok_or_else(|| "write a number above 0 and at most 1, such as 0.1".to_owned())
+}
+
+fn tell_begin(cells: &[Cell], there: usize, out: &std::path::Path) {
+    let seconds: f64 = cells.iter().map(|cell| run_cost(&cell.experiment)).sum();
+    let trials = cells.first().map_or(0.0, |cell| {
+        crate::calibrate::cost(&cell.experiment, SETTING_UP)
+    });
+    let left = (cells.len().saturating_sub(there)) as f64 / cells.len().max(1) as f64;
+    let seconds = if there == 0 {
+        seconds + trials
+    } else {
+        seconds * left
+    };
+    let time = progress::written(Duration::from_secs_f64(seconds));
+    let there = if there > 0 {
+        format!(", {there} are there")
+    } else {
+        String::new()
+    };
+    eprintln!(
+        "{} runs, some {time}{there}; results in {}",
+        cells.len(),
+        out.display()
+    );
+}
+
+/// The cells whose axes have the values asked for, numbered anew.
+fn only(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
+    let mut kept = cells;
+    for text in wanted {
+        let (axis, values) = text
+            .split_once('=')
+            .with_context(|| format!("--only {text}: write AXIS=VALUE,..."))?;
+        let values: Vec<&str> = values.split(',').collect();
+        let known: Vec<&str> = kept
+            .iter()
+            .filter_map(|cell| cell.setting.get(axis).map(String::as_str))
+            .collect();
+        if known.is_empty() {
+            bail!("--only {text}: the experiment has no axis {axis}");
+        }
+        if let Some(unknown) = values.iter().find(|value| !known.contains(value)) {
+            bail!("--only {text}: axis {axis} has no {unknown} in this form");
+        }
+        kept.retain(|cell| values.contains(&cell.setting[axis].as_str()));
+    }
+    for (place, cell) in (0..).zip(&mut kept) {
+        cell.place = place;
+    }
+    if kept.is_empty() {
+        bail!("--only leaves no run; name values that come together");
+    }
+    Ok(kept)
+}
+
+fn manifest(
+    args: &Args,
+    document: &Document,
+    form: FormName,
+    cells: &[Cell],
+    remarks: Vec<String>,
+    seed: u64,
+    fairpath: &std::path::Path,
+) -> anyhow::Result<Manifest> {
+    let base = document.base();
+    let machine = machine::told(fairpath);
+    if machine.fairpath.is_empty() {
+        bail!(
+            "run {} --version: it is no `fairpath`; name the router's binary (--fairpath PATH)",
+            fairpath.display()
+        );
+    }
+    let used = |axis: &crate::experiment::Axis| manifest::Axis {
+        name: axis.name.clone(),
+        label: axis.label.clone(),
+        unit: axis.unit.clone(),
+        values: (axis.names().into_iter())
+            .filter(|value| cells.iter().any(|cell| cell.setting[&axis.name] == *value))
+            .collect(),
+    };
+    Ok(Manifest {
+        format: manifest::FORMAT,
+        experiment: base.name.clone(),
+        title: base.title.clone(),
+        question: base.question.clone(),
+        text: base.text.trim().to_owned(),
+        form: form.to_string(),
+        axes: base.axes.iter().map(used).collect(),
+        repeats: cells.iter().map(|cell| cell.repeat + 1).max().unwrap_or(0),
+        runs_planned: u32::try_from(cells.len()).unwrap_or(u32::MAX),
+        seed,
+        figures: base.figures.clone(),
+        scale: None,
+        remarks,
+        machine,
+        command: command(args),
+        fairpath_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: Timestamp::now().to_string(),
+        ended: None,
+    })
+}
+
+/// The command that repeats it; where results went is the repeater's choice.
+fn command(args: &Args) -> Vec<String> {
+    let mut words: Vec<String> = ["fairpath", "lab", "run", &args.experiment]
+        .map(str::to_owned)
+        .into();
+    words.extend(args.quick.then(|| "--quick".to_owned()));
+    words.extend(
+        args.only
+            .iter()
+            .flat_map(|only| ["--only".to_owned(), only.clone()]),
+    );
+    words.extend(
+        args.seed
+            .iter()
+            .flat_map(|seed| ["--seed".to_owned(), seed.to_string()]),
+    );
+    let scale = args.scale.iter();
+    words.extend(scale.flat_map(|factor| ["--scale".to_owned(), factor.to_string()]));
+    let file = args.rtt_from.iter().map(|file| file.display().to_string());
+    words.extend(file.flat_map(|file| ["--rtt-from".to_owned(), file]));
+    words.extend(["--out".to_owned(), "DIR".to_owned()]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells() -> Vec<Cell> {
+        let document = Document::open("ripe88").unwrap();
+        grid::plan(&document, FormName::Quick, 88).unwrap()
+    }
+
+    #[test]
+    fn a_scale_is_a_share() {
+        assert_eq!(factor("0.1"), Ok(0.1));
+        for wrong in ["0", "1.5", "-1", "NaN", "x"] {
+            assert!(factor(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_some_values_of_an_axis_are_run_if_that_is_asked_for() {
+        let kept = only(cells(), &["cc=bbr".to_owned(), "loss=0%,10%".to_owned()]).unwrap();
+        assert_eq!(kept.len(), 12);
+        assert!(
+            kept.iter()
+                .enumerate()
+                .all(|(at, cell)| cell.place as usize == at)
+        );
+        for wrong in ["cc", "colour=red", "cc=reno"] {
+            assert!(only(cells(), &[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! `fairpath impair` between the two interfaces of a link's seat.
+//!
+//! ```text
+//! near ── peer [router: fairpath impair PEER --peer LINK] link ── far
+//!               --to-peer: towards far    --from-peer: towards near
+//! ```
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use fairpath_testbed::Process;
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+use tempfile::NamedTempFile;
+
+use super::{Emulated, Emulator, EngineError, Task};
+use crate::experiment::Direction;
+use crate::record::{CommandRecord, LinkRecord, QueueRecord};
+
+/// Time to load programs and to check itself, on a busy machine.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+/// Time to send what waits and to tell the last figures.
+const END_DEADLINE: Duration = Duration::from_secs(15);
+/// What it says on stderr when packets are impaired from now on.
+const READY: &str = "ready:";
+/// When a trace begins anew, ms: after any run.
+const FOR_EVER_MS: f64 = 1e8;
+
+/// Starts it; returns when it impairs.
+///
+/// # Errors
+/// It does not start, in its own words.
+pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
+    let failed = |operation: &str, source: Box<dyn std::error::Error + Send + Sync>| EngineError {
+        link: task.seat.interface.to_owned(),
+        operation: operation.to_owned(),
+        source,
+    };
+    let directions = [task.seat.far, task.seat.host].map(|end| task.spec.towards(end));
+    let traces = directions
+        .each_ref()
+        .map(|direction| trace(direction, task.lead));
+    let mut kept = Vec::new();
+    for trace in traces {
+        kept.push(
+            trace
+                .transpose()
+                .map_err(|error| failed("write its delays", error.into()))?,
+        );
+    }
+    let argv = arguments(task, &directions, &kept);
+    let router = task.network.host(task.seat.host);
+    let mut command = router.command(&argv[0]);
+    command.args(&argv[1..]);
+    let started = "start `fairpath impair`; does this fairpath have it (fairpath impair --help)?";
+    let process = router
+        .spawn(command)
+        .map_err(|error| failed(started, error.into()))?;
+    let ready = process.wait_stderr(READY, READY_DEADLINE);
+    ready.map_err(|error| failed("wait for `fairpath impair`", error.into()))?;
+    let both = directions.each_ref().map(|direction| !direction.is_plain());
+    Ok(Box::new(Impairing {
+        process,
+        argv,
+        link: task.seat.interface.to_owned(),
+        host: task.seat.host.to_owned(),
+        names: [true, false].map(|far| task.direction_name(far)),
+        asked: both,
+        directions,
+        _traces: kept,
+    }))
+}
+
+/// Program and arguments.
+fn arguments(
+    task: &Task<'_>,
+    directions: &[Direction; 2],
+    traces: &[Option<NamedTempFile>],
+) -> Vec<String> {
+    let mut argv = vec![task.fairpath.to_string_lossy().into_owned()];
+    let fixed = [
+        "impair",
+        task.seat.peer,
+        "--peer",
+        task.seat.interface,
+        "--json",
+        "--no-check",
+        // Interfaces of a namespace of ours: whoever is logged in does not come by them.
+        "--yes",
+    ];
+    argv.extend(fixed.map(str::to_owned));
+    argv.extend(["--seed".to_owned(), task.seed.to_string()]);
+    if let Some(via) = task.spec.via {
+        argv.extend(["--via".to_owned(), via.name().to_owned()]);
+    }
+    for ((option, direction), trace) in ["--to-peer", "--from-peer"]
+        .iter()
+        .zip(directions)
+        .zip(traces)
+    {
+        if !direction.is_plain() {
+            argv.extend([
+                (*option).to_owned(),
+                words(direction, &task.spec.set, trace.as_ref()),
+            ]);
+        }
+    }
+    argv
+}
+
+/// A direction in the words of `fairpath impair`.
+fn words(direction: &Direction, set: &[String], trace: Option<&NamedTempFile>) -> String {
+    let mut words = Vec::new();
+    words.extend(
+        direction
+            .rate
+            .map(|rate| format!("rate {}bit", rate.bps().round())),
+    );
+    match trace {
+        Some(file) => words.push(format!("delay-trace {}", file.path().display())),
+        None if direction.delay.ns() > 0 => words.push(format!("delay {}ns", direction.delay.ns())),
+        None => {}
+    }
+    if direction.jitter.ns() > 0 {
+        words.push(format!("jitter {}ns", direction.jitter.ns()));
+        // A standard deviation, as netem has it; left out it would be the half width of a uniform one.
+        words.push("distribution normal".to_owned());
+        let order = if direction.reordering { "free" } else { "kept" };
+        words.push(format!("order {order}"));
+    }
+    words.extend(
+        direction
+            .correlation
+            .map(|share| format!("correlation {share}")),
+    );
+    if direction.loss.value() > 0.0 {
+        words.push(format!("loss {}", direction.loss));
+    }
+    words.extend(
+        direction
+            .policy
+            .as_ref()
+            .map(|policy| format!("policy {policy}")),
+    );
+    if direction.policy.is_some() {
+        words.extend(set.iter().map(|parameter| format!("set {parameter}")));
+    }
+    words.extend(direction.limit.map(|limit| format!("limit {limit}")));
+    words.extend(direction.impair.clone());
+    if words.is_empty() {
+        "none".to_owned()
+    } else {
+        words.join(" ")
+    }
+}
+
+/// Delays at times, as `--delay-trace` has them: a time and a delay a line.
+fn trace(direction: &Direction, lead: Duration) -> Option<std::io::Result<NamedTempFile>> {
+    if direction.delay_steps.is_empty() {
+        return None;
+    }
+    let written = || {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(trace_text(direction, lead).as_bytes())?;
+        Ok(file)
+    };
+    Some(written())
+}
+
+/// Its times count from the first packet, which comes `lead` before second 0 of the traffic.
+fn trace_text(direction: &Direction, lead: Duration) -> String {
+    let lead = lead.as_secs_f64();
+    let mut text = format!("0ms {}ns\n", direction.delay.ns());
+    for step in &direction.delay_steps {
+        let at = (step.at + lead) * 1e3;
+        text += &format!("{at}ms {}ns\n", step.delay.ns());
+    }
+    text + &format!("{FOR_EVER_MS}ms\n")
+}
+
+/// One under way.
+struct Impairing {
+    process: Process,
+    argv: Vec<String>,
+    link: String,
+    host: String,
+    names: [String; 2],
+    asked: [bool; 2],
+    directions: [Direction; 2],
+    _traces: Vec<Option<NamedTempFile>>,
+}
+
+impl Emulator for Impairing {
+    fn process(&self) -> Option<(String, u32)> {
+        Some((format!("fairpath impair {}", self.link), self.process.id()))
+    }
+
+    fn commands(&self) -> Vec<CommandRecord> {
+        vec![CommandRecord {
+            host: self.host.clone(),
+            argv: self.argv.clone(),
+        }]
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Emulated, EngineError> {
+        self.process.signal(Signal::SIGINT);
+        let ended = self.process.wait(END_DEADLINE);
+        self.process.close_tails();
+        ended.map_err(|error| self.failed("end `fairpath impair`", error.into()))?;
+        let said = self.process.stdout();
+        let last = said
+            .lines()
+            .rev()
+            .find(|line| line.starts_with('{'))
+            .unwrap_or_default();
+        let told: Told = serde_json::from_str(last).map_err(|error| {
+            let operation = format!(
+                "read what `fairpath impair` told ({})",
+                self.process.stderr().trim()
+            );
+            self.failed(&operation, error.into())
+        })?;
+        Ok(self.emulated(&told))
+    }
+}
+
+impl Impairing {
+    fn failed(
+        &self,
+        operation: &str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    ) -> EngineError {
+        EngineError {
+            link: self.link.clone(),
+            operation: operation.to_owned(),
+            source,
+        }
+    }
+
+    fn emulated(&self, told: &Told) -> Emulated {
+        let mut emulated = Emulated::default();
+        let mut unsaid: Vec<&String> = told.why.iter().collect();
+        for (number, name) in ["to-peer", "from-peer"].iter().enumerate() {
+            let Some(way) = told.directions.iter().find(|way| way.name == *name) else {
+                continue;
+            };
+            let (own, others): (Vec<&String>, Vec<&String>) = unsaid
+                .into_iter()
+                .partition(|why| why.starts_with(&format!("{name}: ")));
+            unsaid = others;
+            if !self.asked[number] {
+                continue;
+            }
+            let direction = &self.directions[number];
+            let mut link = way.link(&self.names[number], direction);
+            link.untrue = joined(&own);
+            emulated.links.push(link);
+            emulated
+                .queues
+                .extend(way.queue(&self.names[number], direction));
+        }
+        if !told.is_final {
+            let text = "it told no last figures: it died".to_owned();
+            emulated
+                .links
+                .iter_mut()
+                .for_each(|link| link.untrue = Some(text.clone()));
+        }
+        if let (Some(link), Some(why)) = (emulated.links.first_mut(), joined(&unsaid)) {
+            link.untrue.get_or_insert(why);
+        }
+        emulated
+    }
+}
+
+fn joined(why: &[&String]) -> Option<String> {
+    let texts: Vec<&str> = why.iter().map(|text| text.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// The last line of `fairpath impair --json`; what is not here is not needed.
+#[derive(Debug, Deserialize)]
+struct Told {
+    #[serde(default)]
+    why: Vec<String>,
+    #[serde(rename = "final", default)]
+    is_final: bool,
+    directions: Vec<Way>,
+}
+
+/// One direction of it.
+#[derive(Debug, Deserialize)]
+struct Way {
+    name: String,
+    engine: String,
+    asked: String,
+    packets: u64,
+    lost: u64,
+    loss_asked: f64,
+    loss_interval: [f64; 2],
+    /// Dropped by the queue that was asked for.
+    queue_lost: u64,
+    sent: u64,
+    /// Against the plan, here and in the kernel before.
+    own_dropped: u64,
+    queue_dropped: u64,
+    super_packets: u64,
+    delay_mean_ns: Option<f64>,
+    delay_planned_ns: Option<f64>,
+    lateness_ns: Option<[u64; 4]>,
+    reordered: u64,
+}
+
+impl Way {
+    fn link(&self, name: &str, direction: &Direction) -> LinkRecord {
+        // What was asked for is the experiment's word, not the emulator's, but for what only it can read.
+        let is_read = direction.impair.is_none();
+        let asked = if is_read {
+            direction.loss.value()
+        } else {
+            self.loss_asked
+        };
+        let wanted = self.delay_wanted(direction);
+        LinkRecord {
+            name: name.to_owned(),
+            engine: self.engine.clone(),
+            asked: self.asked.clone(),
+            packets: self.packets,
+            lost: self.lost,
+            loss_asked: Some(asked),
+            loss_interval: Some((self.loss_interval[0], self.loss_interval[1])),
+            own_dropped: self.own_dropped + self.queue_dropped,
+            queue_dropped: self.queue_lost,
+            super_packets: self.super_packets,
+            delay_asked_ns: wanted.map(|ns| ns.round() as u64),
+            delay_mean_ns: wanted.and(self.delay_mean_ns).map(|ns| ns.round() as u64),
+            lateness_ns: self.lateness_ns,
+            reordered: self.reordered,
+            untrue: None,
+        }
+    }
+
+    /// The mean delay to hold packets against. Where a rate or order holds them longer by design, the
+    /// emulator's plan has that in it; but no plan is shorter than the delay that was asked for.
+    fn delay_wanted(&self, direction: &Direction) -> Option<f64> {
+        if !direction.delay_steps.is_empty() || direction.impair.is_some() {
+            return self.delay_planned_ns;
+        }
+        let least = direction.delay.ns() as f64;
+        let kept = direction.jitter.ns() > 0;
+        if direction.rate.is_some() || kept {
+            return Some(
+                self.delay_planned_ns
+                    .unwrap_or(0.0)
+                    .max(if kept { 0.0 } else { least }),
+            );
+        }
+        Some(least).filter(|least| *least > 0.0)
+    }
+
+    /// The queue before the rate, if there is a rate.
+    fn queue(&self, name: &str, direction: &Direction) -> Option<QueueRecord> {
+        direction.rate?;
+        Some(QueueRecord {
+            name: name.to_owned(),
+            policy: direction
+                .policy
+                .clone()
+                .unwrap_or_else(|| "fifo".to_owned()),
+            came: self.packets.saturating_sub(self.lost),
+            sent: self.sent,
+            dropped: self.queue_lost,
+            marked: 0,
+            sojourn_ns: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::LinkSpec;
+
+    fn direction(text: &str) -> Direction {
+        toml::from_str::<LinkSpec>(text).unwrap().towards("server")
+    }
+
+    #[test]
+    fn a_direction_is_written_in_the_words_of_fairpath_impair() {
+        let all = direction(
+            "rate = '850mbit'\nrtt = '1ms'\njitter = '100us'\nloss = '1%'\nlimit = 150\npolicy = 'codel'\n",
+        );
+        assert_eq!(
+            words(&all, &["target=1ms".to_owned()], None),
+            "rate 850000000bit delay 500000ns jitter 100000ns distribution normal order kept loss 1% policy codel set target=1ms limit 150"
+        );
+        assert_eq!(words(&Direction::default(), &[], None), "none");
+        assert_eq!(
+            words(&direction("impair = 'gemodel 1%,25%'"), &[], None),
+            "gemodel 1%,25%"
+        );
+    }
+
+    #[test]
+    fn steps_are_a_trace_that_begins_before_the_traffic_and_never_anew() {
+        let steps = direction("rtt = '20ms'\ndelay-steps = [{ at = 8.0, delay = '40ms' }]\n");
+        assert_eq!(
+            trace_text(&steps, Duration::from_millis(1500)),
+            "0ms 10000000ns\n9500ms 40000000ns\n100000000ms\n"
+        );
+    }
+
+    #[test]
+    fn what_was_told_becomes_records_with_its_reasons_in_their_places() {
+        let way = |name: &str| {
+            format!(
+                r#"{{"name":"{name}","engine":"afxdp","asked":"loss 1%","packets":1000,"lost":9,"loss":0.009,
+                "loss_asked":0.01,"loss_interval":[0.002,0.02],"queue_lost":5,"sent":986,"own_dropped":1,
+                "queue_dropped":2,"super_packets":0,"delay_asked_ns":1e6,"delay_mean_ns":1.4e6,
+                "delay_planned_ns":1.39e6,"lateness_ns":[1,2,3,4],"reordered":0,"true":false}}"#
+            )
+        };
+        let text = format!(
+            r#"{{"schema":1,"true":false,"why":["to-peer: late","the interface went"],"final":true,"directions":[{},{}]}}"#,
+            way("to-peer"),
+            way("from-peer")
+        );
+        let told: Told = serde_json::from_str(&text).unwrap();
+        let rated = direction("rate = '1mbit'\ndelay = '1ms'\n");
+        let link = told.directions[0].link("x", &rated);
+        assert_eq!((link.own_dropped, link.queue_dropped), (3, 5));
+        assert_eq!(
+            (link.delay_asked_ns, link.delay_mean_ns),
+            (Some(1_390_000), Some(1_400_000))
+        );
+        let plain = told.directions[0].link("x", &direction("delay = '1ms'"));
+        assert_eq!(plain.delay_asked_ns, Some(1_000_000));
+        let queue = told.directions[0].queue("x", &rated).unwrap();
+        assert_eq!((queue.came, queue.dropped), (991, 5));
+    }
+}

@@ -1,0 +1,132 @@
+//! What emulates links: `fairpath impair`, or the kernel's netem where it has one.
+//!
+//! One emulator a link, at the link's seat: the router between whose two interfaces everything passes.
+//! It is started before the traffic and asked for its figures when the traffic has ended.
+
+pub mod impair;
+pub mod netem;
+
+use std::path::Path;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::experiment::{EngineName, Experiment, LinkSpec};
+use crate::network::Network;
+use crate::record::{CommandRecord, LinkRecord, QueueRecord};
+use crate::topology::Seat;
+
+/// Time to start what measures and what sends, on a busy machine, where second 0 is fixed beforehand.
+pub const STEPS_LEAD: Duration = Duration::from_millis(1500);
+
+/// A link could not be emulated.
+#[derive(Debug, Error)]
+#[error("emulate link {link}: {operation}")]
+pub struct EngineError {
+    /// Its name.
+    pub link: String,
+    /// What was being done, and what to do.
+    pub operation: String,
+    /// Why not.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// What links did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Emulated {
+    /// By direction.
+    pub links: Vec<LinkRecord>,
+    /// Their queues.
+    pub queues: Vec<QueueRecord>,
+}
+
+/// A link that is being emulated; it ends when the value goes.
+pub trait Emulator {
+    /// The part's name in the account of processor time, and its process; none: the kernel does it.
+    fn process(&self) -> Option<(String, u32)>;
+
+    /// Every command that was run for it.
+    fn commands(&self) -> Vec<CommandRecord>;
+
+    /// Ends it: what it did.
+    ///
+    /// # Errors
+    /// It has died, or told nothing.
+    fn finish(self: Box<Self>) -> Result<Emulated, EngineError>;
+}
+
+/// What an emulator is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// The namespaces.
+    pub network: &'a Network,
+    /// Where the link is emulated.
+    pub seat: Seat<'a>,
+    /// What is asked of it.
+    pub spec: &'a LinkSpec,
+    /// For its random numbers.
+    pub seed: u64,
+    /// The router's binary.
+    pub fairpath: &'a Path,
+    /// Second 0 of the traffic comes so long after the first packet, where delays change at given times.
+    pub lead: Duration,
+}
+
+impl Task<'_> {
+    /// "router/wan: towards server".
+    pub fn direction_name(&self, far: bool) -> String {
+        let Seat {
+            host,
+            interface,
+            far: end,
+            ..
+        } = self.seat;
+        let towards = if far { end } else { host };
+        format!("{host}/{interface}: towards {towards}")
+    }
+}
+
+/// From the first packet to second 0 of the traffic, where delays change at given times: what is
+/// started in between has to be there, and pings have their idle time. None: no delay changes.
+///
+/// An emulator's clock of changes begins with the first packet that it sees, which is sent on purpose.
+pub fn steps_lead(experiment: &Experiment) -> Option<Duration> {
+    let mut links = experiment.links.values();
+    let idle = experiment.pings.values().map(|ping| ping.idle);
+    links
+        .any(|link| !link.delay_steps.is_empty())
+        .then(|| STEPS_LEAD + Duration::from_secs_f64(idle.fold(0.0, f64::max)))
+}
+
+/// Starts the emulators of all links that an experiment asks something of; returns when they emulate.
+///
+/// # Errors
+/// The first that does not start; the others end.
+pub fn start(
+    network: &Network,
+    experiment: &Experiment,
+    seed: u64,
+    fairpath: &Path,
+) -> Result<Vec<Box<dyn Emulator>>, EngineError> {
+    let mut running = Vec::new();
+    for (number, (name, spec)) in (1..).zip(&experiment.links) {
+        let link = network.topology().link(name);
+        let link = link.filter(|link| link.ends.iter().any(|end| !spec.towards(end).is_plain()));
+        let Some(seat) = link.and_then(|link| network.topology().seat(link)) else {
+            continue;
+        };
+        let task = Task {
+            network,
+            seat,
+            spec,
+            seed: crate::grid::mixed(seed, number),
+            fairpath,
+            lead: steps_lead(experiment).unwrap_or_default(),
+        };
+        running.push(match experiment.engine {
+            EngineName::Impair => impair::start(&task)?,
+            EngineName::Netem => netem::start(&task)?,
+        });
+    }
+    Ok(running)
+}

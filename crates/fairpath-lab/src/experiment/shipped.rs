@@ -1,0 +1,100 @@
+//! Experiments that come with the binary.
+
+/// Their names and files, in the order of `fairpath lab list`.
+const SHIPPED: &[(&str, &str)] = &[
+    ("ripe88", include_str!("../../experiments/ripe88.toml")),
+    (
+        "loss-cost",
+        include_str!("../../experiments/loss-cost.toml"),
+    ),
+    ("jitter", include_str!("../../experiments/jitter.toml")),
+    (
+        "delay-step",
+        include_str!("../../experiments/delay-step.toml"),
+    ),
+    ("fairness", include_str!("../../experiments/fairness.toml")),
+    (
+        "bufferbloat",
+        include_str!("../../experiments/bufferbloat.toml"),
+    ),
+    ("voice", include_str!("../../experiments/voice.toml")),
+    (
+        "switch-cc",
+        include_str!("../../experiments/switch-cc.toml"),
+    ),
+    (
+        "schedulers",
+        include_str!("../../experiments/schedulers.toml"),
+    ),
+    (
+        "bbr-versions",
+        include_str!("../../experiments/bbr-versions.toml"),
+    ),
+    ("nfqueue", include_str!("../../experiments/nfqueue.toml")),
+];
+
+/// Names in order.
+pub fn names() -> impl Iterator<Item = String> {
+    SHIPPED.iter().map(|(name, _)| (*name).to_owned())
+}
+
+/// The file of the experiment called so.
+pub fn text(name: &str) -> Option<&'static str> {
+    let found = SHIPPED.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::words::cost;
+    use crate::experiment::{Document, FormName};
+
+    /// The longest that a quick form may run, seconds, and the fewest runs that an interval needs.
+    const QUICK_SECONDS: f64 = 300.0;
+    const QUICK_REPEATS: u32 = 3;
+    /// The longest that the full form of `ripe88` may, trials with it.
+    const RIPE88_SECONDS: f64 = 7_200.0;
+
+    #[test]
+    fn every_shipped_experiment_is_read_and_its_quick_form_ends_in_five_minutes() {
+        for name in super::names() {
+            let document = Document::open(&name).unwrap();
+            assert_eq!(document.base().name, name);
+            let (_, seconds) = cost(&document, FormName::Quick);
+            assert!(seconds <= QUICK_SECONDS, "{name}: {seconds} s");
+            for setting in document.settings(FormName::Quick) {
+                let run = document.at(FormName::Quick, &setting).unwrap();
+                assert!(run.repeats >= QUICK_REPEATS, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_of_no_known_quantity_is_refused_when_the_file_is_read() {
+        let text = super::text("ripe88").unwrap();
+        let text = text.replace("y = \"goodput\"", "y = \"godput\"");
+        let error = Document::parse("x.toml", &text).unwrap_err().to_string();
+        assert!(error.contains("did you mean \"goodput\"?"), "{error}");
+    }
+
+    #[test]
+    fn a_flow_is_of_the_kind_that_has_its_name_or_its_name_and_a_number() {
+        let document = Document::open("fairness").unwrap();
+        let kind = |flow| document.base().kind_of(flow).map(|(name, _)| name.as_str());
+        assert_eq!(kind("first"), Some("first"));
+        assert_eq!(kind("first-2"), Some("first"));
+        assert_eq!(kind("first-control"), None);
+    }
+
+    #[test]
+    fn ripe88_whole_ends_in_two_hours_and_long_paths_have_longer_runs() {
+        let document = Document::open("ripe88").unwrap();
+        let (runs, seconds) = cost(&document, FormName::Full);
+        assert!(seconds <= RIPE88_SECONDS, "{runs} runs, {seconds} s");
+        let settings = document.settings(FormName::Full);
+        let far = settings.iter().find(|setting| setting["rtt"] == "100ms");
+        let run = document.at(FormName::Full, far.unwrap()).unwrap();
+        assert_eq!((run.seconds, run.repeats), (24.0, 6));
+        assert_eq!(run.links["bottleneck"].limit, Some(7431));
+    }
+}

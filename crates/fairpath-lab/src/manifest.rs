@@ -1,0 +1,185 @@
+//! What a directory of results says about itself: `manifest.json`, beside the runs.
+//!
+//! ```text
+//! DIR/manifest.json       this file: the experiment as it was run, the machine, the command
+//! DIR/runs/NNNN.json      one RunRecord each; the number is its place in the order of the grid
+//! DIR/index.html ...      what `fairpath lab report DIR` writes (page)
+//! ```
+//!
+//! Written when the grid begins and again when it ends. Everything that the page says about the
+//! experiment comes from here, so that a report can be made without the experiment's own file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::figure::FigureSpec;
+
+/// The form of this file; another form is refused with both numbers.
+pub const FORMAT: u32 = 1;
+/// Its name in the directory.
+pub const FILE: &str = "manifest.json";
+/// The directory of the runs, one JSON file each.
+pub const RUNS: &str = "runs";
+
+/// An experiment as it was run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The experiment's name: "ripe88".
+    pub experiment: String,
+    /// Its title, one line.
+    pub title: String,
+    /// The question that it answers, one sentence.
+    pub question: String,
+    /// What it does and why, paragraphs with an empty line between them.
+    #[serde(default)]
+    pub text: String,
+    /// "quick" or "full".
+    pub form: String,
+    /// What is varied, in the order of the experiment's file.
+    #[serde(default)]
+    pub axes: Vec<Axis>,
+    /// Runs of each setting.
+    pub repeats: u32,
+    /// Runs that the whole grid has, repeats included.
+    pub runs_planned: u32,
+    /// What the grid's random order and the runs' seeds come from.
+    pub seed: u64,
+    /// Figures of the report.
+    #[serde(default)]
+    pub figures: Vec<FigureSpec>,
+    /// How rates and round trips were scaled to what this machine emulates truthfully; none: not at all.
+    #[serde(default)]
+    pub scale: Option<Scale>,
+    /// What a reader must know before the figures: fitted values, what stays unanswered. A sentence each.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// Where it ran.
+    #[serde(default)]
+    pub machine: Machine,
+    /// The command line that repeats it, as words.
+    pub command: Vec<String>,
+    /// Version of fairpath-lab.
+    pub fairpath_version: String,
+    /// When the grid began (RFC 3339).
+    pub started: String,
+    /// When it ended; none: it was interrupted, or still runs.
+    #[serde(default)]
+    pub ended: Option<String>,
+}
+
+/// One thing that is varied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// The key in [`crate::record::RunRecord::setting`]: "loss".
+    pub name: String,
+    /// As a figure's axis calls it: "packets lost"; empty: the name.
+    #[serde(default)]
+    pub label: String,
+    /// Unit for axes of figures, where values have one ("%", "ms"). Values carry their own.
+    #[serde(default)]
+    pub unit: String,
+    /// Values as written in the experiment, in its order: "0%", "1%", "10%".
+    pub values: Vec<String>,
+}
+
+impl Axis {
+    /// The words for this axis.
+    pub fn title(&self) -> &str {
+        if self.label.is_empty() {
+            &self.name
+        } else {
+            &self.label
+        }
+    }
+
+    /// Where `value` stands among the values; one that is not among them comes last.
+    pub fn rank(&self, value: &str) -> usize {
+        self.values
+            .iter()
+            .position(|known| known == value)
+            .unwrap_or(self.values.len())
+    }
+}
+
+/// A network scaled down to what the machine can emulate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Factor of the rates (0.1: a tenth); round trips have its inverse.
+    pub factor: f64,
+    /// Why, and what stays the same, in a sentence.
+    pub text: String,
+}
+
+/// The machine, as far as it explains results. Its name and addresses are left out on purpose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Release and version of the kernel.
+    pub kernel: String,
+    /// Model of the processor.
+    pub cpu_model: String,
+    /// Processors that are online.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// "kvm", "qemu", ... as the kernel tells; empty: none seen.
+    #[serde(default)]
+    pub virtualisation: String,
+    /// First line of `iperf3 --version`.
+    pub iperf3: String,
+    /// `fairpath --version`.
+    pub fairpath: String,
+    /// The default congestion control, which no flow relies on.
+    pub default_congestion: String,
+    /// What the kernel offers (net.ipv4.tcp_available_congestion_control).
+    pub congestion_controls: Vec<String>,
+    /// Which BBR the kernel has, and by what it was told; empty: none.
+    #[serde(default)]
+    pub bbr: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written_and_refuses_unknown_keys() {
+        let manifest = Manifest {
+            format: FORMAT,
+            experiment: "ripe88".into(),
+            axes: vec![Axis {
+                name: "loss".into(),
+                values: vec!["0%".into(), "1%".into()],
+                ..Axis::default()
+            }],
+            scale: Some(Scale {
+                factor: 0.1,
+                text: "a tenth".into(),
+            }),
+            ..Manifest::default()
+        };
+        let text = serde_json::to_string(&manifest).unwrap();
+        assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
+        let strange = text.replacen("\"format\"", "\"hostname\":\"secret\",\"format\"", 1);
+        let error = serde_json::from_str::<Manifest>(&strange).unwrap_err();
+        assert!(error.to_string().contains("hostname"), "{error}");
+    }
+
+    #[test]
+    fn an_axis_ranks_its_values_in_the_order_of_the_experiment() {
+        let axis = Axis {
+            name: "cc".into(),
+            values: vec!["cubic".into(), "bbr".into()],
+            ..Axis::default()
+        };
+        assert_eq!(axis.title(), "cc");
+        assert_eq!(
+            [axis.rank("bbr"), axis.rank("cubic"), axis.rank("reno")],
+            [1, 0, 2]
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The square-root law of Reno's saw-tooth.
+//!
+//! M. Mathis, J. Semke, J. Mahdavi, T. Ott, "The macroscopic behavior of the TCP congestion
+//! avoidance algorithm", ACM CCR 27(3), 1997, equation 3: `BW = MSS / RTT * C / sqrt(p)`. For a
+//! window that grows by one segment every `b` round trips and halves at evenly spaced losses
+//! (section 2) `C = sqrt(3 / (2 b))`: 1.22 without delayed ACKs, 0.87 with. It knows no timeouts,
+//! no windows and no link.
+
+use super::Conditions;
+
+/// The constant for ACKs that cover `segments_per_ack` segments.
+pub fn constant(segments_per_ack: f64) -> f64 {
+    (3.0 / (2.0 * segments_per_ack.max(1.0))).sqrt()
+}
+
+/// Mean goodput, bits of payload a second; infinite without loss.
+pub fn goodput_bps(c: &Conditions) -> f64 {
+    if c.loss_event_rate <= 0.0 {
+        return f64::INFINITY;
+    }
+    let window = constant(c.segments_per_ack) / c.loss_event_rate.sqrt();
+    c.goodput_bps(window / c.rtt_seconds)
+}
+
+/// `p*`: the rate of loss events at which the law meets `limit_bps`, so that less loss costs
+/// nothing. At most 1.
+pub fn loss_rate_at(limit_bps: f64, c: &Conditions) -> f64 {
+    let one_segment_bps = c.goodput_bps(constant(c.segments_per_ack) / c.rtt_seconds);
+    (one_segment_bps / limit_bps).powi(2).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(rtt_seconds: f64, segments_per_ack: f64) -> Conditions {
+        Conditions {
+            rtt_seconds,
+            loss_event_rate: 0.01,
+            mss_bytes: 1448.0,
+            segments_per_ack,
+            timeout_seconds: 0.2,
+        }
+    }
+
+    #[test]
+    fn the_constants_are_those_of_the_paper() {
+        assert!((constant(1.0) - 1.2247).abs() < 1e-4);
+        assert!((constant(2.0) - 0.8660).abs() < 1e-4);
+        assert_eq!(
+            constant(0.3),
+            constant(1.0),
+            "no ACK covers less than a segment"
+        );
+    }
+
+    /// 1448 B, 1 %: the round trips at which the law gives the talk's 235.5 Mbit/s.
+    #[test]
+    fn the_talks_figure_is_a_round_trip_of_a_local_network() {
+        for (rtt, b) in [(0.000_602, 1.0), (0.000_426, 2.0)] {
+            let mbit = goodput_bps(&at(rtt, b)) / 1e6;
+            assert!((mbit - 235.5).abs() < 0.2, "{mbit}");
+        }
+    }
+
+    /// 1460 B, 100 ms, 1 %, no delayed ACKs: 1460 * 8 / 0.1 * 1.2247 / 0.1 = 1.4305 Mbit/s.
+    #[test]
+    fn a_worked_number() {
+        let c = Conditions {
+            mss_bytes: 1460.0,
+            ..at(0.1, 1.0)
+        };
+        assert!((goodput_bps(&c) - 1.430_5e6).abs() < 1e2);
+    }
+
+    #[test]
+    fn at_the_meeting_point_the_law_gives_the_link_rate() {
+        let c = at(0.000_602, 1.0);
+        let p = loss_rate_at(850e6, &c);
+        assert!((p - 7.687e-4).abs() < 1e-6, "{p}");
+        let there = Conditions {
+            loss_event_rate: p,
+            ..c
+        };
+        assert!((goodput_bps(&there) / 850e6 - 1.0).abs() < 1e-9);
+        assert_eq!(loss_rate_at(1.0, &c), 1.0);
+    }
+
+    #[test]
+    fn without_loss_nothing_bounds_it() {
+        let c = Conditions {
+            loss_event_rate: 0.0,
+            ..at(0.1, 1.0)
+        };
+        assert_eq!(goodput_bps(&c), f64::INFINITY);
+    }
+}

@@ -1,0 +1,300 @@
+//! One run: network, emulation, measurement, traffic, and the record of all that.
+//!
+//! ```text
+//! emulators ── fairpath rtt ── iperf3's servers ── second 0: flows, pings, calls, samples ── all end
+//!                                                                                   record, faults
+//! ```
+//!
+//! Networks are kept from run to run; everything else is the run's own and ends with it.
+
+mod attend;
+mod beside;
+mod plans;
+
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fairpath_bpf::Recoveries;
+use jiff::Timestamp;
+
+use crate::divert::{Program, Programs};
+use crate::engine;
+use crate::experiment::Experiment;
+use crate::grid::Cell;
+use crate::interrupt::Interrupt;
+use crate::measure::passive::{PassivePlan, Watching};
+use crate::measure::traffic::{Traffic, TrafficError};
+use crate::measure::{Origin, Window};
+use crate::network::Network;
+use crate::record::{self, CommandRecord, Fault, FaultKind, RunRecord};
+use crate::topology::{Topology, TopologyChoice};
+use crate::truth;
+use attend::Attendance;
+use beside::Beside;
+
+/// Changes of delay come so much earlier than asked at most.
+const STEPS_TOLERANCE: Duration = Duration::from_millis(100);
+/// Where the first packet goes: nobody listens there (discard, RFC 863).
+const DISCARD_PORT: u16 = 9;
+/// The part of `fairpath rtt` in the account of processor time: it measures, and holds nobody back.
+pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
+/// The part of the kernel's threads that take packets up (ksoftirqd).
+pub const KERNEL_PART: &str = "kernel's packet threads";
+/// Time for pings, calls and samples to be under way before second 0.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// Why there is no record, or none worth another try.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Every run would fail so.
+    Fatal(anyhow::Error),
+    /// This run did.
+    Once(anyhow::Error),
+    /// Somebody wants it to end.
+    Interrupted,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Once(error.into())
+    }
+}
+
+/// The round trip of the first flow's way without traffic, ns; 0 where its links have no rate.
+pub fn base_rtt_ns(experiment: &Experiment) -> u64 {
+    let topology = Topology::of(&experiment.topology).ok();
+    let bottleneck = topology.and_then(|topology| plans::bottleneck(experiment, &topology));
+    bottleneck.map_or(0, |bottleneck| bottleneck.base_rtt_ns)
+}
+
+/// Where runs are made.
+pub struct Bench {
+    fairpath: PathBuf,
+    recoveries: Option<Arc<Recoveries>>,
+    interrupt: Interrupt,
+    programs: Programs,
+    networks: Vec<(TopologyChoice, bool, Network)>,
+}
+
+impl Bench {
+    /// With the router's binary; nothing is made yet.
+    pub fn new(fairpath: PathBuf, interrupt: Interrupt) -> Bench {
+        // Without, loss events are counted from samples, and the records say so.
+        let recoveries = Recoveries::count().ok().map(Arc::new);
+        // A binary that is gone while it runs is named by what fails then.
+        let ourselves = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fairpath-lab"));
+        Bench {
+            fairpath,
+            recoveries,
+            interrupt,
+            programs: Programs::new(ourselves),
+            networks: Vec::new(),
+        }
+    }
+
+    /// Makes one run, rates times `factor`; a run that fails is a record with that fault.
+    ///
+    /// # Errors
+    /// What would fail every run, or Ctrl-C.
+    pub fn run(&mut self, cell: &Cell, factor: f64) -> Result<RunRecord, Trouble> {
+        let experiment = cell.experiment.clone().scaled(factor);
+        let mut run = begun(cell, &experiment);
+        match self.measure(&experiment, cell.seed, &mut run) {
+            Ok(()) => run.faults = truth::faults(&run, &experiment),
+            Err(Trouble::Once(error)) => run.faults.push(Fault {
+                kind: FaultKind::NotMeasured,
+                text: format!("{error:#}"),
+            }),
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(run)
+    }
+
+    fn network(&mut self, experiment: &Experiment) -> Result<usize, Trouble> {
+        let wanted = (&experiment.topology, experiment.offloads);
+        let known = |(topology, offloads, _): &(TopologyChoice, bool, Network)| {
+            (topology, *offloads) == wanted
+        };
+        if let Some(index) = self.networks.iter().position(known) {
+            return Ok(index);
+        }
+        let topology =
+            Topology::of(&experiment.topology).map_err(|error| Trouble::Fatal(error.into()))?;
+        let network = Network::build(&topology, experiment.offloads);
+        let network = network.map_err(|error| Trouble::Fatal(error.into()))?;
+        self.networks
+            .push((experiment.topology.clone(), experiment.offloads, network));
+        Ok(self.networks.len() - 1)
+    }
+
+    fn measure(
+        &mut self,
+        experiment: &Experiment,
+        seed: u64,
+        run: &mut RunRecord,
+    ) -> Result<(), Trouble> {
+        let index = self.network(experiment)?;
+        let network = &self.networks[index].2;
+        run.bottleneck = plans::bottleneck(experiment, network.topology());
+        let window = Window {
+            from: experiment.warmup,
+            to: experiment.seconds,
+        };
+
+        let emulators = engine::start(network, experiment, seed, &self.fairpath)?;
+        let lead = engine::steps_lead(experiment);
+        let emulating = Instant::now();
+        if lead.is_some() {
+            wake(experiment, network)?;
+        }
+        let watching = self.watch(experiment, network)?;
+        let traffic = Traffic::listen(plans::flows(experiment, network)).map_err(of_traffic)?;
+        run.commands
+            .extend(emulators.iter().flat_map(|emulator| emulator.commands()));
+        run.commands
+            .extend(watching.iter().map(|watching| watching.command().clone()));
+        run.commands.extend(traffic.commands());
+
+        let diverted = match &experiment.divert {
+            None => None,
+            Some(spec) => {
+                let program = Program::from_str(&spec.program)?;
+                self.programs
+                    .divert(network.host(&spec.at), program, spec.gso)?
+            }
+        };
+        let mut processes: Vec<(String, u32)> = Vec::new();
+        processes.extend(emulators.iter().filter_map(|emulator| emulator.process()));
+        processes.extend(
+            watching
+                .iter()
+                .map(|watching| (PASSIVE_PART.to_owned(), watching.id())),
+        );
+        processes.extend(
+            diverted
+                .iter()
+                .map(|diverted| ("accepting program".to_owned(), diverted.id())),
+        );
+        run.commands.extend(diverted.iter().map(|diverted| {
+            CommandRecord {
+                host: experiment
+                    .divert
+                    .as_ref()
+                    .map(|spec| spec.at.clone())
+                    .unwrap_or_default(),
+                argv: diverted.argv().to_vec(),
+            }
+        }));
+
+        let idle = experiment
+            .pings
+            .values()
+            .map(|ping| ping.idle)
+            .fold(0.0, f64::max);
+        let needed = LEAD + Duration::from_secs_f64(idle);
+        let ahead = lead.map_or(needed, |lead| lead.saturating_sub(emulating.elapsed()));
+        if ahead + STEPS_TOLERANCE < needed {
+            return Err(Trouble::Once(anyhow::anyhow!(
+                "what measures was not there before the delays' clock had run: changes would come {:.1} s early",
+                (needed - ahead).as_secs_f64()
+            )));
+        }
+        let origin = Origin::ahead(ahead.max(needed));
+        let beside = Beside::start(experiment, network, origin, self.recoveries.clone())?;
+        let running = traffic.begin(origin).map_err(of_traffic)?;
+        let attendance = Attendance {
+            experiment,
+            origin,
+            window,
+            running: &running,
+            beside: processes,
+            interrupt: &self.interrupt,
+        };
+        run.cpu = attendance.attend()?;
+
+        let transfers = running.finish().map_err(of_traffic)?;
+        beside.finish(run, &transfers, window)?;
+        if let Some(watching) = watching {
+            run.passive = Some(watching.finish(origin, window)?);
+        }
+        for emulator in emulators {
+            let emulated = emulator.finish()?;
+            run.links.extend(emulated.links);
+            run.queues.extend(emulated.queues);
+        }
+        run.offloads = network.offloads()?;
+        Ok(())
+    }
+
+    fn watch(
+        &self,
+        experiment: &Experiment,
+        network: &Network,
+    ) -> Result<Option<Watching>, Trouble> {
+        let Some(host) = &experiment.watch else {
+            return Ok(None);
+        };
+        // Data that leaves by it is what is watched.
+        let to = experiment
+            .flows
+            .values()
+            .next()
+            .map_or(host, |flow| &flow.to);
+        let way = network.topology().way(host, to).unwrap_or_default();
+        let (link, _) = way
+            .first()
+            .context("the watched host is where the first flow goes; name another")?;
+        let plan = PassivePlan {
+            fairpath: self.fairpath.clone(),
+            ns: network.host(host).clone(),
+            interface: link.name.clone(),
+        };
+        Ok(Some(plan.start()?))
+    }
+}
+
+/// A packet each way over everything that the first flow passes: clocks of changes begin with it.
+fn wake(experiment: &Experiment, network: &Network) -> Result<(), Trouble> {
+    let Some(flow) = experiment.flows.values().next() else {
+        return Ok(());
+    };
+    for (from, to) in [(&flow.from, &flow.to), (&flow.to, &flow.from)] {
+        let there = SocketAddrV4::new(network.address(to), DISCARD_PORT);
+        let sent = network
+            .host(from)
+            .enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?.send_to(&[0], there))?;
+        sent.with_context(|| format!("send a first packet from {from} to {there}"))?;
+    }
+    Ok(())
+}
+
+/// The record of a run that begins now.
+fn begun(cell: &Cell, experiment: &Experiment) -> RunRecord {
+    RunRecord {
+        format: record::FORMAT,
+        experiment: experiment.name.clone(),
+        place: cell.place,
+        setting: cell.setting.clone(),
+        repeat: cell.repeat,
+        seed: cell.seed,
+        started: Timestamp::now().to_string(),
+        seconds: experiment.seconds,
+        warmup_seconds: experiment.warmup,
+        ..RunRecord::default()
+    }
+}
+
+/// What is missing on this machine is missing in every run.
+fn of_traffic(error: TrafficError) -> Trouble {
+    match error {
+        TrafficError::NoIperf3 { .. } | TrafficError::NoCongestion { .. } => {
+            Trouble::Fatal(error.into())
+        }
+        TrafficError::Stopped => Trouble::Interrupted,
+        error => Trouble::Once(error.into()),
+    }
+}

@@ -1,0 +1,303 @@
+//! A grid from its first run to its report, begun or gone on with.
+//!
+//! ```text
+//! directory ─ what is there ─ scale (by trial) ─ runs that are missing ─ those that were not true, once more ─ end
+//! ```
+//!
+//! Every run is kept as it ends. A run that was not true is kept and marked; it is made again at the
+//! end, at a place of its own behind all others, once, and not more than a quarter of the grid; in a quick
+//! form only while its five minutes last.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{BBR3LIKE, Bbr3Like};
+use jiff::Timestamp;
+
+use crate::calibrate;
+use crate::experiment::document::{Setting, words};
+use crate::experiment::words::run_cost;
+use crate::experiment::{FlowSpec, FormName, ScaleChoice};
+use crate::grid::{Cell, again_limit};
+use crate::manifest::Manifest;
+use crate::progress::Progress;
+use crate::record::RunRecord;
+use crate::run::{Bench, Trouble};
+use crate::store::Store;
+
+/// A quick form takes no longer than this: runs are made again only while the time lasts.
+pub const QUICK_BUDGET: Duration = Duration::from_secs(300);
+/// So many runs in a row that could not be measured at all end the grid: the next would fail too.
+const MAX_FAILED: usize = 3;
+
+/// How a grid ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All its runs are there.
+    Whole,
+    /// Somebody ended it; it goes on with the same command.
+    Interrupted,
+}
+
+/// A grid under way.
+pub struct Session<'a> {
+    bench: &'a mut Bench,
+    store: &'a Store,
+    manifest: Manifest,
+    runs: Vec<RunRecord>,
+    factor: f64,
+    failed: usize,
+    began: Instant,
+}
+
+impl<'a> Session<'a> {
+    /// With the runs that are there already.
+    pub fn new(
+        bench: &'a mut Bench,
+        store: &'a Store,
+        manifest: Manifest,
+        runs: Vec<RunRecord>,
+    ) -> Session<'a> {
+        Session {
+            bench,
+            store,
+            manifest,
+            runs,
+            factor: 1.0,
+            failed: 0,
+            began: Instant::now(),
+        }
+    }
+
+    /// Makes what is missing.
+    ///
+    /// # Errors
+    /// What would fail every run, or results that cannot be kept. Finished runs are kept.
+    pub fn go(&mut self, cells: &[Cell]) -> anyhow::Result<Ended> {
+        match self.all(cells) {
+            Ok(()) => {
+                self.manifest.ended = Some(Timestamp::now().to_string());
+                self.store.keep_manifest(&self.manifest)?;
+                Ok(Ended::Whole)
+            }
+            Err(Trouble::Interrupted) => Ok(Ended::Interrupted),
+            Err(Trouble::Fatal(error) | Trouble::Once(error)) => Err(error),
+        }
+    }
+
+    fn all(&mut self, cells: &[Cell]) -> Result<(), Trouble> {
+        let there: BTreeSet<u32> = self.runs.iter().map(|run| run.place).collect();
+        let missing: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| !there.contains(&cell.place))
+            .collect();
+        let again = self.again(cells);
+        if missing.is_empty() && again.is_empty() {
+            return Ok(());
+        }
+        self.scale(cells)?;
+        let seconds: f64 = missing.iter().map(|cell| run_cost(&cell.experiment)).sum();
+        let each = Duration::from_secs_f64(seconds / missing.len().max(1) as f64);
+        let mut progress = Progress::new(missing.len(), each);
+        for cell in missing {
+            self.one(cell, &mut progress)?;
+        }
+        let again = self.again(cells);
+        for (done, cell) in again.iter().enumerate() {
+            if !self.has_time(cell) {
+                let left = again.len() - done;
+                eprintln!(
+                    "{left} runs that were not true are not made again: a quick form's time is up"
+                );
+                break;
+            }
+            progress.add();
+            self.one(cell, &mut progress)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a run may still be made again.
+    fn has_time(&self, cell: &Cell) -> bool {
+        let ends = self.began.elapsed() + Duration::from_secs_f64(run_cost(&cell.experiment));
+        self.manifest.form != FormName::Quick.to_string() || ends <= QUICK_BUDGET
+    }
+
+    /// The scale of a grid is found once: all its runs have the same.
+    fn scale(&mut self, cells: &[Cell]) -> Result<(), Trouble> {
+        let was = self
+            .manifest
+            .scale
+            .as_ref()
+            .map_or(1.0, |scale| scale.factor);
+        let asked = cells.first().map(|cell| cell.experiment.scale);
+        if let (Some(ScaleChoice::Fixed(asked)), false) = (asked, self.runs.is_empty())
+            && (asked - was).abs() > f64::EPSILON
+        {
+            return Err(Trouble::Fatal(anyhow::anyhow!(
+                "runs that are there have scale {was}, and {asked} is asked for; choose another --out"
+            )));
+        }
+        if let (Some(scale), false) = (&self.manifest.scale, self.runs.is_empty()) {
+            self.factor = scale.factor;
+            return Ok(());
+        }
+        if !self.runs.is_empty() {
+            return Ok(());
+        }
+        let tell = |text: &str| eprintln!("trial at {text}");
+        (self.factor, self.manifest.scale) = calibrate::find(self.bench, cells, tell)?;
+        let kept = self.store.keep_manifest(&self.manifest);
+        kept.map_err(|error| Trouble::Fatal(error.into()))
+    }
+
+    fn one(&mut self, cell: &Cell, progress: &mut Progress) -> Result<(), Trouble> {
+        let run = self.bench.run(cell, self.factor)?;
+        // What was measured is kept before anything else may fail.
+        let kept = self.store.keep(&run);
+        kept.map_err(|error| Trouble::Fatal(error.into()))?;
+        eprintln!("{}", progress.line(&words(&cell.setting), &outcome(&run)));
+        let unmeasured =
+            run.flows.is_empty() && !run.faults.is_empty() && !cell.experiment.flows.is_empty();
+        self.failed = if unmeasured { self.failed + 1 } else { 0 };
+        let why = run
+            .faults
+            .first()
+            .map(|fault| fault.text.clone())
+            .unwrap_or_default();
+        self.runs.push(run);
+        if self.failed >= MAX_FAILED {
+            let error = anyhow::anyhow!("{MAX_FAILED} runs in a row were not measured: {why}");
+            return Err(Trouble::Fatal(error));
+        }
+        Ok(())
+    }
+
+    /// Runs to be made once more, at places behind all others.
+    fn again(&self, cells: &[Cell]) -> Vec<Cell> {
+        let first = cells.len() as u32;
+        let made: Vec<(&Setting, u32)> = (self.runs.iter())
+            .filter(|run| run.place >= first)
+            .map(|run| (&run.setting, run.repeat))
+            .collect();
+        let limit = again_limit(cells.len()).saturating_sub(made.len());
+        let next = self
+            .runs
+            .iter()
+            .map(|run| run.place + 1)
+            .max()
+            .unwrap_or(0)
+            .max(first);
+        let untrue = self
+            .runs
+            .iter()
+            .filter(|run| run.place < first && !run.is_true());
+        let mut again = Vec::new();
+        for run in untrue {
+            let is_made = made.contains(&(&run.setting, run.repeat));
+            let cell = cells.iter().find(|cell| cell.place == run.place);
+            if let (Some(cell), false) = (cell, is_made || again.len() >= limit) {
+                let place = next + again.len() as u32;
+                // Another seed: the same draws may be what was wrong.
+                let seed = crate::grid::mixed(cell.seed, u64::from(place));
+                again.push(Cell {
+                    place,
+                    seed,
+                    ..cell.clone()
+                });
+            }
+        }
+        again
+    }
+}
+
+/// "235.2 Mbit/s", or why not.
+fn outcome(run: &RunRecord) -> String {
+    let rates: Vec<String> = (run.flows.iter().take(4))
+        .map(|flow| format!("{:.1}", flow.goodput_bps / 1e6))
+        .collect();
+    let more = if run.flows.len() > rates.len() {
+        " ..."
+    } else {
+        ""
+    };
+    let rates = if rates.is_empty() {
+        "no flow".to_owned()
+    } else {
+        format!("{}{more} Mbit/s", rates.join(" + "))
+    };
+    match run.faults.first() {
+        None => rates,
+        Some(fault) => format!("{rates}, not true: {}", fault.text),
+    }
+}
+
+/// Refuses what this machine cannot run at all, before anything is written.
+///
+/// # Errors
+/// The first thing that is missing, with its remedy.
+pub fn check_needs(cells: &[Cell]) -> anyhow::Result<()> {
+    use fairpath_testbed::{Need, missing};
+    let needs = [
+        (
+            Need::Root,
+            "it makes network namespaces: run it as root (sudo)",
+        ),
+        (Need::Tool("ip"), "install it: apt install iproute2"),
+        (Need::Tool("ethtool"), "install it: apt install ethtool"),
+        (Need::Tool("iperf3"), "install it: apt install iperf3"),
+    ];
+    for (need, remedy) in needs {
+        if missing(&[need]).is_some() {
+            bail!("needs {need}: {remedy}");
+        }
+    }
+    let mut known = crate::machine::congestion_controls();
+    known.push(BBR3LIKE.to_owned());
+    for cell in cells {
+        for (flow, spec) in &cell.experiment.flows {
+            if let Some(name) = congestion_of(spec).find(|name| !known.contains(name)) {
+                bail!(
+                    "flow {flow} at {}: this kernel has no congestion control {name} (it has {}): load it (modprobe \
+                     tcp_{name}), or leave it out (--only AXIS=VALUE,...)",
+                    words(&cell.setting),
+                    known.join(", ")
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The congestion control of our own, registered, where a run asks for it; it goes with the value.
+///
+/// # Errors
+/// Where the kernel refuses it, or another process has it.
+pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
+    let asks = |cell: &Cell| {
+        let mut flows = cell.experiment.flows.values();
+        flows.any(|flow| congestion_of(flow).any(|name| name == BBR3LIKE))
+    };
+    if !cells.iter().any(asks) {
+        return Ok(None);
+    }
+    let registered = Bbr3Like::register();
+    let remedy = "leave it out (--only AXIS=VALUE,...), or mend that";
+    registered.map(Some).context(remedy)
+}
+
+/// Every congestion control that a flow uses.
+fn congestion_of(flow: &FlowSpec) -> impl Iterator<Item = &String> {
+    let switched = flow.switch.iter().map(|switch| &switch.to);
+    flow.congestion.iter().chain(switched)
+}
+
+/// The path of the report that was written into a directory of results.
+///
+/// # Errors
+/// Results that cannot be read, or a report that cannot be written.
+pub fn report(directory: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
+    let results = crate::results::read(directory)?;
+    crate::page::write(&results, directory).context("write the report")
+}

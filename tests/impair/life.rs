@@ -1,0 +1,241 @@
+//! How it begins and ends, and that nothing stays.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Need, Netns, Router, requires, wait_for};
+use fairpath_tests::PATIENCE;
+use nix::sys::signal::Signal;
+
+use crate::by;
+use crate::scene::{Impaired, command, datagrams, router};
+
+by!(killed_it_leaves_nothing_and_traffic_flows: xdp, afxdp, nfqueue);
+
+/// Lists what may be left in a namespace, by the tools that this host has.
+struct Tools(Vec<Vec<&'static str>>);
+
+impl Tools {
+    fn find(ns: &Netns) -> Tools {
+        let tables = ["iptables-legacy", "ip6tables-legacy", "iptables"];
+        let mut all: Vec<Vec<&'static str>> = tables
+            .into_iter()
+            .map(|tool| vec![tool, "-w", "5", "-t", "mangle", "-S"])
+            .collect();
+        all.push(vec!["nft", "list", "ruleset"]);
+        all.retain(|words| ns.run(words).is_ok());
+        assert!(!all.is_empty(), "no tool lists rules here");
+        Tools(all)
+    }
+
+    /// Rules of packet queues, and XDP programs. A tool that worked before still does.
+    fn left(&self, ns: &Netns) -> Vec<String> {
+        let links = ns.run(&["ip", "-d", "link", "show"]).unwrap();
+        let mut left: Vec<String> = links
+            .lines()
+            .filter(|line| line.contains("xdp"))
+            .map(str::to_owned)
+            .collect();
+        for words in &self.0 {
+            let rules = ns.run(words).unwrap();
+            let ours = rules.lines().filter(|line| line.contains("fairpath"));
+            left.extend(ours.map(str::to_owned));
+        }
+        left
+    }
+}
+
+fn killed_it_leaves_nothing_and_traffic_flows(port: &'static str) {
+    requires!(Need::Root);
+    let net = router();
+    let tools = Tools::find(&net.router);
+    let left = |ns| tools.left(ns);
+    let mut impaired = Impaired::between(&net, port, &["--loss", "100%"]);
+    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
+    assert_eq!(came.times.len(), 0);
+    assert!(!left(&net.router).is_empty());
+    impaired.process.signal(Signal::SIGKILL);
+    impaired.process.wait(PATIENCE).unwrap();
+    wait_for(PATIENCE, || left(&net.router).is_empty().then_some(()))
+        .unwrap_or_else(|| panic!("left: {:#?}", left(&net.router)));
+    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
+    assert_eq!(came.times.len(), 20);
+}
+
+#[test]
+fn after_its_time_it_ends_by_itself_and_leaves_nothing() {
+    requires!(Need::Root);
+    let net = router();
+    let tools = Tools::find(&net.router);
+    let begin = Instant::now();
+    let words = ["wan", "--delay", "20ms", "--for", "1.5s"];
+    let ended = Impaired::start(&net.router, &words).ended();
+    assert!(begin.elapsed() >= Duration::from_millis(1500));
+    ended.assert_true();
+    assert!(ended.report["elapsed_s"].as_f64().unwrap() >= 1.5);
+    assert_eq!(tools.left(&net.router), [""; 0]);
+}
+
+#[test]
+fn it_ends_with_its_command_and_with_its_status() {
+    requires!(Need::Root);
+    let net = router();
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+        let words = ["lan", "--in", "loss 10%", "--", "sh", "-c", script];
+        let ended = Impaired::start(&net.router, &words).ended();
+        assert_eq!(
+            ended.status.code(),
+            Some(status),
+            "{script}: {}",
+            ended.stderr
+        );
+        assert_eq!(ended.report["true"], true);
+    }
+}
+
+#[test]
+fn a_terminal_that_closes_ends_it() {
+    requires!(Need::Root);
+    let net = router();
+    let tools = Tools::find(&net.router);
+    let impaired = Impaired::start(&net.router, &["wan", "--delay", "20ms"]);
+    impaired.process.signal(Signal::SIGHUP);
+    let ended = impaired.ended();
+    ended.assert_true();
+    assert!(ended.stderr.contains("nothing came"), "{}", ended.stderr);
+    assert_eq!(tools.left(&net.router), [""; 0]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_ends_the_command_too() {
+    requires!(Need::Root);
+    let net = router();
+    let words = [
+        "wan",
+        "--delay",
+        "20ms",
+        "--no-check",
+        "--json=/dev/full",
+        "--",
+        "sleep",
+        "1234",
+    ];
+    let net_of_router = net.router.inode();
+    let process = net.router.spawn(command(&net.router, &words)).unwrap();
+    // What runs in the namespace is its, and nobody else's.
+    let sleeps = || {
+        let is_it = |process: &Path| {
+            let net = fs::metadata(process.join("ns/net"));
+            let line = fs::read(process.join("cmdline")).unwrap_or_default();
+            line == b"sleep\x001234\0" && net.is_ok_and(|net| net.ino() == net_of_router)
+        };
+        let mut all = fs::read_dir("/proc").unwrap().flatten();
+        all.any(|entry| is_it(&entry.path()))
+    };
+    wait_for(PATIENCE, || sleeps().then_some(())).unwrap();
+    let error = process.finish(PATIENCE).unwrap_err().to_string();
+    assert!(error.contains("write the report"), "{error}");
+    assert!(!sleeps());
+}
+
+#[test]
+fn what_the_check_once_refused_begins() {
+    requires!(Need::Root);
+    let net = router();
+    let words = [
+        "wan",
+        "--delay",
+        "20ms",
+        "--release",
+        "5ms",
+        "--rate",
+        "10mbit",
+        "--for",
+        "200ms",
+    ];
+    let process = net.router.spawn(command(&net.router, &words)).unwrap();
+    process.finish(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_run_that_was_not_true_is_named_and_fails() {
+    requires!(Need::Root);
+    let net = router();
+    // Half a second of 5,000 packets a second does not fit into 16 places.
+    let words = [
+        "--to-peer",
+        "delay 500ms",
+        "--from-peer",
+        "none",
+        "--packets",
+        "16",
+    ];
+    let impaired = Impaired::between(&net, "afxdp", &words);
+    datagrams(&net.client, &net.server, Router::SERVER.v4, 500);
+    let ended = impaired.end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert_eq!(ended.report["true"], false);
+    let why = ended.report["why"][0].as_str().unwrap();
+    assert!(why.contains("--packets"), "{why}");
+    assert!(ended.number("to-peer", "own_dropped") > 100);
+    assert!(
+        ended.stderr.contains("not true: to-peer:"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn an_interface_that_goes_ends_the_run_with_its_name() {
+    requires!(Need::Root);
+    let net = router();
+    let impaired = Impaired::between(&net, "afxdp", &["--delay", "1ms"]);
+    net.router.run(&["ip", "link", "delete", "wan"]).unwrap();
+    let ended = impaired.ended();
+    assert_eq!(ended.status.code(), Some(1));
+    let why = ended.report["why"].to_string();
+    assert!(why.contains("wan") && why.contains("gone"), "{why}");
+}
+
+#[test]
+fn every_second_there_is_a_line_of_json_with_what_was_asked() {
+    requires!(Need::Root);
+    let net = router();
+    let words = ["wan", "--delay", "2ms", "--for", "2.5s", "--seed", "3"];
+    let impaired = Impaired::start(&net.router, &words);
+    impaired
+        .process
+        .wait_stdout("\"final\":true", PATIENCE)
+        .unwrap();
+    let out = impaired.process.stdout();
+    let lines: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(lines.len() >= 2, "{out}");
+    assert!(
+        lines[..lines.len() - 1]
+            .iter()
+            .all(|line| line["final"] == false)
+    );
+    assert_eq!(lines[0]["seed"], 3);
+    let asked = lines[0]["directions"][0]["asked"].as_str().unwrap();
+    assert!(asked.contains("2ms"), "{asked}");
+    impaired.ended();
+}
+
+#[test]
+fn the_check_passes_and_attaches_nothing() {
+    requires!(Need::Root);
+    let net = router();
+    let words = [
+        "none0", "--check", "--loss", "1%", "--delay", "20ms", "--rate", "50mbit",
+    ];
+    let process = net.router.spawn(command(&net.router, &words)).unwrap();
+    let out = process.finish(PATIENCE).unwrap();
+    for part in ["loss", "delay", "rate", "order"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+}

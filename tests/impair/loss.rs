@@ -1,0 +1,161 @@
+//! What is lost: how much, and which.
+
+use fairpath_testbed::{Need, Router, requires};
+use serde_json::Value;
+
+use crate::by;
+use crate::scene::{Ended, Impaired, Scene, datagrams, router};
+
+by!(a_tenth_is_lost_in_its_interval_and_nothing_else_is: xdp, afxdp, nfqueue);
+by!(bursts_are_lost_as_the_model_says: xdp, afxdp, nfqueue);
+by!(a_pattern_loses_its_ones: xdp, afxdp, nfqueue);
+
+const COUNT: u32 = 4000;
+
+fn interval(ended: &Ended, way: &str) -> [f64; 2] {
+    let of = |at: usize| ended.way(way)["loss_interval"][at].as_f64().unwrap();
+    [of(0), of(1)]
+}
+
+fn a_tenth_is_lost_in_its_interval_and_nothing_else_is(port: &'static str) {
+    requires!(Need::Root);
+    let net = router();
+    let impaired = Impaired::between(&net, port, &["--loss", "10%", "--seed", "5"]);
+    for to in Router::SERVER.both() {
+        let came = datagrams(&net.client, &net.server, to, COUNT / 2);
+        let lost = COUNT / 2 - came.times.len() as u32;
+        assert!((120..=290).contains(&lost), "{to}: {lost}");
+        assert_eq!(came.inversions, 0);
+    }
+    let ended = impaired.end();
+    ended.assert_true();
+    let way = ended.way("to-peer");
+    // All that was sent came to the impairment.
+    assert_eq!(
+        ended.number("to-peer", "packets"),
+        u64::from(COUNT),
+        "{way:#}"
+    );
+    let [low, high] = interval(&ended, "to-peer");
+    assert!(low < 0.1 && 0.1 < high && high - low < 0.04, "{way:#}");
+    let sent = ended.number("to-peer", "sent");
+    assert_eq!(sent + ended.number("to-peer", "lost"), u64::from(COUNT));
+    assert_eq!(ended.report["engine"], port);
+}
+
+fn bursts_are_lost_as_the_model_says(port: &'static str) {
+    requires!(Need::Root);
+    let net = router();
+    // A fifth of the time bad, five packets each.
+    let model = ["--gemodel", "5%,20%,100%,0%", "--seed", "11"];
+    let impaired = Impaired::between(&net, port, &model);
+    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let ended = impaired.end();
+    ended.assert_true();
+    let lost: Vec<u32> = (0..COUNT).filter(|n| !came.times.contains_key(n)).collect();
+    let bursts = 1 + lost
+        .windows(2)
+        .filter(|pair| pair[1] != pair[0] + 1)
+        .count();
+    let mean = lost.len() as f64 / bursts as f64;
+    assert!(
+        (3.5..=6.5).contains(&mean),
+        "{mean}: {} in {bursts}",
+        lost.len()
+    );
+    let asked = ended.way("to-peer")["loss_asked"].as_f64().unwrap();
+    assert!((asked - 0.2).abs() < 1e-9, "{asked}");
+}
+
+fn a_pattern_loses_its_ones(port: &'static str) {
+    requires!(Need::Root);
+    let net = router();
+    let impaired = Impaired::between(&net, port, &["--to-peer", "pattern 00010"]);
+    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
+    let wanted: Vec<u32> = (0..1000).filter(|n| n % 5 != 3).collect();
+    assert_eq!(came.numbers(), wanted);
+    // The other direction is let alone.
+    let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
+    assert_eq!(back.times.len(), 300);
+    impaired.end().assert_true();
+}
+
+#[test]
+fn with_one_seed_three_ports_lose_the_same_datagrams() {
+    requires!(Need::Root);
+    for model in [["--loss", "20%"], ["--gemodel", "5%,30%,90%,1%"]] {
+        let mut all = Vec::new();
+        for port in ["xdp", "afxdp", "nfqueue"] {
+            let net = router();
+            let words = [&model[..], &["--seed", "77"]].concat();
+            let impaired = Impaired::between(&net, port, &words);
+            let there = datagrams(&net.client, &net.server, Router::SERVER.v4, 1500).numbers();
+            let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1500).numbers();
+            impaired.end().assert_true();
+            assert!(there.len() < 1450 && back.len() < 1450);
+            assert_ne!(there, back, "directions have fates of their own");
+            all.push((port, there, back));
+        }
+        for (port, there, back) in &all[1..] {
+            assert!(*there == all[0].1 && *back == all[0].2, "{port}, {model:?}");
+        }
+    }
+}
+
+#[test]
+fn beside_the_kernels_own_dropper_both_have_what_was_asked() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"));
+    let count = |net: &Scene| {
+        let came = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
+        f64::from(COUNT - came.times.len() as u32) / f64::from(COUNT)
+    };
+    let net = router();
+    let rule_text =
+        "-A FORWARD -i lan -p udp -m statistic --mode random --probability 0.05 -j DROP";
+    let mut rule = vec!["iptables-legacy"];
+    rule.extend(rule_text.split(' '));
+    net.router.run(&rule).unwrap();
+    let kernels = count(&net);
+    drop(net);
+    let net = router();
+    let impaired = Impaired::between(&net, "afxdp", &["--to-peer", "loss 5%"]);
+    let ours = count(&net);
+    let ended = impaired.end();
+    ended.assert_true();
+    // Six deviations of a difference of two shares of 4,000: the kernel's dropper has no seed.
+    let most = 6.0 * (2.0 * 0.05 * 0.95 / f64::from(COUNT)).sqrt();
+    assert!((kernels - ours).abs() < most, "{kernels} {ours}");
+    let [low, high] = interval(&ended, "to-peer");
+    assert!((low..=high).contains(&ours));
+}
+
+#[test]
+fn without_a_peer_each_way_of_an_interface_is_its_own() {
+    requires!(Need::Root);
+    let net = router();
+    let words = ["wan", "--out", "loss 30%", "--in", "none"];
+    let impaired = Impaired::start(&net.router, &words);
+    let there = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
+    let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
+    assert!(
+        (580..=820).contains(&there.times.len()),
+        "{}",
+        there.times.len()
+    );
+    assert_eq!(back.times.len(), 300);
+    let ended = impaired.end();
+    ended.assert_true();
+    assert_eq!(ended.report["engine"], Value::from("nfqueue"));
+    drop(net);
+    let net = router();
+    let impaired = Impaired::start(&net.router, &["wan", "--in", "loss 30%"]);
+    let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1000);
+    assert!(
+        (580..=820).contains(&back.times.len()),
+        "{}",
+        back.times.len()
+    );
+    let ended = impaired.end();
+    ended.assert_true();
+    assert_eq!(ended.report["engine"], Value::from("xdp"));
+}

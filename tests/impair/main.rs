@@ -1,0 +1,30 @@
+//! `fairpath impair` on real packets, by every port.
+//!
+//! ```text
+//! client ── lan [router: fairpath impair lan --peer wan ...] wan ── server
+//! ```
+//!
+//! As root: `cargo test -p fairpath-tests --test impair`. Each test has namespaces of its own. What is
+//! said of time here has a wide margin: this machine is shared. Lateness is told by the command itself.
+
+mod changes;
+mod classes;
+mod delay;
+mod life;
+mod loss;
+mod refused;
+mod scene;
+mod split;
+
+/// A test for each of these ports.
+macro_rules! by {
+    ($test:ident: $($port:ident),+) => {
+        mod $test {
+            $(#[test]
+            fn $port() {
+                super::$test(stringify!($port));
+            })+
+        }
+    };
+}
+pub(crate) use by;

@@ -1,0 +1,135 @@
+//! What is refused, and how that is said.
+
+use std::process::Command;
+
+use fairpath_testbed::{Need, Router, requires};
+use fairpath_tests::PATIENCE;
+
+use crate::scene::{Scene, command, router};
+
+/// Status and complaint.
+fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
+    command.arg("--no-check");
+    let mut process = net.router.spawn(command).unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    // What was printed before the end has been read by then.
+    let said = fairpath_testbed::wait_for(PATIENCE, || {
+        let said = process.stderr();
+        said.ends_with('\n').then_some(said)
+    });
+    (status.code().unwrap_or(-1), said.unwrap_or_default())
+}
+
+#[test]
+fn bad_wishes_are_named_with_their_remedy() {
+    requires!(Need::Root);
+    let net = router();
+    let cases: [(&[&str], i32, &str); 13] = [
+        (&["wan"], 1, "nothing is asked for"),
+        (&[], 2, "<IF>"),
+        (&["nowan", "--loss", "1%"], 1, "no such interface"),
+        (
+            &["wan", "--peer", "wan", "--loss", "1%"],
+            1,
+            "one interface",
+        ),
+        (&["wan", "--loss", "120%"], 1, "120%"),
+        (&["wan", "--delay", "20"], 1, "write 5ms"),
+        (&["wan", "--rate", "fast"], 1, "fast"),
+        (&["wan", "--out", "los 1%"], 1, "--los"),
+        (&["wan", "--in", "loss 1%", "--peer", "lan"], 2, "--peer"),
+        (
+            &["wan", "--delay", "1ms", "--via", "xdp"],
+            1,
+            "only be lost",
+        ),
+        (&["wan", "--loss", "1%", "--via", "xdp"], 1, "--in alone"),
+        (&["wan", "--delay", "1ms", "--via", "afxdp"], 1, "--peer"),
+        (
+            &["wan", "--rate", "1mbit", "--policy", "fq_codl"],
+            1,
+            "fq_codel",
+        ),
+    ];
+    for (words, status, part) in cases {
+        let (code, said) = refusal(&net, command(&net.router, words));
+        assert!(
+            code == status && said.contains(part),
+            "{words:?}: {code} {said}"
+        );
+    }
+}
+
+#[test]
+fn the_callers_own_login_is_not_cut_off_unasked() {
+    requires!(Need::Root);
+    let net = router();
+    let (client, here) = (Router::CLIENT.v4, Router::LAN.v4);
+    let login = format!("{client} 40000 {here} 22");
+    let over = |name: &str, words: &[&str]| {
+        let mut command = command(
+            &net.router,
+            &[&[name, "--delay", "20ms", "--for", "200ms"], words].concat(),
+        );
+        command.env("SSH_CONNECTION", &login);
+        refusal(&net, command)
+    };
+    let (code, said) = over("lan", &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("remote login") && said.contains("--yes"),
+        "{said}"
+    );
+    assert!(said.contains(&client.to_string()), "{said}");
+    // Not by the other one, and not where it is meant.
+    for (name, words) in [("wan", &[][..]), ("lan", &["--yes"])] {
+        let (code, said) = over(name, words);
+        assert_eq!(code, 0, "{name} {words:?}: {said}");
+    }
+    // sudo takes the variable away; a process above has it.
+    let mut shell = net.router.command_without_sysfs("sh");
+    let run = format!(
+        "env -u SSH_CONNECTION {} impair lan --delay 20ms --for 200ms --no-check; exit $?",
+        fairpath_tests::binary::fairpath().display()
+    );
+    shell.env("SSH_CONNECTION", &login).args(["-c", &run]);
+    let mut process = net.router.spawn(shell).unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    process.wait_stderr("remote login", PATIENCE).unwrap();
+    let said = process.stderr();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains(&client.to_string()), "{said}");
+}
+
+#[test]
+fn what_is_beneath_the_login_s_interface_carries_it() {
+    requires!(Need::Root);
+    let net = router();
+    let ip = |words: &str| {
+        let words: Vec<&str> = std::iter::once("ip").chain(words.split(' ')).collect();
+        net.router.run(&words).unwrap();
+    };
+    // The address is on a bridge whose port is eth7; another is on lo, and the route tells.
+    ip("link add br7 type bridge");
+    ip("link add eth7 type veth peer name peer7");
+    ip("link set eth7 master br7");
+    ip("address add 192.0.2.1/24 dev br7");
+    ip("address add 198.51.100.1/32 dev lo");
+    for link in ["lo", "br7", "eth7", "peer7"] {
+        ip(&format!("link set {link} up"));
+    }
+    for here in ["192.0.2.1", "198.51.100.1"] {
+        for (name, is_cut) in [("br7", true), ("eth7", true), ("wan", false)] {
+            let words = [name, "--delay", "20ms", "--for", "200ms"];
+            let mut command = command(&net.router, &words);
+            command.env("SSH_CONNECTION", format!("192.0.2.2 40000 {here} 22"));
+            let (code, said) = refusal(&net, command);
+            assert_eq!(code, i32::from(is_cut), "{name} {here}: {said}");
+            assert_eq!(
+                said.contains("remote login from 192.0.2.2"),
+                is_cut,
+                "{said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Faults planted in the network, the traffic and the machine: each is named, and its run left out.
+
+use std::process::{Child, Command, Output};
+
+use fairpath_testbed::{Need, requires};
+use fairpath_tests::binary::fairpath;
+use serde_json::Value;
+
+use crate::scene::{QUEUE, Scene, faults, stderr, write_script};
+
+/// The first record of a run that has a fault of this kind, and the page says so.
+fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    let records = scene.records();
+    assert!(
+        faults(&records[0]).contains(&kind),
+        "{kind}: {:#}",
+        records[0]["faults"]
+    );
+    let page = std::fs::read_to_string(scene.out().join("report.md")).unwrap();
+    assert!(page.contains("✗ 0"), "{page}");
+    let again = records.iter().filter(|run| run["place"] != 0).count();
+    assert_eq!(again, 1, "an untrue run is made once more");
+    records.into_iter().next().unwrap()
+}
+
+/// The experiment without its leave to fill processors.
+fn judged() -> String {
+    QUEUE.replace("measures-machine = true\n", "")
+}
+
+#[test]
+fn a_sender_limited_by_its_window_is_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(&judged().replace("number = 2", "window = 8192"));
+    let output = scene.run();
+    assert_named(&scene, &output, "window-limited");
+}
+
+#[test]
+fn offloads_left_on_are_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let text = QUEUE.replace("[links.wan]\n", "[links.wan]\nvia = \"nfqueue\"\n");
+    let scene = Scene::new(&text.replace("seed = 4\n", "seed = 4\noffloads = true\n"));
+    let output = scene.run();
+    assert_named(&scene, &output, "offloads-on");
+}
+
+#[test]
+fn another_congestion_control_than_asked_for_is_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(QUEUE);
+    let script = "for word do shift; case $word in --congestion=*) set -- \"$@\" --congestion=reno ;; \
+        *) set -- \"$@\" \"$word\" ;; esac; done; exec /usr/bin/iperf3 \"$@\"";
+    let path = scene.instead_of("iperf3", script);
+    let output = scene.command().env("PATH", path).output().unwrap();
+    let run = assert_named(&scene, &output, "wrong-congestion");
+    let text = run["faults"].to_string();
+    assert!(
+        text.contains("asked for cubic, and the kernel used reno"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_impairment_that_is_not_applied_is_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(&QUEUE.replace("limit = 50", "loss = \"3%\""));
+    // A router's binary that forgets the loss.
+    let forgetful = scene.place.path().join("fairpath");
+    let real = fairpath().display();
+    let script = format!(
+        "for word do shift; set -- \"$@\" \"$(printf %s \"$word\" | sed 's/loss 3%//')\"; done; exec {real} \"$@\""
+    );
+    write_script(&forgetful, &script);
+    let output = scene.command_with(&forgetful).output().unwrap();
+    let run = assert_named(&scene, &output, "not-impaired");
+    assert!(
+        run["faults"].to_string().contains("3.000 % were asked for"),
+        "{:#}",
+        run["faults"]
+    );
+}
+
+/// Processes that want every processor; they end with the value.
+struct Hogs(Vec<Child>);
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Gone already: then there is nothing to end.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn processors_that_others_take_are_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::alone(&judged());
+    let count = std::thread::available_parallelism().map_or(2, usize::from) * 2;
+    let hog = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).spawn().unwrap()
+    };
+    let _hogs = Hogs((0..count).map(|_| hog()).collect());
+    let output = scene.run();
+    let run = assert_named(&scene, &output, "shared-cpu");
+    assert!(
+        run["faults"].to_string().contains("no part of the run"),
+        "{:#}",
+        run["faults"]
+    );
+}
