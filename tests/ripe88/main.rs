@@ -1,10 +1,12 @@
 //! `fairpath lab run ripe88 --quick`, whole, and held to what is known of it.
 //!
-//! As root: `cargo test -p fairpath-tests --test ripe88`. A test program of its own, so that no other
-//! test runs meanwhile: it measures.
+//! As root: `cargo test -p fairpath-tests --features soak --test ripe88` (`make soak`). A test program
+//! of its own, so that no other test runs meanwhile: it measures.
 //!
-//! On a machine whose host takes processors away a grid may miss; what another grid then does not
-//! confirm is the machine's, and so is a grid for which no scale was found. Runs that were not true are out of all figures here, as on the page.
+//! Runs that were not true are out of all figures here, as on the page. A machine on which a setting
+//! has no true run in two grids, since others have its processors, tells nothing: a skip, printed.
+
+#![cfg(feature = "soak")]
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,6 +16,7 @@ use fairpath_lab::results;
 use fairpath_report::statistics::median;
 use fairpath_testbed::{Feature, Need, requires};
 use fairpath_tests::binary::{fairpath, fairpath_lab};
+use fairpath_units::skip_test;
 
 /// Grids that are run until one holds everything.
 const GRIDS: usize = 2;
@@ -38,8 +41,34 @@ fn of(setting: &BTreeMap<String, String>, part: &BTreeMap<String, String>) -> bo
         .all(|(axis, value)| setting.get(axis) == Some(value))
 }
 
-/// What does not hold, in words.
-fn misses(grid: &Grid) -> Vec<String> {
+/// Why a grid shows less than it is to show, in words.
+enum Miss {
+    /// A setting without a true run: this machine could not emulate it.
+    Untold(String),
+    /// True runs that say something else.
+    Wrong(String),
+}
+
+impl Miss {
+    fn text(&self) -> String {
+        match self {
+            Miss::Untold(what) => format!("untold: {what}"),
+            Miss::Wrong(what) => what.clone(),
+        }
+    }
+}
+
+/// A figure that is to be as `holds` says; none: no true run has one.
+fn judge(misses: &mut Vec<Miss>, what: String, figure: Option<f64>, holds: impl Fn(f64) -> bool) {
+    match figure {
+        Some(figure) if holds(figure) => {}
+        Some(figure) => misses.push(Miss::Wrong(format!("{what}: {figure:.3}"))),
+        None => misses.push(Miss::Untold(what)),
+    }
+}
+
+/// What does not hold.
+fn misses(grid: &Grid) -> Vec<Miss> {
     let mut misses = Vec::new();
     for path in ["symmetric", "asymmetric"] {
         let cell = |cc: &str, loss: &str| {
@@ -54,29 +83,29 @@ fn misses(grid: &Grid) -> Vec<String> {
                 let bottleneck = run.bottleneck.as_ref().expect("a link with a rate");
                 run.flows[0].goodput_bps / bottleneck.goodput_limit_bps
             });
-            match median(&share.collect::<Vec<f64>>()) {
-                Some(share) if (BASELINE..=1.0 + 1.0 - BASELINE).contains(&share) => {}
-                share => misses.push(format!("{path} {cc} without loss: {share:?} of the link")),
-            }
+            let share = median(&share.collect::<Vec<f64>>());
+            let what = format!("{path} {cc} without loss, of what the link lets through");
+            judge(&mut misses, what, share, |share| {
+                (share - 1.0).abs() <= 1.0 - BASELINE
+            });
         }
-        match cell("cubic", "1%").theory() {
-            Some(row) if row.nearest.1.value.abs() <= MODEL => {}
-            row => misses.push(format!(
-                "{path} cubic at 1 %: {:?}",
-                row.map(|r| &r.nearest)
-            )),
-        }
+        let residual = cell("cubic", "1%").theory().map(|row| row.nearest.1.value);
+        let what = format!("{path} cubic at 1 %, off the nearer model");
+        judge(&mut misses, what, residual, |off| off.abs() <= MODEL);
         let whole = goodput(cell("bbr", "0%"));
         for (loss, least) in BBR {
-            let kept = goodput(cell("bbr", loss))
-                .zip(whole)
-                .map(|(some, all)| some / all);
-            if kept.is_none_or(|kept| kept < least) {
-                misses.push(format!("{path} bbr at {loss} keeps {kept:?}"));
-            }
+            let kept = goodput(cell("bbr", loss)).zip(whole);
+            let what = format!("{path} bbr at {loss}, of itself without loss");
+            let kept = kept.map(|(some, all)| some / all);
+            judge(&mut misses, what, kept, |kept| kept >= least);
         }
     }
     misses
+}
+
+fn texts(misses: &[Miss]) -> String {
+    let texts: Vec<String> = misses.iter().map(Miss::text).collect();
+    texts.join("; ")
 }
 
 #[test]
@@ -100,7 +129,7 @@ fn ripe88_is_what_models_and_the_talk_say() {
         if !output.status.success() {
             // No scale was true while others used the machine: this grid is missed, the next may not be.
             unscaled += 1;
-            last = vec![format!("it ended with {}", output.status)];
+            last = vec![Miss::Untold(format!("it ended with {}", output.status))];
             eprintln!("{told}");
             continue;
         }
@@ -110,7 +139,17 @@ fn ripe88_is_what_models_and_the_talk_say() {
         if last.is_empty() {
             return;
         }
-        eprintln!("{told}{last:#?}");
+        eprintln!("{told}{}", texts(&last));
     }
-    panic!("{whole} grids, {unscaled} without a scale: {last:#?}");
+    let told = format!(
+        "{whole} grids, {unscaled} without a scale: {}",
+        texts(&last)
+    );
+    let wrong = last.iter().any(|miss| matches!(miss, Miss::Wrong(_)));
+    assert!(!wrong, "{told}");
+    skip_test(
+        "ripe88_is_what_models_and_the_talk_say",
+        "processors that are free",
+        &told,
+    );
 }
