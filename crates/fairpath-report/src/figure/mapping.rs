@@ -10,7 +10,7 @@ pub(crate) const ZERO_ROOM: f64 = 46.0;
 const LOG_ROOM: f64 = 1.12;
 /// How far beyond what was measured a model may widen the y axis; beyond that its line is clipped.
 const THEORY_ROOM: f64 = 1.2;
-/// Above a reference that is topmost, for its name: a line of text in the lowest panel.
+/// Above the topmost reference, for its name: a line of text in the lowest panel.
 const NAME_ROOM: f64 = 0.08;
 /// Steps that a y axis has at least.
 const Y_STEPS: f64 = 5.0;
@@ -176,9 +176,10 @@ fn y_values(panel: &Panel) -> Vec<f64> {
     };
     values.extend(of(true).filter(near));
     let topmost = references().fold(f64::NEG_INFINITY, f64::max);
-    if panel.y.scale == Scale::Linear && topmost >= high {
-        let floor = if panel.y.from_zero { low.min(0.0) } else { low };
-        values.push(topmost + (topmost - floor) * NAME_ROOM);
+    let floor = if panel.y.from_zero { low.min(0.0) } else { low };
+    let room = (topmost - floor) * NAME_ROOM;
+    if panel.y.scale == Scale::Linear && topmost + room > high {
+        values.push(topmost + room);
     }
     values
 }
@@ -262,7 +263,7 @@ mod tests {
     fn the_name_of_the_topmost_line_has_room_above_it() {
         let mut panel = panel(
             Axis::zero_based("y", Unit::none()),
-            &[(0.01, 430.0), (0.1, 390.0)],
+            &[(0.01, 430.2), (0.1, 390.0)],
         );
         panel.references.push(Reference {
             label: "what the link lets through".to_owned(),
