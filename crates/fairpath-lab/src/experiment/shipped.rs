@@ -94,7 +94,7 @@ mod tests {
         let settings = document.settings(FormName::Full);
         let far = settings.iter().find(|setting| setting["rtt"] == "100ms");
         let run = document.at(FormName::Full, far.unwrap()).unwrap();
-        assert_eq!((run.seconds, run.repeats), (24.0, 6));
+        assert_eq!((run.seconds, run.repeats), (24.0, 10));
         assert_eq!(run.links["bottleneck"].limit, Some(7431));
     }
 }
