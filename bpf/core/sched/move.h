@@ -15,7 +15,8 @@
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
  * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
- * where the same node had one.
+ * where the same node had one. So does the trace that the root sends by, if it is the same; another
+ * one begins anew.
  * Besides, fp_clear() empties one at once: of a port whose link went down.
  * Deliberately absent: moving a part now and the rest later; leaving would be out of order.
  */
@@ -121,6 +122,42 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
+/* Whether both send by the same trace, wherever its words are. A ns or two an opportunity. */
+FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
+{
+	struct fp_impair_config FP_MEM *a = &fp_impair_at(s, s->config.service)->config;
+	struct fp_impair_config FP_MEM *b = &fp_impair_at(old, old->config.service)->config;
+	u32 i;
+
+	/* What is beyond the words is no trace, and long. */
+	if (a->chances != b->chances || a->chances_period != b->chances_period ||
+	    a->chances > s->config.words)
+		return 0;
+	fp_loop(i, a->chances) {
+		if (fp_word(s, a->chances_at, i) != fp_word(old, b->chances_at, i))
+			return 0;
+	}
+	return 1;
+}
+
+/* The line goes on where it was in its trace, whichever node the impairment was found by. */
+FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+	struct fp_impair FP_MEM *was = fp_impair_at(old, old->config.service);
+
+	if (!s->config.service)
+		return 0;
+	/* Impairment 0 is nobody's, and has sent nothing. */
+	FP_PUT(im->state.lap, was->state.lap);
+	FP_PUT(im->state.chances, was->state.chances);
+	FP_PUT(im->state.credit, was->state.credit);
+	FP_PUT(im->state.has_lap, was->state.has_lap);
+	if (!old->config.service || !fp_is_same_trace(s, old))
+		fp_restart_service(im);
+	return 0;
+}
+
 /* All packets that wait enter the old shaper by arrival; whatever else was in it is gone. */
 FP_FUNC int fp_line_up(struct fp_sched FP_MEM *old FP_ARG)
 {
@@ -152,7 +189,7 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 	fp_carry_account(s, old, 0, 0);
 	fp_loop(i, s->config.nodes)
 		fp_carry_node(s, old, c, i + 1);
-	return 0;
+	return fp_carry_service(s, old);
 }
 
 /*
