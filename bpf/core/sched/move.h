@@ -15,10 +15,10 @@
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
  * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
- * where the same node had one. So does the trace that the root sends by, if it is the same; another
- * one begins anew.
- * Besides, fp_clear() empties one at once: of a port whose link went down.
- * Deliberately absent: moving a part now and the rest later; leaving would be out of order.
+ * where the same node had one, by their seeds. So does the trace that the root sends by, if it is
+ * the same; another one begins anew. Besides, fp_clear() empties one at once: of a port whose link
+ * went down. Deliberately absent: moving a part now and the rest later; leaving would be out of
+ * order.
  */
 #ifndef FP_SCHED_MOVE_H
 #define FP_SCHED_MOVE_H
@@ -87,6 +87,25 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 0;
 }
 
+/*
+ * An impairment goes on where its predecessor stopped: the one with its seed, or else that of the
+ * first node. Who joins one that others share must not change their fates. Order is kept by all.
+ */
+FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
+			    struct fp_sched FP_MEM *old FP_ARG, u32 id)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
+	struct fp_impair FP_MEM *was = fp_impair_at(old, id);
+	u64 last = im->state.last;
+
+	if (im->config.loss.seed == was->config.loss.seed || !im->stats.packets) {
+		FP_COPY(&im->state, &was->state);
+		FP_COPY(&im->stats, &was->stats);
+	}
+	im->state.last = was->state.last > last ? was->state.last : last;
+	return 0;
+}
+
 /* Node `node` of the new tree goes on with what its predecessor counted and owes. */
 FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 node)
@@ -100,12 +119,8 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	if (!id)
 		return 0;
 	fp_carry_account(s, old, node, id);
-	if (n->config.impair && was->config.impair) {
-		FP_COPY(&fp_impair_at(s, n->config.impair)->state,
-			&fp_impair_at(old, was->config.impair)->state);
-		FP_COPY(&fp_impair_at(s, n->config.impair)->stats,
-			&fp_impair_at(old, was->config.impair)->stats);
-	}
+	if (n->config.impair && was->config.impair)
+		fp_carry_impair(s, n->config.impair, old, was->config.impair);
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);

@@ -13,6 +13,9 @@ use crate::lines::{Both, LineError, Side, direction_of};
 /// memory that virtual ones do not.
 const PIPE: u32 = 16_384;
 
+/// Stands for whoever has none of their own: no class has this name.
+const OF_ALL: &str = "";
+
 /// What becomes of packets before they wait for their turn, by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairments {
@@ -87,15 +90,19 @@ impl Impairments {
         for (name, both) in &self.classes {
             let place = place_of(tree, name);
             let place = place.ok_or_else(|| LineError::Impaired { name: name.clone() })?;
-            classes.extend(both.get(side).as_ref().map(|spec| (place, spec)));
+            classes.extend(
+                both.get(side)
+                    .as_ref()
+                    .map(|spec| (place, spec, name.as_str())),
+            );
         }
-        classes.sort_by_key(|(place, _)| std::cmp::Reverse(depth(&tree.plan, *place)));
-        let all = self.all.get(side).iter().map(|spec| (1, spec));
-        if classes.iter().any(|(_, spec)| spec.rate_trace.is_some()) {
+        classes.sort_by_key(|(place, _, _)| std::cmp::Reverse(depth(&tree.plan, *place)));
+        let all = self.all.get(side).iter().map(|spec| (1, spec, OF_ALL));
+        if classes.iter().any(|(_, spec, _)| spec.rate_trace.is_some()) {
             return Err(LineError::TraceOfClass);
         }
-        for (place, spec) in classes.into_iter().chain(all) {
-            let number = spec.add_to(&mut tree.plan, direction);
+        for (place, spec, name) in classes.into_iter().chain(all) {
+            let number = spec.add_named(&mut tree.plan, direction, name);
             for leaf in leaves_below(&tree.plan, place) {
                 let impair = &mut tree.plan.nodes[leaf as usize - 1].impair;
                 *impair = if *impair == 0 { number } else { *impair };
@@ -277,6 +284,30 @@ mod tests {
         let lines = by_hand("loss = \"1%\"", None);
         let seed = |side| lines.trees.get(side).plan.impairments[0].loss.seed;
         assert_ne!(seed(Side::Down), seed(Side::Up));
+    }
+
+    #[test]
+    fn another_class_changes_nobody_elses_fates() {
+        let seeds = |classes: &[&str]| {
+            let impair = Impairments {
+                all: both("loss=1%"),
+                classes: classes
+                    .iter()
+                    .map(|name| ((*name).to_owned(), both("loss=1%")))
+                    .collect(),
+            };
+            let tree = lines(impair).unwrap().trees.down;
+            ["anna", "bert", "other"].map(|leaf| {
+                let id = tree.names.id(leaf).unwrap();
+                let at = tree.plan.nodes[id as usize - 1].impair as usize;
+                tree.plan.impairments[at - 1].loss.seed
+            })
+        };
+        let [anna, bert, other] = seeds(&["bert"]);
+        // By name and by depth, anna's comes before bert's.
+        let [own, still, rest] = seeds(&["anna", "bert"]);
+        assert_eq!((bert, other), (still, rest));
+        assert!(anna == other && own != other && own != bert);
     }
 
     #[test]
