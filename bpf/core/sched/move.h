@@ -137,7 +137,7 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* Whether both send by the same trace, wherever its words are. A ns or two an opportunity. */
+/* Whether both send by the same trace, wherever its words are. O(opportunities). */
 FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair_config FP_MEM *a = &fp_impair_at(s, s->config.service)->config;
