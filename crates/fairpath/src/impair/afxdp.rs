@@ -8,8 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement, Precedence,
-    QueueId, Stop,
+    Arrival, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement, QueueId, Stop,
 };
 use fairpath_bpf::{Attached, Options, RttMonitor, Way as ByWay};
 use fairpath_core::sched::HomeError;
@@ -19,7 +18,7 @@ use fairpath_shape::{CHARGES, Side};
 use fairpath_units::Nanos;
 
 use super::counts::Counts;
-use super::engine::{AWAKE_FIRST_NS, AWAKE_USUAL_NS, Engine, Plan};
+use super::engine::{Engine, Plan, awake_ns};
 use super::path::{Departure, Path};
 use crate::shape::afxdp::ends::{Ends, about, first_queues, open_port, pairs};
 use crate::shape::afxdp::sent;
@@ -327,18 +326,6 @@ fn carry(
             }
         }
     });
-}
-
-/// Puts the calling thread before others; how long before its time it is to stay awake.
-pub fn awake_ns() -> u64 {
-    match fairpath_afxdp::precede() {
-        Ok(Precedence::RealTime) => AWAKE_FIRST_NS,
-        Ok(Precedence::Usual) => AWAKE_USUAL_NS,
-        Err(error) => {
-            eprintln!("fairpath impair: ask for exact timers: {error}; packets may leave late");
-            AWAKE_USUAL_NS
-        }
-    }
 }
 
 fn tell(forwarder: &Forwarder<Paths>) -> Told {
