@@ -3,6 +3,7 @@
 //! | file | quantities |
 //! |---|---|
 //! | `bulk` | goodput, retransmissions, loss events, windows |
+//! | `changes` | goodput before and after a change in mid-run, time until it is back |
 //! | `latency` | round trips of sockets, of passing packets, of pings |
 //! | `calls` | voice: score, loss, delay, choppiness |
 //! | `sharing` | fairness between flows |
@@ -14,6 +15,7 @@
 
 mod bulk;
 mod calls;
+mod changes;
 mod latency;
 mod network;
 mod sharing;
@@ -118,6 +120,7 @@ pub struct UnknownMetric {
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     [
         bulk::METRICS,
+        changes::METRICS,
         latency::METRICS,
         calls::METRICS,
         sharing::METRICS,
