@@ -8,12 +8,14 @@
 //! truth      achieved loss, lateness; runs left out and why        truth
 //! method     what was done and how it was computed                 method
 //! provenance machine, offloads, commands, every run                provenance
+//!            processor time by part                            processors
 //! ```
 //!
 //! Nothing here knows a result: all of it comes from the records and the manifest.
 
 mod figures;
 mod method;
+mod processors;
 mod provenance;
 mod runs_inside;
 mod setting_table;
