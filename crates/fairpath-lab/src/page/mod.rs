@@ -18,6 +18,7 @@ mod method;
 mod processors;
 mod provenance;
 mod runs_inside;
+mod scaled;
 mod setting_table;
 mod tables;
 mod together;
@@ -126,6 +127,7 @@ fn facts(grid: &Grid) -> Vec<Fact> {
     if let Some(scale) = &manifest.scale {
         facts.push(Fact::new("Scale of rates", scale.factor.to_string()));
     }
+    facts.extend(scaled::fact(grid).map(|words| Fact::new("Round trip", words)));
     facts
 }
 

@@ -372,3 +372,24 @@ fn a_figure_over_what_this_form_does_not_vary_is_no_empty_figure() {
     assert_eq!(report.summary[0].figure.as_deref(), Some(first.id.as_str()));
     assert!(first.id.contains("goodput-by-loss"), "{}", first.id);
 }
+
+#[test]
+fn scaled_round_trips_are_named_on_axes_in_captions_and_at_the_top() {
+    let full = page::report(&synthetic::ripe88_full(3));
+    let results = section(&full, "Results");
+    let by_rtt = figures(results)
+        .into_iter()
+        .find(|figure| figure.id.contains("by-rtt"))
+        .unwrap();
+    let label = &by_rtt.panels[0].x.label;
+    assert_eq!(label, "round trip as asked for; here 10 times as long");
+    let caption = by_rtt.caption.replace('\u{a0}', " ");
+    let said = "0.5ms is 5 ms, 5ms is 50 ms, 50ms is 500 ms.";
+    assert!(caption.ends_with(said), "{caption}");
+    let quick = page::report(&quick());
+    let fact = quick.facts.iter().find(|fact| fact.name == "Round trip");
+    let fact = fact.unwrap().value.replace('\u{a0}', " ");
+    assert_eq!(fact, "500 µs, here 5 ms");
+    let unscaled = page::report(&synthetic::voice(3));
+    assert!(unscaled.facts.iter().all(|fact| fact.name != "Round trip"));
+}
