@@ -57,6 +57,19 @@ impl Measure {
             Measure::Cores => Unit::plain("cores"),
         }
     }
+
+    /// Its base unit in lists: what values in records and JSON are in.
+    pub fn base(self) -> &'static str {
+        match self {
+            Measure::Rate => "bit/s",
+            Measure::Time => "s",
+            Measure::Share => "share",
+            Measure::Number => "",
+            Measure::Segments => "segments",
+            Measure::PerMinute => "/min",
+            Measure::Cores => "cores",
+        }
+    }
 }
 
 /// Which way is better.
