@@ -70,6 +70,27 @@ mod tests {
         }
     }
 
+    /// Its question in words, its command, each of its axes, and what it does not say.
+    #[test]
+    fn every_shipped_experiment_has_a_page_of_the_guide() {
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/lab");
+        for name in super::names() {
+            let page = std::fs::read_to_string(format!("{guide}/{name}.md"));
+            let page = page.unwrap_or_else(|error| panic!("{name}.md: {error}"));
+            assert!(page.starts_with(&format!("# {name}: ")), "{name}");
+            assert!(page.contains("## How to read it"), "{name}");
+            let command = format!("fairpath lab run {name} ");
+            assert!(page.contains(&command), "{name}");
+            for axis in &Document::open(&name).unwrap().base().axes {
+                assert!(
+                    page.contains(&format!("`{}`", axis.name)),
+                    "{name}: {}",
+                    axis.name
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_figure_of_no_known_quantity_is_refused_when_the_file_is_read() {
         let text = super::text("ripe88").unwrap();
