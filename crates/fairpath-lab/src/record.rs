@@ -33,6 +33,9 @@ pub struct RunRecord {
     pub seconds: f64,
     /// How much of it is before the measurement.
     pub warmup_seconds: f64,
+    /// When delays or congestion controls were to change, in order; empty: they stayed.
+    #[serde(default)]
+    pub changes: Vec<f64>,
     /// The slowest link that the flows share, if there is one.
     pub bottleneck: Option<Bottleneck>,
     /// Bulk flows.

@@ -284,6 +284,7 @@ fn begun(cell: &Cell, experiment: &Experiment) -> RunRecord {
         started: Timestamp::now().to_string(),
         seconds: experiment.seconds,
         warmup_seconds: experiment.warmup,
+        changes: experiment.changes(),
         ..RunRecord::default()
     }
 }

@@ -239,3 +239,61 @@ fn what_was_not_measured_is_named() {
     experiment.flows.get_mut("bulk").unwrap().seconds = Some(2.0);
     assert_eq!(faults(&short, &experiment), [], "it was to end then");
 }
+
+/// Makes a run off by so much of something.
+type Plant = fn(&mut RunRecord, f64);
+
+/// Each figure that is told is where a run begins to be untrue: just below it is true, just above it is not.
+#[test]
+fn what_is_told_of_truth_is_what_is_judged() {
+    let told = criteria().join(" ").replace('\u{a0}', " ");
+    let limits: [(&str, Plant, f64); 6] = [
+        ("asked for to 5 % or 50 us", delayed, 0.05),
+        ("hold a sender back for 5 %", window_limited_for, 0.05),
+        ("nothing passes 10 % above the rate", faster_by, 0.1),
+        ("emulates waits for one 10 %", waits, 0.1),
+        ("no part of the run uses 25 %", others_use, 0.25),
+        ("the host takes 5 %", host_takes, 0.05),
+    ];
+    for (words, plant, limit) in limits {
+        assert!(told.contains(words), "{words}: {told}");
+        for (share, faulty) in [(limit - 0.01, false), (limit + 0.01, true)] {
+            let mut run = run();
+            plant(&mut run, share);
+            let found = faults(&run, &experiment());
+            assert_eq!(!found.is_empty(), faulty, "{words} at {share}: {found:?}");
+        }
+    }
+}
+
+fn delayed(run: &mut RunRecord, share: f64) {
+    run.links[0].delay_asked_ns = Some(20_000_000);
+    run.links[0].delay_mean_ns = Some((20e6 * (1.0 + share)) as u64);
+}
+
+fn window_limited_for(run: &mut RunRecord, share: f64) {
+    for sample in &mut run.flows[0].samples {
+        sample.rwnd_limited_us = (sample.busy_us as f64 * share) as u64;
+    }
+}
+
+fn faster_by(run: &mut RunRecord, share: f64) {
+    run.flows[0].goodput_bps = 1e8 * (1.0 + share);
+    run.bottleneck = Some(crate::record::Bottleneck {
+        goodput_limit_bps: 1e8,
+        ..crate::record::Bottleneck::default()
+    });
+}
+
+fn waits(run: &mut RunRecord, share: f64) {
+    run.cpu.waited = [("emulator".to_owned(), share)].into();
+}
+
+fn others_use(run: &mut RunRecord, share: f64) {
+    let parts: f64 = run.cpu.parts.values().sum();
+    run.cpu.busy = parts + share * f64::from(run.cpu.cpus);
+}
+
+fn host_takes(run: &mut RunRecord, share: f64) {
+    run.cpu.stolen = share * f64::from(run.cpu.cpus);
+}
