@@ -223,6 +223,9 @@ pub struct LinkRecord {
     pub engine: String,
     /// What was asked, as `fairpath impair` prints it.
     pub asked: String,
+    /// What was said to it, in words of the lab; empty: another emulator.
+    #[serde(default)]
+    pub said: String,
     /// Wire packets that came.
     pub packets: u64,
     /// Of these, lost on purpose.
@@ -241,6 +244,9 @@ pub struct LinkRecord {
     pub delay_asked_ns: Option<u64>,
     /// Added.
     pub delay_mean_ns: Option<u64>,
+    /// Standard deviation of what was added, ns.
+    #[serde(default)]
+    pub delay_deviation_ns: Option<u64>,
     /// How late packets left: p50, p99, p99.9, worst, ns.
     pub lateness_ns: Option<[u64; 4]>,
     /// Packets out of order that were to keep it.
