@@ -4,12 +4,15 @@
 //! of figures; that CUBIC was slow proves nothing where its window or the processor was the reason.
 
 mod measured;
+mod remarks;
 mod words;
 
 use crate::experiment::Experiment;
 use crate::record::{Fault, FaultKind, FlowRecord, LinkRecord, RunRecord};
 use crate::run::{KERNEL_PART, PASSIVE_PART};
 use crate::topology::Topology;
+
+pub use remarks::{FEW_LOSS_EVENTS, remarks};
 
 /// Of the time with something to send, the part that windows may hold a sender back.
 const MAX_WINDOW_LIMITED: f64 = 0.05;
