@@ -3,9 +3,16 @@
 //! Pure: a record and the experiment it was made from. A run with a fault is kept, marked, and left out
 //! of figures; that CUBIC was slow proves nothing where its window or the processor was the reason.
 
+mod measured;
+mod remarks;
+mod words;
+
 use crate::experiment::Experiment;
 use crate::record::{Fault, FaultKind, FlowRecord, LinkRecord, RunRecord};
 use crate::run::{KERNEL_PART, PASSIVE_PART};
+use crate::topology::Topology;
+
+pub use remarks::{FEW_LOSS_EVENTS, remarks};
 
 /// Of the time with something to send, the part that windows may hold a sender back.
 const MAX_WINDOW_LIMITED: f64 = 0.05;
@@ -38,7 +45,10 @@ pub fn faults(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     }
     for link in &run.links {
         found.extend(of_link(link, run));
+        found.extend(misread(link));
+        found.extend(measured::jitter(link, experiment));
     }
+    found.extend(measured::round_trips(run, experiment));
     found.extend(offloads_on(run));
     found.extend(missing_links(run, experiment));
     found.extend(beyond_the_rate(run, experiment));
@@ -171,6 +181,16 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     found
 }
 
+/// Words that did not come to the emulator as they were said.
+fn misread(link: &LinkRecord) -> Option<Fault> {
+    let what = (!link.said.is_empty()).then(|| words::misread(&link.said, &link.asked))??;
+    let text = format!(
+        "{}: {what}; is this fairpath's own binary (--fairpath)?",
+        link.name
+    );
+    Some(fault(FaultKind::NotImpaired, text))
+}
+
 /// A direction without a delay of its own is held against the round trip that it is part of.
 fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     let asked = link.delay_asked_ns? as f64;
@@ -211,30 +231,24 @@ fn offloads_on(run: &RunRecord) -> Option<Fault> {
     })
 }
 
-/// Links that were to be impaired and of which nothing was told.
+/// Directions of links that were to be impaired and of which nothing was told.
 fn missing_links(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
-    let is_told = |link: &str, far: &str| {
-        run.links
-            .iter()
-            .any(|told| told.name.ends_with(&format!("/{link}: towards {far}")))
+    let Ok(topology) = Topology::of(&experiment.topology) else {
+        return Vec::new();
     };
     let mut found = Vec::new();
     for (name, spec) in &experiment.links {
-        for far in spec.to.keys() {
-            if !spec.towards(far).is_plain() && !is_told(name, far) {
-                let text = format!("link {name}: nothing was done to packets towards {far}");
+        let ends = topology.link(name).map(|link| &link.ends);
+        for far in ends.into_iter().flatten() {
+            let own = format!("/{name}: towards {far}");
+            let is_told = run.links.iter().any(|told| told.name.ends_with(&own));
+            if !spec.towards(far).is_plain() && !is_told {
+                let text = format!(
+                    "link {name}: nothing was done to packets towards {far}; does the emulator have that direction \
+                     (the run's commands)?"
+                );
                 found.push(fault(FaultKind::NotImpaired, text));
             }
-        }
-        let own = spec.to.is_empty() && !spec.towards("").is_plain();
-        if own
-            && !run
-                .links
-                .iter()
-                .any(|told| told.name.contains(&format!("/{name}: ")))
-        {
-            let text = format!("link {name}: nothing was done to its packets");
-            found.push(fault(FaultKind::NotImpaired, text));
         }
     }
     found

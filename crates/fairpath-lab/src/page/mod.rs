@@ -14,6 +14,7 @@
 //! Nothing here knows a result: all of it comes from the records and the manifest.
 
 mod figures;
+mod limits;
 mod method;
 mod processors;
 mod provenance;
@@ -151,6 +152,8 @@ fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
     }
     notices.extend(unfinished(grid));
     notices.extend(unreadable(results));
+    notices.extend(limits::not_again(grid));
+    notices.extend(limits::mixed(results));
     if let Some(scale) = &manifest.scale {
         notices.push(Notice::note(scale.text.clone()));
     }

@@ -140,6 +140,7 @@ fn runs(grid: &Grid, results: &Results) -> Option<Table> {
 fn verdict(run: &RunRecord) -> String {
     let words: Vec<&str> = run.faults.iter().map(|f| fault_words(f.kind)).collect();
     match words.is_empty() {
+        true if !run.remarks.is_empty() => "yes, with few loss events".to_owned(),
         true => "yes".to_owned(),
         false => format!("no: {}", words.join(", ")),
     }

@@ -27,7 +27,8 @@ pub fn theory(grid: &Grid) -> Option<Section> {
     }
     let table = table.finish(THEORY_CAPTION, Some(command_line(&grid.manifest.command)))?;
     let mut blocks = Vec::new();
-    let told = sentences::on_theory(grid);
+    let mut told = sentences::on_theory(grid);
+    told.extend(super::limits::few_loss_events(grid));
     if !told.is_empty() {
         blocks.push(Block::List(told));
     }

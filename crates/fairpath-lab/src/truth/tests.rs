@@ -6,13 +6,24 @@ use crate::experiment::document::{Document, Setting};
 use crate::record::{CpuRecord, PassiveRecord, TcpSample};
 
 fn experiment() -> Experiment {
-    let text = "name = 'x'\ntitle = 'X'\nquestion = '?'\ntopology = 'router'\nseconds = 5\nwatch = 'client'\n\
-        [links.wan.to.server]\nloss = '1%'\n[flows.bulk]\ncongestion = 'cubic'\n";
-    let document = Document::parse("x.toml", text).unwrap();
+    parsed("[links.wan.to.server]\nloss = '1%'\n")
+}
+
+/// The experiment whose link says this, and what follows it.
+pub(super) fn asking(link: &str) -> Experiment {
+    parsed(&format!("[links.wan]\n{link}"))
+}
+
+fn parsed(links: &str) -> Experiment {
+    let text = format!(
+        "name = 'x'\ntitle = 'X'\nquestion = '?'\ntopology = 'router'\nseconds = 5\nwatch = 'client'\n\
+        [flows.bulk]\ncongestion = 'cubic'\n{links}"
+    );
+    let document = Document::parse("x.toml", &text).unwrap();
     document.at(FormName::Quick, &Setting::new()).unwrap()
 }
 
-fn run() -> RunRecord {
+pub(super) fn run() -> RunRecord {
     let sample = |at: f64| TcpSample {
         at,
         busy_us: (at * 1e6) as u64,
@@ -221,6 +232,44 @@ fn full_processors_and_a_greedy_host_are_named() {
     assert_eq!(faults(&stolen, &machine), []);
     let fault = planted(|run| (run.cpu.busy, run.cpu.stolen) = (1.0, 0.2));
     assert!(fault.text.contains("took 10 %"), "{}", fault.text);
+}
+
+#[test]
+fn each_direction_of_a_link_must_be_told_of() {
+    let loss = asking("rate = '100mbit'\n[links.wan.to.server]\nloss = '1%'\n");
+    let missing = |run: &RunRecord| -> Vec<String> {
+        let faults = faults(run, &loss).into_iter();
+        faults.map(|fault| fault.text).collect()
+    };
+    let mut run = run();
+    let told = missing(&run);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("nothing was done to packets towards router"),
+        "{told:?}"
+    );
+    let mut back = run.links[0].clone();
+    back.name = "router/wan: towards router".into();
+    (back.lost, back.loss_asked) = (50, Some(0.005));
+    back.loss_interval = Some((0.003, 0.007));
+    run.links.push(back);
+    assert_eq!(missing(&run), [""; 0]);
+}
+
+#[test]
+fn words_that_the_emulator_did_not_read_are_named() {
+    let fault = planted(|run| {
+        run.links[0].said = "delay 1000000ns loss 1%".into();
+        run.links[0].asked = "delay=1ms".into();
+    });
+    assert_eq!(fault.kind, FaultKind::NotImpaired);
+    assert!(
+        fault
+            .text
+            .contains("loss was to be 1%, and the emulator read nothing"),
+        "{}",
+        fault.text
+    );
 }
 
 #[test]

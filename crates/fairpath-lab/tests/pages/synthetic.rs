@@ -94,6 +94,7 @@ fn manifest(name: &str, axes: Vec<Axis>, figures: Vec<FigureSpec>, repeats: u32)
             congestion_controls: vec!["reno".into(), "cubic".into(), "bbr".into()],
             bbr: "v1 (by the size of its information)".into(),
         },
+        not_again: Vec::new(),
         command: words.map(str::to_owned).into(),
         fairpath_version: "0.5.0".into(),
         started: "2026-01-05T10:00:00Z".into(),
@@ -415,6 +416,7 @@ fn call(jitter_ms: f64, noise: &mut Noise) -> CallRecord {
         name: "call".into(),
         interval_ns: 20_000_000,
         delays_ns: delays.collect(),
+        ..CallRecord::default()
     }
 }
 

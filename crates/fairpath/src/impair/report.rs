@@ -67,6 +67,7 @@ struct Told {
     delay_asked_ns: Option<f64>,
     delay_mean_ns: Option<f64>,
     delay_planned_ns: Option<f64>,
+    delay_deviation_ns: Option<f64>,
     lateness_ns: Option<[u64; 4]>,
     reordered: u64,
     #[serde(rename = "true")]
@@ -180,6 +181,7 @@ fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static 
         delay_asked_ns: direction.asked.delay_ns,
         delay_mean_ns: delays.map(|(added, _)| added),
         delay_planned_ns: delays.map(|(_, planned)| planned),
+        delay_deviation_ns: counts.delay_deviation_ns(),
         lateness_ns: counts.lateness_ns(),
         reordered: counts.reordered,
         is_true: truth.why.is_empty(),
