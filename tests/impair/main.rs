@@ -21,6 +21,7 @@ mod refused;
 mod scene;
 mod split;
 mod stream;
+mod tracked;
 mod twin;
 
 /// A test for each of these ports.

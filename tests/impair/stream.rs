@@ -3,6 +3,7 @@
 //! Times are of `CLOCK_MONOTONIC`, ns, read before a datagram is handed to the kernel and after it came:
 //! so what lies between is never less than what the network took. A busy machine makes it more.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub struct Course<'n> {
     count: u32,
     first: u32,
     flows: usize,
+    together: u32,
     every: Duration,
 }
 
@@ -44,6 +46,8 @@ pub struct Stream {
     pub sent: Vec<u64>,
     /// In the order of coming: number and time.
     pub came: Vec<(u32, u64)>,
+    /// Whom they came from.
+    pub sources: BTreeSet<SocketAddr>,
     first: u32,
 }
 
@@ -68,6 +72,7 @@ impl<'n> Course<'n> {
             count,
             first: 0,
             flows: 1,
+            together: 1,
             every: EVERY,
         }
     }
@@ -83,6 +88,13 @@ impl<'n> Course<'n> {
     #[must_use]
     pub fn flows(mut self, flows: usize) -> Course<'n> {
         self.flows = flows;
+        self
+    }
+
+    /// So many of a flow at once, as one super-packet where the interface takes these.
+    #[must_use]
+    pub fn together(mut self, datagrams: u32) -> Course<'n> {
+        self.together = datagrams;
         self
     }
 
@@ -106,9 +118,11 @@ impl<'n> Course<'n> {
         sched_setaffinity(Pid::from_raw(0), &one).unwrap();
         let sent = self.send();
         sched_setaffinity(Pid::from_raw(0), &before).unwrap();
+        let (came, sources) = came.join().unwrap();
         Stream {
             sent,
-            came: came.join().unwrap(),
+            came,
+            sources,
             first: self.first,
         }
     }
@@ -118,20 +132,23 @@ impl<'n> Course<'n> {
             SocketAddr::V4(_) => "0.0.0.0:0",
             SocketAddr::V6(_) => "[::]:0",
         };
+        let sender = || {
+            let sender = UdpSocket::bind(any).unwrap();
+            setsockopt(&sender, sockopt::UdpGsoSegment, &(PAYLOAD as i32)).unwrap();
+            sender
+        };
         let senders: Vec<UdpSocket> = (0..self.flows)
-            .map(|_| self.from.enter(|| UdpSocket::bind(any).unwrap()).unwrap())
+            .map(|_| self.from.enter(sender).unwrap())
             .collect();
         let (begin, mut sent) = (Instant::now(), Vec::new());
-        for (number, sender) in (self.first..).zip(senders.iter().cycle()) {
-            if sent.len() == self.count as usize {
-                break;
-            }
-            let mut payload = [0; PAYLOAD];
-            payload[..4].copy_from_slice(&number.to_be_bytes());
-            sent.push(now());
+        let numbers: Vec<u32> = (self.first..self.first + self.count).collect();
+        let trains = numbers.chunks(self.together as usize);
+        for (numbers, sender) in trains.zip(senders.iter().cycle()) {
+            let datagrams: Vec<u8> = numbers.iter().flat_map(|number| payload(*number)).collect();
+            sent.extend(numbers.iter().map(|_| now()));
             // The first may come before the kernel has its route; numbers are the impairment's, so all
             // count.
-            while let Err(error) = sender.send_to(&payload, self.address) {
+            while let Err(error) = sender.send_to(&datagrams, self.address) {
                 assert!(begin.elapsed() < PATIENCE, "send: {error}");
                 thread::sleep(EVERY);
             }
@@ -142,6 +159,13 @@ impl<'n> Course<'n> {
     }
 }
 
+/// A number and nothing else.
+fn payload(number: u32) -> [u8; PAYLOAD] {
+    let mut payload = [0; PAYLOAD];
+    payload[..4].copy_from_slice(&number.to_be_bytes());
+    payload
+}
+
 /// Two at a time, each until so many have come.
 pub fn both(courses: [(Course<'_>, usize); 2]) -> [Stream; 2] {
     thread::scope(|scope| {
@@ -150,17 +174,20 @@ pub fn both(courses: [(Course<'_>, usize); 2]) -> [Stream; 2] {
     })
 }
 
-fn receive(receiver: &UdpSocket, wanted: usize) -> Vec<(u32, u64)> {
-    let (mut came, mut bytes) = (Vec::new(), [0; 256]);
+type Arrivals = (Vec<(u32, u64)>, BTreeSet<SocketAddr>);
+
+fn receive(receiver: &UdpSocket, wanted: usize) -> Arrivals {
+    let (mut came, mut sources, mut bytes) = (Vec::new(), BTreeSet::new(), [0; 256]);
     while came.len() < wanted {
-        let Ok(length) = receiver.recv(&mut bytes) else {
+        let Ok((length, source)) = receiver.recv_from(&mut bytes) else {
             break;
         };
         let at = now();
         assert_eq!(length, PAYLOAD);
         came.push((u32::from_be_bytes(*bytes.first_chunk().unwrap()), at));
+        sources.insert(source);
     }
-    came
+    (came, sources)
 }
 
 impl Stream {
