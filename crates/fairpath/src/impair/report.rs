@@ -134,6 +134,10 @@ impl Report {
             text += &line(told);
             text.push('\n');
         }
+        if self.is_final {
+            let waiting = self.directions.iter().filter(|told| told.held > 0);
+            waiting.for_each(|told| text += &rest(told));
+        }
         if self.is_final && self.is_true {
             text += &self.verdict_of_a_true_run();
         }
@@ -228,6 +232,16 @@ fn line(told: &Told) -> String {
         line += &format!(", {own} dropped against the plan");
     }
     line
+}
+
+/// What becomes of packets that wait at the end: the stack knows of those that netfilter handed over.
+fn rest(told: &Told) -> String {
+    let what = match told.engine {
+        "nfqueue" => "went on at once",
+        _ => "were dropped",
+    };
+    let Told { name, held, .. } = told;
+    format!("{name:<9} {held:>9} waited when it ended, and {what}\n")
 }
 
 /// Where JSON goes.
