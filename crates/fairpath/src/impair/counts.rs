@@ -36,6 +36,8 @@ pub struct Counts {
     pub own_dropped: u64,
     /// Lost before they came here: the kernel's queues and rings were full.
     pub queue_dropped: u64,
+    /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
+    pub stopped: u64,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
     /// From arrival to leaving, summed over those that left, ns; second ones are left out.
@@ -66,6 +68,7 @@ impl Default for Counts {
             super_packets: 0,
             own_dropped: 0,
             queue_dropped: 0,
+            stopped: 0,
             reordered: 0,
             delay_sum_ns: 0,
             delay_squares: 0,

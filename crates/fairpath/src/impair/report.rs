@@ -63,6 +63,7 @@ struct Told {
     held: u64,
     own_dropped: u64,
     queue_dropped: u64,
+    stopped: u64,
     super_packets: u64,
     delay_asked_ns: Option<f64>,
     delay_mean_ns: Option<f64>,
@@ -181,6 +182,7 @@ fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static 
         held: counts.held,
         own_dropped: counts.own_dropped,
         queue_dropped: counts.queue_dropped,
+        stopped: counts.stopped,
         super_packets: counts.super_packets,
         delay_asked_ns: direction.asked.delay_ns,
         delay_mean_ns: delays.map(|(added, _)| added),
@@ -230,6 +232,9 @@ fn line(told: &Told) -> String {
     let own = told.own_dropped + told.queue_dropped;
     if own > 0 {
         line += &format!(", {own} dropped against the plan");
+    }
+    if told.stopped > 0 {
+        line += &format!(", {} or more stopped behind it", told.stopped);
     }
     line
 }
