@@ -16,8 +16,8 @@
 use std::collections::VecDeque;
 
 use fairpath_core::Frame;
-use fairpath_core::sched::{Drop as Reason, HomeError, Meta};
-use fairpath_shape::{Deed, Lane, Leaving};
+use fairpath_core::sched::{Drop as Reason, HomeError, Meta, SchedReader};
+use fairpath_shape::{Deed, Lane, Leaving, Places};
 
 use super::counts::Counts;
 
@@ -45,9 +45,21 @@ struct Passing {
     bytes: u32,
 }
 
+/// A packet that was taken, and is not yet known to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    came: u64,
+    /// The delay that was planned.
+    planned: u64,
+    bytes: u32,
+}
+
 /// See the file.
 pub struct Path {
     lane: Lane,
+    /// For what the queue behind the delay counts.
+    reader: SchedReader,
+    places: Places,
     /// Packets that may wait here.
     most: u64,
     clock: u64,
@@ -58,8 +70,8 @@ pub struct Path {
     ready: VecDeque<Departure>,
     dropped: Vec<u32>,
     leaving: Vec<Leaving>,
-    /// Taken, and not yet known to be sent: when they came, and the delay that was planned.
-    going: Vec<(u64, u64)>,
+    /// Taken, and not yet known to be sent.
+    going: Vec<Going>,
     /// Packets leave in the order of their arrival, if all is well.
     in_order: bool,
     /// Of the last that left: its number, or when it was due.
@@ -68,11 +80,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Of a lane that has seen nothing, for `most` packets at once; `in_order` says that it keeps the
-    /// order of arrivals.
-    pub fn new(lane: Lane, most: u32, in_order: bool) -> Path {
+    /// Of a lane that has seen nothing, whose tree has its figures at `places`, for `most` packets at
+    /// once; `in_order` says that it keeps the order of arrivals.
+    pub fn new(lane: Lane, places: Places, most: u32, in_order: bool) -> Path {
         Path {
             passing: vec![Passing::default(); lane.handles() as usize + 1],
+            reader: lane.reader(),
+            places,
             lane,
             most: most.into(),
             clock: 0,
@@ -134,7 +148,7 @@ impl Path {
             self.clock = at;
         }
         if self.counts.held >= self.most {
-            self.counts.own_dropped += 1;
+            self.counts.own.no_place += 1;
             return Ok(None);
         }
         self.fresh = true;
@@ -203,10 +217,11 @@ impl Path {
             return Some(departure);
         };
         counts.held -= 1;
-        counts.sent += 1;
-        counts.sent_bytes += u64::from(passing.bytes);
-        let planned = departure.due.saturating_sub(passing.came + passing.behind);
-        self.going.push((passing.came, planned));
+        self.going.push(Going {
+            came: passing.came,
+            planned: departure.due.saturating_sub(passing.came + passing.behind),
+            bytes: passing.bytes,
+        });
         let order = match self.in_order {
             true => passing.number,
             false => departure.due,
@@ -216,11 +231,29 @@ impl Path {
         Some(departure)
     }
 
+    /// How many packets the next one is on the wire, a second one with it; `None` where none is ready.
+    pub fn next_takes(&self) -> Option<u32> {
+        let next = self.ready.front()?;
+        Some(1 + u32::from(next.deed.twice))
+    }
+
+    /// Whether packets were taken of which it was not told yet whether they were sent.
+    pub fn is_going(&self) -> bool {
+        !self.going.is_empty()
+    }
+
     /// The kernel had all that were taken by `now`, read when it had.
     pub fn note_sent(&mut self, now: u64) {
-        for (came, planned) in self.going.drain(..) {
-            self.counts.note_left(came, planned, now);
+        for going in self.going.drain(..) {
+            self.counts.sent += 1;
+            self.counts.sent_bytes += u64::from(going.bytes);
+            self.counts.note_left(going.came, going.planned, now);
         }
+    }
+
+    /// Nothing of what was taken was sent; the port counts why.
+    pub fn note_unsent(&mut self) {
+        self.going.clear();
     }
 
     /// A packet that was dropped, whose handle is free again.
@@ -242,6 +275,19 @@ impl Path {
         &self.counts
     }
 
+    /// Likewise, with what the queue behind the delay says of itself; some microseconds.
+    pub fn told(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        let node = |node| (self.reader.node_stats(node), self.reader.account(node));
+        if let Some(root) = self.places.read(node).first() {
+            let sojourns = &root.sojourns;
+            let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|share| sojourns.quantile(share));
+            counts.sojourn_ns = p50.zip(p95).zip(p99).map(|((a, b), c)| [a, b, c]);
+            counts.marked = root.marked;
+        }
+        counts
+    }
+
     /// For what only the port knows.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
@@ -259,7 +305,7 @@ fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
         | Reason::Broken
         | Reason::Item
         | Reason::Pifo
-        | Reason::Rank => &mut counts.own_dropped,
+        | Reason::Rank => &mut counts.own.broken,
         _ => &mut counts.dropped,
     }
 }
