@@ -21,6 +21,8 @@ use fairpath_shape::{Deed, Lane, Leaving, Places};
 
 use super::counts::Counts;
 
+/// Of an Ethernet header, which is no part of a packet.
+const LINK_BYTES: u32 = 14;
 /// Packets that leave the lane by one call.
 const TURN: u32 = 64;
 
@@ -31,7 +33,7 @@ pub struct Departure {
     pub handle: u32,
     /// When it was to leave.
     pub due: u64,
-    /// What is done to it.
+    /// What is done to it; a bit that is turned over is counted from the IP header.
     pub deed: Deed,
 }
 
@@ -211,11 +213,13 @@ impl Path {
 
     /// The next packet to be sent; when it was is told to [`Path::note_sent`].
     pub fn take(&mut self) -> Option<Departure> {
-        let departure = self.ready.pop_front()?;
+        let mut departure = self.ready.pop_front()?;
         let counts = &mut self.counts;
         let Some(passing) = self.passing.get(departure.handle as usize) else {
             return Some(departure);
         };
+        let flip = &mut departure.deed.flip;
+        *flip = flip.map(|bit| bit_of_packet(bit, passing.bytes));
         counts.held -= 1;
         self.going.push(Going {
             came: passing.came,
@@ -294,6 +298,14 @@ impl Path {
     }
 }
 
+/// The bit of a packet, from its IP header on, for one that was drawn of all bits of its frame: in
+/// proportion, so that no part of a packet is hit more often than another.
+fn bit_of_packet(bit: u32, frame_bytes: u32) -> u32 {
+    let (frame, packet) = (frame_bytes, frame_bytes.saturating_sub(LINK_BYTES));
+    let bit = u64::from(bit) * u64::from(packet) / u64::from(frame.max(1));
+    u32::try_from(bit).unwrap_or(0)
+}
+
 /// Where a drop is counted: planned ones are the impairment's or its queue's.
 fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
     match reason {
@@ -307,5 +319,27 @@ fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
         | Reason::Pifo
         | Reason::Rank => &mut counts.own.broken,
         _ => &mut counts.dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_packet_is_damaged_more_often_than_another() {
+        // 64 bytes of IP, as many tenths of them as a frame of 78 has bits.
+        let (frame, packet) = (78 * 8, 64 * 8);
+        let mut tenths = [0u32; 10];
+        for bit in 0..frame {
+            let at = bit_of_packet(bit, 78);
+            assert!(at < packet, "{bit}: {at}");
+            tenths[(at * 10 / packet) as usize] += 1;
+        }
+        let even = frame / 10;
+        for hits in tenths {
+            assert!(hits.abs_diff(even) <= 3, "{tenths:?}");
+        }
+        assert_eq!(bit_of_packet(5, 0), 0);
     }
 }

@@ -176,10 +176,10 @@ impl Worker {
         };
         self.free.push(handle);
         let mut verdicts = self.queue.release();
-        let damaged = deed.flip.zip(kept.clone()).and_then(|(bit, mut packet)| {
-            // Counted from the Ethernet header, which is not here: any bit will do.
-            packet.flip(bit).then_some(packet)
-        });
+        let damaged = deed
+            .flip
+            .zip(kept.clone())
+            .and_then(|(bit, mut packet)| packet.flip(bit).then_some(packet));
         // Kept where it could not be sent, and sent with the next.
         let given = match &damaged {
             Some(damaged) => verdicts.give_changed(held, Verdict::ACCEPT, damaged),
