@@ -1,163 +1,80 @@
-//! What loss by XDP costs where nothing is lost, beside a program that passes everything.
+//! `fairpath impair`: what loss by XDP costs where nothing is lost, and how late delayed packets are.
 //!
-//! In turn, in the same run: an empty program on the router's `lan`, and `fairpath impair`'s at 0 %,
-//! with and without a model that must draw for each packet. Packets come and go by one CPU, whose time
-//! they all take, so that throughput is time a packet.
+//! ```text
+//!   cost.rs      an empty XDP program, and ours at 0 %, in turn
+//!   lateness.rs  20 ms by AF_XDP and NFQUEUE, at several paces      paced.rs: the sender and the receiver
+//! ```
 
-use std::time::Duration;
+mod cost;
+mod lateness;
+mod paced;
 
-use anyhow::{Context, bail};
-use fairpath_bpf::cost::Empty;
-use fairpath_bpf::{Hook, Loss, LossOptions};
-use fairpath_core::sched::{LossConfig, LossModel};
-use fairpath_units::IfIndex;
-use nix::net::if_::if_nametoindex;
+use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::measure::{Measured, Target};
-use crate::scene::{LAN, Scene, WAN};
-use crate::slice::{self, Plan};
-use crate::table::lay_out;
-
-/// What nothing lost may cost of the throughput.
-const LEAST_PERCENT: f64 = 97.0;
-const MTU_BYTES: u32 = 1500;
 
 /// What is measured.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Bytes of a data packet, from the IP header on
-    #[arg(long, default_value_t = 64)]
-    size: u32,
-    /// Flows that take turns
-    #[arg(long, default_value_t = 100)]
-    flows: u32,
-    /// Rounds of all turns
-    #[arg(long, default_value_t = 9)]
-    rounds: u32,
-    /// Measured time of one turn, milliseconds
-    #[arg(long, default_value_t = 1000)]
-    millis: u64,
-    /// CPU that carries the packets
-    #[arg(long, default_value_t = 0)]
-    cpu: usize,
+    /// Which parts
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+    #[command(flatten)]
+    cost: cost::Args,
+    #[command(flatten)]
+    lateness: lateness::Args,
+}
+
+/// A part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// What loss by XDP costs at 0 %, beside a program that passes everything
+    Cost,
+    /// How late packets leave that are delayed by 20 ms, and what that adds to sparse ones
+    Lateness,
+}
+
+impl Part {
+    const ALL: [Part; 2] = [Part::Cost, Part::Lateness];
 }
 
 impl Args {
     /// What stands above as default.
     pub fn usual() -> Args {
         Args {
-            size: 64,
-            flows: 100,
-            rounds: 9,
-            millis: 1000,
-            cpu: 0,
+            parts: Part::ALL.to_vec(),
+            cost: cost::Args::usual(),
+            lateness: lateness::Args::usual(),
         }
     }
 }
 
-/// All of it.
+/// The parts that were asked for.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    ip_bytes: u32,
-    rounds: u32,
-    /// Forwarded a second with an empty program.
-    empty_pps: Measured,
-    /// With ours, nothing asked for: share of the same round's empty one.
-    nothing: Measured,
-    /// With ours at a chance of 0, drawn for each packet.
-    drawn: Measured,
-    targets: Vec<Target>,
+    cost: Option<cost::Report>,
+    lateness: Option<lateness::Report>,
 }
 
-/// Measures it.
+/// Measures them.
 ///
 /// # Errors
-/// Where the bench itself fails: no root, lost packets.
+/// Where the bench itself fails: no root, no release binary, lost packets.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
-    if args.rounds == 0 {
-        bail!("nothing to measure: give at least one round");
-    }
-    let scene = Scene::build()?;
-    let plan = Plan {
-        cpu: args.cpu,
-        watcher_cpu: args.cpu,
-        time: Duration::from_millis(args.millis),
-        statistics: false,
-    };
-    let traffic = scene.traffic(args.flows, args.size);
-    let (mut empty, mut nothing, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
-    scene.router.enter(|| -> anyhow::Result<()> {
-        let mut passes = Empty::load().context("load empty programs")?;
-        let _other = passes.attach(Hook::Xdp, index(WAN)?, WAN)?;
-        for _ in 0..args.rounds {
-            let attached = passes.attach(Hook::Xdp, index(LAN)?, LAN)?;
-            empty.push(slice::run(&scene, &traffic, None, &plan)?.pps);
-            drop(attached);
-            for (model, into) in [
-                (LossModel::None, &mut nothing),
-                (LossModel::Each, &mut drawn),
-            ] {
-                let loss = LossConfig {
-                    model: model as u32,
-                    seed: 1,
-                    ..LossConfig::default()
-                };
-                let mut program = Loss::load(&LossOptions {
-                    loss,
-                    all: false,
-                    mtu_bytes: MTU_BYTES,
-                })?;
-                program.attach(index(LAN)?, LAN)?;
-                into.push(slice::run(&scene, &traffic, None, &plan)?.pps);
-                let counts = program.counts()?;
-                if counts.came == 0 || counts.lost > 0 {
-                    bail!("the program counted {counts:?}: packets went another way");
-                }
-            }
-        }
-        Ok(())
-    })??;
-    let empty_pps = Measured::of(empty);
-    let share = |pps: Vec<f64>| Measured::of(pps).pairs(&empty_pps, |ours, theirs| ours / theirs);
-    let (nothing, drawn) = (share(nothing), share(drawn));
-    let target = |what: &str, share: &Measured| {
-        let what = format!("XDP loss at 0 %, {what}, of an empty program's throughput");
-        Target::at_least(what, share.median * 100.0, LEAST_PERCENT, "%")
-    };
+    let asked = |part| args.parts.contains(&part);
+    let cost = asked(Part::Cost).then(|| cost::run(&args.cost));
+    let cost = cost.transpose()?;
+    let lateness = asked(Part::Lateness).then(|| lateness::run(&args.lateness));
     Ok(Report {
-        targets: vec![target("nothing drawn", &nothing), target("drawn", &drawn)],
-        ip_bytes: args.size,
-        rounds: args.rounds,
-        empty_pps,
-        nothing,
-        drawn,
+        cost,
+        lateness: lateness.transpose()?,
     })
-}
-
-fn index(name: &str) -> anyhow::Result<IfIndex> {
-    let index = if_nametoindex(name).with_context(|| format!("look up {name}"))?;
-    Ok(IfIndex(index))
 }
 
 impl Report {
     /// For people.
     pub fn text(&self) -> String {
-        let row = |name: &str, share: &Measured| {
-            let figures = [share.median, share.least, share.most];
-            let figures = figures.map(|figure| format!("{figure:.4}"));
-            [vec![name.to_owned()], figures.to_vec()].concat()
-        };
-        let rows = [
-            row("nothing drawn", &self.nothing),
-            row("drawn for each", &self.drawn),
-        ];
-        let head = format!(
-            "\nXDP loss at 0 %, {} bytes, {} rounds; an empty program forwards {:.0} packets/s\n\n",
-            self.ip_bytes, self.rounds, self.empty_pps.median
-        );
-        let table = lay_out(&["share of empty", "median", "least", "most"], &rows);
-        let targets: String = self.targets.iter().map(Target::text).collect();
-        format!("{head}{table}\n{targets}")
+        let cost = self.cost.as_ref().map(cost::Report::text);
+        let lateness = self.lateness.as_ref().map(lateness::Report::text);
+        cost.into_iter().chain(lateness).collect()
     }
 }

@@ -10,7 +10,7 @@
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
-//!   impair.rs   loss by XDP where nothing is lost, beside an empty program
+//!   impair.rs   loss by XDP where nothing is lost, beside an empty program; how late a delay is
 //!   nfqueue.rs  a packet's visit to user space, beside the C library
 //!   shape.rs    TCP through a router that shapes, beside HTB by hand
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
@@ -78,7 +78,7 @@ enum What {
     Live(live::Args),
     /// What classes add to a packet, and what a reload takes (root)
     Classes(classes::Args),
-    /// What loss by XDP costs at 0 %, beside a program that passes everything (root)
+    /// What loss by XDP costs at 0 %, and how late packets leave that are delayed (root)
     Impair(impair::Args),
     /// The daemon's own CPU, memory and start with many classes and flows (root)
     Daemon(daemon::Args),

@@ -1,10 +1,14 @@
 //! How it begins and ends, and that nothing stays.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fairpath_testbed::{Need, Netns, Router, requires, wait_for};
 use fairpath_tests::PATIENCE;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::by;
 use crate::scene::{Impaired, command, datagrams, router, runs};
@@ -59,6 +63,35 @@ fn killed_it_leaves_nothing_and_traffic_flows(port: &'static str) {
         .unwrap_or_else(|| panic!("left: {:#?}", left(&net.router)));
     let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
     assert_eq!(came.times.len(), 20);
+}
+
+#[test]
+fn killed_by_its_name_it_leaves_nothing() {
+    requires!(Need::Root);
+    let net = router();
+    let tools = Tools::find(&net.router);
+    let mut impaired = Impaired::between(&net, "nfqueue", &["--loss", "100%"]);
+    assert!(!tools.left(&net.router).is_empty());
+    // As killall does, but in this namespace only: everybody of that name.
+    let inode = net.router.inode();
+    let is_named = |process: &Path| {
+        let net = fs::metadata(process.join("ns/net"));
+        let name = fs::read(process.join("comm")).unwrap_or_default();
+        name == b"fairpath\n" && net.is_ok_and(|net| net.ino() == inode)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let named = processes.filter(|entry| is_named(&entry.path()));
+    let ids = named.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let ids: Vec<i32> = ids.collect();
+    assert!(!ids.is_empty(), "nobody is called fairpath");
+    for id in ids {
+        kill(Pid::from_raw(id), Signal::SIGKILL).unwrap();
+    }
+    impaired.process.wait(PATIENCE).unwrap();
+    wait_for(PATIENCE, || {
+        tools.left(&net.router).is_empty().then_some(())
+    })
+    .unwrap_or_else(|| panic!("left: {:#?}", tools.left(&net.router)));
 }
 
 #[test]

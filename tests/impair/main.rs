@@ -10,6 +10,7 @@
 mod changes;
 mod classes;
 mod delay;
+mod drops;
 mod ends;
 mod fates;
 mod held;

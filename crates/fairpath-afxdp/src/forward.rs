@@ -96,8 +96,12 @@ pub trait Order {
     /// `out`, this packet or others; what it tells to send here is dropped, too.
     fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>);
 
-    /// Appends what leaves by `to` now, `room` packets at most, and what it drops on the way.
+    /// Appends what leaves by `to` now, `room` packets at most, and what it drops on the way. One that
+    /// leaves twice takes the room of two.
     fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>);
+
+    /// What became of what [`Order::leave`] appended for `to` just now; the kernel has had it.
+    fn handed(&mut self, _to: QueueId, _done: &ForwardCounts) {}
 
     /// Packets that it holds at once at most; a port whose frames are fewer refuses it.
     fn limit(&self) -> u32;
@@ -136,6 +140,24 @@ pub struct ForwardCounts {
 }
 
 impl ForwardCounts {
+    /// What came since an earlier reading.
+    #[must_use]
+    pub fn since(&self, before: &ForwardCounts) -> ForwardCounts {
+        ForwardCounts {
+            received: self.received - before.received,
+            sent: self.sent - before.sent,
+            dropped: self.dropped - before.dropped,
+            no_room: self.no_room - before.no_room,
+            no_link: self.no_link - before.no_link,
+            completed: self.completed - before.completed,
+            marked: self.marked - before.marked,
+            copies: self.copies - before.copies,
+            not_copied: self.not_copied - before.not_copied,
+            corrupted: self.corrupted - before.corrupted,
+            strange_exits: self.strange_exits - before.strange_exits,
+        }
+    }
+
     /// Packets that the order has and must have.
     pub fn held(&self) -> u64 {
         self.received + self.copies - self.sent - self.dropped - self.no_room - self.no_link
@@ -404,6 +426,9 @@ impl<O: Order> Forwarder<O> {
             if self.port.state(to) == LinkState::Down {
                 self.look_at = Nanos(now.0 + LOOK_DOWN.0);
             }
+        }
+        if room > 0 {
+            self.order.handed(to, &self.counts.since(&before));
         }
     }
 

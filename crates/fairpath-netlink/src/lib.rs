@@ -5,6 +5,7 @@
 //! | which links are there | [`Links::dump`] |
 //! | what changes from now on | [`LinkWatch`] |
 //! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
+//! | what did links lose | [`Links::drops`], [`Links::drops_of_other_end`] |
 //! | which qdiscs sit where, can this kernel make that one, putting one on | [`Tc`] |
 //! | classes with rates, as an intent | [`Htb`] |
 //! | what do packets pass in the stack | [`stages`] |
@@ -23,6 +24,7 @@
 
 mod connection;
 mod device;
+mod drops;
 mod ethtool;
 mod genl;
 mod htb;
@@ -41,6 +43,7 @@ mod watch;
 
 pub use connection::NetlinkError;
 pub use device::{create_ppp, create_tun};
+pub use drops::LinkDrops;
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
 pub use htb::{
     Applied, BadHtb, CAKE_LEAVES, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbError,

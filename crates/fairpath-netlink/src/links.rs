@@ -10,7 +10,7 @@ use crate::message::{Received, Request};
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
+pub(crate) const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
@@ -61,6 +61,10 @@ impl Links {
         Ok(Links {
             connection: Connection::open(NETLINK_ROUTE)?,
         })
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
     /// All links of the calling thread's namespace, by index.
@@ -171,7 +175,7 @@ impl Links {
 }
 
 /// `struct ifinfomsg` for a change of one link.
-fn ifinfo(ifindex: IfIndex, flags: u32, mask: u32) -> [u8; IFINFO_LEN] {
+pub(crate) fn ifinfo(ifindex: IfIndex, flags: u32, mask: u32) -> [u8; IFINFO_LEN] {
     let mut bytes = [0; IFINFO_LEN];
     bytes[4..8].copy_from_slice(&ifindex.0.to_ne_bytes());
     bytes[8..12].copy_from_slice(&flags.to_ne_bytes());

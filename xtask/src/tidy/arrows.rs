@@ -4,7 +4,7 @@
 //! units <- wire <- core <- class  rtt  rules    class <- sched <- shape    pure: no clock, no sockets
 //! units <- wire <- bpf  netlink  afxdp  nfqueue        the kernel's edge (may use core's types)
 //! rtt <- top  export                                   show and export snapshots
-//! units <- report                                      pure, too: pages of anything measured
+//! units, statistics <- report                          pure, too: pages of anything measured
 //! pure + edge <- fairpath                              assembly
 //! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
 //! ```
@@ -17,7 +17,16 @@ use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
 pub const PURE: &[&str] = &[
-    "units", "wire", "core", "class", "rtt", "sched", "shape", "rules", "report",
+    "units",
+    "wire",
+    "core",
+    "class",
+    "rtt",
+    "sched",
+    "shape",
+    "rules",
+    "report",
+    "statistics",
 ];
 const EDGE: &[&str] = &["bpf", "netlink", "afxdp", "nfqueue"];
 
@@ -117,8 +126,9 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
     let everything_but_the_binary = || [PURE, EDGE, &["testbed", "top", "export"]].concat();
     Some(match from {
-        "units" | "xtask" => vec![],
-        "wire" | "report" => vec!["units"],
+        "units" | "statistics" | "xtask" => vec![],
+        "wire" => vec!["units"],
+        "report" => vec!["units", "statistics"],
         "core" => vec!["units", "wire"],
         "class" | "rtt" | "rules" | "bpf" | "netlink" | "afxdp" | "nfqueue" => {
             vec!["units", "wire", "core"]

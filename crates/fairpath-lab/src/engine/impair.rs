@@ -278,6 +278,9 @@ struct Way {
     loss_interval: [f64; 2],
     /// Dropped by the queue that was asked for.
     queue_lost: u64,
+    /// Marked by it, and how long packets waited in it: p50, p95, p99.
+    marked: u64,
+    sojourn_ns: Option<[u64; 3]>,
     sent: u64,
     /// Against the plan, here and in the kernel before.
     own_dropped: u64,
@@ -351,8 +354,8 @@ impl Way {
             came: self.packets.saturating_sub(self.lost),
             sent: self.sent,
             dropped: self.queue_lost,
-            marked: 0,
-            sojourn_ns: None,
+            marked: self.marked,
+            sojourn_ns: self.sojourn_ns,
         })
     }
 }
@@ -396,7 +399,7 @@ mod tests {
         let way = |name: &str| {
             format!(
                 r#"{{"name":"{name}","engine":"afxdp","asked":"loss 1%","packets":1000,"lost":9,"loss":0.009,
-                "loss_asked":0.01,"loss_interval":[0.002,0.02],"queue_lost":5,"sent":986,"own_dropped":1,
+                "loss_asked":0.01,"loss_interval":[0.002,0.02],"queue_lost":5,"marked":4,"sojourn_ns":[10,20,30],"sent":986,"own_dropped":1,
                 "queue_dropped":2,"super_packets":0,"delay_asked_ns":1e6,"delay_mean_ns":1.4e6,
                 "delay_planned_ns":1.39e6,"lateness_ns":[1,2,3,4],"reordered":0,"true":false}}"#
             )
@@ -417,6 +420,7 @@ mod tests {
         let plain = told.directions[0].link("x", &direction("delay = '1ms'"));
         assert_eq!(plain.delay_asked_ns, Some(1_000_000));
         let queue = told.directions[0].queue("x", &rated).unwrap();
-        assert_eq!((queue.came, queue.dropped), (991, 5));
+        assert_eq!((queue.came, queue.dropped, queue.marked), (991, 5, 4));
+        assert_eq!(queue.sojourn_ns, Some([10, 20, 30]));
     }
 }

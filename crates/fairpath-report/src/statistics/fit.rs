@@ -1,7 +1,7 @@
 //! Whether samples come from a distribution: Kolmogorov and Smirnov's distance, Pearson's chi-square.
 
 use crate::statistics::quantile::sorted;
-use crate::statistics::special::gamma_upper;
+use fairpath_statistics::special::gamma_upper;
 
 /// The largest distance between the distribution of samples and `share_below`; `None` without samples.
 pub fn kolmogorov(samples: &[f64], share_below: impl Fn(f64) -> f64) -> Option<f64> {

@@ -4,7 +4,7 @@
 //! the median, and an interval of few samples is made of order statistics, whose confidence is exact
 //! and printed: of three samples no interval reaches more than 75 %.
 //!
-//! Own code and not `statrs`: these are five functions, and their special functions are forty lines each.
+//! Own code and not `statrs`: these are five functions; what others need, too, is `fairpath-statistics`.
 
 pub mod binomial;
 mod bootstrap;
@@ -12,7 +12,6 @@ pub mod compare;
 pub mod fit;
 pub mod median;
 pub mod quantile;
-mod special;
 
 use serde::{Deserialize, Serialize};
 

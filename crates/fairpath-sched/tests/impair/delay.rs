@@ -1,10 +1,13 @@
 //! Delays: distributions by Kolmogorov and Smirnov, correlation, traces, slots, releases.
 
 use fairpath_core::sched::Meta;
+use fairpath_statistics::kolmogorov::distance;
 
 use super::bed::{Bed, MS, mean, sigma, spec};
 
 const PACKETS: u64 = 200_000;
+/// Where distributions are compared.
+const PLACES: usize = 5_000;
 /// Far enough apart that nobody waits for the one before.
 const APART: u64 = 100 * MS;
 
@@ -23,16 +26,6 @@ fn a_delay_is_exact_and_order_is_kept() {
     );
 }
 
-/// The largest distance of the shares of `values` from those of the distribution.
-fn distance(values: &mut [u64], share_below: impl Fn(f64) -> f64) -> f64 {
-    values.sort_unstable();
-    let n = values.len() as f64;
-    // A share is needed at some places only: between them it hardly moves.
-    let places = (0..values.len()).step_by(37);
-    let apart = places.map(|at| (share_below(values[at] as f64) - at as f64 / n).abs());
-    apart.fold(0.0, f64::max)
-}
-
 #[test]
 fn delays_are_distributed_as_asked_with_and_without_correlation() {
     for name in ["uniform", "normal", "pareto", "paretonormal"] {
@@ -44,14 +37,15 @@ fn delays_are_distributed_as_asked_with_and_without_correlation() {
             let mut bed = Bed::of(&spec, 0).stream(PACKETS, APART);
             assert_eq!(bed.stats().late_ns, 0);
             let mut delays = bed.delays();
+            delays.sort_unstable();
             bed.fates.clear();
             // What is correlated is as good as fewer that are not: (1 - r) / (1 + r) of them.
             let free = PACKETS as f64 * if correlation == "0%" { 1.0 } else { 0.25 };
-            let share = |delay: f64| {
-                spec.distribution
-                    .share_below(5 * MS, delay - 60.0 * MS as f64)
+            let share = |delay: u64| {
+                let from_mean = delay as f64 - 60.0 * MS as f64;
+                Some(spec.distribution.share_below(5 * MS, from_mean))
             };
-            let far = distance(&mut delays, share);
+            let far = distance(&delays, PLACES, share);
             assert!(far < 2.5 / free.sqrt(), "{text}: {far}");
             let mean = mean(&delays);
             let expected = spec.mean_delay_ns();

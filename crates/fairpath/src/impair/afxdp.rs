@@ -4,27 +4,25 @@
 //! packet leaves, as for `fairpath shape` (bridge or router). A direction is an exit: what leaves by
 //! the peer is "to-peer". What the XDP program leaves to the stack is not impaired.
 
+mod paths;
+
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, bail};
-use fairpath_afxdp::{
-    Arrival, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement, QueueId, Stop,
-};
+use fairpath_afxdp::{Forwarder, LinkState, Placement, QueueId, Stop};
 use fairpath_bpf::{Attached, Options, RttMonitor, Way as ByWay};
-use fairpath_core::sched::HomeError;
-use fairpath_core::{Config, Frame, Link as LinkKind, Way};
+use fairpath_core::Config;
 use fairpath_netlink::Link;
 use fairpath_shape::{CHARGES, Side};
 use fairpath_units::Nanos;
 
 use super::counts::Counts;
 use super::engine::{Engine, Plan, awake_ns};
-use super::path::{Departure, Path};
+use super::interfaces::Interfaces;
 use crate::shape::afxdp::ends::{Ends, about, first_queues, open_port, pairs};
-use crate::shape::afxdp::sent;
 use crate::shape::lanes::{self, Command, Lead, Orders, Orphan};
 use crate::shape::{Mode, skipped};
-use crate::watch::monotonic_ns;
+use paths::Paths;
 
 /// Of the monitor, whose flows nobody asks for.
 const FLOWS: u32 = 1024;
@@ -46,7 +44,6 @@ const SLIPS: [ByWay; 7] = [
 struct Told {
     /// By exit: leaving by the interface, leaving by the peer.
     counts: [Counts; 2],
-    forwarder: ForwardCounts,
     /// Frames that the kernel had no room for, by the exit of whoever received them.
     lost_before: [u64; 2],
     gone: Option<String>,
@@ -59,6 +56,8 @@ pub struct Afxdp {
     thread: Option<JoinHandle<()>>,
     programs: Vec<Attached>,
     monitor: RttMonitor,
+    /// The interface, the peer.
+    interfaces: Interfaces,
     about: String,
 }
 
@@ -90,14 +89,11 @@ impl Afxdp {
                 plans.len()
             );
         };
-        let order = Paths {
-            // An exit is where packets leave: the peer is the second.
-            paths: [from_peer.path(frames)?, to_peer.path(frames)?],
-            exits: [first_queues(&ends).down, first_queues(&ends).up],
-            limit: plans.iter().map(|plan| plan.packets).sum(),
-            inside: ends.inside.ifindex.0,
-            failure: None,
-        };
+        // An exit is where packets leave: the peer is the second.
+        let paths = [from_peer.path(frames)?, to_peer.path(frames)?];
+        let exits = [first_queues(&ends).down, first_queues(&ends).up];
+        let limit = plans.iter().map(|plan| plan.packets).sum();
+        let order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
         let mut monitor = load()?;
         monitor.set_forwarding(&ends.plan(mode, None)?)?;
         for (link, socket) in port.sockets() {
@@ -122,12 +118,15 @@ impl Afxdp {
             thread: Some(thread),
             programs: Vec::new(),
             monitor,
+            interfaces: Interfaces::watch([&ends.inside, &ends.outside])?,
             about,
         };
         for link in [&ends.inside, &ends.outside] {
             let program = afxdp.monitor.attach_forward(link.ifindex, &link.name)?;
             afxdp.programs.push(program);
         }
+        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        afxdp.interfaces = Interfaces::watch([&ends.inside, &ends.outside])?;
         Ok(afxdp)
     }
 
@@ -185,14 +184,26 @@ impl Engine for Afxdp {
         for (counts, lost) in counts.iter_mut().zip(told.lost_before) {
             counts.queue_dropped += lost;
         }
-        for (counts, ways) in counts.iter_mut().zip(self.monitor.ways()) {
+        let mut stack = [0; 2];
+        for (at, (counts, ways)) in counts.iter_mut().zip(self.monitor.ways()).enumerate() {
             counts.slipped = SLIPS.iter().map(|way| ways.of(*way)).sum();
             counts.passed = counts.slipped;
-            counts.own_dropped += ways.of(ByWay::Lost);
+            counts.own.untaken += ways.of(ByWay::Lost);
+            let ways_by_it = ByWay::ALL.iter().map(|(way, _)| *way);
+            let by_it = ways_by_it.filter(|way| !matches!(way, ByWay::ToSocket | ByWay::Lost));
+            stack[at] = by_it.map(|way| ways.of(way)).sum();
         }
-        // Which direction they were of is not known.
-        let all = told.forwarder;
-        counts[0].own_dropped += all.no_room + all.no_link + all.not_copied;
+        // What arrives by the one leaves by the other.
+        for (at, dropped) in self.interfaces.since().into_iter().enumerate() {
+            match dropped {
+                Ok(dropped) => {
+                    // What nobody in the kernel wanted is among those that went by the stack.
+                    counts[at].queue_dropped += dropped.before.saturating_sub(stack[at]);
+                    counts[1 - at].own.behind += dropped.behind;
+                }
+                Err(error) => counts[at].unread.push(error),
+            }
+        }
         Ok(counts)
     }
 
@@ -208,97 +219,6 @@ impl Engine for Afxdp {
 impl Drop for Afxdp {
     fn drop(&mut self) {
         self.join();
-    }
-}
-
-/// Both directions as the forwarder's order.
-struct Paths {
-    paths: [Path; 2],
-    exits: [QueueId; 2],
-    limit: u32,
-    inside: u32,
-    failure: Option<HomeError>,
-}
-
-impl Paths {
-    fn drop_all(&mut self, exit: usize, out: &mut Vec<Outcome>) {
-        while let Some(handle) = self.paths[exit].take_dropped() {
-            out.push(Outcome::Drop(FrameId(handle - 1)));
-        }
-    }
-
-    fn note<T: Default>(&mut self, done: Result<T, HomeError>) -> T {
-        done.unwrap_or_else(|error| {
-            // A native scheduler does not fail, whatever its policy does.
-            self.failure.get_or_insert(error);
-            T::default()
-        })
-    }
-}
-
-impl Order for Paths {
-    fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>) {
-        let exit = arrival.exit.min(1);
-        let handle = arrival.frame.0 + 1;
-        let path = &mut self.paths[exit];
-        let done = match arrival.meta {
-            Some(mut meta) => {
-                let came = meta.arrival.min(arrival.now.0);
-                (meta.class_id, meta.arrival) = (0, came);
-                path.arrive_as(handle, came, meta)
-            }
-            None => {
-                let frame = Frame {
-                    now: arrival.now.0,
-                    wire_len: packet.len() as u32,
-                    segs: 1,
-                    ifindex: self.inside,
-                    link: LinkKind::Ethernet as u16,
-                    way: Way::Out as u8,
-                    ..Frame::default()
-                };
-                path.arrive(handle, &frame, packet, packet.len() as u32)
-            }
-        };
-        if !self.note(done) {
-            out.push(Outcome::Drop(arrival.frame));
-        }
-        self.drop_all(exit, out);
-    }
-
-    fn leave(&mut self, to: QueueId, _: Nanos, room: u32, out: &mut Vec<Outcome>) {
-        for exit in 0..2 {
-            if self.exits[exit] != to {
-                continue;
-            }
-            // The turn began before this packet's: its clock is old.
-            let now = monotonic_ns().unwrap_or(0);
-            // Those of the last time have been handed over by now.
-            self.paths[exit].note_sent(now);
-            let done = self.paths[exit].run_to(now);
-            self.note(done);
-            self.drop_all(exit, out);
-            for _ in 0..room {
-                let Some(Departure { handle, deed, .. }) = self.paths[exit].take() else {
-                    break;
-                };
-                // What cannot be sent twice is counted by the forwarder, against the plan.
-                let counts = self.paths[exit].counts_mut();
-                counts.copies += u64::from(deed.twice);
-                counts.sent += u64::from(deed.twice);
-                counts.corrupted += u64::from(deed.flip.is_some());
-                out.push(sent(FrameId(handle - 1), deed));
-            }
-        }
-    }
-
-    fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    fn wake_at(&self) -> Option<Nanos> {
-        let due = self.paths.iter().filter_map(Path::wake_at);
-        due.min().map(Nanos)
     }
 }
 
@@ -331,19 +251,30 @@ fn carry(
 fn tell(forwarder: &Forwarder<Paths>) -> Told {
     let (port, order) = (forwarder.port(), forwarder.order());
     let mut told = Told {
-        counts: [0, 1].map(|exit| order.paths[exit].counts().clone()),
-        forwarder: forwarder.counts(),
+        counts: order.told(),
         ..Told::default()
     };
     for queue in (0..port.len()).map(QueueId) {
-        let side = match queue.0 >= order.exits[1].0 {
+        let side = match queue.0 >= order.second_exit().0 {
             true => Side::Up,
             false => Side::Down,
         };
-        let lost = &mut told.lost_before[usize::from(side == Side::Up)];
-        if let Ok(ring) = port.statistics(queue) {
-            *lost += ring.rx_dropped + ring.rx_ring_full;
+        let exit = usize::from(side == Side::Up);
+        match port.statistics(queue) {
+            Ok(ring) => {
+                told.lost_before[exit] += ring.lost();
+                // What a queue's ring is told to send leaves by its own side.
+                told.counts[exit].own.refused += ring.tx_invalid;
+            }
+            Err(error) => {
+                let name = &port.link(queue).name;
+                let what = format!("counters of the AF_XDP socket on {name:?}: {error}");
+                // What comes by this side leaves by the other.
+                told.counts[1 - exit].unread.push(what);
+            }
         }
+        let own = port.counts(queue);
+        told.counts[exit].own.no_link += own.refused + own.lost;
         if port.state(queue) == LinkState::Gone {
             told.gone = Some(port.link(queue).name.clone());
         }

@@ -11,6 +11,8 @@ use crate::shape::Mode;
 
 /// The first packet queue, unless said otherwise; directions have one each.
 const QUEUE: u16 = 5340;
+/// The other direction has the next one.
+const LAST_QUEUE: i64 = u16::MAX as i64 - 1;
 /// Packets that a direction holds: a tenth of a second of a gigabit in full frames, and as many again.
 const PACKETS: u32 = 16_384;
 
@@ -60,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = PACKETS, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
     pub packets: u32,
     /// The first packet queue of NFQUEUE
-    #[arg(long, value_name = "N", default_value_t = QUEUE)]
+    #[arg(long, value_name = "N", default_value_t = QUEUE, value_parser = clap::value_parser!(u16).range(..=LAST_QUEUE))]
     pub queue: u16,
     /// Impair by XDP what is no IP, goes to groups, or discovers neighbours, too
     #[arg(long)]

@@ -10,6 +10,7 @@
 
 use anyhow::{Context, bail};
 use fairpath_core::sched::Meta;
+use fairpath_statistics::kolmogorov;
 
 use super::directions::{Ready, delays_are_own, varies};
 use super::engine::Plan;
@@ -30,9 +31,8 @@ const FRAMES: u32 = 4_000;
 const RATE_SHARE: f64 = 0.005;
 /// How many builds in order a check may refuse: a run's own seed is no reason not to begin.
 const UNLUCKY: f64 = 1e-6;
-/// Kolmogorov's distribution has [`UNLUCKY`] beyond this over the root of n: the root of
-/// -ln(UNLUCKY / 2) / 2.
-const KOLMOGOROV: f64 = 2.694;
+/// Places at which a distribution is compared: enough to find what is wrong by a thousandth.
+const PLACES: usize = 1000;
 /// Handles of a path under check.
 const HANDLES: u32 = 1 << 16;
 
@@ -201,17 +201,13 @@ fn of_delay(ready: &Ready, seen: &Seen) -> anyhow::Result<Option<String>> {
     }
     let mut delays: Vec<u64> = seen.left.iter().map(|(_, delay)| *delay).collect();
     delays.sort_unstable();
-    let distance = distance(&delays, |delay| {
+    let distance = kolmogorov::distance(&delays, PLACES, |delay| {
         // Nothing leaves before it came: what would be less is 0.
-        match delay {
-            0 => None,
-            delay => Some(
-                spec.distribution
-                    .share_below(spec.jitter_ns, delay as f64 - spec.delay_ns as f64),
-            ),
-        }
+        let from_mean = delay as f64 - spec.delay_ns as f64;
+        let share = || spec.distribution.share_below(spec.jitter_ns, from_mean);
+        (delay > 0).then(share)
     });
-    let most = KOLMOGOROV / (delays.len() as f64).sqrt();
+    let most = kolmogorov::most(UNLUCKY, delays.len() as u64);
     let told = format!(
         "delay distribution {:.5} away from its own, of {most:.5}",
         distance
@@ -220,17 +216,6 @@ fn of_delay(ready: &Ready, seen: &Seen) -> anyhow::Result<Option<String>> {
         true => Ok(Some(told)),
         false => bail!("{told}"),
     }
-}
-
-/// The greatest distance between what was seen and what should be (Kolmogorov, Smirnov).
-fn distance(sorted: &[u64], share_below: impl Fn(u64) -> Option<f64>) -> f64 {
-    let count = sorted.len() as f64;
-    // A thousand places are enough to find what is wrong by a thousandth.
-    let step = (sorted.len() / 1000).max(1);
-    let places = (0..sorted.len()).step_by(step);
-    places
-        .filter_map(|at| Some((share_below(sorted[at])? - at as f64 / count).abs()))
-        .fold(0.0, f64::max)
 }
 
 fn of_order(ready: &Ready, seen: &Seen) -> anyhow::Result<String> {

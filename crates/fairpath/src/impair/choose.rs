@@ -23,6 +23,10 @@ struct Wish {
     /// Something that leaves is impaired, and no peer is named by which it arrives.
     leaves: bool,
     copies_in: bool,
+    /// What is no IP, too.
+    all: bool,
+    /// Bridge or router is said.
+    has_mode: bool,
 }
 
 /// Of what the arguments ask for.
@@ -38,6 +42,8 @@ pub fn choose(args: &Args, directions: &[Ready]) -> anyhow::Result<Chosen> {
         only_loss: directions.iter().all(|ready| ready.only_loss),
         leaves: asked("out"),
         copies_in: directions.iter().any(copies),
+        all: args.all,
+        has_mode: args.mode.is_some(),
     })
 }
 
@@ -67,6 +73,14 @@ fn by(wish: Wish) -> anyhow::Result<Chosen> {
         Via::Nfqueue if wish.copies_in => bail!(
             "impair via nfqueue: what arrives cannot be duplicated, only what leaves; name --peer, or duplicate --out"
         ),
+        Via::Afxdp | Via::Nfqueue if wish.all => bail!(
+            "impair via {}: only XDP loses what is no IP (--all); leave --all out, or ask for loss alone where packets arrive",
+            via.name()
+        ),
+        Via::Xdp | Via::Nfqueue if wish.has_mode => bail!(
+            "impair via {}: only AF_XDP is a bridge or a router (--mode); leave --mode out, or use --via afxdp",
+            via.name()
+        ),
         _ => Ok(Chosen {
             via,
             reason: reason.to_owned(),
@@ -84,6 +98,8 @@ mod tests {
         only_loss: false,
         leaves: true,
         copies_in: false,
+        all: false,
+        has_mode: false,
     };
 
     #[test]
@@ -124,5 +140,38 @@ mod tests {
             ..WISH
         };
         assert!(refused(Via::Nfqueue, copies).contains("duplicated"));
+    }
+
+    #[test]
+    fn what_a_port_would_leave_undone_in_silence_is_refused() {
+        let between = Wish {
+            peer: true,
+            leaves: false,
+            only_loss: true,
+            ..WISH
+        };
+        let all = |via| {
+            by(Wish {
+                via,
+                all: true,
+                ..between
+            })
+        };
+        let mode = |via| {
+            let has_mode = true;
+            by(Wish {
+                via,
+                has_mode,
+                ..between
+            })
+        };
+        for via in [Via::Afxdp, Via::Nfqueue] {
+            assert!(all(via).unwrap_err().to_string().contains("--all"));
+        }
+        for via in [Via::Auto, Via::Xdp, Via::Nfqueue] {
+            assert!(mode(via).unwrap_err().to_string().contains("--mode"));
+        }
+        assert!(all(Via::Auto).is_ok() && all(Via::Xdp).is_ok());
+        assert!(mode(Via::Afxdp).is_ok());
     }
 }

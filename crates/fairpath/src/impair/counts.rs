@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use super::own_drops::OwnDrops;
+
 /// Lateness beyond this counts as this: a minute.
 const LATEST_NS: u64 = 60_000_000_000;
 /// Digits of a histogram's values that are kept.
@@ -32,12 +34,18 @@ pub struct Counts {
     pub held: u64,
     /// Packets that came as one of several segments, and have one fate.
     pub super_packets: u64,
-    /// Lost here against the plan: no place for them, or no room to send.
-    pub own_dropped: u64,
+    /// Of those that left, with CE set by the queue's policy.
+    pub marked: u64,
+    /// How long packets waited in the queue behind the delay, by the plan: p50, p95, p99, ns.
+    pub sojourn_ns: Option<[u64; 3]>,
+    /// Dropped here, or not treated as it was to be, against the plan.
+    pub own: OwnDrops,
     /// Lost before they came here: the kernel's queues and rings were full.
     pub queue_dropped: u64,
     /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
     pub stopped: u64,
+    /// What could not be read, and why: where it should say what was dropped, nothing is known.
+    pub unread: Vec<String>,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
     /// From arrival to leaving, summed over those that left, ns; second ones are left out.
@@ -66,9 +74,12 @@ impl Default for Counts {
             corrupted: 0,
             held: 0,
             super_packets: 0,
-            own_dropped: 0,
+            marked: 0,
+            sojourn_ns: None,
+            own: OwnDrops::default(),
             queue_dropped: 0,
             stopped: 0,
+            unread: Vec::new(),
             reordered: 0,
             delay_sum_ns: 0,
             delay_squares: 0,

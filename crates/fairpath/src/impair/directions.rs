@@ -95,6 +95,7 @@ fn lay_out(
             name,
             text: text_of(&spec, network),
             asked: asked_of(&spec, is_plain, bps),
+            has_queue: bps > 0 || spec.rate_trace.is_some(),
         },
         plan: Plan {
             name,
@@ -255,6 +256,8 @@ pub fn ready_of(words: &str) -> Ready {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_core::sched::Meta;
+
     use super::*;
 
     fn ready(words: &str) -> Ready {
@@ -302,6 +305,39 @@ mod tests {
             .asked;
         assert_eq!((asked.jitter_ns, asked.delay_inflation), (3e6, 3.0));
         assert!(asked.kept_order);
+    }
+
+    #[test]
+    fn a_port_that_cannot_mark_drops_and_queues_tell_what_waited() {
+        let told = |marks: bool| {
+            let plan = ready("rate 1mbit policy codel set target=1ms set interval=5ms").plan;
+            let mut path = match marks {
+                true => plan.path(100).unwrap(),
+                false => plan.path_without_marks(100).unwrap(),
+            };
+            // ECT(0), 1,000 bytes each 4 ms to a line that takes 8.
+            for handle in 1..=100u32 {
+                let meta = Meta {
+                    bytes: 1000,
+                    segments: 1,
+                    ecn: 2,
+                    ..Meta::default()
+                };
+                let at = u64::from(handle) * 4_000_000;
+                assert!(path.arrive_as(handle, at, meta).unwrap());
+            }
+            path.run_to(2_000_000_000).unwrap();
+            while path.take().is_some() {}
+            path.note_sent(2_000_000_000);
+            path.told()
+        };
+        let (marked, dropped) = (told(true), told(false));
+        assert!(marked.marked > 5 && marked.dropped == 0, "{marked:?}");
+        assert!(dropped.marked == 0 && dropped.dropped > 5, "{dropped:?}");
+        let [p50, p95, p99] = marked.sojourn_ns.unwrap();
+        // 4 ms more with each packet: of 100 the last waits 400.
+        assert!((150_000_000..=300_000_000).contains(&p50), "{p50}");
+        assert!(p50 < p95 && p95 <= p99 && p99 < 600_000_000, "{p95} {p99}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use fairpath_afxdp::Precedence;
 use fairpath_core::sched::Policy;
 use fairpath_sched::tree::Tree;
-use fairpath_shape::Lane;
+use fairpath_shape::{Lane, Places};
 
 use super::counts::Counts;
 use super::path::Path;
@@ -46,9 +46,29 @@ impl Plan {
     /// # Errors
     /// Where the tree cannot be laid out.
     pub fn path(&self, handles: u32) -> anyhow::Result<Path> {
+        self.path_of(&self.tree, handles)
+    }
+
+    /// Likewise, for a port that cannot set CE: its policy drops what it would mark.
+    ///
+    /// # Errors
+    /// As [`Plan::path`].
+    pub fn path_without_marks(&self, handles: u32) -> anyhow::Result<Path> {
+        let mut tree = self.tree.clone();
+        // Policies without this parameter mark nothing.
+        let _ = tree.set("ecn=0");
+        self.path_of(&tree, handles)
+    }
+
+    fn path_of(&self, tree: &Tree, handles: u32) -> anyhow::Result<Path> {
         let (end, rules) = (fairpath_core::sched::End::Receiver, Default::default());
-        let lane = Lane::new(&self.tree, end, &rules, handles, false)?;
-        Ok(Path::new(lane, self.packets, self.in_order))
+        let lane = Lane::new(tree, end, &rules, handles, false)?;
+        Ok(Path::new(
+            lane,
+            Places::of(tree),
+            self.packets,
+            self.in_order,
+        ))
     }
 }
 

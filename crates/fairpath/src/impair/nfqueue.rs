@@ -118,7 +118,7 @@ impl Line {
             let _ = rung.write(1);
         });
         let again = plan.changes.then(Again::open).transpose()?;
-        let path = plan.path(plan.packets)?;
+        let path = plan.path_without_marks(plan.packets)?;
         let worker = Worker::new(
             queue,
             path,

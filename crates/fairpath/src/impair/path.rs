@@ -16,11 +16,13 @@
 use std::collections::VecDeque;
 
 use fairpath_core::Frame;
-use fairpath_core::sched::{Drop as Reason, HomeError, Meta};
-use fairpath_shape::{Deed, Lane, Leaving};
+use fairpath_core::sched::{Drop as Reason, HomeError, Meta, SchedReader};
+use fairpath_shape::{Deed, Lane, Leaving, Places};
 
 use super::counts::Counts;
 
+/// Of an Ethernet header, which is no part of a packet.
+const LINK_BYTES: u32 = 14;
 /// Packets that leave the lane by one call.
 const TURN: u32 = 64;
 
@@ -31,7 +33,7 @@ pub struct Departure {
     pub handle: u32,
     /// When it was to leave.
     pub due: u64,
-    /// What is done to it.
+    /// What is done to it; a bit that is turned over is counted from the IP header.
     pub deed: Deed,
 }
 
@@ -45,9 +47,21 @@ struct Passing {
     bytes: u32,
 }
 
+/// A packet that was taken, and is not yet known to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    came: u64,
+    /// The delay that was planned.
+    planned: u64,
+    bytes: u32,
+}
+
 /// See the file.
 pub struct Path {
     lane: Lane,
+    /// For what the queue behind the delay counts.
+    reader: SchedReader,
+    places: Places,
     /// Packets that may wait here.
     most: u64,
     clock: u64,
@@ -58,8 +72,8 @@ pub struct Path {
     ready: VecDeque<Departure>,
     dropped: Vec<u32>,
     leaving: Vec<Leaving>,
-    /// Taken, and not yet known to be sent: when they came, and the delay that was planned.
-    going: Vec<(u64, u64)>,
+    /// Taken, and not yet known to be sent.
+    going: Vec<Going>,
     /// Packets leave in the order of their arrival, if all is well.
     in_order: bool,
     /// Of the last that left: its number, or when it was due.
@@ -68,11 +82,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Of a lane that has seen nothing, for `most` packets at once; `in_order` says that it keeps the
-    /// order of arrivals.
-    pub fn new(lane: Lane, most: u32, in_order: bool) -> Path {
+    /// Of a lane that has seen nothing, whose tree has its figures at `places`, for `most` packets at
+    /// once; `in_order` says that it keeps the order of arrivals.
+    pub fn new(lane: Lane, places: Places, most: u32, in_order: bool) -> Path {
         Path {
             passing: vec![Passing::default(); lane.handles() as usize + 1],
+            reader: lane.reader(),
+            places,
             lane,
             most: most.into(),
             clock: 0,
@@ -134,7 +150,7 @@ impl Path {
             self.clock = at;
         }
         if self.counts.held >= self.most {
-            self.counts.own_dropped += 1;
+            self.counts.own.no_place += 1;
             return Ok(None);
         }
         self.fresh = true;
@@ -197,16 +213,19 @@ impl Path {
 
     /// The next packet to be sent; when it was is told to [`Path::note_sent`].
     pub fn take(&mut self) -> Option<Departure> {
-        let departure = self.ready.pop_front()?;
+        let mut departure = self.ready.pop_front()?;
         let counts = &mut self.counts;
         let Some(passing) = self.passing.get(departure.handle as usize) else {
             return Some(departure);
         };
+        let flip = &mut departure.deed.flip;
+        *flip = flip.map(|bit| bit_of_packet(bit, passing.bytes));
         counts.held -= 1;
-        counts.sent += 1;
-        counts.sent_bytes += u64::from(passing.bytes);
-        let planned = departure.due.saturating_sub(passing.came + passing.behind);
-        self.going.push((passing.came, planned));
+        self.going.push(Going {
+            came: passing.came,
+            planned: departure.due.saturating_sub(passing.came + passing.behind),
+            bytes: passing.bytes,
+        });
         let order = match self.in_order {
             true => passing.number,
             false => departure.due,
@@ -216,11 +235,29 @@ impl Path {
         Some(departure)
     }
 
+    /// How many packets the next one is on the wire, a second one with it; `None` where none is ready.
+    pub fn next_takes(&self) -> Option<u32> {
+        let next = self.ready.front()?;
+        Some(1 + u32::from(next.deed.twice))
+    }
+
+    /// Whether packets were taken of which it was not told yet whether they were sent.
+    pub fn is_going(&self) -> bool {
+        !self.going.is_empty()
+    }
+
     /// The kernel had all that were taken by `now`, read when it had.
     pub fn note_sent(&mut self, now: u64) {
-        for (came, planned) in self.going.drain(..) {
-            self.counts.note_left(came, planned, now);
+        for going in self.going.drain(..) {
+            self.counts.sent += 1;
+            self.counts.sent_bytes += u64::from(going.bytes);
+            self.counts.note_left(going.came, going.planned, now);
         }
+    }
+
+    /// Nothing of what was taken was sent; the port counts why.
+    pub fn note_unsent(&mut self) {
+        self.going.clear();
     }
 
     /// A packet that was dropped, whose handle is free again.
@@ -242,10 +279,31 @@ impl Path {
         &self.counts
     }
 
+    /// Likewise, with what the queue behind the delay says of itself; some microseconds.
+    pub fn told(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        let node = |node| (self.reader.node_stats(node), self.reader.account(node));
+        if let Some(root) = self.places.read(node).first() {
+            let sojourns = &root.sojourns;
+            let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|share| sojourns.quantile(share));
+            counts.sojourn_ns = p50.zip(p95).zip(p99).map(|((a, b), c)| [a, b, c]);
+            counts.marked = root.marked;
+        }
+        counts
+    }
+
     /// For what only the port knows.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
     }
+}
+
+/// The bit of a packet, from its IP header on, for one that was drawn of all bits of its frame: in
+/// proportion, so that no part of a packet is hit more often than another.
+fn bit_of_packet(bit: u32, frame_bytes: u32) -> u32 {
+    let (frame, packet) = (frame_bytes, frame_bytes.saturating_sub(LINK_BYTES));
+    let bit = u64::from(bit) * u64::from(packet) / u64::from(frame.max(1));
+    u32::try_from(bit).unwrap_or(0)
 }
 
 /// Where a drop is counted: planned ones are the impairment's or its queue's.
@@ -259,7 +317,29 @@ fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
         | Reason::Broken
         | Reason::Item
         | Reason::Pifo
-        | Reason::Rank => &mut counts.own_dropped,
+        | Reason::Rank => &mut counts.own.broken,
         _ => &mut counts.dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_packet_is_damaged_more_often_than_another() {
+        // 64 bytes of IP, as many tenths of them as a frame of 78 has bits.
+        let (frame, packet) = (78 * 8, 64 * 8);
+        let mut tenths = [0u32; 10];
+        for bit in 0..frame {
+            let at = bit_of_packet(bit, 78);
+            assert!(at < packet, "{bit}: {at}");
+            tenths[(at * 10 / packet) as usize] += 1;
+        }
+        let even = frame / 10;
+        for hits in tenths {
+            assert!(hits.abs_diff(even) <= 3, "{tenths:?}");
+        }
+        assert_eq!(bit_of_packet(5, 0), 0);
     }
 }

@@ -9,6 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::counts::Counts;
+use super::own_drops::OwnDrops;
 use super::truth::{self, Asked, Truth, percent};
 
 /// A direction as it is told.
@@ -20,6 +21,8 @@ pub struct Direction {
     pub text: String,
     /// Likewise, in numbers.
     pub asked: Asked,
+    /// There is a rate, and so a queue before it.
+    pub has_queue: bool,
 }
 
 /// Of all directions, at one time.
@@ -55,6 +58,8 @@ struct Told {
     loss_asked: f64,
     loss_interval: [f64; 2],
     queue_lost: u64,
+    marked: u64,
+    sojourn_ns: Option<[u64; 3]>,
     passed: u64,
     sent: u64,
     sent_bytes: u64,
@@ -62,6 +67,7 @@ struct Told {
     corrupted: u64,
     held: u64,
     own_dropped: u64,
+    own_drops: OwnDrops,
     queue_dropped: u64,
     stopped: u64,
     super_packets: u64,
@@ -174,13 +180,17 @@ fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static 
         loss_asked: direction.asked.loss,
         loss_interval: truth.loss_interval,
         queue_lost: counts.dropped,
+        marked: counts.marked,
+        // Without a rate nothing queues.
+        sojourn_ns: counts.sojourn_ns.filter(|_| direction.has_queue),
         passed: counts.passed,
         sent: counts.sent,
         sent_bytes: counts.sent_bytes,
         duplicated: counts.copies,
         corrupted: counts.corrupted,
         held: counts.held,
-        own_dropped: counts.own_dropped,
+        own_dropped: counts.own.sum(),
+        own_drops: counts.own,
         queue_dropped: counts.queue_dropped,
         stopped: counts.stopped,
         super_packets: counts.super_packets,
@@ -208,6 +218,9 @@ fn line(told: &Told) -> String {
     }
     if told.queue_lost > 0 {
         line += &format!(", {} dropped by the queue", told.queue_lost);
+    }
+    if told.marked > 0 {
+        line += &format!(", {} marked by it", told.marked);
     }
     if told.passed > 0 {
         line += &format!(", {} passed by it", told.passed);
@@ -293,6 +306,7 @@ mod tests {
                 inflation: 1.0,
                 ..Asked::default()
             },
+            has_queue: false,
         }
     }
 
@@ -321,11 +335,45 @@ mod tests {
     }
 
     #[test]
+    fn sojourns_are_told_where_there_is_a_queue_and_drops_by_cause() {
+        let counts = Counts {
+            came: 10,
+            marked: 3,
+            sojourn_ns: Some([1_000, 2_000, 3_000]),
+            own: OwnDrops {
+                no_link: 2,
+                no_copy: 1,
+                ..OwnDrops::default()
+            },
+            ..Counts::default()
+        };
+        let of = |has_queue| {
+            let direction = Direction {
+                has_queue,
+                ..direction()
+            };
+            let time = Duration::from_secs(1);
+            let counts = std::slice::from_ref(&counts);
+            let report = Report::new(&[direction], counts, "afxdp", 7, time);
+            serde_json::to_value(report).unwrap()["directions"][0].clone()
+        };
+        let way = of(true);
+        assert_eq!(way["sojourn_ns"], serde_json::json!([1_000, 2_000, 3_000]));
+        assert_eq!(
+            (&way["marked"], &way["own_dropped"]),
+            (&3.into(), &3.into())
+        );
+        assert_eq!(way["own_drops"]["no_link"], 2);
+        assert!(of(false)["sojourn_ns"].is_null());
+    }
+
+    #[test]
     fn a_direction_without_a_packet_is_named_where_something_was_asked_of_it() {
         let none = Direction {
             name: "from-peer",
             text: "none".into(),
             asked: Asked::default(),
+            has_queue: false,
         };
         let of = |directions: &[Direction], came: [u64; 2]| {
             let counts = came.map(|came| Counts {

@@ -6,7 +6,7 @@
 //! | pattern | exactly those of its packets that it has |
 //! | delay | the mean that was added is within 5 % of the planned, and the planned of the asked |
 //! | passed by | at most a thousandth of those that should have met it, or ten |
-//! | own drops | none: neither here nor in the kernel's queues on the way here |
+//! | own drops | none: neither here nor in the kernel's queues on the way here, and that is known |
 //!
 //! The planned delay of a packet is its drawn one, and what rate and queue add to it in virtual time.
 //! It is held against what was asked for only where nothing but the delay holds packets; order that is
@@ -31,6 +31,8 @@ const LEAST_DELAYS: u64 = 10;
 /// neighbour that nobody has asked for yet always does.
 const SLIPPED_SHARE: f64 = 0.001;
 const LEAST_SLIPPED: u64 = 10;
+/// Digits of a share in percent behind the point: less is drawn by no 64-bit chance.
+const MOST_DIGITS: i32 = 20;
 /// Of a normal distribution, 99.9 % are within so many deviations.
 const DEVIATIONS: f64 = 3.29;
 
@@ -149,13 +151,10 @@ fn of_delay(asked: &Asked, counts: &Counts) -> Option<String> {
 }
 
 fn of_drops(counts: &Counts) -> Vec<String> {
-    let mut why = Vec::new();
-    if counts.own_dropped > 0 {
-        why.push(format!(
-            "{} packets were dropped for lack of room; raise --packets",
-            counts.own_dropped
-        ));
-    }
+    let mut why: Vec<String> = counts.own.why().collect();
+    why.extend(counts.unread.iter().map(|what| {
+        format!("whether packets were dropped before they came here is not known: {what}")
+    }));
     let slipped = counts.slipped as f64;
     let is_many = slipped > SLIPPED_SHARE * (counts.came as f64 + slipped);
     if counts.slipped > LEAST_SLIPPED && is_many {
@@ -185,9 +184,14 @@ fn of_drops(counts: &Counts) -> Vec<String> {
     why
 }
 
-/// A share as people read it.
+/// A share as people read it: four digits behind the point, or the first three that are not 0.
 pub fn percent(share: f64) -> String {
-    let text = format!("{:.4}", share * 100.0);
+    let percent = share * 100.0;
+    let digits = match percent.abs() {
+        small if small > 0.0 && small < 0.001 => 2 - small.log10().floor() as i32,
+        _ => 4,
+    };
+    let text = format!("{percent:.*}", digits.clamp(4, MOST_DIGITS) as usize);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text} %")
 }
@@ -324,8 +328,9 @@ mod tests {
 
     #[test]
     fn every_own_drop_makes_a_run_untrue() {
-        let make: [fn(&mut Counts); 5] = [
-            |c| c.own_dropped = 1,
+        let make: [fn(&mut Counts); 6] = [
+            |c| c.own.no_room = 1,
+            |c| c.unread.push("read /proc: no such file".into()),
             |c| c.queue_dropped = 1,
             |c| c.reordered = 1,
             |c| c.super_packets = 1,
@@ -351,5 +356,7 @@ mod tests {
         assert_eq!(percent(0.000_123), "0.0123 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(1e-7), "0.00001 %");
+        assert_eq!(percent(1.234_5e-9), "0.000000123 %");
     }
 }

@@ -11,6 +11,10 @@ use anyhow::Context;
 use crate::run::spawn_spared;
 use crate::shape::diversion;
 
+/// This binary, even where an upgrade has put another in its place. The child's name is "exe" by that:
+/// whoever kills by our name kills us and not it.
+const THIS: &str = "/proc/self/exe";
+
 /// The child, and our end of the pipe.
 pub struct Watch {
     child: Child,
@@ -22,8 +26,7 @@ impl Watch {
     /// # Errors
     /// Where no process can be started.
     pub fn start(queue: u16) -> anyhow::Result<Watch> {
-        let binary = std::env::current_exe().context("find this binary")?;
-        let mut command = Command::new(binary);
+        let mut command = Command::new(THIS);
         command
             .args(["impair", "--end-rules", &queue.to_string()])
             .stdin(Stdio::piped())

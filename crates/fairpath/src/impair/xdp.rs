@@ -8,10 +8,12 @@ use fairpath_netlink::Link;
 
 use super::counts::Counts;
 use super::engine::Engine;
+use super::interfaces::{Dropped, Interfaces};
 
 /// The port: programs by direction.
 pub struct Xdp {
     programs: Vec<Loss>,
+    interfaces: Interfaces,
     about: String,
 }
 
@@ -34,8 +36,11 @@ impl Xdp {
             program.attach(link.ifindex, &link.name)?;
         }
         let names: Vec<&str> = ways.iter().map(|(link, _)| link.name.as_str()).collect();
+        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        let interfaces = Interfaces::watch(ways.iter().map(|(link, _)| link))?;
         Ok(Xdp {
             programs,
+            interfaces,
             about: format!("where packets arrive: {}", names.join(", ")),
         })
     }
@@ -47,9 +52,10 @@ impl Engine for Xdp {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
-        let read = |program: &Loss| {
+        let dropped = self.interfaces.since();
+        let read = |(program, dropped): (&Loss, Result<Dropped, String>)| {
             let of = program.counts()?;
-            anyhow::Ok(Counts {
+            let mut counts = Counts {
                 came: of.came,
                 passed: of.exempt,
                 lost: of.lost,
@@ -57,9 +63,15 @@ impl Engine for Xdp {
                 sent: of.came.saturating_sub(of.lost),
                 super_packets: of.supers,
                 ..Counts::default()
-            })
+            };
+            match dropped {
+                // What nobody in the kernel wanted is among those that the program let pass.
+                Ok(dropped) => counts.queue_dropped = dropped.before.saturating_sub(of.exempt),
+                Err(error) => counts.unread.push(error),
+            }
+            anyhow::Ok(counts)
         };
-        self.programs.iter().map(read).collect()
+        self.programs.iter().zip(dropped).map(read).collect()
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {

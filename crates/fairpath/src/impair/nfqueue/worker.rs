@@ -41,8 +41,6 @@ pub struct Worker {
     /// By handle: the packet, and its bytes where they are needed.
     held: Vec<Option<(Held, Option<Rewrite>)>>,
     free: Vec<u32>,
-    /// Verdicts that the kernel did not take at once; the library keeps them and sends them again.
-    failed: u64,
     awake: Awake,
 }
 
@@ -71,7 +69,6 @@ impl Worker {
             },
             held: (0..=packets).map(|_| None).collect(),
             free: (1..=packets).rev().collect(),
-            failed: 0,
             awake: Awake::default(),
         }
     }
@@ -118,7 +115,6 @@ impl Worker {
         let read = match self.queue.receive(Wait::Not) {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
             Err(QueueError::Send { .. }) => {
-                self.failed += 1;
                 thread::sleep(SHORT_OF_MEMORY);
                 return Ok(0);
             }
@@ -127,7 +123,7 @@ impl Worker {
         for (packet, held) in read.packets {
             came += 1;
             let Some(handle) = self.free.pop() else {
-                self.path.counts_mut().own_dropped += 1;
+                self.path.counts_mut().own.no_place += 1;
                 refused.push(held);
                 continue;
             };
@@ -142,7 +138,7 @@ impl Worker {
         }
         for held in refused {
             let given = self.queue.release().give(held, Verdict::DROP);
-            self.failed += u64::from(given.is_err());
+            self.path.counts_mut().own.refused += refused_now(&given);
         }
         Ok(came)
     }
@@ -154,7 +150,7 @@ impl Worker {
             if let Some((held, _)) = self.held[handle as usize].take() {
                 self.free.push(handle);
                 let given = self.queue.release().give(held, Verdict::DROP);
-                self.failed += u64::from(given.is_err());
+                self.path.counts_mut().own.refused += refused_now(&given);
             }
             gone += 1;
         }
@@ -165,10 +161,11 @@ impl Worker {
             self.send(departure);
             gone += 1;
         }
-        if gone > 0 {
-            self.failed += u64::from(self.queue.release().flush().is_err());
+        // Verdicts that the kernel does not take are sent again with the next: packets are late by then.
+        let is_sent = (gone == 0 && !self.path.is_going()) || self.queue.release().flush().is_ok();
+        if is_sent {
+            self.path.note_sent(monotonic_ns()?);
         }
-        self.path.note_sent(monotonic_ns()?);
         Ok(gone)
     }
 
@@ -179,39 +176,48 @@ impl Worker {
         };
         self.free.push(handle);
         let mut verdicts = self.queue.release();
-        let damaged = deed.flip.zip(kept.clone()).and_then(|(bit, mut packet)| {
-            // Counted from the Ethernet header, which is not here: any bit will do.
-            packet.flip(bit).then_some(packet)
-        });
+        let damaged = deed
+            .flip
+            .zip(kept.clone())
+            .and_then(|(bit, mut packet)| packet.flip(bit).then_some(packet));
         // Kept where it could not be sent, and sent with the next.
         let given = match &damaged {
             Some(damaged) => verdicts.give_changed(held, Verdict::ACCEPT, damaged),
             None => verdicts.give(held, Verdict::ACCEPT),
         };
-        self.failed += u64::from(given.is_err());
-        let counts = self.path.counts_mut();
-        counts.corrupted += u64::from(damaged.is_some());
-        counts.own_dropped += u64::from(deed.flip.is_some() && damaged.is_none());
+        let refused = refused_now(&given);
         if deed.twice {
-            // In this order on the wire, too.
-            self.failed += u64::from(verdicts.flush().is_err());
+            // In this order on the wire, too; what the kernel does not take now comes behind.
+            let _ = verdicts.flush();
+        }
+        let counts = self.path.counts_mut();
+        counts.own.refused += refused;
+        counts.corrupted += u64::from(damaged.is_some());
+        counts.own.not_damaged += u64::from(deed.flip.is_some() && damaged.is_none());
+        if deed.twice {
             let second = damaged.or(kept);
             let sent = (second.zip(self.again.as_ref()))
                 .is_some_and(|(packet, again)| again.send(packet.bytes()));
             let counts = self.path.counts_mut();
             counts.copies += u64::from(sent);
             counts.sent += u64::from(sent);
-            counts.own_dropped += u64::from(!sent);
+            counts.own.no_copy += u64::from(!sent);
         }
     }
 
     fn counts(&self) -> Counts {
-        let mut counts = self.path.counts().clone();
-        let before = self.queue.kernel_counts();
-        counts.queue_dropped += before.map_or(0, |kernel| {
-            u64::from(kernel.queue_dropped) + u64::from(kernel.user_dropped)
-        });
-        counts.own_dropped += self.queue.counters().packets.refused;
+        let mut counts = self.path.told();
+        match self.queue.kernel_counts() {
+            Ok(kernel) => {
+                let dropped = [kernel.queue_dropped, kernel.user_dropped].map(u64::from);
+                counts.queue_dropped += dropped.iter().sum::<u64>();
+            }
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                counts.unread.push(format!("{error:#}"));
+            }
+        }
+        counts.own.refused += self.queue.counters().packets.refused;
         counts
     }
 
@@ -245,6 +251,12 @@ impl Worker {
         let _ = self.bell.read();
         Ok(())
     }
+}
+
+/// 1 where a verdict is the kernel's no more: one that could not be sent is kept, and sent again.
+fn refused_now(given: &Result<(), QueueError>) -> u64 {
+    let is_kept = matches!(given, Ok(()) | Err(QueueError::Send { .. }));
+    u64::from(!is_kept)
 }
 
 /// A packet's bytes, where they are all there and right.

@@ -1,0 +1,137 @@
+//! What links lost: the counters of drivers and of the kernel around them.
+//!
+//! A veth has none for what did not fit into its ring: whoever sent counts that, at the other end, which
+//! may be in another namespace. The kernel answers for a link there, too, if it is asked with the number
+//! by which this namespace knows that one, and if the caller may administer it.
+
+use fairpath_units::IfIndex;
+
+use crate::connection::{NetlinkError, acked};
+use crate::link::IFINFO_LEN;
+use crate::links::{Links, RTM_GETLINK, ifinfo};
+use crate::message::{Received, Request, attr, attr_u32, u64_at};
+
+const IFLA_LINK: u16 = 5;
+const IFLA_STATS64: u16 = 23;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_TARGET_NETNSID: u16 = 46;
+const OPERATION: &str = "read the counters of a link";
+/// Places in `struct rtnl_link_stats64`, in words of eight bytes.
+const RX_DROPPED: usize = 6;
+const TX_DROPPED: usize = 7;
+const RX_MISSED: usize = 15;
+
+/// Packets that a link lost since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkDrops {
+    /// Of those that arrived: the driver had no room, or nobody in the kernel wanted them
+    /// (`rx_dropped`, `rx_missed_errors`).
+    pub arriving: u64,
+    /// Of those that were to leave (`tx_dropped`).
+    pub leaving: u64,
+}
+
+/// What one message says.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    drops: Option<LinkDrops>,
+    /// The link's other: its index, and the number of its namespace where that is not this one.
+    other: Option<(IfIndex, Option<u32>)>,
+}
+
+impl Links {
+    /// What the link lost.
+    ///
+    /// # Errors
+    /// Where there is no such link, or the kernel tells no counters of it.
+    pub fn drops(&mut self, ifindex: IfIndex) -> Result<LinkDrops, NetlinkError> {
+        let seen = self.look(ifindex, None)?;
+        seen.drops.ok_or_else(|| lacking("its counters"))
+    }
+
+    /// What the other end of a veth lost, wherever it is.
+    ///
+    /// # Errors
+    /// Where the link has no other end, its counters are not told, or the caller may not administer the
+    /// namespace of the other end.
+    pub fn drops_of_other_end(&mut self, ifindex: IfIndex) -> Result<LinkDrops, NetlinkError> {
+        let seen = self.look(ifindex, None)?;
+        let other = seen.other.ok_or_else(|| lacking("its other end"));
+        let (other, namespace) = other?;
+        let seen = self.look(other, namespace)?;
+        seen.drops.ok_or_else(|| lacking("its counters"))
+    }
+
+    fn look(&mut self, ifindex: IfIndex, namespace: Option<u32>) -> Result<Seen, NetlinkError> {
+        let mut request = Request::new(RTM_GETLINK, acked(0), &ifinfo(ifindex, 0, 0));
+        if let Some(number) = namespace {
+            request = request.attr_u32(IFLA_TARGET_NETNSID, number);
+        }
+        let mut seen = Seen::default();
+        let read = |message: &Received<'_>| seen = parse(message.payload);
+        self.connection().ask(OPERATION, request, read)?;
+        Ok(seen)
+    }
+}
+
+fn lacking(lacks: &'static str) -> NetlinkError {
+    NetlinkError::Malformed {
+        operation: OPERATION,
+        lacks,
+    }
+}
+
+fn parse(payload: &[u8]) -> Seen {
+    let attrs = payload.get(IFINFO_LEN..).unwrap_or_default();
+    let counters = attr(attrs, IFLA_STATS64);
+    let other = attr_u32(attrs, IFLA_LINK).filter(|index| *index != 0);
+    Seen {
+        drops: counters.and_then(drops),
+        other: other.map(|index| (IfIndex(index), attr_u32(attrs, IFLA_LINK_NETNSID))),
+    }
+}
+
+fn drops(counters: &[u8]) -> Option<LinkDrops> {
+    let word = |place: usize| u64_at(counters, place * 8);
+    Some(LinkDrops {
+        arriving: word(RX_DROPPED)? + word(RX_MISSED)?,
+        leaving: word(TX_DROPPED)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewLink;
+    use crate::testing::in_scratch_namespace;
+
+    #[test]
+    fn counters_have_their_places() {
+        let counters: Vec<u8> = (0..24u64).flat_map(|n| (1u64 << n).to_ne_bytes()).collect();
+        let wanted = LinkDrops {
+            arriving: (1 << 6) + (1 << 15),
+            leaving: 1 << 7,
+        };
+        assert_eq!(drops(&counters), Some(wanted));
+        assert_eq!(drops(&counters[..100]), None);
+    }
+
+    #[test]
+    fn both_ends_of_a_veth_tell_what_they_lost() {
+        in_scratch_namespace("both_ends_of_a_veth_tell_what_they_lost", || {
+            let mut links = Links::open().unwrap();
+            let veth = NewLink::Veth {
+                name: "fp0",
+                peer: "fp1",
+            };
+            links.create(veth).unwrap();
+            let a = links.by_name("fp0").unwrap().unwrap();
+            assert_eq!(links.drops(a.ifindex).unwrap(), LinkDrops::default());
+            let other = links.drops_of_other_end(a.ifindex);
+            assert_eq!(other.unwrap(), LinkDrops::default());
+            let lo = links.by_name("lo").unwrap().unwrap();
+            assert!(links.drops_of_other_end(lo.ifindex).is_err());
+            assert!(links.drops(IfIndex(9999)).is_err());
+        });
+    }
+}

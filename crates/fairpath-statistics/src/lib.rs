@@ -1,0 +1,14 @@
+//! What tests, reports and the router's own checks have in common of statistics; pure, of nothing else.
+//!
+//! | question | answer |
+//! |---|---|
+//! | which shares fit so many hits of so many | [`binomial`] (Clopper and Pearson) |
+//! | is this the distribution it should be | [`kolmogorov`] |
+//! | tails of beta, gamma and their kind | [`special`] |
+//!
+//! Own code and not `statrs`: these are a few functions of some twenty lines each. What is of few repeats
+//! (medians, bootstrap, comparisons) is `fairpath-report`'s.
+
+pub mod binomial;
+pub mod kolmogorov;
+pub mod special;
