@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use crate::by;
 use crate::scene::{Ended, Impaired, Scene, datagrams, router};
+use crate::stream::Course;
+use crate::twin;
 
 by!(a_tenth_is_lost_in_its_interval_and_nothing_else_is: xdp, afxdp, nfqueue);
 by!(bursts_are_lost_as_the_model_says: xdp, afxdp, nfqueue);
@@ -72,8 +74,9 @@ fn a_pattern_loses_its_ones(port: &'static str) {
     requires!(Need::Root);
     let net = router();
     let impaired = Impaired::between(&net, port, &["--to-peer", "pattern 00010"]);
-    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
     let wanted: Vec<u32> = (0..1000).filter(|n| n % 5 != 3).collect();
+    let course = Course::new(&net.client, &net.server, Router::SERVER.v4, 1000);
+    let came = course.run(wanted.len());
     assert_eq!(came.numbers(), wanted);
     // The other direction is let alone.
     let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
@@ -84,14 +87,26 @@ fn a_pattern_loses_its_ones(port: &'static str) {
 #[test]
 fn with_one_seed_three_ports_lose_the_same_datagrams() {
     requires!(Need::Root);
-    for model in [["--loss", "20%"], ["--gemodel", "5%,30%,90%,1%"]] {
+    let models = [
+        (["--loss", "20%"], "loss=20%"),
+        (
+            ["--gemodel", "5%,30%,90%,1%"],
+            "gilbert_elliott=p=5%,r=30%,h=90%,k=1%",
+        ),
+    ];
+    for (model, words) in models {
+        let fates = [0, 1].map(|way| twin::delays(words, 77, way, 1500));
+        // How many will come; which ones, the ports are to agree about.
+        let [to_server, to_client] = fates.map(|fates| twin::survivors(&fates).len());
         let mut all = Vec::new();
         for port in ["xdp", "afxdp", "nfqueue"] {
             let net = router();
             let words = [&model[..], &["--seed", "77"]].concat();
             let impaired = Impaired::between(&net, port, &words);
-            let there = datagrams(&net.client, &net.server, Router::SERVER.v4, 1500).numbers();
-            let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1500).numbers();
+            let there = Course::new(&net.client, &net.server, Router::SERVER.v4, 1500);
+            let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, 1500);
+            let there = there.run(to_server).numbers();
+            let back = back.run(to_client).numbers();
             impaired.end().assert_true();
             assert!(there.len() < 1450 && back.len() < 1450);
             assert_ne!(there, back, "directions have fates of their own");

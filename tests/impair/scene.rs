@@ -217,12 +217,6 @@ pub struct Came {
 }
 
 impl Came {
-    pub fn numbers(&self) -> Vec<u32> {
-        self.times.keys().copied().collect()
-    }
-}
-
-impl Came {
     /// What came of a stream.
     pub fn of(stream: &Stream) -> Came {
         let mut came = Came {

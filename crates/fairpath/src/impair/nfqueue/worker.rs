@@ -111,7 +111,6 @@ impl Worker {
     /// Takes what came; how many packets.
     fn take(&mut self) -> anyhow::Result<usize> {
         let (mut came, mut refused) = (0, Vec::new());
-        let now = monotonic_ns()?;
         let read = match self.queue.receive(Wait::Not) {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
             Err(QueueError::Send { .. }) => {
@@ -120,6 +119,8 @@ impl Worker {
             }
             read => read?,
         };
+        // Behind the reading: by an older clock, what came meanwhile would leave too early.
+        let now = monotonic_ns()?;
         for (packet, held) in read.packets {
             came += 1;
             let Some(handle) = self.free.pop() else {
