@@ -4,7 +4,8 @@ use fairpath_testbed::{Capture, CaptureOptions, Need, Router, requires};
 use fairpath_wire::capture::Reader;
 
 use crate::by;
-use crate::scene::{Impaired, datagrams, router};
+use crate::scene::{Came, Impaired, datagrams, router};
+use crate::stream::Course;
 
 by!(a_tenth_comes_twice: afxdp, nfqueue);
 by!(a_fifth_is_damaged_by_one_bit_and_sums_tell: afxdp, nfqueue);
@@ -17,7 +18,8 @@ fn a_tenth_comes_twice(port: &'static str) {
     let impaired = Impaired::between(&net, port, &["--to-peer", "duplicate 10%"]);
     let mut twice = 0;
     for to in Router::SERVER.both() {
-        let came = datagrams(&net.client, &net.server, to, COUNT / 2);
+        let course = Course::new(&net.client, &net.server, to, COUNT / 2);
+        let came = Came::of(&course.run(usize::MAX));
         assert_eq!(came.times.len() as u32, COUNT / 2);
         assert!(came.times.values().all(|times| *times <= 2));
         twice += came.times.values().filter(|times| **times == 2).count();

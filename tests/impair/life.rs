@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::by;
-use crate::scene::{Impaired, command, datagrams, router};
+use crate::scene::{Impaired, command, datagrams, router, runs};
 
 by!(killed_it_leaves_nothing_and_traffic_flows: xdp, afxdp, nfqueue);
 
@@ -152,18 +152,8 @@ fn a_report_that_cannot_be_written_ends_the_command_too() {
         "sleep",
         "1234",
     ];
-    let net_of_router = net.router.inode();
     let process = net.router.spawn(command(&net.router, &words)).unwrap();
-    // What runs in the namespace is its, and nobody else's.
-    let sleeps = || {
-        let is_it = |process: &Path| {
-            let net = fs::metadata(process.join("ns/net"));
-            let line = fs::read(process.join("cmdline")).unwrap_or_default();
-            line == b"sleep\x001234\0" && net.is_ok_and(|net| net.ino() == net_of_router)
-        };
-        let mut all = fs::read_dir("/proc").unwrap().flatten();
-        all.any(|entry| is_it(&entry.path()))
-    };
+    let sleeps = || runs(&net.router, &["sleep", "1234"]);
     wait_for(PATIENCE, || sleeps().then_some(())).unwrap();
     let error = process.finish(PATIENCE).unwrap_err().to_string();
     assert!(error.contains("write the report"), "{error}");

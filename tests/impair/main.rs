@@ -11,11 +11,19 @@ mod changes;
 mod classes;
 mod delay;
 mod drops;
+mod ends;
+mod fates;
+mod held;
+mod layouts;
 mod life;
+mod line;
 mod loss;
 mod refused;
 mod scene;
 mod split;
+mod stream;
+mod tracked;
+mod twin;
 
 /// A test for each of these ports.
 macro_rules! by {

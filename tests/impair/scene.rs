@@ -1,34 +1,25 @@
 //! A router that impairs, and numbered datagrams through it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::fs::{self, File};
+use std::net::IpAddr;
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairpath_testbed::{Netns, Offloads, Process, Router, Testbed, wait_for};
 use fairpath_tests::PATIENCE;
 use fairpath_tests::binary::fairpath;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Where datagrams go.
-const PORT: u16 = 7777;
-/// Between two datagrams: slow enough for a busy machine.
-const EVERY: Duration = Duration::from_micros(200);
+use crate::stream::{CPU, Course, Stream};
 
 /// Of everything that is drawn, where a test does not say: chance makes no test fail.
 const SEED: &str = "5";
-/// What is under way comes within this, or not at all.
-const SILENCE: Duration = Duration::from_millis(1500);
-/// Where packets are handed on, and where they are sent: order is kept on one processor only.
-const CPU: usize = 0;
 
 /// A router that no other test impairs beside: threads that run before all others would take the
 /// processors from each other.
@@ -61,8 +52,19 @@ pub fn router_with_offloads() -> Scene {
     Scene::new(net, alone)
 }
 
+/// What comes by a namespace's interfaces is handed on by one processor.
+pub fn steer(all: [&Netns; 3]) {
+    let steer = format!(
+        "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {} >$queue; done",
+        1 << CPU
+    );
+    for ns in all {
+        ns.run(&["sh", "-c", &steer]).unwrap();
+    }
+}
+
 /// A lock on this very program: of its threads, and of whoever else runs it.
-fn alone() -> Flock<File> {
+pub fn alone() -> Flock<File> {
     let program = File::open(std::env::current_exe().unwrap()).unwrap();
     Flock::lock(program, FlockArg::LockExclusive).unwrap()
 }
@@ -71,15 +73,21 @@ impl Scene {
     /// A thread that sends moves from processor to processor, each of which has a queue of what comes
     /// by a veth: here all of it goes by one.
     fn new(net: Router, alone: Flock<File>) -> Scene {
-        let steer = format!(
-            "for queue in /sys/class/net/*/queues/rx-0/rps_cpus; do echo {} >$queue; done",
-            1 << CPU
-        );
-        for ns in [&net.client, &net.router, &net.server] {
-            ns.run(&["sh", "-c", &steer]).unwrap();
-        }
+        steer([&net.client, &net.router, &net.server]);
         Scene { net, alone }
     }
+}
+
+/// Whether a program with these words runs in a namespace, which is its, and nobody else's.
+pub fn runs(ns: &Netns, words: &[&str]) -> bool {
+    let line: String = words.iter().map(|word| format!("{word}\0")).collect();
+    let is_it = |process: &Path| {
+        let net = fs::metadata(process.join("ns/net"));
+        let told = fs::read(process.join("cmdline")).unwrap_or_default();
+        told == line.as_bytes() && net.is_ok_and(|net| net.ino() == ns.inode())
+    };
+    let mut all = fs::read_dir("/proc").unwrap().flatten();
+    all.any(|entry| is_it(&entry.path()))
 }
 
 /// A running `fairpath impair`.
@@ -214,41 +222,22 @@ impl Came {
     }
 }
 
-/// Sends datagrams 0 to `count` from one namespace to an address of another, and tells which came.
-pub fn datagrams(from: &Netns, to: &Netns, address: impl Into<IpAddr>, count: u32) -> Came {
-    let address = SocketAddr::new(address.into(), PORT);
-    let receiver = to.enter(|| UdpSocket::bind(address).unwrap()).unwrap();
-    setsockopt(&receiver, sockopt::RcvBufForce, &(16 << 20)).unwrap();
-    let any = match address {
-        SocketAddr::V4(_) => "0.0.0.0:0",
-        SocketAddr::V6(_) => "[::]:0",
-    };
-    let sender = from.enter(|| UdpSocket::bind(any).unwrap()).unwrap();
-    let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let mut one = CpuSet::new();
-    one.set(CPU).unwrap();
-    sched_setaffinity(Pid::from_raw(0), &one).unwrap();
-    // The first may come before the kernel has its route; numbers are the impairment's, so all count.
-    let begin = Instant::now();
-    for number in 0..count {
-        let mut payload = [0; 64];
-        payload[..4].copy_from_slice(&number.to_be_bytes());
-        while let Err(error) = sender.send_to(&payload, address) {
-            assert!(begin.elapsed() < PATIENCE, "send: {error}");
-            thread::sleep(EVERY);
+impl Came {
+    /// What came of a stream.
+    pub fn of(stream: &Stream) -> Came {
+        let mut came = Came {
+            inversions: stream.inversions() as u32,
+            ..Came::default()
+        };
+        for (number, _) in &stream.came {
+            *came.times.entry(*number).or_default() += 1;
         }
-        // Time that others took is not made up for: a burst would overflow the kernel's queues.
-        thread::sleep(EVERY);
+        came
     }
-    sched_setaffinity(Pid::from_raw(0), &before).unwrap();
-    receiver.set_read_timeout(Some(SILENCE)).unwrap();
-    let (mut came, mut greatest, mut bytes) = (Came::default(), 0, [0; 256]);
-    while let Ok(length) = receiver.recv(&mut bytes) {
-        assert_eq!(length, 64);
-        let number = u32::from_be_bytes(*bytes.first_chunk().unwrap());
-        came.inversions += u32::from(number < greatest);
-        greatest = greatest.max(number);
-        *came.times.entry(number).or_default() += 1;
-    }
-    came
+}
+
+/// Sends datagrams 0 to `count` from one namespace to an address of another, and tells which came; as
+/// many as were sent, at most.
+pub fn datagrams(from: &Netns, to: &Netns, address: impl Into<IpAddr>, count: u32) -> Came {
+    Came::of(&Course::new(from, to, address, count).run(count as usize))
 }

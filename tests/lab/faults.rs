@@ -1,5 +1,6 @@
 //! Faults planted in the network, the traffic and the machine: each is named, and its run left out.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 
 use fairpath_testbed::{Need, requires};
@@ -62,21 +63,58 @@ fn another_congestion_control_than_asked_for_is_named() {
     );
 }
 
+/// A router's binary that forgets what `sed` says of each of its words.
+fn forgetful(scene: &Scene, sed: &str) -> PathBuf {
+    let path = scene.place.path().join("fairpath");
+    let real = fairpath().display();
+    let script = format!(
+        "for word do shift; set -- \"$@\" \"$(printf %s \"$word\" | sed '{sed}')\"; done; exec {real} \"$@\""
+    );
+    write_script(&path, &script);
+    path
+}
+
 #[test]
 fn an_impairment_that_is_not_applied_is_named() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(&QUEUE.replace("limit = 50", "loss = \"3%\""));
-    // A router's binary that forgets the loss.
-    let forgetful = scene.place.path().join("fairpath");
-    let real = fairpath().display();
-    let script = format!(
-        "for word do shift; set -- \"$@\" \"$(printf %s \"$word\" | sed 's/loss 3%//')\"; done; exec {real} \"$@\""
-    );
-    write_script(&forgetful, &script);
+    let forgetful = forgetful(&scene, "s/loss 3%//");
     let output = scene.command_with(&forgetful).output().unwrap();
     let run = assert_named(&scene, &output, "not-impaired");
     assert!(
         run["faults"].to_string().contains("3.000 % were asked for"),
+        "{:#}",
+        run["faults"]
+    );
+}
+
+#[test]
+fn a_delay_behind_a_rate_and_a_jitter_that_are_forgotten_are_named() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(QUEUE);
+    let forgets = forgetful(&scene, "s/delay 10000000ns//");
+    let output = scene.command_with(&forgets).output().unwrap();
+    let run = assert_named(&scene, &output, "not-impaired");
+    let text = run["faults"].to_string();
+    for part in [
+        "ping ping: its least round trip was",
+        "flow bulk: its least round trip was",
+        "delay was to be 10000000ns, and the emulator read nothing",
+    ] {
+        assert!(text.contains(part), "{part}: {:#}", run["faults"]);
+    }
+
+    let jitter = "jitter = \"3ms\"\nreordering = true\n";
+    let scene = Scene::new(&QUEUE.replace("limit = 50\n", &format!("limit = 50\n{jitter}")));
+    let forgets = forgetful(
+        &scene,
+        "s/jitter 3000000ns distribution normal order free//",
+    );
+    let output = scene.command_with(&forgets).output().unwrap();
+    let run = assert_named(&scene, &output, "not-impaired");
+    let text = run["faults"].to_string();
+    assert!(
+        text.contains("was to be normal, and the emulator read nothing"),
         "{:#}",
         run["faults"]
     );

@@ -15,9 +15,10 @@
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
  * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
- * where the same node had one.
- * Besides, fp_clear() empties one at once: of a port whose link went down.
- * Deliberately absent: moving a part now and the rest later; leaving would be out of order.
+ * where the same node had one, by their seeds. So does the trace that the root sends by, if it is
+ * the same; another one begins anew. Besides, fp_clear() empties one at once: of a port whose link
+ * went down. Deliberately absent: moving a part now and the rest later; leaving would be out of
+ * order.
  */
 #ifndef FP_SCHED_MOVE_H
 #define FP_SCHED_MOVE_H
@@ -86,6 +87,25 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 0;
 }
 
+/*
+ * An impairment goes on where its predecessor stopped: the one with its seed, or else that of the
+ * first node. Who joins one that others share must not change their fates. Order is kept by all.
+ */
+FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
+			    struct fp_sched FP_MEM *old FP_ARG, u32 id)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
+	struct fp_impair FP_MEM *was = fp_impair_at(old, id);
+	u64 last = im->state.last;
+
+	if (im->config.loss.seed == was->config.loss.seed || !im->stats.packets) {
+		FP_COPY(&im->state, &was->state);
+		FP_COPY(&im->stats, &was->stats);
+	}
+	im->state.last = was->state.last > last ? was->state.last : last;
+	return 0;
+}
+
 /* Node `node` of the new tree goes on with what its predecessor counted and owes. */
 FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 node)
@@ -99,12 +119,8 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	if (!id)
 		return 0;
 	fp_carry_account(s, old, node, id);
-	if (n->config.impair && was->config.impair) {
-		FP_COPY(&fp_impair_at(s, n->config.impair)->state,
-			&fp_impair_at(old, was->config.impair)->state);
-		FP_COPY(&fp_impair_at(s, n->config.impair)->stats,
-			&fp_impair_at(old, was->config.impair)->stats);
-	}
+	if (n->config.impair && was->config.impair)
+		fp_carry_impair(s, n->config.impair, old, was->config.impair);
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);
@@ -118,6 +134,42 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 		for (i = 0; i < FP_STATE_WORDS; i++)
 			FP_PUT(n->child[i], was->child[i]);
 	}
+	return 0;
+}
+
+/* Whether both send by the same trace, wherever its words are. O(opportunities). */
+FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
+{
+	struct fp_impair_config FP_MEM *a = &fp_impair_at(s, s->config.service)->config;
+	struct fp_impair_config FP_MEM *b = &fp_impair_at(old, old->config.service)->config;
+	u32 i;
+
+	/* What is beyond the words is no trace, and long. */
+	if (a->chances != b->chances || a->chances_period != b->chances_period ||
+	    a->chances > s->config.words)
+		return 0;
+	fp_loop(i, a->chances) {
+		if (fp_word(s, a->chances_at, i) != fp_word(old, b->chances_at, i))
+			return 0;
+	}
+	return 1;
+}
+
+/* The line goes on where it was in its trace, whichever node the impairment was found by. */
+FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
+{
+	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
+	struct fp_impair FP_MEM *was = fp_impair_at(old, old->config.service);
+
+	if (!s->config.service)
+		return 0;
+	/* Impairment 0 is nobody's, and has sent nothing. */
+	FP_PUT(im->state.lap, was->state.lap);
+	FP_PUT(im->state.chances, was->state.chances);
+	FP_PUT(im->state.credit, was->state.credit);
+	FP_PUT(im->state.has_lap, was->state.has_lap);
+	if (!old->config.service || !fp_is_same_trace(s, old))
+		fp_restart_service(im);
 	return 0;
 }
 
@@ -152,7 +204,7 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 	fp_carry_account(s, old, 0, 0);
 	fp_loop(i, s->config.nodes)
 		fp_carry_node(s, old, c, i + 1);
-	return 0;
+	return fp_carry_service(s, old);
 }
 
 /*

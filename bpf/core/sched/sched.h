@@ -501,14 +501,18 @@ FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 	return 1;
 }
 
-/* An impairment changes while packets pass; those at its gate keep their times. */
+/* An impairment changes while packets pass; those at its gate keep their times, and a trace that
+ * changes begins anew. */
 FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64 value)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
+	u64 FP_MEM *words = (u64 FP_MEM *)&im->config;
 
 	if (!impair || impair > s->config.impairments || word >= FP_IMPAIR_WORDS)
 		return 0;
-	FP_PUT(((u64 FP_MEM *)&im->config)[word], value);
+	if (word >= FP_TRACE_WORD && words[word] != value)
+		fp_restart_service(im);
+	FP_PUT(words[word], value);
 	return 1;
 }
 

@@ -7,12 +7,27 @@
  * it, and what it takes beyond is taken from the next ones: so it may leave a part of an
  * opportunity early, and the rate is exact. What nobody needs is lost.
  *
- * The trace begins with the first operation, and begins again when it ends.
+ * The trace begins with the first operation, and begins again when it ends. Another trace begins
+ * with the next operation: its opportunities are not those of the one before, and must not be
+ * counted against them. What a packet took beyond the last opportunity stays owed.
  */
 #ifndef FP_SERVICE_H
 #define FP_SERVICE_H
 
 #include "gate.h"
+
+/* The first word of an impairment's configuration that is about the trace; so are all behind it. */
+#define FP_TRACE_WORD (__builtin_offsetof(struct fp_impair_config, chances_at) / 8)
+
+/* Another trace begins. A debt is less than a packet, so it may stay. */
+FP_INLINE void fp_restart_service(struct fp_impair FP_MEM *im)
+{
+	FP_PUT(im->state.has_lap, 0);
+	FP_PUT(im->state.lap, 0ull);
+	FP_PUT(im->state.chances, 0ull);
+	if (im->state.credit > 0)
+		im->state.credit = 0;
+}
 
 /* Opportunities since the trace began, those of this moment included. */
 FP_FUNC u64 fp_chances_until_now(struct fp_sched FP_MEM *s FP_ARG)

@@ -1,7 +1,9 @@
 //! A thread that runs when its time has come, whatever else the machine does.
 //!
-//! `SCHED_FIFO` at its lowest priority: before every usual thread, behind every other real-time one.
-//! The kernel's throttling leaves others a part of each second even where such a thread never sleeps.
+//! [`precede`] is for a run of some minutes: `SCHED_FIFO` at its lowest priority, before every usual
+//! thread, behind every other real-time one. The kernel's throttling leaves others a part of each
+//! second even where such a thread never sleeps. [`prefer`] is for what carries packets day and night:
+//! more of the processor than others, and nobody starves. Both want [`exact_timers`].
 
 use std::io;
 
@@ -11,6 +13,8 @@ use fairpath_units::Nanos;
 const PRIORITY: i32 = 1;
 /// How late the kernel may be on purpose, ns; it is 50,000 by default.
 const SLACK_NS: u64 = 1;
+/// How much a thread that carries packets is preferred to others (nice).
+pub const PREFERENCE: i32 = -10;
 
 /// How the calling thread was put before others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +25,36 @@ pub enum Precedence {
     Usual,
 }
 
+/// Asks for exact timers for the calling thread.
+///
+/// # Errors
+/// As the kernel refuses it.
+pub fn exact_timers() -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Prefers the calling thread to others by [`PREFERENCE`].
+///
+/// # Errors
+/// As the kernel refuses it: `RLIMIT_NICE` or a missing CAP_SYS_NICE.
+pub fn prefer() -> io::Result<()> {
+    // SAFETY: takes numbers only; on Linux 0 is the calling thread, whatever the name says.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERENCE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Puts the calling thread before usual ones where that is allowed, and asks for exact timers.
 ///
 /// # Errors
 /// Where the timers cannot be set; a refused priority is an answer.
 pub fn precede() -> io::Result<Precedence> {
-    // SAFETY: takes numbers only.
-    if unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    exact_timers()?;
     let priority = libc::sched_param {
         sched_priority: PRIORITY,
     };
@@ -109,6 +134,31 @@ mod tests {
             }
         }
         spent
+    }
+
+    /// The calling thread's nice value, and the slack of its timers in ns.
+    fn standing() -> (i32, i32) {
+        // SAFETY: takes numbers only.
+        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        // SAFETY: likewise.
+        let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+        (nice, slack)
+    }
+
+    #[test]
+    fn a_preferred_thread_is_the_only_one_of_its_process() {
+        let before = standing();
+        let thread = std::thread::spawn(|| {
+            exact_timers().unwrap();
+            (prefer(), standing())
+        });
+        let (preferred, (nice, slack)) = thread.join().unwrap();
+        assert_eq!(slack, SLACK_NS as i32);
+        match preferred {
+            Ok(()) => assert_eq!(nice, PREFERENCE),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert_eq!(standing(), before);
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod wait;
 
 pub use checksum::{Completion, complete};
 pub use fifo::Fifo;
-pub use first::{Awake, Precedence, precede};
+pub use first::{Awake, PREFERENCE, Precedence, exact_timers, precede, prefer};
 pub use forward::{
     Arrival, Change, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome,
 };

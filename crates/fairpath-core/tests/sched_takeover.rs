@@ -6,9 +6,9 @@ mod sched_oracle;
 use std::collections::BTreeSet;
 
 use fairpath_core::sched::{
-    COST_ONE, Changes, Custom, Drop, Function, Home, Meta, NEVER, NodeConfig, Op, Outcome,
-    OutcomeKind, Over, Plan, Policy, SchedConfig, SchedStats, Scheduler, TakeOverError,
-    encode_rate, policies,
+    COST_ONE, Changes, Custom, Drop, Function, Home, ImpairConfig, LossConfig, LossModel, Meta,
+    NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig, SchedStats,
+    Scheduler, TakeOverError, chance, encode_rate, policies,
 };
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::trees::tree;
@@ -488,4 +488,53 @@ fn what_an_authors_policy_kept_goes_on_in_the_same_one_and_is_nobodys_in_another
         told[0].rank
     };
     assert_eq!((rank_after(1), rank_after(2)), (4, 1));
+}
+
+/// Two leaves; the first loses half of its packets by one seed, the second by this impairment.
+fn two_losses(second: u32) -> Plan {
+    let root = NodeConfig {
+        over: Over::Children,
+        ..leaf(0, "stfq")
+    };
+    let behind = |impair| NodeConfig {
+        impair,
+        ..leaf(1, "fifo")
+    };
+    let loss = |seed| ImpairConfig {
+        loss: LossConfig {
+            seed,
+            model: LossModel::Each as u32,
+            chances: [chance(0.5), 0, 0, 0, 0, 0, 0, 0],
+            ..LossConfig::default()
+        },
+        ..ImpairConfig::default()
+    };
+    let mut plan = plan(vec![root, behind(1), behind(second)], vec![2, 3]);
+    plan.impairments = vec![loss(7), loss(8)];
+    plan
+}
+
+#[test]
+fn who_joins_an_impairment_that_others_share_changes_no_fates_of_theirs() {
+    let come = |now: u64, class_id: u32| {
+        let meta = Meta {
+            class_id,
+            bytes: 100,
+            ..Meta::default()
+        };
+        [Op::enqueue(now, 1, meta), Op::dequeue(now, 1)]
+    };
+    let fates = |scheduler: &mut Scheduler, from: u64| -> Vec<bool> {
+        let lost = |now| run(scheduler, &come(now, 0))[0].drop() == Some(Drop::Impaired);
+        (from..from + 200).map(lost).collect()
+    };
+    let mut alone = Scheduler::new(&two_losses(2)).unwrap();
+    let expected = [fates(&mut alone, 0), fates(&mut alone, 300)];
+    let mut old = Scheduler::new(&two_losses(2)).unwrap();
+    let first = fates(&mut old, 0);
+    (200..237).for_each(|now| drop(run(&mut old, &come(now, 1))));
+    let mut new = Scheduler::new(&two_losses(1)).unwrap();
+    take_over(&mut new, &mut old, &Changes::none(3));
+    assert_eq!(new.impair_stats(1).packets, 200);
+    assert_eq!([first, fates(&mut new, 300)], expected);
 }

@@ -117,7 +117,7 @@ fn windows_from(run: &RunRecord, from: f64) -> Vec<Window> {
 }
 
 /// Bits that a flow delivered between two moments, its intervals taken as even in themselves.
-fn bits(flow: &FlowRecord, begin: f64, end: f64) -> f64 {
+pub(crate) fn bits(flow: &FlowRecord, begin: f64, end: f64) -> f64 {
     let mut sum = 0.0;
     let mut interval_begin = flow.start_seconds;
     for &(interval_end, bps) in &flow.goodput {

@@ -23,21 +23,28 @@ const HYPERVISORS: &[(&str, &str)] = &[
 pub fn told(fairpath: &Path) -> Machine {
     let cpuinfo = read("/proc/cpuinfo");
     Machine {
-        kernel: format!(
-            "{} {}",
-            read("/proc/sys/kernel/osrelease"),
-            read("/proc/sys/kernel/version")
-        ),
+        kernel: kernel(),
         cpu_model: value_of(&cpuinfo, "model name").unwrap_or_default(),
         cpus: cpus(),
         memory_bytes: memory_bytes(&read("/proc/meminfo")),
         virtualisation: virtualisation(&cpuinfo),
         iperf3: first_line(Path::new("iperf3"), "--version"),
-        fairpath: first_line(fairpath, "--version"),
+        fairpath: version(fairpath),
         default_congestion: read("/proc/sys/net/ipv4/tcp_congestion_control"),
         congestion_controls: congestion_controls(),
         bbr: kernel_bbr().to_string(),
     }
+}
+
+/// Release and version of the kernel.
+pub fn kernel() -> String {
+    let of = |file| read(&format!("/proc/sys/kernel/{file}"));
+    format!("{} {}", of("osrelease"), of("version"))
+}
+
+/// What the router's binary says it is; empty where it is none.
+pub fn version(fairpath: &Path) -> String {
+    first_line(fairpath, "--version")
 }
 
 /// What the kernel offers, without loading anything.

@@ -83,9 +83,11 @@ impl Playout {
     }
 }
 
-/// Plays `call` through `buffer`; none where no packet came, or none was sent.
+/// Plays `call` through `buffer`, which has heard what came before the measured part, and judges that part
+/// alone; none where no packet of it came, or none was sent.
 pub fn play(call: &CallRecord, buffer: Buffer) -> Option<Playout> {
-    let least_ns = call.delays_ns.iter().flatten().min()?;
+    call.delays_ns.iter().flatten().next()?;
+    let least_ns = whole(call).flatten().min()?;
     let deadlines = match buffer {
         Buffer::Fixed { wait_ns } => vec![least_ns + wait_ns; call.delays_ns.len()],
         Buffer::Adaptive => adaptive(call),
@@ -129,10 +131,15 @@ fn mouth_to_ear_ms(call: &CallRecord, deadlines: &[u64]) -> f64 {
     (sum / deadlines.len() as f64 + call.interval_ns as f64) / 1e6
 }
 
-/// The deadline of each packet, set anew at the beginning of a spurt from the packets before.
+/// The delays of all packets, of the measured part last.
+fn whole(call: &CallRecord) -> impl Iterator<Item = Option<u64>> + '_ {
+    call.before_ns.iter().chain(&call.delays_ns).copied()
+}
+
+/// The deadline of each measured packet, set anew at the beginning of a spurt from the packets before.
 fn adaptive(call: &CallRecord) -> Vec<u64> {
     let spurt = (SPURT_NS / call.interval_ns.max(1)).max(1) as usize;
-    let first = call.delays_ns.iter().flatten().next().copied();
+    let first = whole(call).flatten().next();
     let mut mean = first.unwrap_or(0) as f64;
     // Before anything is known a telephone starts with a buffer of ordinary length.
     let Buffer::Fixed { wait_ns } = FIXED else {
@@ -141,14 +148,16 @@ fn adaptive(call: &CallRecord) -> Vec<u64> {
     let mut variation = wait_ns as f64 / VARIATIONS;
     let mut deadline = (mean + VARIATIONS * variation) as u64;
     let mut deadlines = Vec::with_capacity(call.delays_ns.len());
-    for (index, delay) in call.delays_ns.iter().enumerate() {
+    for (index, delay) in whole(call).enumerate() {
         if index % spurt == 0 {
             deadline = (mean + VARIATIONS * variation) as u64;
         }
-        deadlines.push(deadline);
+        if index >= call.before_ns.len() {
+            deadlines.push(deadline);
+        }
         if let Some(delay) = delay {
-            mean = WEIGHT * mean + (1.0 - WEIGHT) * *delay as f64;
-            let off = (mean - *delay as f64).abs();
+            mean = WEIGHT * mean + (1.0 - WEIGHT) * delay as f64;
+            let off = (mean - delay as f64).abs();
             variation = WEIGHT * variation + (1.0 - WEIGHT) * off;
         }
     }
@@ -166,6 +175,7 @@ mod tests {
             name: "call".into(),
             interval_ns: 20 * MS,
             delays_ns: delays_ms.iter().map(|d| d.map(|ms| ms * MS)).collect(),
+            before_ns: Vec::new(),
         }
     }
 
@@ -232,6 +242,24 @@ mod tests {
             restless.missing() < 0.25 * fixed.missing(),
             "{restless:?} {fixed:?}"
         );
+    }
+
+    #[test]
+    fn a_buffer_has_learnt_before_the_measured_part_and_only_that_is_judged() {
+        let calm: Vec<_> = (0..15_000).map(|_| Some(10)).collect();
+        let cold = play(&call(&calm[..500]), Buffer::Adaptive).unwrap();
+        let mut warm = call(&calm);
+        warm.before_ns = warm.delays_ns.drain(..14_500).collect();
+        // What was lost before is nobody's loss now.
+        warm.before_ns[100] = None;
+        let played = play(&warm, Buffer::Adaptive).unwrap();
+        assert_eq!((played.packets, played.lost), (500, 0));
+        assert!(
+            cold.delay_ms > 60.0 && played.delay_ms < 35.0,
+            "{cold:?} {played:?}"
+        );
+        warm.delays_ns.fill(None);
+        assert_eq!(play(&warm, FIXED), None);
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct RunRecord {
     pub seconds: f64,
     /// How much of it is before the measurement.
     pub warmup_seconds: f64,
+    /// When delays or congestion controls were to change, in order; empty: they stayed.
+    #[serde(default)]
+    pub changes: Vec<f64>,
     /// The slowest link that the flows share, if there is one.
     pub bottleneck: Option<Bottleneck>,
     /// Bulk flows.
@@ -51,6 +54,15 @@ pub struct RunRecord {
     pub cpu: CpuRecord,
     /// Why this run is not to be believed; empty: it is true.
     pub faults: Vec<Fault>,
+    /// What it cannot show though it is true, a sentence each.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// Release and version of the kernel that it ran on.
+    #[serde(default)]
+    pub kernel: String,
+    /// `fairpath --version` of the binary that it drove.
+    #[serde(default)]
+    pub fairpath: String,
     /// Offloads of each interface on the way, as the kernel told them: "router/lan" -> "tso off, ...".
     pub offloads: BTreeMap<String, String>,
     /// Every command that ran, where, in order.
@@ -209,8 +221,11 @@ pub struct CallRecord {
     pub name: String,
     /// Time between packets, ns.
     pub interval_ns: u64,
-    /// Of each packet in order: its one-way delay in ns, or none if it never came.
+    /// Of each packet of the measured part in order: its one-way delay in ns, or none if it never came.
     pub delays_ns: Vec<Option<u64>>,
+    /// Likewise of the packets before: what a playout buffer has learnt by then.
+    #[serde(default)]
+    pub before_ns: Vec<Option<u64>>,
 }
 
 /// One direction of an impaired link.
@@ -223,6 +238,9 @@ pub struct LinkRecord {
     pub engine: String,
     /// What was asked, as `fairpath impair` prints it.
     pub asked: String,
+    /// What was said to it, in words of the lab; empty: another emulator.
+    #[serde(default)]
+    pub said: String,
     /// Wire packets that came.
     pub packets: u64,
     /// Of these, lost on purpose.
@@ -241,6 +259,9 @@ pub struct LinkRecord {
     pub delay_asked_ns: Option<u64>,
     /// Added.
     pub delay_mean_ns: Option<u64>,
+    /// Standard deviation of what was added, ns.
+    #[serde(default)]
+    pub delay_deviation_ns: Option<u64>,
     /// How late packets left: p50, p99, p99.9, worst, ns.
     pub lateness_ns: Option<[u64; 4]>,
     /// Packets out of order that were to keep it.

@@ -26,6 +26,7 @@ use crate::engine;
 use crate::experiment::Experiment;
 use crate::grid::Cell;
 use crate::interrupt::Interrupt;
+use crate::machine;
 use crate::measure::passive::{PassivePlan, Watching};
 use crate::measure::traffic::{Traffic, TrafficError};
 use crate::measure::{Origin, Window};
@@ -74,6 +75,9 @@ pub fn base_rtt_ns(experiment: &Experiment) -> u64 {
 /// Where runs are made.
 pub struct Bench {
     fairpath: PathBuf,
+    /// What every record names: the kernel, and what the binary says it is.
+    kernel: String,
+    version: String,
     recoveries: Option<Arc<Recoveries>>,
     interrupt: Interrupt,
     programs: Programs,
@@ -88,6 +92,8 @@ impl Bench {
         // A binary that is gone while it runs is named by what fails then.
         let ourselves = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fairpath-lab"));
         Bench {
+            kernel: machine::kernel(),
+            version: machine::version(&fairpath),
             fairpath,
             recoveries,
             interrupt,
@@ -103,8 +109,13 @@ impl Bench {
     pub fn run(&mut self, cell: &Cell, factor: f64) -> Result<RunRecord, Trouble> {
         let experiment = cell.experiment.clone().scaled(factor);
         let mut run = begun(cell, &experiment);
+        run.kernel.clone_from(&self.kernel);
+        run.fairpath.clone_from(&self.version);
         match self.measure(&experiment, cell.seed, &mut run) {
-            Ok(()) => run.faults = truth::faults(&run, &experiment),
+            Ok(()) => {
+                run.faults = truth::faults(&run, &experiment);
+                run.remarks = truth::remarks(&run);
+            }
             Err(Trouble::Once(error)) => run.faults.push(Fault {
                 kind: FaultKind::NotMeasured,
                 text: format!("{error:#}"),
@@ -284,6 +295,7 @@ fn begun(cell: &Cell, experiment: &Experiment) -> RunRecord {
         started: Timestamp::now().to_string(),
         seconds: experiment.seconds,
         warmup_seconds: experiment.warmup,
+        changes: experiment.changes(),
         ..RunRecord::default()
     }
 }

@@ -104,11 +104,14 @@ impl<'a> Session<'a> {
             self.one(cell, &mut progress)?;
         }
         let again = self.again(cells);
+        self.manifest.not_again.clear();
         for (done, cell) in again.iter().enumerate() {
-            if !self.has_time(cell) {
-                let left = again.len() - done;
+            if !has_time(&self.manifest.form, self.began.elapsed(), cell) {
+                let left = &again[done..];
+                self.manifest.not_again = first_places(cells, left);
                 eprintln!(
-                    "{left} runs that were not true are not made again: a quick form's time is up"
+                    "{} runs that were not true are not made again: a quick form's time is up",
+                    left.len()
                 );
                 break;
             }
@@ -116,12 +119,6 @@ impl<'a> Session<'a> {
             self.one(cell, &mut progress)?;
         }
         Ok(())
-    }
-
-    /// Whether a run may still be made again.
-    fn has_time(&self, cell: &Cell) -> bool {
-        let ends = self.began.elapsed() + Duration::from_secs_f64(run_cost(&cell.experiment));
-        self.manifest.form != FormName::Quick.to_string() || ends <= QUICK_BUDGET
     }
 
     /// The scale of a grid is found once: all its runs have the same.
@@ -212,6 +209,23 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Whether a run may still be made again, so long after the grid began.
+fn has_time(form: &str, elapsed: Duration, cell: &Cell) -> bool {
+    let ends = elapsed + Duration::from_secs_f64(run_cost(&cell.experiment));
+    form != FormName::Quick.to_string() || ends <= QUICK_BUDGET
+}
+
+/// The places of the runs that were to be made again, as `again` has them at later ones.
+fn first_places(cells: &[Cell], again: &[Cell]) -> Vec<u32> {
+    let is_same =
+        |cell: &Cell, other: &Cell| (&cell.setting, cell.repeat) == (&other.setting, other.repeat);
+    let of = |cell: &Cell| cells.iter().find(|first| is_same(first, cell));
+    again
+        .iter()
+        .filter_map(|cell| Some(of(cell)?.place))
+        .collect()
+}
+
 /// "235.2 Mbit/s", or why not.
 fn outcome(run: &RunRecord) -> String {
     let rates: Vec<String> = (run.flows.iter().take(4))
@@ -228,6 +242,7 @@ fn outcome(run: &RunRecord) -> String {
         format!("{}{more} Mbit/s", rates.join(" + "))
     };
     match run.faults.first() {
+        None if !run.remarks.is_empty() => format!("{rates} ({})", run.remarks.join("; ")),
         None => rates,
         Some(fault) => format!("{rates}, not true: {}", fault.text),
     }
@@ -300,4 +315,27 @@ fn congestion_of(flow: &FlowSpec) -> impl Iterator<Item = &String> {
 pub fn report(directory: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
     let results = crate::results::read(directory)?;
     crate::page::write(&results, directory).context("write the report")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Document;
+
+    #[test]
+    fn a_quick_form_makes_no_run_again_that_would_end_after_its_five_minutes() {
+        let document = Document::open("ripe88").unwrap();
+        let cells = crate::grid::plan(&document, FormName::Quick, 88).unwrap();
+        let cost = Duration::from_secs_f64(run_cost(&cells[0].experiment));
+        let latest = QUICK_BUDGET - cost;
+        assert!(has_time("quick", latest, &cells[0]));
+        let later = latest + Duration::from_millis(1);
+        assert!(!has_time("quick", later, &cells[0]));
+        assert!(has_time("full", later, &cells[0]));
+        let again = [Cell {
+            place: 40,
+            ..cells[7].clone()
+        }];
+        assert_eq!(first_places(&cells, &again), [7]);
+    }
 }

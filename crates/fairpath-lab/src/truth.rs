@@ -3,9 +3,16 @@
 //! Pure: a record and the experiment it was made from. A run with a fault is kept, marked, and left out
 //! of figures; that CUBIC was slow proves nothing where its window or the processor was the reason.
 
+mod measured;
+mod remarks;
+mod words;
+
 use crate::experiment::Experiment;
 use crate::record::{Fault, FaultKind, FlowRecord, LinkRecord, RunRecord};
 use crate::run::{KERNEL_PART, PASSIVE_PART};
+use crate::topology::Topology;
+
+pub use remarks::{FEW_LOSS_EVENTS, remarks};
 
 /// Of the time with something to send, the part that windows may hold a sender back.
 const MAX_WINDOW_LIMITED: f64 = 0.05;
@@ -38,7 +45,10 @@ pub fn faults(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     }
     for link in &run.links {
         found.extend(of_link(link, run));
+        found.extend(misread(link));
+        found.extend(measured::jitter(link, experiment));
     }
+    found.extend(measured::round_trips(run, experiment));
     found.extend(offloads_on(run));
     found.extend(missing_links(run, experiment));
     found.extend(beyond_the_rate(run, experiment));
@@ -171,6 +181,16 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     found
 }
 
+/// Words that did not come to the emulator as they were said.
+fn misread(link: &LinkRecord) -> Option<Fault> {
+    let what = (!link.said.is_empty()).then(|| words::misread(&link.said, &link.asked))??;
+    let text = format!(
+        "{}: {what}; is this fairpath's own binary (--fairpath)?",
+        link.name
+    );
+    Some(fault(FaultKind::NotImpaired, text))
+}
+
 /// A direction without a delay of its own is held against the round trip that it is part of.
 fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     let asked = link.delay_asked_ns? as f64;
@@ -211,30 +231,24 @@ fn offloads_on(run: &RunRecord) -> Option<Fault> {
     })
 }
 
-/// Links that were to be impaired and of which nothing was told.
+/// Directions of links that were to be impaired and of which nothing was told.
 fn missing_links(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
-    let is_told = |link: &str, far: &str| {
-        run.links
-            .iter()
-            .any(|told| told.name.ends_with(&format!("/{link}: towards {far}")))
+    let Ok(topology) = Topology::of(&experiment.topology) else {
+        return Vec::new();
     };
     let mut found = Vec::new();
     for (name, spec) in &experiment.links {
-        for far in spec.to.keys() {
-            if !spec.towards(far).is_plain() && !is_told(name, far) {
-                let text = format!("link {name}: nothing was done to packets towards {far}");
+        let ends = topology.link(name).map(|link| &link.ends);
+        for far in ends.into_iter().flatten() {
+            let own = format!("/{name}: towards {far}");
+            let is_told = run.links.iter().any(|told| told.name.ends_with(&own));
+            if !spec.towards(far).is_plain() && !is_told {
+                let text = format!(
+                    "link {name}: nothing was done to packets towards {far}; does the emulator have that direction \
+                     (the run's commands)?"
+                );
                 found.push(fault(FaultKind::NotImpaired, text));
             }
-        }
-        let own = spec.to.is_empty() && !spec.towards("").is_plain();
-        if own
-            && !run
-                .links
-                .iter()
-                .any(|told| told.name.contains(&format!("/{name}: ")))
-        {
-            let text = format!("link {name}: nothing was done to its packets");
-            found.push(fault(FaultKind::NotImpaired, text));
         }
     }
     found
@@ -326,6 +340,38 @@ fn processors(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
         found.push(fault(FaultKind::SharedCpu, text));
     }
     found
+}
+
+/// What [`faults`] holds a run against, a sentence each, for readers of pages.
+pub fn criteria() -> Vec<String> {
+    let percent = |share: f64| format!("{:.0}\u{a0}%", share * 100.0);
+    vec![
+        format!(
+            "Links: of each direction's wire packets as many are lost as 99.9\u{a0}% of draws would lose; the mean delay \
+             added is what was asked for to {} or {:.0}\u{a0}us, whichever is more (to {} of the round trip where none was \
+             asked for); the emulator drops nothing by itself, keeps the order that it was to keep, and calls itself true; \
+             nothing passes {} above the rate; no super-packets form at the interfaces.",
+            percent(MAX_DELAY_OFF),
+            MAX_DELAY_OFF_NS / 1e3,
+            percent(MAX_DELAY_OFF),
+            percent(MAX_OF_RATE - 1.0),
+        ),
+        format!(
+            "Flows: sockets use the congestion control that was asked for; windows hold a sender back for {} of its time \
+             at most; goodput is known for {} of it at least; everything that was to be measured beside them was.",
+            percent(MAX_WINDOW_LIMITED),
+            percent(MIN_KNOWN),
+        ),
+        format!(
+            "Processors: whoever sends, receives or emulates waits for one {} of the time at most, the kernel's packet \
+             threads {}; what is no part of the run uses {} of all at most, and the host takes {} at most.",
+            percent(MAX_WAITED),
+            percent(MAX_KERNEL_WAITED),
+            percent(MAX_OTHERS),
+            percent(MAX_STOLEN),
+        ),
+        "Where the machine itself is what is measured, windows and processors are not held against anything.".to_owned(),
+    ]
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A bad network before the leaves of a line: for a class, or for all that have none of their own.
+//! A bad network before the leaves of a line: for a class, for all that have none of their own, or as
+//! a tree by hand has it at its nodes.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,14 @@ use fairpath_core::sched::Plan;
 use fairpath_sched::impair::Spec;
 use fairpath_sched::tree::Tree;
 
-use crate::lines::{Both, LineError, Side};
+use crate::lines::{Both, LineError, Side, direction_of};
 
 /// Packets that may be delayed at a time on a line, unless the impairment says: real packets take
 /// memory that virtual ones do not.
 const PIPE: u32 = 16_384;
+
+/// Stands for whoever has none of their own: no class has this name.
+const OF_ALL: &str = "";
 
 /// What becomes of packets before they wait for their turn, by side.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,44 +25,89 @@ pub struct Impairments {
     pub classes: BTreeMap<String, Both<Option<Spec>>>,
 }
 
-impl Impairments {
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.all == Both::default() && self.classes.is_empty()
+/// What lines do to packets on purpose, as far as ports differ in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Impaired {
+    /// Some meet a bad network.
+    pub some: bool,
+    /// Some of them leave twice, or with a bit turned over.
+    pub changes: bool,
+}
+
+impl Impaired {
+    /// By the leaves of a plan.
+    pub(crate) fn of_plan(plan: &Plan) -> Impaired {
+        let before = plan.nodes.iter().filter(|node| node.impair != 0);
+        let met = before.map(|node| &plan.impairments[node.impair as usize - 1]);
+        met.fold(Impaired::default(), |all, config| Impaired {
+            some: true,
+            changes: all.changes || config.copy | config.corrupt != 0,
+        })
     }
 
-    /// All of them.
-    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+    /// Of either.
+    #[must_use]
+    pub fn or(self, other: Impaired) -> Impaired {
+        Impaired {
+            some: self.some || other.some,
+            changes: self.changes || other.changes,
+        }
+    }
+}
+
+/// Packets that may be delayed at a time by an impairment before real packets.
+fn pipe_of(spec: &Spec) -> u32 {
+    match spec.delays() {
+        true => spec.pipe.unwrap_or(PIPE),
+        false => 0,
+    }
+}
+
+/// Packets that may be delayed at a time by what a tree by hand has at its nodes.
+pub(crate) fn pipes_of_nodes(tree: &Tree) -> u32 {
+    let pipes = tree.impairments.iter().map(pipe_of);
+    pipes.fold(0, u32::saturating_add)
+}
+
+impl Impairments {
+    /// What these do, whatever a tree's nodes do besides.
+    pub fn impaired(&self) -> Impaired {
         let both = std::iter::once(&self.all).chain(self.classes.values());
-        both.flat_map(|both| both.down.iter().chain(&both.up))
+        let specs = both.flat_map(|both| both.down.iter().chain(&both.up));
+        specs.fold(Impaired::default(), |all, spec| Impaired {
+            some: true,
+            changes: all.changes || spec.duplicate > 0.0 || spec.corrupt > 0.0,
+        })
     }
 
     /// Puts them before the leaves of a side's tree, which is on no line yet; how many packets may be
     /// delayed at a time.
     pub(crate) fn lay(&self, tree: &mut Tree, side: Side) -> Result<u32, LineError> {
-        let direction = u64::from(side == Side::Up);
-        let mut pipe = 0;
+        let direction = direction_of(side);
+        let mut pipe: u32 = 0;
         // The deepest class that has one decides: those laid last are of the classes further up.
         let mut classes = Vec::new();
         for (name, both) in &self.classes {
             let place = place_of(tree, name);
             let place = place.ok_or_else(|| LineError::Impaired { name: name.clone() })?;
-            classes.extend(both.get(side).as_ref().map(|spec| (place, spec)));
+            classes.extend(
+                both.get(side)
+                    .as_ref()
+                    .map(|spec| (place, spec, name.as_str())),
+            );
         }
-        classes.sort_by_key(|(place, _)| std::cmp::Reverse(depth(&tree.plan, *place)));
-        let all = self.all.get(side).iter().map(|spec| (1, spec));
-        if classes.iter().any(|(_, spec)| spec.rate_trace.is_some()) {
+        classes.sort_by_key(|(place, _, _)| std::cmp::Reverse(depth(&tree.plan, *place)));
+        let all = self.all.get(side).iter().map(|spec| (1, spec, OF_ALL));
+        if classes.iter().any(|(_, spec, _)| spec.rate_trace.is_some()) {
             return Err(LineError::TraceOfClass);
         }
-        for (place, spec) in classes.into_iter().chain(all) {
-            let number = spec.add_to(&mut tree.plan, direction);
+        for (place, spec, name) in classes.into_iter().chain(all) {
+            let number = spec.add_named(&mut tree.plan, direction, name);
             for leaf in leaves_below(&tree.plan, place) {
                 let impair = &mut tree.plan.nodes[leaf as usize - 1].impair;
                 *impair = if *impair == 0 { number } else { *impair };
             }
-            if spec.delays() {
-                pipe += spec.pipe.unwrap_or(PIPE);
-            }
+            pipe = pipe.saturating_add(pipe_of(spec));
         }
         Ok(pipe)
     }
@@ -99,7 +148,10 @@ fn leaves_below(plan: &Plan, top: u32) -> Vec<u32> {
 mod tests {
     use fairpath_class::{ClassSet, Drafts, Uplinks};
 
-    use crate::{Both, Impairments, Lines, Settings, Side};
+    use super::{Impaired, PIPE};
+    use crate::{Both, Impairments, Lane, Leaving, Lines, Settings, Side};
+    use fairpath_core::Rules;
+    use fairpath_core::sched::{End, Meta};
 
     fn lines(impair: Impairments) -> Result<Lines, String> {
         let text = "[[class]]\nname = \"site\"\nprefix = \"10.0.0.0/8\"\n\
@@ -175,6 +227,87 @@ mod tests {
             ..Impairments::default()
         };
         assert!(lines(of_all).is_ok());
+    }
+
+    /// Lines of a tree by hand, whose only leaf has this impairment.
+    fn by_hand(impair: &str, packets: Option<u32>) -> Lines {
+        let text =
+            format!("[[node]]\nname = \"far\"\npolicy = \"fifo\"\nimpair = {{ {impair} }}\n");
+        let settings = Settings {
+            tree: Some(("tree.toml".into(), text)),
+            limit_packets: packets,
+            ..Settings::default()
+        };
+        Lines::new(&ClassSet::default(), &settings).unwrap()
+    }
+
+    #[test]
+    fn who_is_delayed_by_a_trees_node_has_a_handle() {
+        let held = |impair| by_hand(impair, Some(500)).held(Side::Down);
+        assert_eq!(held("loss = \"1%\""), 500);
+        assert_eq!(held("delay = \"20ms\""), 500 + PIPE);
+        assert_eq!(held("delay = \"20ms\", pipe = 70"), 570);
+        // 200 ms at 20,000 packets a second, where 64 may wait.
+        let lines = by_hand("delay = \"200ms\"", Some(64));
+        let (tree, handles) = (&lines.trees.down, lines.held(Side::Down));
+        let mut lane = Lane::new(tree, End::Receiver, &Rules::default(), handles, false).unwrap();
+        let far = Meta {
+            bytes: 100,
+            ..Meta::default()
+        };
+        let (mut leaving, mut now) = (Vec::new(), 0);
+        for handle in 1..=handles.min(8000) {
+            lane.arrive_as(handle, now, far);
+            lane.turn(now, 64, &mut leaving).unwrap();
+            now += 50_000;
+        }
+        while let Some(next) = lane.turn(now, 64, &mut leaving).unwrap() {
+            now = next.max(now);
+        }
+        let sent = |gone: &&Leaving| matches!(gone, Leaving::Send { .. });
+        assert_eq!(leaving.iter().filter(sent).count(), 8000);
+    }
+
+    #[test]
+    fn what_a_trees_nodes_do_is_known() {
+        let of = |impair| by_hand(impair, None).impaired();
+        let changes = |changes| Impaired {
+            some: true,
+            changes,
+        };
+        assert_eq!(of("loss = \"1%\""), changes(false));
+        assert_eq!(of("duplicate = \"1%\""), changes(true));
+        assert_eq!(of("corrupt = \"1%\""), changes(true));
+        let good = lines(Impairments::default()).unwrap();
+        assert_eq!(good.impaired(), Impaired::default());
+        // Up and down lose other packets.
+        let lines = by_hand("loss = \"1%\"", None);
+        let seed = |side| lines.trees.get(side).plan.impairments[0].loss.seed;
+        assert_ne!(seed(Side::Down), seed(Side::Up));
+    }
+
+    #[test]
+    fn another_class_changes_nobody_elses_fates() {
+        let seeds = |classes: &[&str]| {
+            let impair = Impairments {
+                all: both("loss=1%"),
+                classes: classes
+                    .iter()
+                    .map(|name| ((*name).to_owned(), both("loss=1%")))
+                    .collect(),
+            };
+            let tree = lines(impair).unwrap().trees.down;
+            ["anna", "bert", "other"].map(|leaf| {
+                let id = tree.names.id(leaf).unwrap();
+                let at = tree.plan.nodes[id as usize - 1].impair as usize;
+                tree.plan.impairments[at - 1].loss.seed
+            })
+        };
+        let [anna, bert, other] = seeds(&["bert"]);
+        // By name and by depth, anna's comes before bert's.
+        let [own, still, rest] = seeds(&["anna", "bert"]);
+        assert_eq!((bert, other), (still, rest));
+        assert!(anna == other && own != other && own != bert);
     }
 
     #[test]

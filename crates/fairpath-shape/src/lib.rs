@@ -21,7 +21,7 @@ mod lines;
 mod recorder;
 
 pub use figures::{Figures, Places, Sojourns};
-pub use impaired::Impairments;
+pub use impaired::{Impaired, Impairments};
 pub use known::Known;
 pub use lane::{CHARGES, Deed, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};

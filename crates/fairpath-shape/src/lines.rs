@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::impaired::Impairments;
+use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Policy, policies};
 use fairpath_sched::author::Author;
@@ -124,6 +124,20 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// What its lines do to packets on purpose, whatever the port is.
+    ///
+    /// # Errors
+    /// [`LineError`] says what is wrong with the tree.
+    pub fn impaired(&self, set: &ClassSet) -> Result<Impaired, LineError> {
+        match self.tree {
+            // Without making lines of many classes twice.
+            None => Ok(self.impair.impaired()),
+            Some(_) => Ok(Lines::new(set, self)?.impaired()),
+        }
+    }
+}
+
 /// A line could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
@@ -206,8 +220,13 @@ impl Lines {
 
     /// Whether some packets of a side meet a bad network.
     pub fn is_impaired(&self, side: Side) -> bool {
-        let nodes = &self.trees.get(side).plan.nodes;
-        nodes.iter().any(|node| node.impair != 0)
+        Impaired::of_plan(&self.trees.get(side).plan).some
+    }
+
+    /// What becomes of packets on purpose, on either side.
+    pub fn impaired(&self) -> Impaired {
+        let of = |side| Impaired::of_plan(&self.trees.get(side).plan);
+        of(Side::Down).or(of(Side::Up))
     }
 }
 
@@ -235,6 +254,8 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
             Tree::of_classes_with(set, way, &settings.policy, &policies)?
         }
     };
+    // Both ways have the same nodes, and fates of their own.
+    tree.set_direction(direction_of(side));
     tree.own = own.map(|own| used(own, &tree)).transpose()?;
     for assignment in &settings.set {
         tree.set(assignment)?;
@@ -251,13 +272,19 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
+    let of_nodes = pipes_of_nodes(&tree);
     let pipe = settings.impair.lay(&mut tree, side)?;
     let line = Line {
         bps: *settings.bps.get(side),
         burst_ns: LINE_BURST_NS,
         stack: settings.stack,
     };
-    Ok((tree.on_line(&line)?, pipe))
+    Ok((tree.on_line(&line)?, pipe.saturating_add(of_nodes)))
+}
+
+/// Which way fates are drawn for.
+pub(crate) fn direction_of(side: Side) -> u64 {
+    u64::from(side == Side::Up)
 }
 
 fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {

@@ -45,6 +45,8 @@ pub enum Feature {
     CongestionControl(&'static str),
     /// TUN devices.
     Tun,
+    /// Connection tracking and masquerading, by iptables-legacy.
+    Masquerade,
 }
 
 impl fmt::Display for Need {
@@ -58,6 +60,9 @@ impl fmt::Display for Need {
                 write!(out, "a kernel with congestion control {name}")
             }
             Need::Kernel(Feature::Tun) => write!(out, "a kernel with TUN devices"),
+            Need::Kernel(Feature::Masquerade) => {
+                write!(out, "a kernel that masquerades, and iptables-legacy")
+            }
         }
     }
 }
@@ -71,6 +76,7 @@ impl Need {
             Need::Kernel(Feature::Link(id) | Feature::Qdisc(id)) => format!("feature:{id}"),
             Need::Kernel(Feature::CongestionControl(name)) => format!("feature:tcp_{name}"),
             Need::Kernel(Feature::Tun) => "feature:tun".to_owned(),
+            Need::Kernel(Feature::Masquerade) => "feature:masquerade".to_owned(),
         }
     }
 
@@ -110,6 +116,15 @@ impl Feature {
             ]),
             Feature::Qdisc(kind) => works(&["tc", "qdisc", "add", "dev", "lo", "root", kind]),
             Feature::CongestionControl(name) => Some(ns.set_congestion_control(name).is_ok()),
+            Feature::Masquerade => works(&[
+                "iptables-legacy",
+                "-t",
+                "nat",
+                "-A",
+                "POSTROUTING",
+                "-j",
+                "MASQUERADE",
+            ]),
             Feature::Tun => works(&["ip", "tuntap", "add", "name", "p0", "mode", "tun"]),
         }
     }

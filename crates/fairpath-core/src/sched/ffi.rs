@@ -112,6 +112,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_account(sched: *mut Sched, node: u32, account: *mut Account);
     pub(crate) fn fp_native_impair_stats(sched: *mut Sched, impair: u32, stats: *mut ImpairStats);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
+    pub(crate) safe fn fp_native_mix64(x: u64) -> u64;
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }
 

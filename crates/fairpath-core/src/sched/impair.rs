@@ -3,7 +3,7 @@
 //! `fairpath-sched` makes one from what people write. Times in ns, chances as [`chance`] gives them,
 //! tables and traces as indices of words plus 1; 0 is none.
 
-use super::Op;
+use super::{Op, ffi};
 
 /// Words of a pattern of losses.
 pub const PATTERN_WORDS: usize = 16;
@@ -31,6 +31,11 @@ pub fn chance(probability: f64) -> u64 {
     const ALL: f64 = 18_446_744_073_709_551_616.0;
     // The cast saturates: 1 becomes the value that stands for always.
     (probability * ALL) as u64
+}
+
+/// The core's own mixer (`fp_mix64`): every bit of `x` decides on all.
+pub fn mix64(x: u64) -> u64 {
+    ffi::fp_native_mix64(x)
 }
 
 /// How a packet's loss is decided (`enum fp_loss_model`).

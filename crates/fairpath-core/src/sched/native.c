@@ -175,6 +175,11 @@ void fp_native_impair_stats(struct fp_sched *s, u32 impair, struct fp_impair_sta
 	*stats = fp_impair_at(s, impair)->stats;
 }
 
+u64 fp_native_mix64(u64 x)
+{
+	return fp_mix64(x);
+}
+
 /* What contradicts itself first: enum fp_fault, 0 nothing. */
 u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {

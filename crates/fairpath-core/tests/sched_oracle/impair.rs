@@ -38,6 +38,8 @@ pub struct Impairment {
     since_ahead: u64,
     z: Option<i128>,
     service: Option<Service>,
+    /// Bytes that were taken of the trace before.
+    owed: i128,
 }
 
 /// The slot that is filled: when it opens, and what fits besides.
@@ -77,6 +79,7 @@ impl Impairment {
             since_ahead: 0,
             z: None,
             service: None,
+            owed: 0,
         }
     }
 
@@ -332,7 +335,14 @@ impl Oracle {
             return false;
         };
         *word = op.value;
+        let trace = |of: &ImpairConfig| (of.chances_at, of.chances, of.chances_period);
+        let before = trace(&impairment.config);
         impairment.config = ImpairConfig::from_words(&words);
+        if trace(&impairment.config) != before
+            && let Some(service) = impairment.service.take()
+        {
+            impairment.owed = (-service.credit).max(0);
+        }
         true
     }
 
@@ -416,7 +426,7 @@ impl Oracle {
         let mut service = impairment.service.unwrap_or(Service {
             began: now,
             seen: 0,
-            credit: 0,
+            credit: -impairment.owed,
         });
         let seen = impairment.opportunities(now - service.began, words);
         service.credit += i128::from(seen.wrapping_sub(service.seen) as i64) * OPPORTUNITY;

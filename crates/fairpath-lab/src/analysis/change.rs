@@ -129,9 +129,11 @@ fn times(percent: f64) -> String {
     fairpath_report::significant(1.0 + percent / 100.0, 3)
 }
 
-/// A percentage with its sign, two significant digits and no more than one after the point.
+/// A percentage with its sign, two significant digits and no more than one after the point; what fell
+/// but not to nothing is never 100.
 pub fn signed(percent: f64) -> String {
     let shown = match percent.abs() {
+        most if -100.0 < percent && percent < -99.0 => format!("{:.1}", most.min(99.9)),
         large if large >= 9.95 => format!("{:.0}", percent.abs()),
         small => format!("{:.1}", small),
     };
@@ -196,6 +198,8 @@ mod tests {
     fn percentages_have_a_sign_and_no_needless_digits() {
         let shown: Vec<String> = [-70.7, -8.5, 0.04, 12.3, 9.96].map(signed).into();
         assert_eq!(shown, ["\u{2212}71", "\u{2212}8.5", "0", "+12", "+10"]);
+        let shown = [-99.76, -99.99, -100.0].map(signed);
+        assert_eq!(shown, ["\u{2212}99.8", "\u{2212}99.9", "\u{2212}100"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Results ─ Grid: cells ─┬─ estimate(metric)            median of true runs, with its interval
-//!                        ├─ theory                       models at what each run measured
+//!                        ├─ theory, timeouts             models at what each run measured, and what they leave out
 //!                        ├─ change(baseline, metric)     in percent, with its interval
 //!                        └─ sentences, talk              what the page says first
 //! ```
@@ -15,6 +15,7 @@ pub mod grid;
 pub mod sentences;
 pub mod talk;
 pub mod theory;
+pub mod timeouts;
 
 /// The confidence that intervals aim at; few runs give less, and then say so.
 pub const CONFIDENCE: f64 = 0.95;

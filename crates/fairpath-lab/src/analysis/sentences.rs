@@ -8,12 +8,15 @@ use fairpath_report::{Headline, statistics::Estimate};
 use super::change::{Change, signed};
 use super::grid::{Cell, Grid, Setting, word};
 use super::theory;
+use super::timeouts::Timeouts;
 use crate::axis_value;
 use crate::figure::{FigureKind, FigureSpec};
 use crate::metrics::{self, Asked, Measure};
 
 /// Sentences at the top of a page; what more there is stands in the figures.
 pub const MAX_HEADLINES: usize = 8;
+/// From this share of samples on, time behind timeouts is told as a reason.
+const TOLD_IN_LOSS: f64 = 0.05;
 /// Sentences that one figure gives, so that every figure is heard.
 const MAX_OF_FIGURE: usize = 6;
 
@@ -200,6 +203,7 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
             row.nearest.0,
         ));
     }
+    sentences.extend(on_timeouts(grid, &rows));
     sentences.extend(on_padhye(&rows));
     let meetings: Vec<f64> = rows.iter().filter_map(|(_, row)| row.meeting).collect();
     let least = meetings.iter().copied().reduce(f64::min);
@@ -214,6 +218,30 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Where sockets are often found behind a timeout, that explains what Mathis and RFC 9438 miss.
+fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
+    let told = rows
+        .iter()
+        .filter_map(|(cell, row)| Some((*cell, *row, row.timeouts?)))
+        .filter(|(.., timeouts)| timeouts.in_loss > TOLD_IN_LOSS);
+    let told: Vec<(&Cell, &theory::Row, Timeouts)> = told.collect();
+    let (cell, row, most) = told
+        .iter()
+        .max_by(|a, b| a.2.in_loss.total_cmp(&b.2.in_loss))?;
+    let share = fairpath_report::Unit::share();
+    Some(format!(
+        "Retransmission timeouts, which neither Mathis nor RFC 9438 knows, hold flows up in {} of {} settings with \
+         loss: up to {} of the sockets' samples lie behind one ({}: {} a second), where the measurement is \
+         {} off the nearer model.",
+        told.len(),
+        rows.len(),
+        share.show(most.in_loss),
+        grid.words(&cell.setting),
+        fairpath_report::significant(most.per_second, 2),
+        share_words(&row.nearest.1),
+    ))
 }
 
 /// How far the model with timeouts is off.

@@ -7,6 +7,7 @@
 use fairpath_report::statistics::{Estimate, mean, median, median_with_interval};
 
 use super::grid::Cell;
+use super::timeouts::{self, Timeouts};
 use super::{BOOTSTRAP_SEED, CONFIDENCE};
 use crate::metrics;
 use crate::model::{Conditions, Prediction, mathis, residual};
@@ -92,6 +93,22 @@ pub fn prediction(run: &RunRecord) -> Option<Prediction> {
     Some(sum.bounded(limit)).filter(|p| p.mathis_bps.is_finite())
 }
 
+/// Mathis for senders that count segments, all flows together, never above the link; none where
+/// [`prediction`] is none.
+fn per_segment_bps(run: &RunRecord) -> Option<f64> {
+    prediction(run)?;
+    let of = |flow: &FlowRecord| {
+        let conditions = conditions(flow, run)?;
+        Some(mathis::per_segment_goodput_bps(&conditions))
+    };
+    let flows: Option<Vec<f64>> = run.flows.iter().map(of).collect();
+    let limit = run
+        .bottleneck
+        .as_ref()
+        .map_or(f64::INFINITY, |b| b.goodput_limit_bps);
+    Some(flows?.iter().sum::<f64>().min(limit))
+}
+
 /// A cell beside the models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -103,6 +120,10 @@ pub struct Row {
     pub loss_event_rate: f64,
     /// Each model's goodput (median over runs), and the residual of what was measured.
     pub models: Vec<(Model, f64, Estimate)>,
+    /// Mathis for senders that count segments, as Linux does, and not ACKs (median over runs).
+    pub mathis_per_segment_bps: f64,
+    /// Timeouts (medians over runs), where they were counted.
+    pub timeouts: Option<Timeouts>,
     /// The nearer one of Mathis and RFC 9438, and its residual.
     pub nearest: (&'static str, Estimate),
     /// The loss-event rate at which Mathis meets the link rate, where the link is known.
@@ -132,18 +153,23 @@ pub(super) fn row(cell: &Cell) -> Option<Row> {
         rtt_seconds: median(&over_runs(&runs, |c| c.rtt_seconds))?,
         loss_event_rate: median(&over_runs(&runs, |c| c.loss_event_rate))?,
         models: Model::ALL.into_iter().filter_map(model).collect(),
+        mathis_per_segment_bps: median(&values(&runs, per_segment_bps))?,
+        timeouts: Timeouts::middle(&values(&runs, timeouts::of)),
         nearest: nearest(&runs)?,
-        meeting: median(
-            &runs
-                .iter()
-                .filter_map(|(.., run)| meeting(run))
-                .collect::<Vec<f64>>(),
-        ),
+        meeting: median(&values(&runs, meeting)),
     })
 }
 
 fn estimate(values: &[f64]) -> Option<Estimate> {
     median_with_interval(values, CONFIDENCE, BOOTSTRAP_SEED)
+}
+
+/// What each run has of something.
+fn values<T>(
+    runs: &[(f64, Prediction, &RunRecord)],
+    of: impl Fn(&RunRecord) -> Option<T>,
+) -> Vec<T> {
+    runs.iter().filter_map(|(.., run)| of(run)).collect()
 }
 
 /// Mean over each run's flows.
@@ -271,6 +297,22 @@ mod tests {
         assert!(interval.low < -0.08 && interval.high > 0.05, "{interval:?}");
         // (1448 * 8 * 1.2247 / 0.0008 / 200e6)^2
         assert!((row.meeting.unwrap() - 0.007_861).abs() < 1e-5, "{row:?}");
+    }
+
+    /// With two segments an ACK Mathis is 100.3 Mbit/s, for who counts segments still 141.9; the nearer one
+    /// is chosen among Mathis at the measured b and RFC 9438.
+    #[test]
+    fn a_row_tells_mathis_for_senders_that_count_segments_beside_the_measured_one() {
+        let mut delayed = run("reno", 100e6);
+        delayed.flows[0].segments_per_ack = Some(2.0);
+        let row = row(&cell(std::slice::from_ref(&delayed))).unwrap();
+        let (_, mathis, _) = row.models[0];
+        assert!((mathis / 100.32e6 - 1.0).abs() < 1e-3, "{row:?}");
+        assert!((row.mathis_per_segment_bps / 141.87e6 - 1.0).abs() < 1e-3);
+        assert_eq!(row.nearest.0, "Mathis");
+        assert!(row.nearest.1.value.abs() < 0.01, "{row:?}");
+        delayed.bottleneck.as_mut().unwrap().goodput_limit_bps = 120e6;
+        assert_eq!(per_segment_bps(&delayed), Some(120e6));
     }
 
     #[test]

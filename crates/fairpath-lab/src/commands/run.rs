@@ -195,6 +195,7 @@ fn manifest(
         figures: base.figures.clone(),
         scale: None,
         remarks,
+        not_again: Vec::new(),
         machine,
         command: command(args),
         fairpath_version: env!("CARGO_PKG_VERSION").to_owned(),

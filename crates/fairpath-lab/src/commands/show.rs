@@ -43,8 +43,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .context("write the experiment")
 }
 
-/// A line for each quantity: its name and how it is computed.
+/// A line for each quantity: its name, its unit and how it is computed.
 fn quantities() -> String {
-    let line = |metric: &metrics::Metric| format!("{:<20} {}\n", metric.name, metric.about);
+    let line = |metric: &metrics::Metric| {
+        let unit = metric.measure.base();
+        format!("{:<20} {unit:<9} {}\n", metric.name, metric.about)
+    };
     metrics::all().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quantity_is_listed_with_its_unit_and_what_it_is() {
+        let text = quantities();
+        assert_eq!(text.lines().count(), metrics::all().count());
+        for start in [
+            "goodput              bit/s     Bytes that",
+            "recovery             s         Time from the first change",
+            "jain                           Mean of Jain's",
+            "cpu                  cores     Processors",
+        ] {
+            let is_there = text.lines().any(|line| line.starts_with(start));
+            assert!(is_there, "{start}\n{text}");
+        }
+    }
 }

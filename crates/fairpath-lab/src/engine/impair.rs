@@ -5,13 +5,11 @@
 //!               --to-peer: towards far    --from-peer: towards near
 //! ```
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use fairpath_testbed::Process;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
-use tempfile::NamedTempFile;
 
 use super::{Emulated, Emulator, EngineError, Task};
 use crate::experiment::Direction;
@@ -23,6 +21,8 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const END_DEADLINE: Duration = Duration::from_secs(15);
 /// What it says on stderr when packets are impaired from now on.
 const READY: &str = "ready:";
+/// A direction of which nothing is asked.
+const PLAIN: &str = "none";
 /// When a trace begins anew, ms: after any run.
 const FOR_EVER_MS: f64 = 1e8;
 
@@ -37,18 +37,10 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
         source,
     };
     let directions = [task.seat.far, task.seat.host].map(|end| task.spec.towards(end));
-    let traces = directions
+    let words = directions
         .each_ref()
-        .map(|direction| trace(direction, task.lead));
-    let mut kept = Vec::new();
-    for trace in traces {
-        kept.push(
-            trace
-                .transpose()
-                .map_err(|error| failed("write its delays", error.into()))?,
-        );
-    }
-    let argv = arguments(task, &directions, &kept);
+        .map(|direction| words(direction, &task.spec.set, task.lead));
+    let argv = arguments(task, &words);
     let router = task.network.host(task.seat.host);
     let mut command = router.command(&argv[0]);
     command.args(&argv[1..]);
@@ -67,16 +59,12 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
         names: [true, false].map(|far| task.direction_name(far)),
         asked: both,
         directions,
-        _traces: kept,
+        words,
     }))
 }
 
 /// Program and arguments.
-fn arguments(
-    task: &Task<'_>,
-    directions: &[Direction; 2],
-    traces: &[Option<NamedTempFile>],
-) -> Vec<String> {
+fn arguments(task: &Task<'_>, words: &[String; 2]) -> Vec<String> {
     let mut argv = vec![task.fairpath.to_string_lossy().into_owned()];
     let fixed = [
         "impair",
@@ -93,33 +81,26 @@ fn arguments(
     if let Some(via) = task.spec.via {
         argv.extend(["--via".to_owned(), via.name().to_owned()]);
     }
-    for ((option, direction), trace) in ["--to-peer", "--from-peer"]
-        .iter()
-        .zip(directions)
-        .zip(traces)
-    {
-        if !direction.is_plain() {
-            argv.extend([
-                (*option).to_owned(),
-                words(direction, &task.spec.set, trace.as_ref()),
-            ]);
+    for (option, words) in ["--to-peer", "--from-peer"].iter().zip(words) {
+        if words != PLAIN {
+            argv.extend([(*option).to_owned(), words.clone()]);
         }
     }
     argv
 }
 
 /// A direction in the words of `fairpath impair`.
-fn words(direction: &Direction, set: &[String], trace: Option<&NamedTempFile>) -> String {
+fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     let mut words = Vec::new();
     words.extend(
         direction
             .rate
             .map(|rate| format!("rate {}bit", rate.bps().round())),
     );
-    match trace {
-        Some(file) => words.push(format!("delay-trace {}", file.path().display())),
-        None if direction.delay.ns() > 0 => words.push(format!("delay {}ns", direction.delay.ns())),
-        None => {}
+    if !direction.delay_steps.is_empty() {
+        words.push(format!("delay-trace \"{}\"", trace(direction, lead)));
+    } else if direction.delay.ns() > 0 {
+        words.push(format!("delay {}ns", direction.delay.ns()));
     }
     if direction.jitter.ns() > 0 {
         words.push(format!("jitter {}ns", direction.jitter.ns()));
@@ -148,34 +129,22 @@ fn words(direction: &Direction, set: &[String], trace: Option<&NamedTempFile>) -
     words.extend(direction.limit.map(|limit| format!("limit {limit}")));
     words.extend(direction.impair.clone());
     if words.is_empty() {
-        "none".to_owned()
+        PLAIN.to_owned()
     } else {
         words.join(" ")
     }
 }
 
-/// Delays at times, as `--delay-trace` has them: a time and a delay a line.
-fn trace(direction: &Direction, lead: Duration) -> Option<std::io::Result<NamedTempFile>> {
-    if direction.delay_steps.is_empty() {
-        return None;
-    }
-    let written = || {
-        let mut file = NamedTempFile::new()?;
-        file.write_all(trace_text(direction, lead).as_bytes())?;
-        Ok(file)
-    };
-    Some(written())
-}
-
-/// Its times count from the first packet, which comes `lead` before second 0 of the traffic.
-fn trace_text(direction: &Direction, lead: Duration) -> String {
+/// Delays at times, as `delay-trace` has them in place: nothing is left of it, and the command can be typed
+/// again. Its times count from the first packet, which comes `lead` before second 0 of the traffic.
+fn trace(direction: &Direction, lead: Duration) -> String {
     let lead = lead.as_secs_f64();
-    let mut text = format!("0ms {}ns\n", direction.delay.ns());
+    let mut text = format!("0ms {}ns", direction.delay.ns());
     for step in &direction.delay_steps {
         let at = (step.at + lead) * 1e3;
-        text += &format!("{at}ms {}ns\n", step.delay.ns());
+        text += &format!(",{at}ms {}ns", step.delay.ns());
     }
-    text + &format!("{FOR_EVER_MS}ms\n")
+    text + &format!(",{FOR_EVER_MS}ms")
 }
 
 /// One under way.
@@ -187,7 +156,7 @@ struct Impairing {
     names: [String; 2],
     asked: [bool; 2],
     directions: [Direction; 2],
-    _traces: Vec<Option<NamedTempFile>>,
+    words: [String; 2],
 }
 
 impl Emulator for Impairing {
@@ -254,6 +223,7 @@ impl Impairing {
             let direction = &self.directions[number];
             let mut link = way.link(&self.names[number], direction);
             link.untrue = joined(&own);
+            link.said.clone_from(&self.words[number]);
             emulated.links.push(link);
             emulated
                 .queues
@@ -310,6 +280,7 @@ struct Way {
     super_packets: u64,
     delay_mean_ns: Option<f64>,
     delay_planned_ns: Option<f64>,
+    delay_deviation_ns: Option<f64>,
     lateness_ns: Option<[u64; 4]>,
     reordered: u64,
 }
@@ -328,6 +299,7 @@ impl Way {
             name: name.to_owned(),
             engine: self.engine.clone(),
             asked: self.asked.clone(),
+            said: String::new(),
             packets: self.packets,
             lost: self.lost,
             loss_asked: Some(asked),
@@ -337,6 +309,7 @@ impl Way {
             super_packets: self.super_packets,
             delay_asked_ns: wanted.map(|ns| ns.round() as u64),
             delay_mean_ns: wanted.and(self.delay_mean_ns).map(|ns| ns.round() as u64),
+            delay_deviation_ns: self.delay_deviation_ns.map(|ns| ns.round() as u64),
             lateness_ns: self.lateness_ns,
             reordered: self.reordered,
             untrue: None,
@@ -394,12 +367,12 @@ mod tests {
             "rate = '850mbit'\nrtt = '1ms'\njitter = '100us'\nloss = '1%'\nlimit = 150\npolicy = 'codel'\n",
         );
         assert_eq!(
-            words(&all, &["target=1ms".to_owned()], None),
+            words(&all, &["target=1ms".to_owned()], Duration::ZERO),
             "rate 850000000bit delay 500000ns jitter 100000ns distribution normal order kept loss 1% policy codel set target=1ms limit 150"
         );
-        assert_eq!(words(&Direction::default(), &[], None), "none");
+        assert_eq!(words(&Direction::default(), &[], Duration::ZERO), "none");
         assert_eq!(
-            words(&direction("impair = 'gemodel 1%,25%'"), &[], None),
+            words(&direction("impair = 'gemodel 1%,25%'"), &[], Duration::ZERO),
             "gemodel 1%,25%"
         );
     }
@@ -408,8 +381,8 @@ mod tests {
     fn steps_are_a_trace_that_begins_before_the_traffic_and_never_anew() {
         let steps = direction("rtt = '20ms'\ndelay-steps = [{ at = 8.0, delay = '40ms' }]\n");
         assert_eq!(
-            trace_text(&steps, Duration::from_millis(1500)),
-            "0ms 10000000ns\n9500ms 40000000ns\n100000000ms\n"
+            words(&steps, &[], Duration::from_millis(1500)),
+            "delay-trace \"0ms 10000000ns,9500ms 40000000ns,100000000ms\""
         );
     }
 

@@ -3,16 +3,15 @@
 //! Checked when the file is read, for every setting of both forms: an experiment that would fail after
 //! an hour is refused at once.
 
+mod flows;
+
 use std::collections::BTreeSet;
 
 use super::document::{Document, LoadError, nearest};
 use super::form::FormName;
-use super::{Experiment, FlowKind, ScaleChoice};
+use super::{Experiment, ScaleChoice};
 use crate::results::MAX_RUNS;
 use crate::topology::Topology;
-
-/// Flows that a run has at most.
-const MAX_FLOWS: u32 = 200;
 
 /// What packets may be diverted through.
 const PROGRAMS: [&str; 4] = ["none", "c", "go", "fairpath"];
@@ -94,30 +93,7 @@ pub fn setting(experiment: &Experiment) -> Result<(), String> {
     let hosts: Vec<&str> = topology.hosts.iter().map(String::as_str).collect();
     times(experiment)?;
     links(experiment, &topology)?;
-    for (name, flow) in &experiment.flows {
-        let what = format!("flow {name}");
-        known("host", &flow.from, &hosts, &what)?;
-        known("host", &flow.to, &hosts, &what)?;
-        if flow.number > MAX_FLOWS {
-            return Err(format!(
-                "{what}: number {} is more than {MAX_FLOWS}",
-                flow.number
-            ));
-        }
-        match (flow.kind, &flow.congestion, &flow.bitrate) {
-            (FlowKind::Tcp, None, _) => {
-                return Err(format!(
-                    "{what}: no congestion control; write one, for the kernel's default differs"
-                ));
-            }
-            (FlowKind::Udp, _, None) => {
-                return Err(format!(
-                    "{what}: UDP has no rate of its own; write a bitrate"
-                ));
-            }
-            _ => {}
-        }
-    }
+    flows::check(experiment, &hosts)?;
     if let Some(divert) = &experiment.divert {
         known("host", &divert.at, &hosts, "divert")?;
         known("program", &divert.program, &PROGRAMS, "divert")?;

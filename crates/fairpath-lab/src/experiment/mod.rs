@@ -166,6 +166,19 @@ impl Experiment {
         exact.or_else(|| self.flows.iter().find(|(name, _)| numbered(name)))
     }
 
+    /// The moments in which delays of links or congestion controls of flows change, seconds, in order.
+    pub fn changes(&self) -> Vec<f64> {
+        let switches = self.flows.values().flat_map(|flow| &flow.switch);
+        let steps = self.links.values().flat_map(|link| &link.delay_steps);
+        let mut moments: Vec<f64> = switches
+            .map(|switch| switch.at)
+            .chain(steps.map(|step| step.at))
+            .collect();
+        moments.sort_by(f64::total_cmp);
+        moments.dedup();
+        moments
+    }
+
     /// This, with rates times `factor` and times of links divided by it: rate times round trip stays.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Experiment {

@@ -225,13 +225,17 @@ impl Called {
         }
     }
 
-    /// The packets that left in `window`.
+    /// The packets that left in `window`, and those before it.
     pub fn record(&self, window: Window) -> CallRecord {
-        let measured = self.packets.iter().filter(|(at, _)| window.contains(*at));
+        let delays = |is_wanted: &dyn Fn(f64) -> bool| {
+            let wanted = self.packets.iter().filter(|(at, _)| is_wanted(*at));
+            wanted.map(|(_, delay)| *delay).collect()
+        };
         CallRecord {
             name: self.name.clone(),
             interval_ns: INTERVAL.as_nanos() as u64,
-            delays_ns: measured.map(|(_, delay)| *delay).collect(),
+            delays_ns: delays(&|at| window.contains(at)),
+            before_ns: delays(&|at| at < window.from),
         }
     }
 }
@@ -365,6 +369,7 @@ mod tests {
             to: 1.0,
         });
         assert_eq!(record.delays_ns, [Some(7), None, Some(9)]);
+        assert_eq!(record.before_ns, [Some(5)]);
         assert_eq!(record.interval_ns, 20_000_000);
     }
 

@@ -144,6 +144,7 @@ mod tests {
             name: name.into(),
             interval_ns: 20_000_000,
             delays_ns,
+            ..CallRecord::default()
         }
     }
 

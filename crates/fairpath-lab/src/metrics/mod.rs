@@ -3,6 +3,7 @@
 //! | file | quantities |
 //! |---|---|
 //! | `bulk` | goodput, retransmissions, loss events, windows |
+//! | `changes` | goodput before and after a change in mid-run, time until it is back |
 //! | `latency` | round trips of sockets, of passing packets, of pings |
 //! | `calls` | voice: score, loss, delay, choppiness |
 //! | `sharing` | fairness between flows |
@@ -14,6 +15,7 @@
 
 mod bulk;
 mod calls;
+mod changes;
 mod latency;
 mod network;
 mod sharing;
@@ -53,6 +55,19 @@ impl Measure {
             Measure::Segments => Unit::plain("segments"),
             Measure::PerMinute => Unit::plain("/min"),
             Measure::Cores => Unit::plain("cores"),
+        }
+    }
+
+    /// Its base unit in lists: what values in records and JSON are in.
+    pub fn base(self) -> &'static str {
+        match self {
+            Measure::Rate => "bit/s",
+            Measure::Time => "s",
+            Measure::Share => "share",
+            Measure::Number => "",
+            Measure::Segments => "segments",
+            Measure::PerMinute => "/min",
+            Measure::Cores => "cores",
         }
     }
 }
@@ -118,6 +133,7 @@ pub struct UnknownMetric {
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     [
         bulk::METRICS,
+        changes::METRICS,
         latency::METRICS,
         calls::METRICS,
         sharing::METRICS,

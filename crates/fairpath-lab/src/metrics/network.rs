@@ -219,6 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn the_passive_measurement_is_measurement_and_no_network() {
+        let mut run = run();
+        let part = |(name, cores): (&str, f64)| (name.to_owned(), cores);
+        run.cpu.parts = [
+            ("measurement", 0.25),
+            (crate::run::PASSIVE_PART, 0.5),
+            ("fairpath impair wan", 1.0),
+        ]
+        .map(part)
+        .into();
+        assert_eq!(find("cpu-measurement").unwrap().value(&run), Some(0.75));
+        assert_eq!(find("cpu-network").unwrap().value(&run), Some(1.0));
+    }
+
+    #[test]
     fn queues_tell_their_drops_before_links_do() {
         let mut run = run();
         assert_eq!(find("drops").unwrap().value(&run), Some(0.005));

@@ -5,6 +5,10 @@
 //! window that grows by one segment every `b` round trips and halves at evenly spaced losses
 //! (section 2) `C = sqrt(3 / (2 b))`: 1.22 without delayed ACKs, 0.87 with. It knows no timeouts,
 //! no windows and no link.
+//!
+//! Which of both is a sender's? The paper's counts ACKs, as RFC 5681 does without its section 3.1's byte
+//! counting (RFC 3465). Linux counts the segments that an ACK covers (`tcp_cong_avoid_ai(.., acked)`), so
+//! that delayed ACKs do not slow it: [`per_segment_goodput_bps`] is told beside the law at the measured `b`.
 
 use super::Conditions;
 
@@ -20,6 +24,14 @@ pub fn goodput_bps(c: &Conditions) -> f64 {
     }
     let window = constant(c.segments_per_ack) / c.loss_event_rate.sqrt();
     c.goodput_bps(window / c.rtt_seconds)
+}
+
+/// The same for a sender that counts segments and not ACKs, whatever an ACK covers: `C = 1.22`.
+pub fn per_segment_goodput_bps(c: &Conditions) -> f64 {
+    goodput_bps(&Conditions {
+        segments_per_ack: 1.0,
+        ..*c
+    })
 }
 
 /// `p*`: the rate of loss events at which the law meets `limit_bps`, so that less loss costs
@@ -71,6 +83,18 @@ mod tests {
             ..at(0.1, 1.0)
         };
         assert!((goodput_bps(&c) - 1.430_5e6).abs() < 1e2);
+    }
+
+    /// 1448 B, 2 ms, 1 %: 1448 * 8 / 0.002 / 0.1 = 57.92 Mbit/s, times 0.8660 with delayed ACKs (50.16),
+    /// times 1.2247 for who counts segments (70.94), whatever its ACKs cover.
+    #[test]
+    fn who_counts_segments_is_not_slowed_by_delayed_acks() {
+        let delayed = at(0.002, 2.0);
+        assert!((goodput_bps(&delayed) / 1e6 - 50.160).abs() < 1e-3);
+        for b in [1.0, 1.4, 2.0] {
+            let per_segment = per_segment_goodput_bps(&at(0.002, b)) / 1e6;
+            assert!((per_segment - 70.937).abs() < 1e-3, "{per_segment}");
+        }
     }
 
     #[test]

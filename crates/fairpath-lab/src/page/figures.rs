@@ -9,6 +9,7 @@ use fairpath_report::{Block, Notice, Section};
 
 use super::provenance::command_line;
 use super::runs_inside::{distribution, timeline};
+use super::scaled;
 use crate::analysis::grid::{Cell, Grid, Setting, word};
 use crate::analysis::theory;
 use crate::axis_value::{self, Kind};
@@ -135,6 +136,7 @@ fn over_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting, titl
     let numbers = axis_value::numbers(values.iter().copied());
     let numbers = numbers.filter(|_| spec.kind == FigureKind::Curve);
     let label = grid.axis(x).map_or(x, |axis| axis.title());
+    let label = &format!("{label}{}", scaled::label(grid, x));
     let x_axis = match &numbers {
         Some((kind, _)) if spec.log_x => FigureAxis::log(label, kind.unit()),
         Some((kind, _)) => FigureAxis::linear(label, kind.unit()),
@@ -289,6 +291,7 @@ fn caption(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> String {
              never above what the link lets through.",
         );
     }
+    text.push_str(&scaled::caption(grid));
     text
 }
 

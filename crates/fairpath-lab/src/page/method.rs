@@ -29,11 +29,13 @@ const STATISTICS: &str = "Values of a setting are medians over its true runs. In
 
 const MODELS: &str = "Models take the round trip and the rate of loss events that each run measured itself, and are bounded \
     by what the link lets through. Mathis is the square-root law of Reno's saw-tooth, its constant by the measured segments an ACK (b); \
+    Linux counts segments and not ACKs, so that the table tells the law with b = 1 (C = 1.22) beside it; \
     RFC 9438 is CUBIC's response function with its Reno-friendly region, which counts segments and not ACKs; Padhye adds \
-    timeouts. None of them describes BBR.";
+    timeouts, which Mathis and RFC 9438 do not know. None of them describes BBR.";
 
 const FORMULAS: &str = "\
 Mathis (CCR 27(3), 1997):             MSS / RTT * sqrt(3 / (2 b p))
+                                      b = 1: MSS / RTT * 1.22 / sqrt(p)
 RFC 9438, C = 0.4, beta = 0.7:        MSS / RTT * max(W, sqrt(3 / (2 p)))
                                       W = 1.054 * (RTT / p)^(3/4)
 Padhye (ToN 8(2), 2000, equation 32): with timeouts

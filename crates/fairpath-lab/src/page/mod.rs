@@ -8,14 +8,18 @@
 //! truth      achieved loss, lateness; runs left out and why        truth
 //! method     what was done and how it was computed                 method
 //! provenance machine, offloads, commands, every run                provenance
+//!            processor time by part                            processors
 //! ```
 //!
 //! Nothing here knows a result: all of it comes from the records and the manifest.
 
 mod figures;
+mod limits;
 mod method;
+mod processors;
 mod provenance;
 mod runs_inside;
+mod scaled;
 mod setting_table;
 mod tables;
 mod together;
@@ -124,6 +128,7 @@ fn facts(grid: &Grid) -> Vec<Fact> {
     if let Some(scale) = &manifest.scale {
         facts.push(Fact::new("Scale of rates", scale.factor.to_string()));
     }
+    facts.extend(scaled::fact(grid).map(|words| Fact::new("Round trip", words)));
     facts
 }
 
@@ -147,6 +152,8 @@ fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
     }
     notices.extend(unfinished(grid));
     notices.extend(unreadable(results));
+    notices.extend(limits::not_again(grid));
+    notices.extend(limits::mixed(results));
     if let Some(scale) = &manifest.scale {
         notices.push(Notice::note(scale.text.clone()));
     }

@@ -2,6 +2,7 @@
 
 use fairpath_report::{Block, Cell as TableCell, Column, Fact, Section, Table, Unit};
 
+use super::processors;
 use super::setting_table::SettingTable;
 use super::truth::fault_words;
 use crate::analysis::grid::Grid;
@@ -33,6 +34,7 @@ pub fn section(grid: &Grid, results: &Results) -> Section {
             vec![Block::Code(commands(run))],
         ));
     }
+    blocks.extend(processors::table(grid).map(Block::Table));
     blocks.extend(runs(grid, results).map(Block::Table));
     Section::new("Provenance", blocks)
 }
@@ -138,6 +140,7 @@ fn runs(grid: &Grid, results: &Results) -> Option<Table> {
 fn verdict(run: &RunRecord) -> String {
     let words: Vec<&str> = run.faults.iter().map(|f| fault_words(f.kind)).collect();
     match words.is_empty() {
+        true if !run.remarks.is_empty() => "yes, with few loss events".to_owned(),
         true => "yes".to_owned(),
         false => format!("no: {}", words.join(", ")),
     }

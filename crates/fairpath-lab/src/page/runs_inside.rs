@@ -8,13 +8,15 @@ use super::figures::{lines, y_axis};
 use crate::analysis::grid::{Grid, Setting};
 use crate::figure::FigureSpec;
 use crate::metrics::Asked;
-use crate::record::RunRecord;
+use crate::record::{FlowRecord, RunRecord};
 
 /// Samples of a line's distribution that are looked at; every k-th of more.
 const MAX_SAMPLES: usize = 200_000;
 
-/// Changes of congestion control that a panel marks.
-const MAX_SWITCHES: usize = 4;
+/// Moments that a panel marks.
+const MAX_MOMENTS: usize = 5;
+/// A change and the first sample that shows it are so near, seconds: samples are a tenth apart.
+const SEEN_WITHIN_SECONDS: f64 = 0.5;
 
 /// One typical run a line (the one nearest to the median), its flows apart.
 pub(super) fn timeline(
@@ -52,7 +54,7 @@ pub(super) fn timeline(
     panel
 }
 
-/// What happened in a run when: the measurement began, a flow changed its congestion control.
+/// What happened in a run when: the measurement began, the network changed, or a flow its congestion control.
 fn moments(run: &RunRecord) -> Vec<Reference> {
     let up = |label: String, at: f64| Reference {
         label,
@@ -60,21 +62,35 @@ fn moments(run: &RunRecord) -> Vec<Reference> {
     };
     let begun =
         (run.warmup_seconds > 0.0).then(|| up("measured from here".to_owned(), run.warmup_seconds));
-    let switches = run.flows.iter().flat_map(|flow| {
-        let pairs = flow.samples.windows(2);
-        pairs
-            .filter(|pair| pair[0].congestion != pair[1].congestion)
-            .map(|pair| {
-                up(
-                    format!("{} to {}", flow.name, pair[1].congestion),
-                    pair[1].at,
-                )
-            })
-    });
+    let seen = switches(run);
+    // A switch to what a socket has shows in no sample, and a step of delay neither.
+    let is_seen = |at: &f64| {
+        seen.iter()
+            .any(|(_, seen)| (seen - at).abs() < SEEN_WITHIN_SECONDS)
+    };
+    let unseen: Vec<Reference> = (run.changes.iter())
+        .filter(|at| !is_seen(at))
+        .map(|at| up("changed here".to_owned(), *at))
+        .collect();
     begun
         .into_iter()
-        .chain(switches.take(MAX_SWITCHES))
+        .chain(seen.iter().map(|(label, at)| up(label.clone(), *at)))
+        .chain(unseen)
+        .take(MAX_MOMENTS)
         .collect()
+}
+
+/// Changes of congestion control as samples show them: what to, when.
+fn switches(run: &RunRecord) -> Vec<(String, f64)> {
+    let of_flow = |flow: &FlowRecord| {
+        let name = flow.name.clone();
+        let pairs = flow.samples.windows(2);
+        let changed = pairs.filter(|pair| pair[0].congestion != pair[1].congestion);
+        changed
+            .map(move |pair| (format!("{name} to {}", pair[1].congestion), pair[1].at))
+            .collect::<Vec<_>>()
+    };
+    run.flows.iter().flat_map(of_flow).collect()
 }
 
 /// Every sample of all true runs of a line.
@@ -103,4 +119,35 @@ pub(super) fn distribution(
         panel = panel.with(Series::distribution(&name, &thinned));
     }
     panel
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::TcpSample;
+
+    #[test]
+    fn a_timeline_marks_switches_that_are_seen_and_changes_that_are_not() {
+        let sample = |at: f64, congestion: &str| TcpSample {
+            at,
+            congestion: congestion.into(),
+            ..TcpSample::default()
+        };
+        let mut run = RunRecord {
+            warmup_seconds: 2.0,
+            changes: vec![10.0],
+            flows: vec![FlowRecord {
+                name: "bulk".into(),
+                samples: vec![sample(9.9, "cubic"), sample(10.1, "bbr")],
+                ..FlowRecord::default()
+            }],
+            ..RunRecord::default()
+        };
+        let labels = |run: &RunRecord| -> Vec<String> {
+            moments(run).into_iter().map(|mark| mark.label).collect()
+        };
+        assert_eq!(labels(&run), ["measured from here", "bulk to bbr"]);
+        run.flows[0].samples[1].congestion = "cubic".into();
+        assert_eq!(labels(&run), ["measured from here", "changed here"]);
+    }
 }

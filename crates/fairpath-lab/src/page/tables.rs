@@ -27,7 +27,8 @@ pub fn theory(grid: &Grid) -> Option<Section> {
     }
     let table = table.finish(THEORY_CAPTION, Some(command_line(&grid.manifest.command)))?;
     let mut blocks = Vec::new();
-    let told = sentences::on_theory(grid);
+    let mut told = sentences::on_theory(grid);
+    told.extend(super::limits::few_loss_events(grid));
     if !told.is_empty() {
         blocks.push(Block::List(told));
     }
@@ -37,7 +38,12 @@ pub fn theory(grid: &Grid) -> Option<Section> {
 
 const THEORY_CAPTION: &str = "Each run is compared with models at its own round trip (mean of the sockets' samples, queue \
     included), rate of loss events and segments an ACK. A residual of +10\u{a0}% is a measurement 10\u{a0}% above the model; \
-    the nearer one is of Mathis and RFC 9438. Padhye counts timeouts that today's senders avoid by SACK, RACK and tail \
+    the nearer one is of Mathis and RFC 9438. Mathis' constant is sqrt(3 / (2 b)) with b the measured segments an ACK: 0.87 \
+    with delayed ACKs. Linux grows by the segments that an ACK covers, whatever their number, for which the constant is 1.22: \
+    that value stands beside it, and is what RFC 9438 gives where CUBIC is Reno-friendly. Timeouts are retransmission \
+    timeouts a second of a flow; after them is the share of the sockets' samples between one and the acknowledgement of all \
+    that was sent before it, to which the silence before it (200\u{a0}ms at least since the segment was sent) comes. \
+    Padhye counts timeouts that today's senders avoid by SACK, RACK and tail \
     loss probes. p* is the rate of loss events at which Mathis meets the link rate, without a queue.";
 
 fn theory_columns() -> Vec<Column> {
@@ -46,11 +52,14 @@ fn theory_columns() -> Vec<Column> {
         Column::number("Loss events", Unit::share()),
         Column::number("Measured", Unit::bits_per_second()),
         Column::number("Mathis", Unit::bits_per_second()),
+        Column::number("Mathis, C = 1.22", Unit::bits_per_second()),
         Column::number("RFC 9438", Unit::bits_per_second()),
         Column::number("Padhye", Unit::bits_per_second()),
         Column::text("Nearer"),
         Column::number("Residual", Unit::share()),
         Column::number("Padhye's residual", Unit::share()),
+        Column::number("Timeouts", Unit::plain("/s")),
+        Column::number("After timeouts", Unit::share()),
         Column::number("p*", Unit::share()),
     ]
 }
@@ -64,11 +73,14 @@ fn theory_row(row: &theory::Row) -> Vec<TableCell> {
         row.loss_event_rate.into(),
         row.goodput.into(),
         predicted(theory::Model::Mathis),
+        row.mathis_per_segment_bps.into(),
         predicted(theory::Model::Cubic),
         predicted(theory::Model::Padhye),
         row.nearest.0.into(),
         row.nearest.1.into(),
         padhye.map_or(TableCell::Missing, TableCell::from),
+        row.timeouts.map(|timeouts| timeouts.per_second).into(),
+        row.timeouts.map(|timeouts| timeouts.in_loss).into(),
         row.meeting.into(),
     ]
 }

@@ -6,18 +6,16 @@ use fairpath_report::{Block, Cell as TableCell, Column, Section, Table, Unit};
 use super::setting_table::SettingTable;
 use crate::analysis::grid::{Cell, Grid};
 use crate::record::{FaultKind, LinkRecord, RunRecord};
+use crate::truth;
 
 const NS: f64 = 1e-9;
 
 /// "Was it true?"
 pub fn section(grid: &Grid) -> Section {
-    let mut blocks = vec![Block::Text(
-        "A run counts if every packet had the fate it was to have: loss a wire packet and direction within its 99.9\u{a0}% \
-         interval, mean added delay within 5\u{a0}% or 50\u{a0}us, nothing dropped by the emulator itself, nothing out of order \
-         that was to keep it, senders held back by congestion control alone, and nobody who sends, receives or emulates waiting for a \
-         processor for long."
-            .to_owned(),
-    )];
+    let mut blocks = vec![
+        Block::Text("A run counts if the network was what it was asked to be:".to_owned()),
+        Block::List(truth::criteria()),
+    ];
     blocks.extend(
         [achieved(grid), left_out(grid)]
             .into_iter()

@@ -6,13 +6,24 @@ use crate::experiment::document::{Document, Setting};
 use crate::record::{CpuRecord, PassiveRecord, TcpSample};
 
 fn experiment() -> Experiment {
-    let text = "name = 'x'\ntitle = 'X'\nquestion = '?'\ntopology = 'router'\nseconds = 5\nwatch = 'client'\n\
-        [links.wan.to.server]\nloss = '1%'\n[flows.bulk]\ncongestion = 'cubic'\n";
-    let document = Document::parse("x.toml", text).unwrap();
+    parsed("[links.wan.to.server]\nloss = '1%'\n")
+}
+
+/// The experiment whose link says this, and what follows it.
+pub(super) fn asking(link: &str) -> Experiment {
+    parsed(&format!("[links.wan]\n{link}"))
+}
+
+fn parsed(links: &str) -> Experiment {
+    let text = format!(
+        "name = 'x'\ntitle = 'X'\nquestion = '?'\ntopology = 'router'\nseconds = 5\nwatch = 'client'\n\
+        [flows.bulk]\ncongestion = 'cubic'\n{links}"
+    );
+    let document = Document::parse("x.toml", &text).unwrap();
     document.at(FormName::Quick, &Setting::new()).unwrap()
 }
 
-fn run() -> RunRecord {
+pub(super) fn run() -> RunRecord {
     let sample = |at: f64| TcpSample {
         at,
         busy_us: (at * 1e6) as u64,
@@ -224,6 +235,44 @@ fn full_processors_and_a_greedy_host_are_named() {
 }
 
 #[test]
+fn each_direction_of_a_link_must_be_told_of() {
+    let loss = asking("rate = '100mbit'\n[links.wan.to.server]\nloss = '1%'\n");
+    let missing = |run: &RunRecord| -> Vec<String> {
+        let faults = faults(run, &loss).into_iter();
+        faults.map(|fault| fault.text).collect()
+    };
+    let mut run = run();
+    let told = missing(&run);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("nothing was done to packets towards router"),
+        "{told:?}"
+    );
+    let mut back = run.links[0].clone();
+    back.name = "router/wan: towards router".into();
+    (back.lost, back.loss_asked) = (50, Some(0.005));
+    back.loss_interval = Some((0.003, 0.007));
+    run.links.push(back);
+    assert_eq!(missing(&run), [""; 0]);
+}
+
+#[test]
+fn words_that_the_emulator_did_not_read_are_named() {
+    let fault = planted(|run| {
+        run.links[0].said = "delay 1000000ns loss 1%".into();
+        run.links[0].asked = "delay=1ms".into();
+    });
+    assert_eq!(fault.kind, FaultKind::NotImpaired);
+    assert!(
+        fault
+            .text
+            .contains("loss was to be 1%, and the emulator read nothing"),
+        "{}",
+        fault.text
+    );
+}
+
+#[test]
 fn what_was_not_measured_is_named() {
     let fault = planted(|run| run.passive = None);
     assert_eq!(fault.kind, FaultKind::NotMeasured);
@@ -238,4 +287,62 @@ fn what_was_not_measured_is_named() {
     let mut experiment = experiment();
     experiment.flows.get_mut("bulk").unwrap().seconds = Some(2.0);
     assert_eq!(faults(&short, &experiment), [], "it was to end then");
+}
+
+/// Makes a run off by so much of something.
+type Plant = fn(&mut RunRecord, f64);
+
+/// Each figure that is told is where a run begins to be untrue: just below it is true, just above it is not.
+#[test]
+fn what_is_told_of_truth_is_what_is_judged() {
+    let told = criteria().join(" ").replace('\u{a0}', " ");
+    let limits: [(&str, Plant, f64); 6] = [
+        ("asked for to 5 % or 50 us", delayed, 0.05),
+        ("hold a sender back for 5 %", window_limited_for, 0.05),
+        ("nothing passes 10 % above the rate", faster_by, 0.1),
+        ("emulates waits for one 10 %", waits, 0.1),
+        ("no part of the run uses 25 %", others_use, 0.25),
+        ("the host takes 5 %", host_takes, 0.05),
+    ];
+    for (words, plant, limit) in limits {
+        assert!(told.contains(words), "{words}: {told}");
+        for (share, faulty) in [(limit - 0.01, false), (limit + 0.01, true)] {
+            let mut run = run();
+            plant(&mut run, share);
+            let found = faults(&run, &experiment());
+            assert_eq!(!found.is_empty(), faulty, "{words} at {share}: {found:?}");
+        }
+    }
+}
+
+fn delayed(run: &mut RunRecord, share: f64) {
+    run.links[0].delay_asked_ns = Some(20_000_000);
+    run.links[0].delay_mean_ns = Some((20e6 * (1.0 + share)) as u64);
+}
+
+fn window_limited_for(run: &mut RunRecord, share: f64) {
+    for sample in &mut run.flows[0].samples {
+        sample.rwnd_limited_us = (sample.busy_us as f64 * share) as u64;
+    }
+}
+
+fn faster_by(run: &mut RunRecord, share: f64) {
+    run.flows[0].goodput_bps = 1e8 * (1.0 + share);
+    run.bottleneck = Some(crate::record::Bottleneck {
+        goodput_limit_bps: 1e8,
+        ..crate::record::Bottleneck::default()
+    });
+}
+
+fn waits(run: &mut RunRecord, share: f64) {
+    run.cpu.waited = [("emulator".to_owned(), share)].into();
+}
+
+fn others_use(run: &mut RunRecord, share: f64) {
+    let parts: f64 = run.cpu.parts.values().sum();
+    run.cpu.busy = parts + share * f64::from(run.cpu.cpus);
+}
+
+fn host_takes(run: &mut RunRecord, share: f64) {
+    run.cpu.stolen = share * f64::from(run.cpu.cpus);
 }

@@ -14,7 +14,8 @@ use crate::synthetic;
 /// What a page of a thousand runs may weigh; a phone opens as much in a second.
 const MAX_PAGE_BYTES: u64 = 4 << 20;
 
-fn store(results: &Results, dir: &Path) {
+/// As a grid leaves them.
+pub fn store(results: &Results, dir: &Path) {
     let runs = dir.join(manifest::RUNS);
     fs::create_dir_all(&runs).unwrap();
     fs::write(

@@ -3,7 +3,7 @@
 use fairpath_lab::page;
 use fairpath_lab::results::Results;
 use fairpath_report::figure::{Figure, Role, Series};
-use fairpath_report::{Block, NoticeKind, Report, Section, Table};
+use fairpath_report::{Block, Cell, NoticeKind, Report, Section, Table};
 
 use crate::synthetic::{self, LIMIT_BPS, make_untrue};
 
@@ -116,6 +116,53 @@ fn models_lie_at_the_link_without_loss_and_below_it_with() {
         6,
         "both topologies, three losses, CUBIC alone"
     );
+}
+
+/// At 10 % twelve of fifty samples lie behind a timeout, and 12 timeouts came in the 4.9 s between samples.
+#[test]
+fn timeouts_that_models_do_not_know_are_told_where_they_hold_flows_up() {
+    let mut results = quick();
+    let told = |results: &Results| {
+        let report = page::report(results);
+        let models = section(&report, "Models").clone();
+        let list = models.blocks.iter().find_map(|block| match block {
+            Block::List(list) => Some(list.clone()),
+            _ => None,
+        });
+        let texts = list.unwrap().into_iter().map(|t| t.replace('\u{a0}', " "));
+        let about = |text: &String| text.starts_with("Retransmission timeouts");
+        let table = table(&models, "models").unwrap().clone();
+        (texts.filter(about).collect::<Vec<String>>(), table)
+    };
+    assert_eq!(told(&results).0, [""; 0], "none came");
+    for run in &mut results.runs {
+        if run.setting["loss"] == "10%" && run.setting["cc"] == "cubic" {
+            run.flows[0].loss_events.as_mut().unwrap().timeouts = 12;
+            let samples = run.flows[0].samples.iter_mut();
+            samples.step_by(4).for_each(|sample| sample.ca_state = 4);
+        }
+    }
+    let (texts, table) = told(&results);
+    let [text] = &texts[..] else {
+        panic!("{texts:?}");
+    };
+    for part in ["in 2 of 4 settings with loss", "24 %", ": 2.4 a second)"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let column = |name: &str| table.columns.iter().position(|c| c.name == name).unwrap();
+    let (b, one) = (column("Mathis"), column("Mathis, C = 1.22"));
+    let lossy = table
+        .rows
+        .iter()
+        .filter(|row| row.cells.contains(&"10%".into()));
+    assert_eq!(lossy.clone().count(), 2);
+    for row in lossy {
+        let (Cell::Number(b), Cell::Number(one)) = (&row.cells[b], &row.cells[one]) else {
+            panic!("{row:?}");
+        };
+        assert!((one / b / 2.0_f64.sqrt() - 1.0).abs() < 1e-9, "two an ACK");
+        assert_eq!(row.cells[column("Timeouts")], (12.0 / 4.9).into());
+    }
 }
 
 #[test]
@@ -324,4 +371,25 @@ fn a_figure_over_what_this_form_does_not_vary_is_no_empty_figure() {
     let first = figures(shown)[0];
     assert_eq!(report.summary[0].figure.as_deref(), Some(first.id.as_str()));
     assert!(first.id.contains("goodput-by-loss"), "{}", first.id);
+}
+
+#[test]
+fn scaled_round_trips_are_named_on_axes_in_captions_and_at_the_top() {
+    let full = page::report(&synthetic::ripe88_full(3));
+    let results = section(&full, "Results");
+    let by_rtt = figures(results)
+        .into_iter()
+        .find(|figure| figure.id.contains("by-rtt"))
+        .unwrap();
+    let label = &by_rtt.panels[0].x.label;
+    assert_eq!(label, "round trip as asked for; here 10 times as long");
+    let caption = by_rtt.caption.replace('\u{a0}', " ");
+    let said = "0.5ms is 5 ms, 5ms is 50 ms, 50ms is 500 ms.";
+    assert!(caption.ends_with(said), "{caption}");
+    let quick = page::report(&quick());
+    let fact = quick.facts.iter().find(|fact| fact.name == "Round trip");
+    let fact = fact.unwrap().value.replace('\u{a0}', " ");
+    assert_eq!(fact, "500 µs, here 5 ms");
+    let unscaled = page::report(&synthetic::voice(3));
+    assert!(unscaled.facts.iter().all(|fact| fact.name != "Round trip"));
 }

@@ -94,6 +94,7 @@ fn manifest(name: &str, axes: Vec<Axis>, figures: Vec<FigureSpec>, repeats: u32)
             congestion_controls: vec!["reno".into(), "cubic".into(), "bbr".into()],
             bbr: "v1 (by the size of its information)".into(),
         },
+        not_again: Vec::new(),
         command: words.map(str::to_owned).into(),
         fairpath_version: "0.5.0".into(),
         started: "2026-01-05T10:00:00Z".into(),
@@ -228,6 +229,9 @@ pub fn ripe88_full(repeats: u32) -> Results {
         for rtt in &rtts[1..] {
             let mut other = run.clone();
             other.setting.insert("rtt".into(), (*rtt).into());
+            // At a tenth of the rates round trips are ten times as long.
+            let ms: f64 = rtt.trim_end_matches("ms").parse().unwrap();
+            other.bottleneck.as_mut().unwrap().base_rtt_ns = (ms * 1e7) as u64;
             more.extend(is_second.then_some(other));
         }
     }
@@ -412,6 +416,7 @@ fn call(jitter_ms: f64, noise: &mut Noise) -> CallRecord {
         name: "call".into(),
         interval_ns: 20_000_000,
         delays_ns: delays.collect(),
+        ..CallRecord::default()
     }
 }
 
@@ -449,6 +454,18 @@ fn surroundings(noise: &mut Noise) -> RunRecord {
         cpu: CpuRecord {
             cpus: 2,
             busy: 0.4 * noise.factor(0.1),
+            parts: [
+                ("fairpath impair bottleneck", 0.2 * noise.factor(0.2)),
+                ("iperf3 client bulk", 0.1 * noise.factor(0.2)),
+                ("iperf3 server bulk", 0.05 * noise.factor(0.2)),
+                ("kernel's packet threads", 0.02 * noise.factor(0.2)),
+                ("measurement", 0.01 * noise.factor(0.2)),
+                ("measurement: fairpath rtt", 0.01 * noise.factor(0.2)),
+            ]
+            .map(|(part, cores)| (part.to_owned(), cores))
+            .into(),
+            waited: [("fairpath impair bottleneck".to_owned(), 0.01)].into(),
+            shared: vec!["fairpath impair bottleneck".to_owned()],
             ..CpuRecord::default()
         },
         offloads: BTreeMap::from([("router/wan".to_owned(), "tso off, gso off".to_owned())]),

@@ -1,7 +1,7 @@
 //! From values to places: the range that an axis shows, and where in it a value lies.
 
 use crate::figure::axis::{Axis, Scale};
-use crate::figure::series::{Line, Role, Shape};
+use crate::figure::series::{Line, Reference, Role, Shape};
 use crate::figure::{Panel, ticks};
 
 /// Pixels that zero takes on a log axis, the gap beside it included.
@@ -10,6 +10,8 @@ pub(crate) const ZERO_ROOM: f64 = 46.0;
 const LOG_ROOM: f64 = 1.12;
 /// How far beyond what was measured a model may widen the y axis; beyond that its line is clipped.
 const THEORY_ROOM: f64 = 1.2;
+/// Above the topmost reference, for its name: a line of text in the lowest panel.
+const NAME_ROOM: f64 = 0.08;
 /// Steps that a y axis has at least.
 const Y_STEPS: f64 = 5.0;
 
@@ -153,11 +155,12 @@ fn y_values(panel: &Panel) -> Vec<f64> {
             [low, point.y, high]
         })
     };
-    let across = panel.references.iter().filter_map(|r| match r.line {
+    let across = |r: &Reference| match r.line {
         Line::Across(y) => Some(y),
         Line::Up(_) => None,
-    });
-    let mut values: Vec<f64> = of(false).chain(across).collect();
+    };
+    let references = || panel.references.iter().filter_map(across);
+    let mut values: Vec<f64> = of(false).chain(references()).collect();
     if values.is_empty() {
         return of(true).collect();
     }
@@ -172,6 +175,12 @@ fn y_values(panel: &Panel) -> Vec<f64> {
         _ => (low - room..=high + room).contains(y),
     };
     values.extend(of(true).filter(near));
+    let topmost = references().fold(f64::NEG_INFINITY, f64::max);
+    let floor = if panel.y.from_zero { low.min(0.0) } else { low };
+    let room = (topmost - floor) * NAME_ROOM;
+    if panel.y.scale == Scale::Linear && topmost + room > high {
+        values.push(topmost + room);
+    }
     values
 }
 
@@ -248,6 +257,20 @@ mod tests {
         let panel = measured.with(Series::theory("model", far));
         let range = y_range(&panel);
         assert_eq!((range.low, range.high), (0.0, 10.0));
+    }
+
+    #[test]
+    fn the_name_of_the_topmost_line_has_room_above_it() {
+        let mut panel = panel(
+            Axis::zero_based("y", Unit::none()),
+            &[(0.01, 430.2), (0.1, 390.0)],
+        );
+        panel.references.push(Reference {
+            label: "what the link lets through".to_owned(),
+            line: Line::Across(430.0),
+        });
+        let range = y_range(&panel);
+        assert!(range.high >= 430.0 * (1.0 + NAME_ROOM), "{range:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod browser;
 mod files;
 mod hard;
+mod judge;
 mod made;
 #[path = "../../../fairpath-export/tests/export/needs.rs"]
 mod needs;

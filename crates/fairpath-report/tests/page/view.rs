@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use fairpath_report::{Report, files};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::browser::Browser;
+use crate::judge::{assert_quiet, assert_readable};
 use crate::needs::command;
 use crate::{hard, made};
 
@@ -16,35 +17,6 @@ const MAX_LOAD_MS: f64 = 1_000.0;
 const MAX_OPENINGS: u32 = 20;
 /// When loading ended, in milliseconds since navigation began.
 const LOADED: &str = "performance.getEntriesByType('navigation')[0].loadEventEnd";
-/// The least size of text in figures, in pixels of the screen.
-const MIN_TEXT_PX: f64 = 12.0;
-
-/// Pairs of texts in one drawing that touch, turned ones left out, since their boxes are larger.
-const TOUCHING: &str = "(() => { const found = [];
-  for (const svg of document.querySelectorAll('svg.plot')) {
-    if (!svg.getBoundingClientRect().width) continue;
-    const texts = [...svg.querySelectorAll('text')].filter((t) => !t.closest('[transform]'));
-    const boxes = texts.map((t) => t.getBoundingClientRect());
-    for (let i = 0; i < boxes.length; i++) for (let j = i + 1; j < boxes.length; j++) {
-      const [a, b] = [boxes[i], boxes[j]];
-      // Boxes of text are higher than its letters.
-      if (a.left < b.right && b.left < a.right && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2)
-        found.push(texts[i].textContent + ' / ' + texts[j].textContent);
-    } }
-  return found; })()";
-/// Texts of drawings that leave them, and the least size of any.
-const OUTSIDE: &str = "(() => { const found = [];
-  for (const svg of document.querySelectorAll('svg.plot')) {
-    const own = svg.getBoundingClientRect();
-    if (!own.width) continue;
-    for (const t of svg.querySelectorAll('text')) {
-      const b = t.getBoundingClientRect();
-      if (b.left < own.left - 1 || b.right > own.right + 1 || b.bottom > own.bottom + 1) found.push(t.textContent);
-    } }
-  return found; })()";
-const LEAST_TEXT: &str = "Math.min(...[...document.querySelectorAll('svg.plot')].filter((s) => s.getBoundingClientRect().width)
-  .map((s) => 13 * s.getBoundingClientRect().width / s.viewBox.baseVal.width))";
-
 /// The page of a report in a directory, and its address.
 fn written(report: &Report) -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
@@ -68,38 +40,6 @@ fn opened(test: &str, report: &Report, width: u32) -> Option<(TempDir, Browser)>
     browser.open(&url);
     browser.until("document.readyState === 'complete' && document.querySelector('footer')");
     Some((dir, browser))
-}
-
-/// No console message, exception or failure, and one request only: the page itself.
-fn assert_quiet(browser: &Browser) {
-    for method in [
-        "Runtime.consoleAPICalled",
-        "Runtime.exceptionThrown",
-        "Log.entryAdded",
-        "Network.loadingFailed",
-        "Page.javascriptDialogOpening",
-    ] {
-        assert_eq!(browser.told(method), Vec::<&Value>::new(), "{method}");
-    }
-    let urls = browser.told("Network.requestWillBeSent");
-    let others = urls
-        .iter()
-        .map(|told| told["request"]["url"].as_str().unwrap());
-    let others: Vec<&str> = others.filter(|url| !url.ends_with("/index.html")).collect();
-    assert_eq!(others, Vec::<&str>::new());
-    assert_eq!(urls.len(), 1);
-}
-
-fn assert_readable(browser: &mut Browser, width: u32) {
-    assert_eq!(browser.value(TOUCHING), json!([]), "touching at {width}");
-    assert_eq!(browser.value(OUTSIDE), json!([]), "outside at {width}");
-    let least = browser.value(LEAST_TEXT).as_f64().unwrap();
-    assert!(least >= MIN_TEXT_PX - 0.05, "{least} px at {width}");
-    let wide = browser.value("document.documentElement.scrollWidth");
-    assert!(
-        wide.as_u64().unwrap() <= u64::from(width),
-        "{wide} at {width}"
-    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From a specification to what the core reads: chances as thresholds, distributions as tables.
 
-use fairpath_core::sched::{ImpairConfig, Plan, Z_SHIFT, chance};
+use fairpath_core::sched::{ImpairConfig, Plan, Z_SHIFT, chance, mix64};
 
 use super::{Slot, Spec, normal};
 
@@ -12,16 +12,18 @@ pub const STANDARD_PIPE: u32 = 65_536;
 pub fn seed_of(seed: u64, direction: u64, number: u64) -> u64 {
     [direction, number]
         .into_iter()
-        .fold(mix(seed), |seed, part| {
-            mix(seed.wrapping_add((part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .fold(mix64(seed), |seed, part| {
+            mix64(seed.wrapping_add((part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         })
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+/// The number of an impairment for [`seed_of`] by a name, so that it has the same fates whichever
+/// others there are.
+fn number_of(name: &str) -> u64 {
+    let bytes = name.bytes();
+    bytes.fold(mix64(name.len() as u64), |number, byte| {
+        mix64(number ^ u64::from(byte))
+    })
 }
 
 impl Spec {
@@ -30,7 +32,15 @@ impl Spec {
     /// Both directions of a link have the same specification and other numbers for `direction`, so
     /// that they do not share their fates. A rate trace becomes that of the plan's root.
     pub fn add_to(&self, plan: &mut Plan, direction: u64) -> u32 {
-        let number = plan.impairments.len() as u64;
+        self.add(plan, direction, plan.impairments.len() as u64)
+    }
+
+    /// Likewise, with fates that go by a name and not by the place among the plan's impairments.
+    pub fn add_named(&self, plan: &mut Plan, direction: u64, name: &str) -> u32 {
+        self.add(plan, direction, number_of(name))
+    }
+
+    fn add(&self, plan: &mut Plan, direction: u64, number: u64) -> u32 {
         let config = self.to_config(seed_of(self.seed, direction, number), &mut plan.words);
         plan.impairments.push(config);
         let number = plan.impairments.len() as u32;

@@ -1,7 +1,7 @@
 //! A FIFO behind an impairment, packets in equal distances, and what became of each.
 
 use fairpath_core::sched::{
-    Home, ImpairStats, Meta, NEVER, Op, Outcome, OutcomeKind, Scheduler, policies,
+    Changes, Home, ImpairStats, Meta, NEVER, Op, Outcome, OutcomeKind, Scheduler, policies,
 };
 use fairpath_sched::impair::Spec;
 use fairpath_sched::tree::{Known, Tree};
@@ -101,6 +101,20 @@ impl Bed {
             (fate.left, fate.outcome) = (left, outcome);
             self.free.push(outcome.handle);
         }
+    }
+
+    /// Another tree of as many nodes and handles takes over at `at`.
+    pub fn replace(&mut self, tree: &Tree, at: u64) {
+        self.drain(at);
+        self.now = at;
+        let mut next = Scheduler::new(&tree.plan).unwrap();
+        let changes = Changes::none(tree.plan.nodes.len());
+        let mut outcomes = Vec::new();
+        next.take_over(&mut self.scheduler, &changes, at, &mut outcomes)
+            .unwrap();
+        assert_eq!(outcomes, [], "nobody is dropped");
+        self.scheduler = next;
+        self.next = at;
     }
 
     /// Everything that may leave does, each at its time, until `end`.

@@ -103,17 +103,23 @@ fn trace() -> String {
 }
 
 fn with_trace(more: &str) -> Tree {
+    let (tree, mean_bps) = tree_of_trace(&trace(), more);
+    assert_eq!(mean_bps, 24.064e6);
+    tree
+}
+
+/// A FIFO whose line sends by these lines of a file, and the mean rate of these.
+fn tree_of_trace(lines: &str, more: &str) -> (Tree, f64) {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let name = format!("fairpath-rate-{}-{count}.trace", std::process::id());
     let file = std::env::temp_dir().join(name);
-    std::fs::write(&file, trace()).unwrap();
+    std::fs::write(&file, lines).unwrap();
     let spec = spec(&format!("rate_trace={} {more}", file.display()));
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(spec.rate_trace.as_ref().unwrap().mean_bps(), 24.064e6);
     let mut tree = fifo();
     tree.impair(&spec, 0);
-    tree
+    (tree, spec.rate_trace.unwrap().mean_bps())
 }
 
 #[test]
@@ -139,6 +145,49 @@ fn a_rate_trace_is_followed_to_half_a_percent() {
         let bps = here.count() as f64 * f64::from(bytes) * 8.0 / 4.0;
         assert_near(bps, 24.064e6);
     }
+}
+
+/// Packets of a full opportunity that left from second `second` on, in it.
+fn in_second(left: &[u64], second: u64) -> usize {
+    let here = left.iter().filter(|at| **at / 1_000_000_000 == second);
+    here.count()
+}
+
+/// One tree until just before `at`, then another; always some wait. When packets left.
+fn reloaded(before: &Tree, after: &Tree, at: u64, count: u64) -> Vec<u64> {
+    let mut bed = Bed::of_tree(before);
+    let meta = Meta {
+        bytes: 1504,
+        ..Meta::default()
+    };
+    (0..count).for_each(|_| bed.send(at - 1_000 * MS, meta));
+    // Between two opportunities.
+    bed.replace(after, at - MS / 2);
+    bed.finish();
+    bed.fates.iter().filter_map(|fate| fate.left).collect()
+}
+
+#[test]
+fn a_trace_that_is_reloaded_goes_on_and_another_one_begins() {
+    let (slow, _) = tree_of_trace("10\n", "");
+    let (fast, _) = tree_of_trace("1\n", "");
+    const HOUR: u64 = 3600;
+    let at = HOUR * 1_000 * MS;
+    let left = reloaded(&fast, &slow, at, 5000);
+    assert_eq!(
+        [0, 1].map(|after| in_second(&left, HOUR + after)),
+        [100, 100]
+    );
+    let left = reloaded(&slow, &fast, at, 5000);
+    assert_eq!(
+        [0, 1].map(|after| in_second(&left, HOUR + after)),
+        [1000, 1000]
+    );
+    // The tables of a jitter come before the trace in the plan: it is the same one, and comes to its
+    // fast second, but for the opportunities at both ends.
+    let (traced, jittered) = (with_trace(""), with_trace("jitter=1us"));
+    let left = reloaded(&traced, &jittered, 8_000 * MS, 8000);
+    assert_eq!([8, 9].map(|second| in_second(&left, second)), [2998, 1002]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod paths;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, bail};
-use fairpath_afxdp::{Forwarder, LinkState, Placement, Precedence, QueueId, Stop};
+use fairpath_afxdp::{Forwarder, LinkState, Placement, QueueId, Stop};
 use fairpath_bpf::{Attached, Options, RttMonitor, Way as ByWay};
 use fairpath_core::Config;
 use fairpath_netlink::Link;
@@ -17,7 +17,7 @@ use fairpath_shape::{CHARGES, Side};
 use fairpath_units::Nanos;
 
 use super::counts::Counts;
-use super::engine::{AWAKE_FIRST_NS, AWAKE_USUAL_NS, Engine, Plan};
+use super::engine::{Engine, Plan, awake_ns};
 use super::interfaces::Interfaces;
 use crate::shape::afxdp::ends::{Ends, about, first_queues, open_port, pairs};
 use crate::shape::lanes::{self, Command, Lead, Orders, Orphan};
@@ -246,18 +246,6 @@ fn carry(
             }
         }
     });
-}
-
-/// Puts the calling thread before others; how long before its time it is to stay awake.
-pub fn awake_ns() -> u64 {
-    match fairpath_afxdp::precede() {
-        Ok(Precedence::RealTime) => AWAKE_FIRST_NS,
-        Ok(Precedence::Usual) => AWAKE_USUAL_NS,
-        Err(error) => {
-            eprintln!("fairpath impair: ask for exact timers: {error}; packets may leave late");
-            AWAKE_USUAL_NS
-        }
-    }
 }
 
 fn tell(forwarder: &Forwarder<Paths>) -> Told {

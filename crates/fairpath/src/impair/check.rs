@@ -328,8 +328,38 @@ mod tests {
             must(&format!("{words} rate 10mbit"));
         }
         must("rate 10mbit burst 20kb loss 1%");
+        must("policy codel set target=7ms rate 10mbit overhead 24 cell 48 cell-overhead 5");
         must("rate 64kbit");
         must("rate 10gbit");
+    }
+
+    #[test]
+    fn what_a_file_says_may_begin() {
+        let place = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = place.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        // All the same, and not: the first has no deviation, and a mean all the same.
+        let same = file("same delays", "20ms\n20ms\n");
+        let measured = file("delays", "5ms\n20ms\n80ms\n");
+        let rates = file("rates", "1\n2\n10\n");
+        let delays = file("trace", "0s 20ms\n10ms 80ms\n20ms\n");
+        let all = [
+            format!("distribution=\"{same}\""),
+            format!("distribution=\"{measured}\""),
+            format!("distribution=\"{measured}\" order free"),
+            format!("delay_trace={delays}"),
+            format!("delay_trace={delays} jitter 5ms order free"),
+            "delay_trace=\"0s 20ms, 10ms 80ms, 20ms\"".to_owned(),
+        ];
+        for words in all {
+            must(&words);
+            must(&format!("{words} rate 10mbit"));
+            must(&format!("{words} rate_trace {rates}"));
+        }
+        must(&format!("rate_trace {rates}"));
     }
 
     #[test]

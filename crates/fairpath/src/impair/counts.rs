@@ -48,6 +48,8 @@ pub struct Counts {
     pub reordered: u64,
     /// From arrival to leaving, summed over those that left, ns; second ones are left out.
     pub delay_sum_ns: u128,
+    /// Squares of the same, ns squared.
+    pub delay_squares: u128,
     /// Likewise as planned.
     pub planned_sum_ns: u128,
     /// Packets in both sums.
@@ -77,6 +79,7 @@ impl Default for Counts {
             unread: Vec::new(),
             reordered: 0,
             delay_sum_ns: 0,
+            delay_squares: 0,
             planned_sum_ns: 0,
             delays: 0,
             lateness: Histogram::new_with_bounds(1, LATEST_NS, DIGITS)
@@ -91,6 +94,7 @@ impl Counts {
         let added = left.saturating_sub(came);
         self.delays += 1;
         self.delay_sum_ns += u128::from(added);
+        self.delay_squares += u128::from(added).pow(2);
         self.planned_sum_ns += u128::from(planned);
         self.lateness
             .saturating_record(added.saturating_sub(planned));
@@ -100,6 +104,13 @@ impl Counts {
     pub fn mean_delays_ns(&self) -> Option<(f64, f64)> {
         let mean = |sum: u128| sum as f64 / self.delays as f64;
         (self.delays > 0).then(|| (mean(self.delay_sum_ns), mean(self.planned_sum_ns)))
+    }
+
+    /// The standard deviation of the delay that was added, ns.
+    pub fn delay_deviation_ns(&self) -> Option<f64> {
+        let (mean, _) = self.mean_delays_ns()?;
+        let square = self.delay_squares as f64 / self.delays as f64;
+        Some((square - mean * mean).max(0.0).sqrt())
     }
 
     /// Lateness that half, 99 %, 99.9 % and all packets do not exceed, ns.
@@ -128,6 +139,9 @@ mod tests {
         }
         let (added, planned) = counts.mean_delays_ns().unwrap();
         assert_eq!((added, planned), (20_499.5, 20_000.0));
+        // Of a thousand whole numbers in a row: the root of (1000^2 - 1) / 12.
+        let deviation = counts.delay_deviation_ns().unwrap();
+        assert!((deviation - 288.675).abs() < 0.001, "{deviation}");
         let [p50, p99, p999, most] = counts.lateness_ns().unwrap();
         let near = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 50 + 1;
         assert!(

@@ -1,5 +1,6 @@
 //! What the ports of an impairment have in common.
 
+use fairpath_afxdp::Precedence;
 use fairpath_core::sched::Policy;
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Lane, Places};
@@ -9,9 +10,21 @@ use super::path::Path;
 
 /// Longest before its time that a thread stays awake, ns: where it runs before all others, a sleep
 /// ends within some 50 us of its time.
-pub const AWAKE_FIRST_NS: u64 = 60_000;
+const AWAKE_FIRST_NS: u64 = 60_000;
 /// Likewise where it runs as others do.
-pub const AWAKE_USUAL_NS: u64 = 300_000;
+const AWAKE_USUAL_NS: u64 = 300_000;
+
+/// Puts the calling thread before others; how long before its time it is to stay awake.
+pub fn awake_ns() -> u64 {
+    match fairpath_afxdp::precede() {
+        Ok(Precedence::RealTime) => AWAKE_FIRST_NS,
+        Ok(Precedence::Usual) => AWAKE_USUAL_NS,
+        Err(error) => {
+            eprintln!("fairpath impair: ask for exact timers: {error}; packets may leave late");
+            AWAKE_USUAL_NS
+        }
+    }
+}
 
 /// One direction, ready to be laid out.
 pub struct Plan {

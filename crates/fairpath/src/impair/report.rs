@@ -73,6 +73,7 @@ struct Told {
     delay_asked_ns: Option<f64>,
     delay_mean_ns: Option<f64>,
     delay_planned_ns: Option<f64>,
+    delay_deviation_ns: Option<f64>,
     lateness_ns: Option<[u64; 4]>,
     reordered: u64,
     #[serde(rename = "true")]
@@ -139,6 +140,10 @@ impl Report {
             text += &line(told);
             text.push('\n');
         }
+        if self.is_final {
+            let waiting = self.directions.iter().filter(|told| told.held > 0);
+            waiting.for_each(|told| text += &rest(told));
+        }
         if self.is_final && self.is_true {
             text += &self.verdict_of_a_true_run();
         }
@@ -190,6 +195,7 @@ fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static 
         delay_asked_ns: direction.asked.delay_ns,
         delay_mean_ns: delays.map(|(added, _)| added),
         delay_planned_ns: delays.map(|(_, planned)| planned),
+        delay_deviation_ns: counts.delay_deviation_ns(),
         lateness_ns: counts.lateness_ns(),
         reordered: counts.reordered,
         is_true: truth.why.is_empty(),
@@ -239,6 +245,16 @@ fn line(told: &Told) -> String {
         line += &format!(", {own} dropped against the plan");
     }
     line
+}
+
+/// What becomes of packets that wait at the end: the stack knows of those that netfilter handed over.
+fn rest(told: &Told) -> String {
+    let what = match told.engine {
+        "nfqueue" => "went on at once",
+        _ => "were dropped",
+    };
+    let Told { name, held, .. } = told;
+    format!("{name:<9} {held:>9} waited when it ended, and {what}\n")
 }
 
 /// Where JSON goes.

@@ -1,14 +1,14 @@
 //! Takes rules away when this process is gone, however it went.
 //!
 //! A child of the same binary waits at a pipe whose other end only we hold. `kill -9` closes it, and
-//! the child takes away the rules and ends. It has a process group of its own, so that Ctrl-C is ours.
+//! the child takes away the rules and ends. Ctrl-C is ours and not the child's.
 
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
+use crate::run::spawn_spared;
 use crate::shape::diversion;
 
 /// This binary, even where an upgrade has put another in its place. The child's name is "exe" by that:
@@ -26,12 +26,12 @@ impl Watch {
     /// # Errors
     /// Where no process can be started.
     pub fn start(queue: u16) -> anyhow::Result<Watch> {
-        let child = Command::new(THIS)
+        let mut command = Command::new(THIS);
+        command
             .args(["impair", "--end-rules", &queue.to_string()])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .process_group(0)
-            .spawn()
+            .stdout(Stdio::null());
+        let child = spawn_spared(&mut command)
             .context("start the process that takes rules away if this one is killed")?;
         Ok(Watch { child })
     }

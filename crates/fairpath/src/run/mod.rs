@@ -32,7 +32,7 @@ mod web;
 pub use config::{Shape as ShapeConfig, Wish};
 pub use kernel::Kernel;
 pub use own::Own;
-pub use signals::Signals;
+pub use signals::{Signals, spawn_spared};
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use fairpath_class::ClassSet;
 use fairpath_netlink::{NetlinkError, Tc};
-use fairpath_sched::impair::Spec;
+use fairpath_shape::Impaired;
 
 use super::{OnFailure, Via};
 use crate::run::ShapeConfig;
@@ -30,14 +30,16 @@ pub fn traits(via: Via) -> Choice {
     }
 }
 
-/// Whether a port can do what is asked for.
+fn refuse(via: Via, what: &str, why: &str, remedy: &str) -> Result<(), String> {
+    Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
+}
+
+/// Whether a port can do what is asked for; `impaired` is what its lines do on purpose.
 ///
 /// # Errors
 /// What it cannot, and what to do.
-pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
-    let refuse = |what: &str, why: &str, remedy: &str| {
-        Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
-    };
+pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), String> {
+    let refuse = |what: &str, why: &str, remedy: &str| refuse(via, what, why, remedy);
     if config.on_failure == OnFailure::Stop && via != Via::Nfqueue {
         let why = match via {
             Via::Afxdp => "the kernel forwards when this process is gone",
@@ -49,18 +51,9 @@ pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
         let why = "it carries packets from one interface to another";
         return refuse("shape one side", why, "name [shape] outside");
     }
-    let impair = &config.lines.impair;
-    let changes = |spec: &Spec| spec.duplicate > 0.0 || spec.corrupt > 0.0;
-    if via == Via::Nfqueue && impair.specs().any(changes) {
-        let why = "it hands packets back as they came";
-        return refuse("duplicate or corrupt packets", why, "use \"afxdp\"");
-    }
+    impairs(via, impaired)?;
     if matches!(via, Via::Nfqueue | Via::Afxdp) {
         return Ok(());
-    }
-    if !impair.is_empty() {
-        let why = "its packets do not come to this process";
-        return refuse("impair packets", why, "use \"nfqueue\" or \"afxdp\"");
     }
     let lanes = "use \"nfqueue\" or \"afxdp\"";
     if let Some(own) = &config.lines.own {
@@ -76,13 +69,41 @@ pub fn takes(via: Via, config: &ShapeConfig) -> Result<(), String> {
     }
 }
 
-/// The port for this configuration.
+/// Whether a port can do this to packets.
+fn impairs(via: Via, impaired: Impaired) -> Result<(), String> {
+    if !impaired.some {
+        return Ok(());
+    }
+    let lanes = "use \"nfqueue\" or \"afxdp\"";
+    let (what, why, remedy) = match via {
+        Via::Afxdp => return Ok(()),
+        Via::Nfqueue if !impaired.changes => return Ok(()),
+        Via::Nfqueue => (
+            "duplicate or corrupt packets",
+            "it hands packets back as they came",
+            "use \"afxdp\"",
+        ),
+        Via::Qdisc => (
+            "impair packets",
+            "it has super-packets whole, and each loss would be many packets'",
+            lanes,
+        ),
+        Via::Kernel => (
+            "impair packets",
+            "HTB and its leaves know nothing of it",
+            lanes,
+        ),
+    };
+    refuse(via, what, why, remedy)
+}
+
+/// The port for this configuration; `impaired` is what its lines do on purpose.
 ///
 /// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
 /// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
 /// keep latency low; else NFQUEUE, as for an author's policy, for recording, and where traffic is to
 /// stop with the process. AF_XDP takes packets past netfilter and conntrack, so it is only used where it is named.
-pub fn choose(config: &ShapeConfig, classes: &ClassSet) -> Choice {
+pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
         ..traits(via)
@@ -97,8 +118,8 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet) -> Choice {
         );
         return chosen(Via::Nfqueue, text);
     }
-    if !config.lines.impair.is_empty() {
-        let text = "packets that are impaired come to this process";
+    if impaired.some {
+        let text = "packets are impaired as they are on the wire, where the kernel's ports do not have them";
         return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.on_failure == OnFailure::Stop {
@@ -148,4 +169,33 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet) -> Choice {
 fn has_aqm_leaves() -> Result<bool, NetlinkError> {
     let mut tc = Tc::open()?;
     Ok(tc.knows("htb")? && (tc.knows("fq_codel")? || tc.knows("cake")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_impaired_comes_to_a_port_that_sees_packets_as_on_the_wire() {
+        let config = ShapeConfig {
+            inside: "eth0".into(),
+            outside: None,
+            vlans: None,
+            via: None,
+            mode: None,
+            lines: fairpath_shape::Settings::default(),
+            queue: 40,
+            on_failure: OnFailure::Pass,
+            record: None,
+            start: true,
+        };
+        let impaired = Impaired {
+            some: true,
+            changes: false,
+        };
+        let choice = choose(&config, &ClassSet::default(), impaired);
+        assert_eq!(choice.via, Via::Nfqueue);
+        assert!(choice.reason.contains("on the wire"), "{}", choice.reason);
+        takes(choice.via, &config, impaired).unwrap();
+    }
 }

@@ -8,12 +8,12 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
 use super::OnFailure;
+use crate::run::spawn_spared;
 
 /// One rule: such packets go to `queue`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,15 +329,13 @@ fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     if let Some(lock) = own_lock() {
         child.env("XTABLES_LOCKFILE", lock);
     }
-    let mut child = child
+    child
         .args(words)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .env("LC_ALL", "C")
-        .process_group(0)
-        .spawn()
-        .context("cannot be started")?;
+        .env("LC_ALL", "C");
+    let mut child = spawn_spared(&mut child)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A command that reads nothing may be gone already.
         let _ = stdin.write_all(input.as_bytes());

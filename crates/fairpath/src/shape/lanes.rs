@@ -4,6 +4,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use fairpath_afxdp::PREFERENCE;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
 use fairpath_sched::author::Watch;
@@ -231,19 +232,15 @@ pub fn replace<C>(
     Ok(())
 }
 
-/// How much a thread that carries packets is preferred to others (nice).
-const PREFERENCE: i32 = -10;
-
 /// Makes the calling thread one that carries packets: others wait for it, and its timers are exact.
 ///
 /// What a thread is late by, beyond the line's burst, is lost to the rate. A refusal is told and costs
 /// only that.
 pub fn prefer_this_thread() {
-    // On Linux this is the thread's, whatever the name says.
-    if let Err(error) = rustix::process::setpriority_process(None, PREFERENCE) {
+    if let Err(error) = fairpath_afxdp::prefer() {
         tracing::warn!("prefer the thread that carries packets (nice {PREFERENCE}): {error}");
     }
-    if let Err(error) = nix::sys::prctl::set_timerslack(1) {
+    if let Err(error) = fairpath_afxdp::exact_timers() {
         tracing::warn!("ask for exact timers: {error}");
     }
 }

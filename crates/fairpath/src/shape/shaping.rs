@@ -121,8 +121,9 @@ impl Shaping {
         classes: &ClassSet,
         monitor: &mut Kernel,
     ) -> anyhow::Result<Port> {
-        let choice = choose::choose(config, classes);
-        choose::takes(choice.via, config).map_err(anyhow::Error::msg)?;
+        let impaired = config.lines.impaired(classes)?;
+        let choice = choose::choose(config, classes, impaired);
+        choose::takes(choice.via, config, impaired).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         let lines = Lines::new(classes, &settings)?;
@@ -206,14 +207,15 @@ impl Shaping {
         // A port that was chosen for other policies, or made for fewer packets, makes way.
         let chosen = config.via.is_some()
             || before.lines == config.lines
-            || choose::choose(config, classes).via == via;
+            || choose::choose(config, classes, lines.impaired()).via == via;
         let has_room = via == Via::Kernel
             || Side::BOTH.iter().all(|side| {
                 // Packets come whole, or as on the wire, as the port was told at its start.
                 let same = lines.is_impaired(*side) == self.lines.is_impaired(*side);
                 same && lines.held(*side) <= *port.room.get(*side)
             });
-        if same_port && chosen && has_room && choose::takes(via, config).is_ok() {
+        let takes = choose::takes(via, config, lines.impaired()).is_ok();
+        if same_port && chosen && has_room && takes {
             let job = Job {
                 config,
                 classes,

@@ -15,8 +15,8 @@ use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
 use super::again::Again;
-use crate::impair::afxdp::awake_ns;
 use crate::impair::counts::Counts;
+use crate::impair::engine::awake_ns;
 use crate::impair::path::{Departure, Path};
 use crate::shape::lanes::{Command, Orders, Orphan};
 use crate::shape::nfqueue::packet::{At, describe};

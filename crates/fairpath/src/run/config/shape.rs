@@ -126,7 +126,7 @@ impl Check<'_, '_> {
         up_at: Option<Range<usize>>,
     ) {
         if let Some(via) = shape.via
-            && let Err(text) = takes(via, shape)
+            && let Err(text) = takes(via, shape, shape.lines.impair.impaired())
         {
             self.wrong("[shape] via", via_at.clone(), text);
         }
@@ -296,9 +296,23 @@ impl Check<'_, '_> {
 
 /// Tells what is wrong with the lines of these classes.
 pub(super) fn check_lines(shape: Option<&Shape>, set: &ClassSet, problems: &mut Problems<'_>) {
-    if let Some(shape) = shape
-        && let Err(error) = Lines::new(set, &shape.lines)
+    let Some(shape) = shape else {
+        return;
+    };
+    match Lines::new(set, &shape.lines) {
+        Err(error) => problems.note(0..0, format!("[shape] {error}")),
+        Ok(lines) => check_nodes(shape, &lines, problems),
+    }
+}
+
+/// What the nodes of a tree by hand do to packets may be too much for the port; the rest was told.
+fn check_nodes(shape: &Shape, lines: &Lines, problems: &mut Problems<'_>) {
+    let Some(via) = shape.via else {
+        return;
+    };
+    if takes(via, shape, shape.lines.impair.impaired()).is_ok()
+        && let Err(text) = takes(via, shape, lines.impaired())
     {
-        problems.note(0..0, format!("[shape] {error}"));
+        problems.note(0..0, format!("[shape] tree: {text}, or leave impair out"));
     }
 }

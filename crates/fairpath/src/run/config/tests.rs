@@ -332,6 +332,62 @@ fn what_no_start_could_do_is_refused_with_the_configuration() {
     shape_of(MINE, "on_failure = \"stop\"").unwrap();
 }
 
+/// What is wrong with a shaper by this port and a tree whose only node has this impairment, if any.
+fn impaired_tree(via: &str, impair: &str) -> Result<Config, Vec<String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let impair = match impair {
+        "" => String::new(),
+        keys => format!("impair = {{ {keys} }}\n"),
+    };
+    let tree = format!("[[node]]\nname = \"all\"\npolicy = \"fifo\"\n{impair}");
+    std::fs::write(dir.path().join("tree.toml"), tree).unwrap();
+    let file = dir.path().join("f.toml");
+    let text = format!(
+        "[shape]\ninside = \"eth0\"\noutside = \"eth1\"\nvia = \"{via}\"\ntree = \"tree.toml\"\n"
+    );
+    parse(&file.display().to_string(), &text).map_err(|problems| problems.0)
+}
+
+#[test]
+fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
+    let refused = [
+        (
+            "kernel",
+            "loss = \"1%\"",
+            "via kernel cannot impair packets: HTB",
+        ),
+        (
+            "qdisc",
+            "delay = \"5ms\"",
+            "via qdisc cannot impair packets: it has super-packets",
+        ),
+        (
+            "nfqueue",
+            "duplicate = \"1%\"",
+            "via nfqueue cannot duplicate or corrupt",
+        ),
+        ("nfqueue", "corrupt = \"1%\"", "use \"afxdp\""),
+    ];
+    for (via, impair, says) in refused {
+        let told = impaired_tree(via, impair).unwrap_err();
+        let [told] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert!(
+            told.contains("[shape] tree: ") && told.contains(says),
+            "{told}"
+        );
+    }
+    impaired_tree("kernel", "").unwrap();
+    for (via, impair) in [
+        ("nfqueue", "delay = \"5ms\", loss = \"1%\""),
+        ("afxdp", "duplicate = \"1%\", corrupt = \"1%\""),
+        ("auto", "delay = \"5ms\""),
+    ] {
+        impaired_tree(via, impair).unwrap();
+    }
+}
+
 #[test]
 fn the_kernels_ports_refuse_to_record_by_name() {
     for via in ["qdisc", "kernel"] {

@@ -1,0 +1,173 @@
+//! The line's rate trace is replaced while packets wait: another one begins anew, and neither stalls
+//! the line nor floods it; the same one goes on.
+
+use fairpath_core::sched::{
+    COST_ONE, Changes, Home, ImpairConfig, Meta, NodeConfig, OPPORTUNITY, Op, OutcomeKind, Over,
+    Plan, SchedConfig, Scheduler, policies,
+};
+
+const MS: u64 = 1_000_000;
+const HOUR: u64 = 3_600_000 * MS;
+const HEAP: u32 = 1;
+/// Handles, and packets of one opportunity that wait from the beginning on.
+const PACKETS: u32 = 4000;
+
+/// Times between opportunities: 1 Gbit/s, and 10 Mbit/s.
+const FAST_NS: u64 = 12_000;
+const SLOW_NS: u64 = 1_200_000;
+
+/// A FIFO whose line sends by a trace of ten opportunities, the first at 0; another table of
+/// `before` words lies before it.
+fn line(every_ns: u64, before: usize) -> Plan {
+    let fifo = policies().iter().find(|policy| policy.name == "fifo");
+    let impairment = ImpairConfig {
+        chances_at: before as u32 + 1,
+        chances: 10,
+        chances_period: 10 * every_ns,
+        ..ImpairConfig::default()
+    };
+    let mut words = vec![7; before];
+    words.extend((0..10).map(|chance| chance * every_ns));
+    Plan {
+        config: SchedConfig {
+            packets: PACKETS,
+            limit_packets: PACKETS,
+            flows: 64,
+            service: 1,
+            ..SchedConfig::default()
+        },
+        nodes: vec![NodeConfig {
+            policy: fifo.unwrap().id,
+            over: Over::Packets,
+            queue: HEAP,
+            cost: COST_ONE,
+            impair: 1,
+            ..NodeConfig::default()
+        }],
+        class_table: vec![1],
+        impairments: vec![impairment],
+        words,
+        ..Plan::default()
+    }
+}
+
+/// How many packets leave at `now`.
+fn leave(scheduler: &mut Scheduler, now: u64) -> u64 {
+    let mut outcomes = Vec::new();
+    scheduler
+        .run(&[Op::dequeue(now, PACKETS)], &mut outcomes)
+        .unwrap();
+    let sent = outcomes
+        .iter()
+        .filter(|told| told.kind == OutcomeKind::Sent);
+    sent.count() as u64
+}
+
+/// Packets of `bytes` come at `now`, one for each handle from `first` on.
+fn come(scheduler: &mut Scheduler, now: u64, first: u32, bytes: u32) {
+    let meta = Meta {
+        bytes,
+        ..Meta::default()
+    };
+    let ops: Vec<Op> = (first..=PACKETS)
+        .map(|handle| Op::enqueue(now, handle, meta))
+        .collect();
+    scheduler.run(&ops, &mut Vec::new()).unwrap();
+}
+
+/// A line whose trace has run for an hour, with packets that came just now.
+fn busy(plan: &Plan) -> Scheduler {
+    let mut line = Scheduler::new(plan).unwrap();
+    leave(&mut line, 0);
+    leave(&mut line, HOUR);
+    come(&mut line, HOUR, 1, OPPORTUNITY as u32);
+    line
+}
+
+fn take_over(plan: &Plan, old: &mut Scheduler, now: u64) -> Scheduler {
+    let mut new = Scheduler::new(plan).unwrap();
+    let mut outcomes = Vec::new();
+    new.take_over(old, &Changes::none(1), now, &mut outcomes)
+        .unwrap();
+    assert_eq!(outcomes, []);
+    new
+}
+
+/// Packets that leave in each of ten windows of 100 opportunities, from `from` on.
+fn by_window(line: &mut Scheduler, from: u64, every_ns: u64) -> Vec<u64> {
+    let window = |line: &mut Scheduler, number: u64| {
+        let times = (number * 100)..(number * 100 + 100);
+        times.map(|time| leave(line, from + time * every_ns)).sum()
+    };
+    (0..10).map(|number| window(line, number)).collect()
+}
+
+#[test]
+fn a_line_that_gets_another_trace_has_that_ones_rate_at_once() {
+    for (from, to) in [(FAST_NS, SLOW_NS), (SLOW_NS, FAST_NS)] {
+        let mut old = busy(&line(from, 0));
+        let mut new = take_over(&line(to, 0), &mut old, HOUR);
+        assert_eq!(by_window(&mut new, HOUR, to), [100; 10], "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_trace_that_operations_change_begins_anew_as_well() {
+    for (from, to) in [(FAST_NS, SLOW_NS), (SLOW_NS, FAST_NS)] {
+        let (mut plan, other) = (line(from, 0), line(to, 10));
+        plan.words.extend(&other.words[10..]);
+        let mut scheduler = busy(&plan);
+        let changes = plan.impairments[0].changes(HOUR, 1, &other.impairments[0]);
+        let mut outcomes = Vec::new();
+        scheduler.run(&changes, &mut outcomes).unwrap();
+        assert!(outcomes.iter().all(|told| told.kind == OutcomeKind::Done) && !outcomes.is_empty());
+        assert_eq!(
+            by_window(&mut scheduler, HOUR, to),
+            [100; 10],
+            "{from} to {to}"
+        );
+    }
+}
+
+#[test]
+fn the_same_trace_goes_on_wherever_it_lies() {
+    // Taken over between any two opportunities, and more often than these are.
+    let mut scheduler = busy(&line(SLOW_NS, 0));
+    let mut sent = 0;
+    for step in 0..1000 {
+        let now = HOUR + step * SLOW_NS / 3;
+        scheduler = take_over(&line(SLOW_NS, step as usize % 7), &mut scheduler, now);
+        sent += leave(&mut scheduler, now);
+    }
+    // One packet for each third step; the opportunity of the first one passed before packets came.
+    assert_eq!(sent, 333);
+}
+
+#[test]
+fn a_line_that_gets_a_trace_back_begins_it_anew() {
+    let untraced = || {
+        let mut plan = line(SLOW_NS, 0);
+        plan.config.service = 0;
+        plan
+    };
+    let mut scheduler = busy(&line(SLOW_NS, 0));
+    let mut free = take_over(&untraced(), &mut scheduler, HOUR);
+    // As many as one dequeue tries.
+    assert_eq!(leave(&mut free, HOUR), 1024);
+    // An hour without one is no hour of opportunities.
+    let mut traced = take_over(&line(SLOW_NS, 0), &mut free, 2 * HOUR);
+    assert_eq!(by_window(&mut traced, 2 * HOUR, SLOW_NS), [100; 10]);
+}
+
+#[test]
+fn what_a_big_packet_took_beyond_is_owed_to_the_next_trace() {
+    let plan = line(SLOW_NS, 0);
+    let mut old = Scheduler::new(&plan).unwrap();
+    come(&mut old, 0, PACKETS - 1, 9 * OPPORTUNITY as u32);
+    assert_eq!(leave(&mut old, SLOW_NS), 1);
+    let mut new = take_over(&line(FAST_NS, 0), &mut old, SLOW_NS);
+    // Eight opportunities are owed, and the next packet needs one that is left.
+    assert_eq!(leave(&mut new, SLOW_NS), 0);
+    assert_eq!(leave(&mut new, SLOW_NS + 7 * FAST_NS), 0);
+    assert_eq!(leave(&mut new, SLOW_NS + 8 * FAST_NS), 1);
+}

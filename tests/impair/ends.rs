@@ -1,0 +1,95 @@
+//! Who ends a run, and what becomes of packets that wait then.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Need, Router, requires, wait_for};
+use fairpath_tests::PATIENCE;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::by;
+use crate::scene::{Impaired, router, runs};
+use crate::stream::Course;
+
+by!(packets_that_wait_at_the_end_are_told_and_dropped_or_let_go: afxdp, nfqueue);
+
+const COUNT: u32 = 200;
+
+/// A command that a run is ended with, and how it is told.
+const SLEEP: [&str; 2] = ["sleep", "1235"];
+
+fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static str) {
+    requires!(Need::Root);
+    let net = router();
+    let words = ["--to-peer", "delay 60s", "--from-peer", "none"];
+    let impaired = Impaired::between(&net, port, &words);
+    let goes_on = port == "nfqueue";
+    let wanted = if goes_on { COUNT as usize } else { 0 };
+    let frames = || net.server_end.counters().unwrap().rx_packets;
+    let (begin, before) = (Instant::now(), frames());
+    let (stream, ended) = thread::scope(|scope| {
+        let ended = scope.spawn(|| {
+            wait_for(PATIENCE, || {
+                let told = impaired.process.stdout();
+                let last: Value = serde_json::from_str(told.lines().last()?).ok()?;
+                (last["directions"][0]["held"] == COUNT).then_some(())
+            })
+            .unwrap();
+            impaired.end()
+        });
+        let course = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
+        (course.run(wanted), ended.join().unwrap())
+    });
+    assert!(
+        begin.elapsed() < Duration::from_secs(60),
+        "they waited for their time"
+    );
+    assert_eq!(stream.numbers().len(), wanted);
+    assert_eq!(frames() - before, wanted as u64);
+    assert_eq!(stream.inversions(), 0);
+    assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
+    assert_eq!(ended.number("to-peer", "held"), u64::from(COUNT));
+    assert_eq!(ended.number("to-peer", "sent"), 0);
+    let what = match goes_on {
+        true => "200 waited when it ended, and went on at once",
+        false => "200 waited when it ended, and were dropped",
+    };
+    assert!(ended.stderr.contains(what), "{}", ended.stderr);
+    ended.assert_true();
+}
+
+#[test]
+fn asked_to_end_it_ends_its_command_and_has_its_status() {
+    requires!(Need::Root);
+    let net = router();
+    let words = [&["lan", "--in", "loss 10%", "--"][..], &SLEEP].concat();
+    let impaired = Impaired::start(&net.router, &words);
+    impaired.process.signal(Signal::SIGTERM);
+    let ended = impaired.ended();
+    // The command was asked in the same way.
+    assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
+    assert!(!runs(&net.router, &SLEEP), "the command goes on");
+}
+
+#[test]
+fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
+    requires!(Need::Root);
+    let net = router();
+    let begin = Instant::now();
+    let words = [
+        &["lan", "--in", "loss 10%", "--for", "700ms", "--"][..],
+        &SLEEP,
+    ]
+    .concat();
+    let ended = Impaired::start(&net.router, &words).ended();
+    assert!(begin.elapsed() >= Duration::from_millis(700));
+    assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
+    assert!(!runs(&net.router, &SLEEP), "the command goes on");
+    let words = [
+        "lan", "--in", "loss 10%", "--for", "1h", "--", "sh", "-c", "exit 3",
+    ];
+    let ended = Impaired::start(&net.router, &words).ended();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.report["elapsed_s"].as_f64().unwrap() < 60.0);
+}

@@ -1,0 +1,132 @@
+//! Packets that are held: slots, releases, and a delay that changes.
+//!
+//! None comes too early, which a busy machine cannot spoil; how long the port planned to hold them tells
+//! that it was not longer.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairpath_testbed::{Need, Router, requires};
+
+use crate::by;
+use crate::scene::{Ended, Impaired, router};
+use crate::stream::{Course, FRAME, Stream, both};
+
+by!(slots_let_in_so_many_packets_or_bytes: afxdp, nfqueue);
+by!(releases_come_at_multiples_of_their_time: afxdp, nfqueue);
+by!(a_delay_trace_is_followed_by_time: afxdp, nfqueue);
+
+const MS: u64 = 1_000_000;
+
+/// The mean delay that the port planned, ns.
+fn planned_ns(ended: &Ended, way: &str) -> f64 {
+    ended.way(way)["delay_planned_ns"].as_f64().unwrap()
+}
+
+/// Slots are 20 ms apart; there four packets fit into one, and back as many as it takes to have 300 bytes.
+fn slots_let_in_so_many_packets_or_bytes(port: &'static str) {
+    requires!(Need::Root);
+    const COUNT: u32 = 96;
+    const SLOT: u64 = 20 * MS;
+    let net = router();
+    let words = [
+        "--to-peer",
+        "slot 20ms,20ms,4",
+        "--from-peer",
+        "slot min=20ms,max=20ms,bytes=300",
+    ];
+    let impaired = Impaired::between(&net, port, &words);
+    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
+    let streams = both([(there, COUNT as usize), (back, COUNT as usize)]);
+    let ended = impaired.end();
+    ended.assert_true_or_late();
+    let of_bytes = 300u64.div_ceil(FRAME) as u32;
+    for (way, stream, room) in [
+        ("to-peer", &streams[0], 4),
+        ("from-peer", &streams[1], of_bytes),
+    ] {
+        assert_eq!(stream.came.len(), COUNT as usize, "{way}");
+        assert_eq!(stream.inversions(), 0, "{way}");
+        let slot = |number: u32| SLOT * u64::from(1 + number / room);
+        stream.assert_not_before(|number| stream.sent_at(0) + slot(number));
+        // They come faster than slots take them, so all slots are full.
+        let sum: u64 = (0..COUNT).map(slot).sum();
+        let wanted = sum as f64 / f64::from(COUNT) - stream.mean_sent_ns();
+        let planned = planned_ns(&ended, way);
+        assert!(
+            (planned - wanted).abs() < SLOT as f64,
+            "{way}: {planned} {wanted}"
+        );
+    }
+}
+
+fn releases_come_at_multiples_of_their_time(port: &'static str) {
+    requires!(Need::Root);
+    const COUNT: u32 = 400;
+    const RELEASE: u64 = 20 * MS;
+    let net = router();
+    let words = [
+        "--to-peer",
+        "release 20ms",
+        "--from-peer",
+        "delay 30ms release 20ms",
+    ];
+    let impaired = Impaired::between(&net, port, &words);
+    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
+    let streams = both([(there, COUNT as usize), (back, COUNT as usize)]);
+    let ended = impaired.end();
+    ended.assert_true_or_late();
+    for (way, stream, delay) in [
+        ("to-peer", &streams[0], 0),
+        ("from-peer", &streams[1], 30 * MS),
+    ] {
+        assert_eq!(stream.came.len(), COUNT as usize, "{way}");
+        assert_eq!(stream.inversions(), 0, "{way}");
+        // Multiples of the clock that both read, whenever the run began.
+        stream
+            .assert_not_before(|number| (stream.sent_at(number) + delay).next_multiple_of(RELEASE));
+        // Anything from nothing to the whole time: half of it, where they come all the time.
+        let waited = planned_ns(&ended, way) - delay as f64;
+        let share = waited / RELEASE as f64;
+        assert!((0.2..0.8).contains(&share), "{way}: {share} of a release");
+    }
+}
+
+/// The trace begins with the first packet; two trains of packets meet a delay each.
+fn a_delay_trace_is_followed_by_time(port: &'static str) {
+    requires!(Need::Root);
+    const COUNT: u32 = 200;
+    const STEP: Duration = Duration::from_secs(1);
+    let net = router();
+    let words = [
+        "--to-peer",
+        "delay_trace=\"0s 20ms, 1s 60ms, 100s\"",
+        "--from-peer",
+        "none",
+    ];
+    let impaired = Impaired::between(&net, port, &words);
+    let begin = Instant::now();
+    let train = |first: u32| -> Stream {
+        let course = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
+        course.first(first).run(COUNT as usize)
+    };
+    let before = train(0);
+    let is_in_time = begin.elapsed() < STEP;
+    thread::sleep((begin + STEP + STEP / 10).saturating_duration_since(Instant::now()));
+    let after = train(COUNT);
+    let ended = impaired.end();
+    ended.assert_true_or_late();
+    assert_eq!(
+        (before.came.len(), after.came.len()),
+        (COUNT as usize, COUNT as usize)
+    );
+    before.assert_not_before(|number| before.sent_at(number) + 20 * MS);
+    after.assert_not_before(|number| after.sent_at(number) + 60 * MS);
+    // A machine that takes a second for 200 packets has some of the first at the second delay.
+    match is_in_time {
+        true => assert_eq!(planned_ns(&ended, "to-peer"), 40e6),
+        false => println!("this machine was too busy to tell one delay from the other"),
+    }
+}

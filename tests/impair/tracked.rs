@@ -1,0 +1,66 @@
+//! Connection tracking and masquerading behind NFQUEUE: packets of flows that are not confirmed yet.
+//!
+//! A flow is confirmed when its first packet leaves; those that are held until then have each a
+//! connection of their own, which the kernel makes one afterwards. It does not where they are segments of
+//! a UDP super-packet, and drops them behind our verdict, uncounted (`docs/guide/impair.md`).
+
+use fairpath_testbed::{Feature, Need, Router, requires};
+
+use crate::scene::{Impaired, Scene, router, router_with_offloads};
+use crate::stream::Course;
+
+const COUNT: u32 = 400;
+const FLOWS: usize = 4;
+/// Ten are on their way before the first of a flow leaves; they pass each other.
+const SPEC: &str = "delay 20ms jitter 5ms distribution normal order free";
+
+/// Flows get another address, and only what is tracked passes.
+fn track(net: &Scene) {
+    for rule in [
+        "-t nat -A POSTROUTING -o wan -j MASQUERADE",
+        "-A FORWARD -m conntrack --ctstate NEW,ESTABLISHED -j ACCEPT",
+        "-P FORWARD DROP",
+    ] {
+        let words: Vec<&str> = rule.split(' ').collect();
+        net.router
+            .run(&[&["iptables-legacy"], &words[..]].concat())
+            .unwrap();
+    }
+}
+
+/// All come, and a flow stays one flow.
+fn assert_whole(net: &Scene, together: u32) {
+    track(net);
+    let impaired = Impaired::between(net, "nfqueue", &["--to-peer", SPEC]);
+    let course = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let stream = course.flows(FLOWS).together(together).run(COUNT as usize);
+    let ended = impaired.end();
+    ended.assert_true_or_late();
+    assert_eq!(stream.numbers().len(), COUNT as usize, "some vanished");
+    assert_eq!(stream.sources.len(), FLOWS, "{:?}", stream.sources);
+    let masqueraded = stream
+        .sources
+        .iter()
+        .all(|from| from.ip() == Router::WAN.v4);
+    assert!(masqueraded, "{:?}", stream.sources);
+    assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
+}
+
+#[test]
+fn masqueraded_flows_lose_nothing_before_they_are_confirmed() {
+    requires!(Need::Root, Need::Kernel(Feature::Masquerade));
+    assert_whole(&router(), 1);
+}
+
+#[test]
+fn nor_do_trains_whose_sender_makes_no_super_packets_of_them() {
+    requires!(
+        Need::Root,
+        Need::Kernel(Feature::Masquerade),
+        Need::Tool("ethtool")
+    );
+    let net = router_with_offloads();
+    let set = ["ethtool", "-K", "eth0", "tx-udp-segmentation", "off"];
+    net.client.run(&set).unwrap();
+    assert_whole(&net, 10);
+}
