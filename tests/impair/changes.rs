@@ -30,6 +30,7 @@ fn a_tenth_comes_twice(port: &'static str) {
     assert_eq!(ended.number("to-peer", "duplicated"), twice as u64);
     let sent = ended.number("to-peer", "sent");
     assert_eq!(sent, u64::from(COUNT) + twice as u64);
+    assert_eq!(ended.number("to-peer", "stopped"), 0);
 }
 
 /// Bits in which an IPv4 datagram of ours differs from one of zeros and a number.

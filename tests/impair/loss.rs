@@ -40,6 +40,7 @@ fn a_tenth_is_lost_in_its_interval_and_nothing_else_is(port: &'static str) {
     assert!(low < 0.1 && 0.1 < high && high - low < 0.04, "{way:#}");
     let sent = ended.number("to-peer", "sent");
     assert_eq!(sent + ended.number("to-peer", "lost"), u64::from(COUNT));
+    assert_eq!(ended.number("to-peer", "stopped"), 0);
     assert_eq!(ended.report["engine"], port);
 }
 

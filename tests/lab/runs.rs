@@ -43,6 +43,12 @@ fn a_grid_is_run_whole_and_loss_is_what_was_asked_for() {
             run["passive"]
         );
     }
+    let asks = |run: &&Value| run["commands"].to_string().contains("\"impair\"");
+    let unchecked = |run: &&Value| run["commands"].to_string().contains("\"--no-check\"");
+    let impaired: Vec<&Value> = records.iter().filter(asks).collect();
+    assert!(impaired.len() >= 2);
+    let first: Vec<bool> = impaired.iter().map(unchecked).collect();
+    assert!(!first[0] && first[1..].iter().all(|is| *is), "{first:?}");
     // A machine that is busy may not let a run be measured; that the network is wrong it cannot cause.
     for run in &records {
         let known = |kind: &&str| ["not-measured", "shared-cpu"].contains(kind);

@@ -1,28 +1,50 @@
 //! What goes wrong is told with its remedy, keeps finished runs and leaves nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fairpath_testbed::{Need, requires, wait_for};
+use fairpath_bpf::BBR3LIKE;
+use fairpath_testbed::{Need, RUN_ENV, RunId, leftovers, requires, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::scene::{LOSSY, QUEUE, Scene, stderr};
 
-/// Processes that bear the mark of a testbed of process `id`.
-fn left_of(id: u32) -> Vec<String> {
-    let mark = format!("FAIRPATH_TESTBED_RUN={id}-");
+/// Testbeds of process `id`, by what marks the processes in them.
+fn testbeds_of(id: u32) -> BTreeSet<String> {
+    let mark = format!("{RUN_ENV}=");
+    let own = format!("{id}-");
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let marked = entries.filter(|entry| {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|word| word.starts_with(mark.as_bytes()))
+    let marked = entries.filter_map(|entry| {
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        let mut words = environment.split('\0');
+        let run = words.find_map(|word| word.strip_prefix(&mark))?;
+        run.starts_with(&own).then(|| run.to_owned())
     });
-    marked
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+    marked.collect()
+}
+
+/// Rules of the host's own firewall that we would have made.
+fn host_rules() -> String {
+    let told = |words: &[&str]| {
+        let output = Command::new(words[0]).args(&words[1..]).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        text.unwrap_or_default()
+    };
+    let all = told(&["nft", "list", "tables"]) + &told(&["iptables-save"]);
+    let ours = |line: &&str| line.contains("fairpath") || line.contains("NFQUEUE");
+    all.lines().filter(ours).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether the congestion control that the lab brings is registered.
+fn knows_bbr3like() -> bool {
+    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    known.split_whitespace().any(|name| name == BBR3LIKE)
 }
 
 #[test]
@@ -56,6 +78,21 @@ fn a_congestion_control_that_the_kernel_lacks_is_named_with_the_remedy() {
     let text = stderr(&output);
     assert!(
         text.contains("no congestion control bbr9") && text.contains("modprobe tcp_bbr9"),
+        "{text}"
+    );
+    assert!(!scene.out().exists());
+}
+
+#[test]
+fn a_policy_that_the_binary_lacks_is_named_before_anything_is_made() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(&QUEUE.replace("\"fq_codel\"", "\"fq_codle\""));
+    let output = scene.run();
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(
+        text.contains("link wan: no policy \"fq_codle\"")
+            && text.contains("did you mean fq_codel?"),
         "{text}"
     );
     assert!(!scene.out().exists());
@@ -96,7 +133,7 @@ fn a_full_disk_keeps_finished_runs_and_says_what_to_do() {
     // Room for the manifest and a record or two, in a mount namespace that ends with the command.
     let script =
         "mount -t tmpfs -o size=64k none \"$0\" && \"$@\"; status=$?; ls \"$0\"/runs; exit $status";
-    let mut command = std::process::Command::new("unshare");
+    let mut command = Command::new("unshare");
     command
         .args(["--mount", "sh", "-c", script])
         .arg(&out)
@@ -116,27 +153,59 @@ fn a_full_disk_keeps_finished_runs_and_says_what_to_do() {
     );
 }
 
-#[test]
-fn killed_in_the_middle_it_leaves_no_process() {
-    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
-    let scene = Scene::new(QUEUE);
+/// Ends a run under way by these signals, and looks for what is left of it.
+fn nothing_is_left_behind(signals: &[Signal]) {
+    let text = QUEUE.replace("[links.wan]\n", "[links.wan]\nvia = \"nfqueue\"\n");
+    let text = text.replace("\"cubic\"", &format!("\"{BBR3LIKE}\""));
+    let divert = "[divert]\nat = \"router\"\nprogram = \"c\"\n";
+    let scene = Scene::alone(&format!("{text}\n{divert}"));
+    let temporary = scene.place.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
     let mut child = scene
         .command()
+        .env("TMPDIR", &temporary)
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let id = child.id();
-    wait_for(Duration::from_secs(60), || {
-        (left_of(id).len() >= 4).then_some(())
-    })
-    .expect("a run under way");
-    child.kill().unwrap();
+    // Servers and senders of both flows, the emulator, the watcher and the accepting program.
+    let begun = wait_for(Duration::from_secs(60), || {
+        let mut runs = testbeds_of(id).into_iter();
+        let left = leftovers(&RunId::from_text(&runs.next()?));
+        (left.processes.len() >= 7 && knows_bbr3like()).then_some(())
+    });
+    let runs = testbeds_of(id);
+    for signal in signals {
+        kill(Pid::from_raw(id.cast_signed()), *signal).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
     child.wait().unwrap();
-    wait_for(Duration::from_secs(20), || {
-        left_of(id).is_empty().then_some(())
-    })
-    .unwrap_or_else(|| panic!("left: {:?}", left_of(id)));
+    begun.expect("a run under way");
+    for run in runs {
+        let run = RunId::from_text(&run);
+        let is_clean = || leftovers(&run).is_empty().then_some(());
+        wait_for(Duration::from_secs(20), is_clean)
+            .unwrap_or_else(|| panic!("left: {:?}", leftovers(&run)));
+    }
+    let is_gone = || (!knows_bbr3like()).then_some(());
+    wait_for(Duration::from_secs(20), is_gone).expect("the congestion control goes");
+    assert_eq!(host_rules(), "");
+    let left: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn killed_in_the_middle_it_leaves_no_process_namespace_rule_or_file() {
+    requires!(
+        Need::Root,
+        Need::Tool("iperf3"),
+        Need::Tool("ethtool"),
+        Need::Tool("cc"),
+        Need::Tool("iptables")
+    );
+    nothing_is_left_behind(&[Signal::SIGKILL]);
+    nothing_is_left_behind(&[Signal::SIGINT, Signal::SIGINT]);
 }
 
 #[test]

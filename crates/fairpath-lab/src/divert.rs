@@ -8,7 +8,7 @@
 //! a Go module, or our own crate (this very binary, `fairpath-lab accept`). Each with super-packets
 //! whole or in segments. One packet, one verdict for all but ours, which packs them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -84,15 +84,17 @@ pub fn settings(gso: bool) -> QueueSettings {
 #[derive(Debug)]
 pub struct Programs {
     ourselves: PathBuf,
+    place: PathBuf,
     c: Option<QueueProgram>,
     go: Option<QueueProgram>,
 }
 
 impl Programs {
-    /// `ourselves`: the binary whose subcommand `accept` is [`accept`].
-    pub fn new(ourselves: PathBuf) -> Programs {
+    /// `ourselves`: the binary whose subcommand `accept` is [`accept`]; others are compiled below `place`.
+    pub fn new(ourselves: PathBuf, place: PathBuf) -> Programs {
         Programs {
             ourselves,
+            place,
             c: None,
             go: None,
         }
@@ -102,8 +104,8 @@ impl Programs {
     fn argv(&mut self, program: Program, gso: bool) -> Result<Vec<String>, DivertError> {
         let settings = settings(gso);
         let built = match program {
-            Program::C => kept(&mut self.c, QueueLibrary::C)?,
-            Program::Go => kept(&mut self.go, QueueLibrary::Go)?,
+            Program::C => kept(&mut self.c, QueueLibrary::C, &self.place)?,
+            Program::Go => kept(&mut self.go, QueueLibrary::Go, &self.place)?,
             Program::Fairpath | Program::None => {
                 let ourselves = self.ourselves.to_string_lossy().into_owned();
                 let accept = [ourselves, "accept".into()];
@@ -146,13 +148,14 @@ impl Programs {
     }
 }
 
-fn kept(
-    place: &mut Option<QueueProgram>,
+fn kept<'a>(
+    slot: &'a mut Option<QueueProgram>,
     library: QueueLibrary,
-) -> Result<&QueueProgram, QueueProgramError> {
-    match place {
+    place: &Path,
+) -> Result<&'a QueueProgram, QueueProgramError> {
+    match slot {
         Some(program) => Ok(program),
-        None => Ok(place.insert(QueueProgram::build(library)?)),
+        None => Ok(slot.insert(QueueProgram::build_in(library, place)?)),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod measure;
 pub mod metrics;
 pub mod model;
+pub mod needs;
 pub mod network;
 pub mod page;
 pub mod playout;

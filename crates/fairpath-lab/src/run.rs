@@ -11,6 +11,7 @@ mod attend;
 mod beside;
 mod plans;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -81,12 +82,14 @@ pub struct Bench {
     recoveries: Option<Arc<Recoveries>>,
     interrupt: Interrupt,
     programs: Programs,
+    /// What the emulator has checked itself for.
+    checked: BTreeSet<String>,
     networks: Vec<(TopologyChoice, bool, Network)>,
 }
 
 impl Bench {
-    /// With the router's binary; nothing is made yet.
-    pub fn new(fairpath: PathBuf, interrupt: Interrupt) -> Bench {
+    /// With the router's binary, and a place for files that runs need; nothing is made yet.
+    pub fn new(fairpath: PathBuf, place: PathBuf, interrupt: Interrupt) -> Bench {
         // Without, loss events are counted from samples, and the records say so.
         let recoveries = Recoveries::count().ok().map(Arc::new);
         // A binary that is gone while it runs is named by what fails then.
@@ -97,9 +100,15 @@ impl Bench {
             fairpath,
             recoveries,
             interrupt,
-            programs: Programs::new(ourselves),
+            programs: Programs::new(ourselves, place),
+            checked: BTreeSet::new(),
             networks: Vec::new(),
         }
+    }
+
+    /// The next run with each impairment checks the emulator, whatever was checked before.
+    pub fn check_again(&mut self) {
+        self.checked.clear();
     }
 
     /// Makes one run, rates times `factor`; a run that fails is a record with that fault.
@@ -156,7 +165,8 @@ impl Bench {
             to: experiment.seconds,
         };
 
-        let emulators = engine::start(network, experiment, seed, &self.fairpath)?;
+        let emulators =
+            engine::start(network, experiment, seed, &self.fairpath, &mut self.checked)?;
         let lead = engine::steps_lead(experiment);
         let emulating = Instant::now();
         if lead.is_some() {

@@ -11,16 +11,17 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use fairpath_bpf::{BBR3LIKE, Bbr3Like};
 use jiff::Timestamp;
 
 use crate::calibrate;
 use crate::experiment::document::{Setting, words};
 use crate::experiment::words::run_cost;
-use crate::experiment::{FlowSpec, FormName, ScaleChoice};
+use crate::experiment::{FormName, ScaleChoice};
 use crate::grid::{Cell, again_limit};
 use crate::manifest::Manifest;
+use crate::needs::congestion_of;
 use crate::progress::Progress;
 use crate::record::RunRecord;
 use crate::run::{Bench, Trouble};
@@ -145,6 +146,8 @@ impl<'a> Session<'a> {
         }
         let tell = |text: &str| eprintln!("trial at {text}");
         (self.factor, self.manifest.scale) = calibrate::find(self.bench, cells, tell)?;
+        // Trials leave no record: what they checked is checked where it is kept.
+        self.bench.check_again();
         let kept = self.store.keep_manifest(&self.manifest);
         kept.map_err(|error| Trouble::Fatal(error.into()))
     }
@@ -248,43 +251,6 @@ fn outcome(run: &RunRecord) -> String {
     }
 }
 
-/// Refuses what this machine cannot run at all, before anything is written.
-///
-/// # Errors
-/// The first thing that is missing, with its remedy.
-pub fn check_needs(cells: &[Cell]) -> anyhow::Result<()> {
-    use fairpath_testbed::{Need, missing};
-    let needs = [
-        (
-            Need::Root,
-            "it makes network namespaces: run it as root (sudo)",
-        ),
-        (Need::Tool("ip"), "install it: apt install iproute2"),
-        (Need::Tool("ethtool"), "install it: apt install ethtool"),
-        (Need::Tool("iperf3"), "install it: apt install iperf3"),
-    ];
-    for (need, remedy) in needs {
-        if missing(&[need]).is_some() {
-            bail!("needs {need}: {remedy}");
-        }
-    }
-    let mut known = crate::machine::congestion_controls();
-    known.push(BBR3LIKE.to_owned());
-    for cell in cells {
-        for (flow, spec) in &cell.experiment.flows {
-            if let Some(name) = congestion_of(spec).find(|name| !known.contains(name)) {
-                bail!(
-                    "flow {flow} at {}: this kernel has no congestion control {name} (it has {}): load it (modprobe \
-                     tcp_{name}), or leave it out (--only AXIS=VALUE,...)",
-                    words(&cell.setting),
-                    known.join(", ")
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The congestion control of our own, registered, where a run asks for it; it goes with the value.
 ///
 /// # Errors
@@ -300,12 +266,6 @@ pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
     let registered = Bbr3Like::register();
     let remedy = "leave it out (--only AXIS=VALUE,...), or mend that";
     registered.map(Some).context(remedy)
-}
-
-/// Every congestion control that a flow uses.
-fn congestion_of(flow: &FlowSpec) -> impl Iterator<Item = &String> {
-    let switched = flow.switch.iter().map(|switch| &switch.to);
-    flow.congestion.iter().chain(switched)
 }
 
 /// The path of the report that was written into a directory of results.

@@ -18,7 +18,7 @@ fn queued(router: &Netns) -> Option<u64> {
 
 fn accepts_what_passes(program: Program, gso: bool) {
     let net = Router::new(&Testbed::new()).unwrap();
-    let mut programs = Programs::new(PathBuf::from("/nonexistent"));
+    let mut programs = Programs::new(PathBuf::from("/nonexistent"), std::env::temp_dir());
     let ping = || {
         let report = Ping::to(Router::SERVER.v4)
             .count(5)

@@ -102,7 +102,18 @@ impl QueueProgram {
     /// # Errors
     /// Where a compiler or a library is missing, or a module cannot be fetched.
     pub fn build(library: QueueLibrary) -> Result<QueueProgram, QueueProgramError> {
-        let directory = tempfile::tempdir().map_err(QueueProgramError::Sources)?;
+        QueueProgram::build_in(library, &std::env::temp_dir())
+    }
+
+    /// Likewise, in a directory below `place`, where what a killed caller leaves is not in the way.
+    ///
+    /// # Errors
+    /// As [`QueueProgram::build`].
+    pub fn build_in(
+        library: QueueLibrary,
+        place: &Path,
+    ) -> Result<QueueProgram, QueueProgramError> {
+        let directory = tempfile::tempdir_in(place).map_err(QueueProgramError::Sources)?;
         match library {
             QueueLibrary::C => build_c(directory.path())?,
             QueueLibrary::Go => build_go(directory.path())?,
@@ -130,6 +141,7 @@ fn build_c(directory: &Path) -> Result<(), QueueProgramError> {
     let mut command = Command::new("cc");
     command.args(["-O2", "-o"]).arg(directory.join("accept"));
     command.arg(&source).args(["-lnetfilter_queue", "-lmnl"]);
+    command.env("TMPDIR", directory);
     compile(
         command,
         "C",
@@ -145,6 +157,7 @@ fn build_go(directory: &Path) -> Result<(), QueueProgramError> {
     let mut command = Command::new("go");
     command
         .args(["build", "-o", "accept", "."])
+        .env("TMPDIR", directory)
         .current_dir(directory);
     compile(
         command,

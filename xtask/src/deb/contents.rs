@@ -166,8 +166,10 @@ pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Re
 
 fn documentation(tree: &mut Tree, order: &Order) -> Result<()> {
     let root = run::root();
-    for page in tidy::walk(&root.join("docs/guide"), &["md"])? {
-        let name = page.file_name().unwrap_or_default().to_string_lossy();
+    let guide = root.join("docs/guide");
+    for page in tidy::walk(&guide, &["md"])? {
+        // A page of a folder stays in it: pages link to one another.
+        let name = page.strip_prefix(&guide)?.to_string_lossy();
         if !OF_THE_DEMO.contains(&&*name) {
             tree.put(&format!("{DOC}/guide/{name}"), 0o644, &read(&page)?)?;
         }

@@ -29,8 +29,9 @@ const USUAL_PROGRAMS: [&str; 12] = [
     "strace",
 ];
 /// Data directories that programs read: qdisc plugins and netem's distributions, iptables' extensions.
-const DATA_DIRS: [&str; 3] = [
+const DATA_DIRS: [&str; 4] = [
     "/usr/lib/tc",
+    "/usr/lib/x86_64-linux-gnu/tc",
     "/usr/share/tc",
     "/usr/lib/x86_64-linux-gnu/xtables",
 ];

@@ -12,6 +12,7 @@
 pub mod change;
 pub mod correlation;
 pub mod grid;
+mod model_sentences;
 pub mod sentences;
 pub mod talk;
 pub mod theory;

@@ -3,20 +3,18 @@
 //! Each figure with an axis is told by its lines: from the baseline (the value zero, or the first) to
 //! the others. A change that is not shown is called so, with how many runs it rests on.
 
-use fairpath_report::{Headline, statistics::Estimate};
+use fairpath_report::Headline;
 
-use super::change::{Change, signed};
+use super::change::Change;
 use super::grid::{Cell, Grid, Setting, word};
-use super::theory;
-use super::timeouts::Timeouts;
 use crate::axis_value;
 use crate::figure::{FigureKind, FigureSpec};
 use crate::metrics::{self, Asked, Measure};
 
+pub use super::model_sentences::on_theory;
+
 /// Sentences at the top of a page; what more there is stands in the figures.
 pub const MAX_HEADLINES: usize = 8;
-/// From this share of samples on, time behind timeouts is told as a reason.
-const TOLD_IN_LOSS: f64 = 0.05;
 /// Sentences that one figure gives, so that every figure is heard.
 const MAX_OF_FIGURE: usize = 6;
 
@@ -180,91 +178,6 @@ fn lower_first(text: &str) -> String {
         }
         _ => text.to_owned(),
     }
-}
-
-/// A sentence on models, where any figure asks for them: how far what was measured lies from the
-/// nearer one of Mathis and RFC 9438, over all cells with loss; and where loss begins to cost.
-pub fn on_theory(grid: &Grid) -> Vec<String> {
-    let rows: Vec<(&Cell, &theory::Row)> = grid
-        .cells
-        .iter()
-        .filter_map(|cell| cell.theory().map(|row| (cell, row)))
-        .filter(|(_, row)| row.loss_event_rate > 0.0)
-        .collect();
-    let mut sentences = Vec::new();
-    let off = |(_, row): &&(&Cell, &theory::Row)| row.nearest.1.value.abs();
-    if let Some((cell, row)) = rows.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
-        sentences.push(format!(
-            "Of {} settings with loss, none lies further from the nearer one of Mathis and RFC 9438 than {} \
-             ({}, {}).",
-            rows.len(),
-            share_words(&row.nearest.1),
-            grid.words(&cell.setting),
-            row.nearest.0,
-        ));
-    }
-    sentences.extend(on_timeouts(grid, &rows));
-    sentences.extend(on_padhye(&rows));
-    let meetings: Vec<f64> = rows.iter().filter_map(|(_, row)| row.meeting).collect();
-    let least = meetings.iter().copied().reduce(f64::min);
-    let largest = meetings.iter().copied().reduce(f64::max);
-    if let (Some(least), Some(largest)) = (least, largest) {
-        let share = fairpath_report::Unit::share();
-        sentences.push(format!(
-            "By Mathis, loss costs Reno and CUBIC nothing on these links below {} to {} of loss events a segment, \
-             where the law meets the link rate: what a loss costs is a matter of round trip and rate.",
-            share.show(least),
-            share.show(largest),
-        ));
-    }
-    sentences
-}
-
-/// Where sockets are often found behind a timeout, that explains what Mathis and RFC 9438 miss.
-fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
-    let told = rows
-        .iter()
-        .filter_map(|(cell, row)| Some((*cell, *row, row.timeouts?)))
-        .filter(|(.., timeouts)| timeouts.in_loss > TOLD_IN_LOSS);
-    let told: Vec<(&Cell, &theory::Row, Timeouts)> = told.collect();
-    let (cell, row, most) = told
-        .iter()
-        .max_by(|a, b| a.2.in_loss.total_cmp(&b.2.in_loss))?;
-    let share = fairpath_report::Unit::share();
-    Some(format!(
-        "Retransmission timeouts, which neither Mathis nor RFC 9438 knows, hold flows up in {} of {} settings with \
-         loss: up to {} of the sockets' samples lie behind one ({}: {} a second), where the measurement is \
-         {} off the nearer model.",
-        told.len(),
-        rows.len(),
-        share.show(most.in_loss),
-        grid.words(&cell.setting),
-        fairpath_report::significant(most.per_second, 2),
-        share_words(&row.nearest.1),
-    ))
-}
-
-/// How far the model with timeouts is off.
-fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
-    let residual = |(_, row): &(&Cell, &theory::Row)| {
-        let found = row
-            .models
-            .iter()
-            .find(|(model, ..)| *model == theory::Model::Padhye);
-        found.map(|(.., residual)| residual.value * 100.0)
-    };
-    let all: Vec<f64> = rows.iter().filter_map(residual).collect();
-    let least = all.iter().copied().reduce(f64::min)?;
-    let largest = all.iter().copied().reduce(f64::max)?;
-    Some(format!(
-        "What was measured lies {} to {}\u{a0}% off Padhye, whose timeouts are those of a sender without SACK.",
-        signed(least),
-        signed(largest)
-    ))
-}
-
-fn share_words(estimate: &Estimate) -> String {
-    format!("{}\u{a0}%", signed(estimate.value * 100.0))
 }
 
 #[cfg(test)]

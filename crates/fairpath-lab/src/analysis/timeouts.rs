@@ -1,21 +1,29 @@
-//! Retransmission timeouts, which no model but Padhye's knows: how often they come, and how long after
-//! them flows are held up.
+//! Retransmission timeouts, which no model but Padhye's knows: how often they come, and how long flows
+//! wait for them.
+//!
+//! TCP's state Loss begins when the timer has run out, and at small windows it is over within a round
+//! trip: the wait is before it. So waiting is told by what a socket had acknowledged from sample to sample:
+//!
+//! ```text
+//! bytes_acked  7  9 12 12 12 12 15      four samples alike, 0.3 s: longer than a round trip of 20 ms,
+//!                    '--------'         in which a window's clock would have gone on
+//! ```
+//!
+//! Samples are a tenth of a second apart, so that shorter waits are missing: what is told is a lower bound.
 
 use fairpath_report::statistics::median;
 
-use crate::record::RunRecord;
+use crate::record::{RunRecord, TcpSample};
 
-/// TCP's state after a retransmission timeout (TCP_CA_Loss, linux/tcp.h).
-const CA_LOSS: u8 = 4;
+const US: f64 = 1e-6;
 
 /// Timeouts of a run's flows in its measured part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeouts {
     /// A second of a flow.
     pub per_second: f64,
-    /// Of the sockets' samples, those in TCP's state Loss: from a timeout to the acknowledgement of all
-    /// that had been sent before it. The silence before the timer ran out is not in it.
-    pub in_loss: f64,
+    /// Of the flows' time, that in which nothing was acknowledged for longer than a round trip.
+    pub stalled: f64,
 }
 
 impl Timeouts {
@@ -24,43 +32,54 @@ impl Timeouts {
         let of = |of: fn(&Timeouts) -> f64| median(&runs.iter().map(of).collect::<Vec<f64>>());
         Some(Timeouts {
             per_second: of(|t| t.per_second)?,
-            in_loss: of(|t| t.in_loss)?,
+            stalled: of(|t| t.stalled)?,
         })
     }
 }
 
-/// A run's; none where loss events were not counted, or samples do not tell how long was looked.
+/// A run's; none where loss events were not counted, or samples do not tell what was acknowledged.
 pub fn of(run: &RunRecord) -> Option<Timeouts> {
-    let (mut count, mut seconds) = (0, 0.0);
-    let (mut in_loss, mut samples) = (0, 0);
+    let (mut count, mut seconds, mut stalled) = (0, 0.0, 0.0);
     for flow in &run.flows {
         let range = run.warmup_seconds..=run.seconds;
-        let measured = || flow.samples.iter().filter(|s| range.contains(&s.at));
+        let samples = flow.samples.iter().filter(|s| range.contains(&s.at));
+        let samples: Vec<&TcpSample> = samples.collect();
+        let (first, last) = (samples.first()?, samples.last()?);
+        if last.bytes_acked <= first.bytes_acked {
+            return None;
+        }
         count += flow.loss_events.as_ref()?.timeouts;
-        seconds += measured().next_back()?.at - measured().next()?.at;
-        in_loss += measured().filter(|s| s.ca_state == CA_LOSS).count();
-        samples += measured().count();
+        seconds += last.at - first.at;
+        stalled += stalled_seconds(&samples);
     }
     (seconds > 0.0).then(|| Timeouts {
         per_second: count as f64 / seconds,
-        in_loss: in_loss as f64 / samples as f64,
+        stalled: stalled / seconds,
     })
+}
+
+/// Time between samples that acknowledged the same, where it is longer than the round trip.
+fn stalled_seconds(samples: &[&TcpSample]) -> f64 {
+    let alike = samples.chunk_by(|a, b| a.bytes_acked == b.bytes_acked);
+    let lasted = |row: &[&TcpSample]| {
+        let (first, last) = (row.first()?, row.last()?);
+        let seconds = last.at - first.at;
+        (seconds > f64::from(last.rtt_us) * US).then_some(seconds)
+    };
+    alike.filter_map(lasted).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{FlowRecord, LossEvents, TcpSample};
+    use crate::record::{FlowRecord, LossEvents};
 
-    /// Measured from 1 s to 2 s: eleven samples, three of them in state Loss, and two timeouts.
-    fn run() -> RunRecord {
+    /// Measured from 1 s to 2 s in eleven samples at 20 ms; what each tenth has acknowledged is `acked`.
+    fn run(acked: impl Fn(u32) -> u64) -> RunRecord {
         let sample = |tenth: u32| TcpSample {
             at: f64::from(tenth) / 10.0,
-            ca_state: match tenth {
-                // Before the measurement and behind it nothing counts.
-                0..10 | 15..18 | 21.. => CA_LOSS,
-                _ => 3,
-            },
+            rtt_us: 20_000,
+            bytes_acked: acked(tenth),
             ..TcpSample::default()
         };
         RunRecord {
@@ -78,41 +97,75 @@ mod tests {
         }
     }
 
+    /// Nothing from 1.3 to 1.6 s, and from 1.8 to 1.9; and what lies outside the measured part.
+    fn waiting(tenth: u32) -> u64 {
+        match tenth {
+            0..10 => 0,
+            13..=16 => 13_000,
+            18..=19 => 18_000,
+            21.. => 21_000,
+            tenth => u64::from(tenth) * 1_000,
+        }
+    }
+
+    fn assert_near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    }
+
     #[test]
-    fn they_are_told_a_second_and_by_the_samples_behind_them() {
-        let told = of(&run()).unwrap();
-        assert!((told.per_second - 2.0).abs() < 1e-9, "{told:?}");
-        assert!((told.in_loss - 3.0 / 11.0).abs() < 1e-9, "{told:?}");
+    fn they_are_told_a_second_and_by_the_time_without_acknowledgements() {
+        let told = of(&run(waiting)).unwrap();
+        assert_near(told.per_second, 2.0);
+        assert_near(told.stalled, 0.4);
+    }
+
+    #[test]
+    fn a_round_trip_without_acknowledgements_is_no_wait() {
+        let mut far = run(waiting);
+        far.flows[0]
+            .samples
+            .iter_mut()
+            .for_each(|s| s.rtt_us = 150_000);
+        assert_near(of(&far).unwrap().stalled, 0.3);
+        far.flows[0]
+            .samples
+            .iter_mut()
+            .for_each(|s| s.rtt_us = 350_000);
+        assert_near(of(&far).unwrap().stalled, 0.0);
     }
 
     #[test]
     fn two_flows_are_a_mean_of_both() {
-        let mut two = run();
-        let mut quiet = two.flows[0].clone();
+        let mut two = run(waiting);
+        let mut quiet = run(u64::from).flows.remove(0);
         quiet.loss_events = Some(LossEvents::default());
-        quiet.samples.iter_mut().for_each(|s| s.ca_state = 0);
         two.flows.push(quiet);
         let told = of(&two).unwrap();
-        assert!((told.per_second - 1.0).abs() < 1e-9, "{told:?}");
-        assert!((told.in_loss - 3.0 / 22.0).abs() < 1e-9, "{told:?}");
+        assert_near(told.per_second, 1.0);
+        assert_near(told.stalled, 0.2);
     }
 
     #[test]
     fn what_was_not_counted_or_sampled_is_not_told() {
-        let mut uncounted = run();
+        let mut uncounted = run(waiting);
         uncounted.flows[0].loss_events = None;
         assert_eq!(of(&uncounted), None);
-        let mut single = run();
+        let mut single = run(waiting);
         single.flows[0].samples.truncate(11);
         assert_eq!(of(&single), None);
+        assert_eq!(
+            of(&run(|_| 0)),
+            None,
+            "samples without what is acknowledged"
+        );
         assert_eq!(of(&RunRecord::default()), None);
     }
 
     #[test]
     fn of_several_runs_medians_are_told() {
-        let one = |per_second, in_loss| Timeouts {
+        let one = |per_second, stalled| Timeouts {
             per_second,
-            in_loss,
+            stalled,
         };
         let middle = Timeouts::middle(&[one(1.0, 0.9), one(3.0, 0.1), one(2.0, 0.2)]);
         assert_eq!(middle, Some(one(2.0, 0.2)));

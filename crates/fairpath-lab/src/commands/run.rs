@@ -15,7 +15,7 @@ use crate::manifest::{self, Manifest};
 use crate::run::Bench;
 use crate::session::{self, Ended, Session};
 use crate::store::Store;
-use crate::{machine, progress, recorded};
+use crate::{machine, needs, progress, recorded};
 
 /// The axis that `--rtt-from` gives values to.
 const RTT_AXIS: &str = "rtt";
@@ -73,8 +73,8 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
             cell.experiment.scale = ScaleChoice::Fixed(factor);
         }
     }
-    session::check_needs(&cells)?;
     let fairpath = machine::fairpath(args.fairpath.as_deref());
+    needs::check(&cells, &fairpath)?;
     let begun = manifest(args, &document, form, &cells, remarks, seed, &fairpath)?;
 
     let out = args.out.clone();
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let interrupt = Interrupt::listen()?;
     tell_begin(&cells, runs.len(), &out);
     let own = session::own_congestion(&cells)?;
-    let mut bench = Bench::new(fairpath, interrupt);
+    let mut bench = Bench::new(fairpath, out.clone(), interrupt);
     let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
     drop((bench, own));
     // What is there is reported however the grid ended.

@@ -5,6 +5,7 @@
 //!               --to-peer: towards far    --from-peer: towards near
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairpath_testbed::Process;
@@ -21,16 +22,22 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const END_DEADLINE: Duration = Duration::from_secs(15);
 /// What it says on stderr when packets are impaired from now on.
 const READY: &str = "ready:";
+/// It begins without checking itself.
+pub const NO_CHECK: &str = "--no-check";
 /// A direction of which nothing is asked.
 const PLAIN: &str = "none";
 /// When a trace begins anew, ms: after any run.
 const FOR_EVER_MS: f64 = 1e8;
 
-/// Starts it; returns when it impairs.
+/// Starts it; returns when it impairs. What is asked for the first time, it checks: losses, delays, order
+/// and rate, in virtual time, by the code that will see the packets.
 ///
 /// # Errors
 /// It does not start, in its own words.
-pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
+pub fn start(
+    task: &Task<'_>,
+    checked: &mut BTreeSet<String>,
+) -> Result<Box<dyn Emulator>, EngineError> {
     let failed = |operation: &str, source: Box<dyn std::error::Error + Send + Sync>| EngineError {
         link: task.seat.interface.to_owned(),
         operation: operation.to_owned(),
@@ -40,7 +47,8 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
     let words = directions
         .each_ref()
         .map(|direction| words(direction, &task.spec.set, task.lead));
-    let argv = arguments(task, &words);
+    let is_new = checked.insert(words.join("; "));
+    let argv = arguments(task, &words, is_new);
     let router = task.network.host(task.seat.host);
     let mut command = router.command(&argv[0]);
     command.args(&argv[1..]);
@@ -64,7 +72,7 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
 }
 
 /// Program and arguments.
-fn arguments(task: &Task<'_>, words: &[String; 2]) -> Vec<String> {
+fn arguments(task: &Task<'_>, words: &[String; 2], check: bool) -> Vec<String> {
     let mut argv = vec![task.fairpath.to_string_lossy().into_owned()];
     let fixed = [
         "impair",
@@ -72,11 +80,11 @@ fn arguments(task: &Task<'_>, words: &[String; 2]) -> Vec<String> {
         "--peer",
         task.seat.interface,
         "--json",
-        "--no-check",
         // Interfaces of a namespace of ours: whoever is logged in does not come by them.
         "--yes",
     ];
     argv.extend(fixed.map(str::to_owned));
+    argv.extend((!check).then(|| NO_CHECK.to_owned()));
     argv.extend(["--seed".to_owned(), task.seed.to_string()]);
     if let Some(via) = task.spec.via {
         argv.extend(["--via".to_owned(), via.name().to_owned()]);

@@ -6,6 +6,7 @@
 pub mod impair;
 pub mod netem;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -99,6 +100,7 @@ pub fn steps_lead(experiment: &Experiment) -> Option<Duration> {
 }
 
 /// Starts the emulators of all links that an experiment asks something of; returns when they emulate.
+/// One that is asked for what is not among `checked` checks itself first, and is added.
 ///
 /// # Errors
 /// The first that does not start; the others end.
@@ -107,6 +109,7 @@ pub fn start(
     experiment: &Experiment,
     seed: u64,
     fairpath: &Path,
+    checked: &mut BTreeSet<String>,
 ) -> Result<Vec<Box<dyn Emulator>>, EngineError> {
     let mut running = Vec::new();
     for (number, (name, spec)) in (1..).zip(&experiment.links) {
@@ -124,7 +127,7 @@ pub fn start(
             lead: steps_lead(experiment).unwrap_or_default(),
         };
         running.push(match experiment.engine {
-            EngineName::Impair => impair::start(&task)?,
+            EngineName::Impair => impair::start(&task, checked)?,
             EngineName::Netem => netem::start(&task)?,
         });
     }

@@ -5,6 +5,7 @@
 
 use super::{Emulated, Emulator, EngineError, Task};
 use crate::experiment::Direction;
+use crate::quantity::Time;
 use crate::record::{CommandRecord, LinkRecord};
 use fairpath_testbed::Netns;
 use serde::Deserialize;
@@ -77,10 +78,10 @@ fn words(direction: &Direction) -> Result<Vec<String>, &'static str> {
         .map_or(LIMIT, |limit| u64::from(limit) + pipe.ceil() as u64);
     words.extend(["limit".to_owned(), limit.to_string()]);
     if direction.delay.ns() > 0 || direction.jitter.ns() > 0 {
-        words.extend(["delay".to_owned(), format!("{}ns", direction.delay.ns())]);
+        words.extend(["delay".to_owned(), time(direction.delay)]);
     }
     if direction.jitter.ns() > 0 {
-        words.push(format!("{}ns", direction.jitter.ns()));
+        words.push(time(direction.jitter));
         words.extend(direction.correlation.map(|share| share.to_string()));
         words.extend(["distribution".to_owned(), "normal".to_owned()]);
     }
@@ -92,6 +93,11 @@ fn words(direction: &Direction) -> Result<Vec<String>, &'static str> {
         ["rate".to_owned(), bits]
     }));
     Ok(words)
+}
+
+/// tc reads no ns here.
+fn time(time: Time) -> String {
+    format!("{}us", time.ns() as f64 / 1e3)
 }
 
 /// Both directions.
@@ -207,7 +213,7 @@ mod tests {
         let asked = direction("rate = '100mbit'\ndelay = '10ms'\nlimit = 100\nloss = '1%'\n");
         assert_eq!(
             words(&asked).unwrap().join(" "),
-            "limit 183 delay 10000000ns loss 1% rate 100000000bit"
+            "limit 183 delay 10000us loss 1% rate 100000000bit"
         );
     }
 

@@ -3,15 +3,17 @@
 //! Samples go to a file, at most one in 10 ms a flow: a line for each ACK of a fast flow would be a load beside the
 //! traffic. The measured part is cut out by the samples' times. Losses are the summary's, of the flow's whole life.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use fairpath_testbed::{Netns, Process, RunError};
 use jiff::Timestamp;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use serde::Deserialize;
-use tempfile::NamedTempFile;
 
 use super::clock::{Origin, Window};
 use super::precise::real_time_ns;
@@ -69,7 +71,8 @@ pub struct PassivePlan {
 pub struct Watching {
     plan: PassivePlan,
     process: Process,
-    samples: NamedTempFile,
+    /// In memory and without a name: nothing is left of it however we end.
+    samples: File,
     command: CommandRecord,
 }
 
@@ -79,7 +82,7 @@ impl PassivePlan {
     /// # Errors
     /// [`PassiveError`].
     pub fn start(&self) -> Result<Watching, PassiveError> {
-        let samples = NamedTempFile::new().map_err(|source| PassiveError::File {
+        let samples = in_memory().map_err(|source| PassiveError::File {
             interface: self.interface.clone(),
             source,
         })?;
@@ -95,7 +98,7 @@ impl PassivePlan {
         argv.extend(arguments.map(str::to_owned));
         let limited = ["--rate-limit", SAMPLE_LIMIT, "--no-icmp", "--write"];
         argv.extend(limited.map(str::to_owned));
-        argv.push(samples.path().to_string_lossy().into_owned());
+        argv.push(path_of(&samples));
         let mut command = self.ns.command(&argv[0]);
         command.args(&argv[1..]);
         let process = self.ns.spawn(command).map_err(|e| self.failed(e))?;
@@ -142,7 +145,7 @@ impl Watching {
         self.process
             .finish(END_DEADLINE)
             .map_err(|e| self.plan.failed(e))?;
-        let lines = std::fs::read_to_string(self.samples.path());
+        let lines = text_of(&self.samples);
         let lines = lines.map_err(|source| PassiveError::File {
             interface: interface.clone(),
             source,
@@ -156,6 +159,22 @@ impl Watching {
         read(&interface, &lines, |real| window.contains(seconds(real)))
             .map_err(|source| PassiveError::Report { interface, source })
     }
+}
+
+/// A file that others open by its descriptor here.
+fn in_memory() -> io::Result<File> {
+    Ok(memfd_create("samples", MFdFlags::MFD_CLOEXEC)?.into())
+}
+
+fn path_of(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
+fn text_of(mut file: &File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[derive(Deserialize)]
@@ -257,6 +276,16 @@ mod tests {
             (100, Some([5, 50, 95, 99]))
         );
         assert_eq!((record.retransmitted, record.segments), (9, 900));
+    }
+
+    #[test]
+    fn a_file_in_memory_is_written_by_its_path_and_read_here() {
+        let file = in_memory().unwrap();
+        for word in ["one ", "two"] {
+            let mut other = File::options().append(true).open(path_of(&file)).unwrap();
+            io::Write::write_all(&mut other, word.as_bytes()).unwrap();
+        }
+        assert_eq!(text_of(&file).unwrap(), "one two");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::processors;
 use super::setting_table::SettingTable;
 use super::truth::fault_words;
 use crate::analysis::grid::Grid;
+use crate::engine::impair::NO_CHECK;
 use crate::metrics;
 use crate::record::RunRecord;
 use crate::results::Results;
@@ -22,6 +23,7 @@ pub fn section(grid: &Grid, results: &Results) -> Section {
         ));
         blocks.push(Block::Code(command_line(&grid.manifest.command)));
     }
+    blocks.extend(checked(results).map(Block::Text));
     let example = results.runs.iter().find(|run| run.is_true());
     if let Some(run) = example {
         blocks.extend(offloads(run));
@@ -69,6 +71,24 @@ fn machine(grid: &Grid) -> Vec<Fact> {
     ];
     let told = |(name, value): (&str, String)| (!value.is_empty()).then(|| Fact::new(name, value));
     all.into_iter().filter_map(told).collect()
+}
+
+/// Runs whose emulator checked itself before it began.
+fn checked(results: &Results) -> Option<String> {
+    let is_checked = |run: &&RunRecord| {
+        run.commands.iter().any(|command| {
+            let words = &command.argv;
+            words.get(1).is_some_and(|word| word == "impair")
+                && !words.iter().any(|word| word == NO_CHECK)
+        })
+    };
+    let count = results.runs.iter().filter(is_checked).count();
+    (count > 0).then(|| {
+        format!(
+            "Before the first run with each impairment ({count} runs) the emulator checked itself: losses, delays, order \
+             and rate, in virtual time. The commands of the others say {NO_CHECK}."
+        )
+    })
 }
 
 fn offloads(run: &RunRecord) -> Option<Block> {
@@ -163,6 +183,26 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_before_which_the_emulator_checked_itself_are_counted() {
+        let run = |words: &[&str]| RunRecord {
+            commands: vec![crate::record::CommandRecord {
+                argv: words.iter().map(|word| (*word).to_owned()).collect(),
+                ..Default::default()
+            }],
+            ..RunRecord::default()
+        };
+        let results = Results {
+            runs: vec![
+                run(&["fairpath", "impair", "lan"]),
+                run(&["fairpath", "impair", "lan", NO_CHECK]),
+                run(&["fairpath", "rtt"]),
+            ],
+            ..Results::default()
+        };
+        assert!(checked(&results).unwrap().contains("(1 runs)"));
+    }
 
     #[test]
     fn commands_can_be_typed_again() {

@@ -41,8 +41,8 @@ const THEORY_CAPTION: &str = "Each run is compared with models at its own round 
     the nearer one is of Mathis and RFC 9438. Mathis' constant is sqrt(3 / (2 b)) with b the measured segments an ACK: 0.87 \
     with delayed ACKs. Linux grows by the segments that an ACK covers, whatever their number, for which the constant is 1.22: \
     that value stands beside it, and is what RFC 9438 gives where CUBIC is Reno-friendly. Timeouts are retransmission \
-    timeouts a second of a flow; after them is the share of the sockets' samples between one and the acknowledgement of all \
-    that was sent before it, to which the silence before it (200\u{a0}ms at least since the segment was sent) comes. \
+    timeouts a second of a flow; stalled is the share of its time in which nothing was acknowledged for longer than a round \
+    trip, by samples a tenth of a second apart (shorter waits are missing): a timeout is 200\u{a0}ms at least. \
     Padhye counts timeouts that today's senders avoid by SACK, RACK and tail \
     loss probes. p* is the rate of loss events at which Mathis meets the link rate, without a queue.";
 
@@ -59,7 +59,7 @@ fn theory_columns() -> Vec<Column> {
         Column::number("Residual", Unit::share()),
         Column::number("Padhye's residual", Unit::share()),
         Column::number("Timeouts", Unit::plain("/s")),
-        Column::number("After timeouts", Unit::share()),
+        Column::number("Stalled", Unit::share()),
         Column::number("p*", Unit::share()),
     ]
 }
@@ -80,7 +80,7 @@ fn theory_row(row: &theory::Row) -> Vec<TableCell> {
         row.nearest.1.into(),
         padhye.map_or(TableCell::Missing, TableCell::from),
         row.timeouts.map(|timeouts| timeouts.per_second).into(),
-        row.timeouts.map(|timeouts| timeouts.in_loss).into(),
+        row.timeouts.map(|timeouts| timeouts.stalled).into(),
         row.meeting.into(),
     ]
 }

@@ -387,6 +387,7 @@ fn samples(cc: &str, start: f64, rtt: f64, bps: f64, noise: &mut Noise) -> Vec<T
             rtt_us: (rtt * noise.factor(0.1) * 1e6) as u32,
             rttvar_us: 200,
             min_rtt_us: (rtt * 0.9e6) as u32,
+            bytes_acked: (bps * at / 8.0) as u64,
             congestion: cc.into(),
             ..TcpSample::default()
         })

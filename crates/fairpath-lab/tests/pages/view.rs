@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::browser::Browser;
-use crate::judge::{assert_quiet, assert_readable};
+use crate::judge::{assert_opens_quickly, assert_quiet, assert_readable};
 use crate::large::store;
 use crate::needs::command;
 use crate::synthetic;
@@ -117,4 +117,25 @@ fn the_labs_page_fits_a_phone() {
         assert_eq!(browser.value(&beyond), json!([]), "{name}");
         browser.screenshot(&format!("lab-{name}-phone"));
     });
+}
+
+#[test]
+fn the_labs_page_of_a_thousand_runs_opens_within_a_second() {
+    let test = "the_labs_page_of_a_thousand_runs_opens_within_a_second";
+    let Some(chromium) = command(test, "chromium") else {
+        return;
+    };
+    let losses: Vec<String> = (0..25)
+        .map(|i| format!("{}%", f64::from(i) * 0.4))
+        .collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let results = synthetic::ripe88(&losses, 10);
+    assert!(results.runs.len() >= 1000);
+    let dir = reported(&results);
+    let mut browser = Browser::start(&chromium, WIDE);
+    open(&mut browser, &dir);
+    assert_opens_quickly(
+        &mut browser,
+        &format!("file://{}/index.html", dir.path().display()),
+    );
 }

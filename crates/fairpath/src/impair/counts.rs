@@ -44,6 +44,8 @@ pub struct Counts {
     pub queue_dropped: u64,
     /// What could not be read, and why: where it should say what was dropped, nothing is known.
     pub unread: Vec<String>,
+    /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
+    pub stopped: u64,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
     /// From arrival to leaving, summed over those that left, ns; second ones are left out.
@@ -77,6 +79,7 @@ impl Default for Counts {
             own: OwnDrops::default(),
             queue_dropped: 0,
             unread: Vec::new(),
+            stopped: 0,
             reordered: 0,
             delay_sum_ns: 0,
             delay_squares: 0,

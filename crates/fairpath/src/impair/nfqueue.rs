@@ -6,6 +6,7 @@
 //! (`watch.rs`).
 
 mod again;
+mod beyond;
 mod worker;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::shape::diversion::{Diversion, Divert, Diverted, Exempt};
 use crate::shape::lanes::{self, Lead};
 use crate::shape::nfqueue::packet::HEADER_BYTES;
 use again::{Again, MARK};
+use beyond::Beyond;
 use worker::Worker;
 
 /// Packets that wait in the kernel for this process besides those that are held here.
@@ -43,6 +45,8 @@ pub struct Nfqueue {
     #[expect(dead_code, reason = "takes the rules away if this process is killed")]
     watch: Watch,
     about: String,
+    /// Where all that is let go is forwarded.
+    beyond: Option<Beyond>,
 }
 
 struct Line {
@@ -79,6 +83,9 @@ impl Nfqueue {
             neighbours: true,
         };
         let watch = Watch::start(queue)?;
+        let is_forwarded = |way: &Way| matches!(way.what, Diverted::Through(..));
+        let forwarded = ways.iter().all(|(way, _)| is_forwarded(way));
+        let beyond = forwarded.then(Beyond::begin).flatten();
         let diversion = Diversion::begin(&diverts, OnFailure::Pass, Some(exempt))?;
         told.push(format!("rules by {}", diversion.by()));
         Ok(Nfqueue {
@@ -86,6 +93,7 @@ impl Nfqueue {
             diversion: Some(diversion),
             watch,
             about: told.join(", "),
+            beyond,
         })
     }
 }
@@ -138,7 +146,15 @@ impl Engine for Nfqueue {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
-        self.lines.iter().map(|line| line.lead.count()).collect()
+        let counts = self.lines.iter().map(|line| line.lead.count());
+        let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
+        // Second packets come from this host.
+        let let_go = counts.iter().map(|of| of.sent - of.copies).sum();
+        // Which direction they were of is not known.
+        if let (Some(beyond), Some(first)) = (&self.beyond, counts.first_mut()) {
+            first.stopped = beyond.missing(let_go);
+        }
+        Ok(counts)
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {

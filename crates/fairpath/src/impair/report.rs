@@ -69,6 +69,7 @@ struct Told {
     own_dropped: u64,
     own_drops: OwnDrops,
     queue_dropped: u64,
+    stopped: u64,
     super_packets: u64,
     delay_asked_ns: Option<f64>,
     delay_mean_ns: Option<f64>,
@@ -191,6 +192,7 @@ fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static 
         own_dropped: counts.own.sum(),
         own_drops: counts.own,
         queue_dropped: counts.queue_dropped,
+        stopped: counts.stopped,
         super_packets: counts.super_packets,
         delay_asked_ns: direction.asked.delay_ns,
         delay_mean_ns: delays.map(|(added, _)| added),
@@ -243,6 +245,9 @@ fn line(told: &Told) -> String {
     let own = told.own_dropped + told.queue_dropped;
     if own > 0 {
         line += &format!(", {own} dropped against the plan");
+    }
+    if told.stopped > 0 {
+        line += &format!(", {} or more stopped behind it", told.stopped);
     }
     line
 }

@@ -1,0 +1,96 @@
+//! What is said of models beside measurements: how far off they are, why, and where loss begins to cost.
+
+use fairpath_report::statistics::Estimate;
+
+use super::change::signed;
+use super::grid::{Cell, Grid};
+use super::theory;
+use super::timeouts::Timeouts;
+
+/// From this share of time on, waiting for timeouts is told as a reason.
+const TOLD_STALLED: f64 = 0.05;
+
+/// A sentence on models, where any figure asks for them: how far what was measured lies from the
+/// nearer one of Mathis and RFC 9438, over all cells with loss; and where loss begins to cost.
+pub fn on_theory(grid: &Grid) -> Vec<String> {
+    let rows: Vec<(&Cell, &theory::Row)> = grid
+        .cells
+        .iter()
+        .filter_map(|cell| cell.theory().map(|row| (cell, row)))
+        .filter(|(_, row)| row.loss_event_rate > 0.0)
+        .collect();
+    let mut sentences = Vec::new();
+    let off = |(_, row): &&(&Cell, &theory::Row)| row.nearest.1.value.abs();
+    if let Some((cell, row)) = rows.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
+        sentences.push(format!(
+            "Of {} settings with loss, none lies further from the nearer one of Mathis and RFC 9438 than {} \
+             ({}, {}).",
+            rows.len(),
+            share_words(&row.nearest.1),
+            grid.words(&cell.setting),
+            row.nearest.0,
+        ));
+    }
+    sentences.extend(on_timeouts(grid, &rows));
+    sentences.extend(on_padhye(&rows));
+    let meetings: Vec<f64> = rows.iter().filter_map(|(_, row)| row.meeting).collect();
+    let least = meetings.iter().copied().reduce(f64::min);
+    let largest = meetings.iter().copied().reduce(f64::max);
+    if let (Some(least), Some(largest)) = (least, largest) {
+        let share = fairpath_report::Unit::share();
+        sentences.push(format!(
+            "By Mathis, loss costs Reno and CUBIC nothing on these links below {} to {} of loss events a segment, \
+             where the law meets the link rate: what a loss costs is a matter of round trip and rate.",
+            share.show(least),
+            share.show(largest),
+        ));
+    }
+    sentences
+}
+
+/// Where flows wait for timeouts for long, that explains what Mathis and RFC 9438 miss.
+fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
+    let told = rows
+        .iter()
+        .filter_map(|(cell, row)| Some((*cell, *row, row.timeouts?)))
+        .filter(|(.., timeouts)| timeouts.stalled > TOLD_STALLED);
+    let told: Vec<(&Cell, &theory::Row, Timeouts)> = told.collect();
+    let (cell, row, most) = told
+        .iter()
+        .max_by(|a, b| a.2.stalled.total_cmp(&b.2.stalled))?;
+    let share = fairpath_report::Unit::share();
+    Some(format!(
+        "Retransmission timeouts, which neither Mathis nor RFC 9438 knows, hold flows up in {} of {} settings with \
+         loss: for up to {} of the time nothing was acknowledged for longer than a round trip ({}: {} timeouts a second), \
+         where the measurement is {} off the nearer model.",
+        told.len(),
+        rows.len(),
+        share.show(most.stalled),
+        grid.words(&cell.setting),
+        fairpath_report::significant(most.per_second, 2),
+        share_words(&row.nearest.1),
+    ))
+}
+
+/// How far the model with timeouts is off.
+fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
+    let residual = |(_, row): &(&Cell, &theory::Row)| {
+        let found = row
+            .models
+            .iter()
+            .find(|(model, ..)| *model == theory::Model::Padhye);
+        found.map(|(.., residual)| residual.value * 100.0)
+    };
+    let all: Vec<f64> = rows.iter().filter_map(residual).collect();
+    let least = all.iter().copied().reduce(f64::min)?;
+    let largest = all.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "What was measured lies {} to {}\u{a0}% off Padhye, whose timeouts are those of a sender without SACK.",
+        signed(least),
+        signed(largest)
+    ))
+}
+
+fn share_words(estimate: &Estimate) -> String {
+    format!("{}\u{a0}%", signed(estimate.value * 100.0))
+}
