@@ -42,10 +42,10 @@ pub struct Counts {
     pub own: OwnDrops,
     /// Lost before they came here: the kernel's queues and rings were full.
     pub queue_dropped: u64,
-    /// What could not be read, and why: where it should say what was dropped, nothing is known.
-    pub unread: Vec<String>,
     /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
     pub stopped: u64,
+    /// What could not be read, and why: where it should say what was dropped, nothing is known.
+    pub unread: Vec<String>,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
     /// From arrival to leaving, summed over those that left, ns; second ones are left out.
@@ -78,8 +78,8 @@ impl Default for Counts {
             sojourn_ns: None,
             own: OwnDrops::default(),
             queue_dropped: 0,
-            unread: Vec::new(),
             stopped: 0,
+            unread: Vec::new(),
             reordered: 0,
             delay_sum_ns: 0,
             delay_squares: 0,
