@@ -7,8 +7,8 @@
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, Outcome, OutcomeKind,
-    Plan, SchedReader, Scheduler, TakeOverError,
+    Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, OpKind, Outcome,
+    OutcomeKind, Plan, SchedReader, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_sched::author::Watch;
@@ -74,6 +74,7 @@ pub struct Successor {
     classifier: Classifier,
     changes: Changes,
     stack: Option<u32>,
+    copies: bool,
     watch: Option<Watch>,
 }
 
@@ -95,6 +96,7 @@ impl Successor {
             watch,
             scheduler,
             classifier,
+            copies: copies(tree),
             changes: Known::of(before).changes_to(tree, stack),
             stack: stack.then(|| tree.stack_class()),
         })
@@ -109,6 +111,11 @@ impl Successor {
     pub fn watch(&self) -> Option<Watch> {
         self.watch.clone()
     }
+}
+
+/// Whether some of a tree's packets may leave twice.
+fn copies(tree: &Tree) -> bool {
+    tree.plan.impairments.iter().any(|config| config.copy != 0)
 }
 
 fn lay_out(
@@ -155,6 +162,7 @@ pub struct Lane {
     end: End,
     handles: u32,
     stack: Option<u32>,
+    copies: bool,
     waiting: Vec<Op>,
     outcomes: Vec<Outcome>,
     charges: Charges,
@@ -191,6 +199,7 @@ impl Lane {
             end,
             handles,
             stack: stack.then(|| tree.stack_class()),
+            copies: copies(tree),
             waiting: Vec::new(),
             outcomes: Vec::new(),
             recorder: None,
@@ -229,6 +238,11 @@ impl Lane {
     /// stopped answers 0 to everything, and packets go on as in a FIFO until the lane is ended.
     pub fn watch(&self) -> Option<Watch> {
         self.watch.clone()
+    }
+
+    /// Whether packets may leave twice ([`Deed::twice`]): then half a port's room is sure to do.
+    pub fn copies(&self) -> bool {
+        self.copies
     }
 
     /// Packets that it can hold.
@@ -301,6 +315,8 @@ impl Lane {
     /// As [`Home::run`].
     pub fn apply(&mut self, op: Op) -> Result<bool, HomeError> {
         let mut outcomes = Vec::new();
+        // Any word of an impairment may be that of its copies.
+        self.copies |= op.kind == OpKind::Impair;
         self.scheduler.run(&[op], &mut outcomes)?;
         if let Some(recorder) = &mut self.recorder {
             recorder.take(&[op], &outcomes);
@@ -327,13 +343,14 @@ impl Lane {
             classifier,
             changes,
             stack,
+            copies,
             watch,
         } = successor;
         self.outcomes.clear();
         scheduler.take_over(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
         self.scheduler = scheduler;
         self.classifier = classifier;
-        (self.stack, self.watch) = (stack, watch);
+        (self.stack, self.watch, self.copies) = (stack, watch, copies);
         self.settle(leaving);
         Ok(())
     }
@@ -407,6 +424,7 @@ impl Lane {
 mod tests {
     use fairpath_class::ClassSet;
     use fairpath_core::Link;
+    use fairpath_sched::impair::Spec;
     use proptest::prelude::*;
 
     use super::*;
@@ -559,6 +577,37 @@ mod tests {
         let (alone, beside) = (sent(0), sent(400_000));
         assert!((990_000..=1_005_000).contains(&alone), "{alone}");
         assert!((585_000..=615_000).contains(&beside), "{beside}");
+    }
+
+    #[test]
+    fn a_lane_says_whether_packets_may_leave_twice() {
+        let tree = |duplicate: f64| {
+            let spec = Spec {
+                duplicate,
+                ..Spec::default()
+            };
+            let bps = Both {
+                down: 1_000_000,
+                up: 1_000_000,
+            };
+            let mut settings = Settings {
+                bps,
+                ..Settings::default()
+            };
+            settings.impair.all.down = Some(spec);
+            let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+            lines.trees.down
+        };
+        let (plain, twice, rules) = (tree(0.0), tree(0.1), Rules::default());
+        let mut lane = Lane::new(&plain, End::Receiver, &rules, 50, false).unwrap();
+        assert!(!lane.copies());
+        for (next, before, copies) in [(&twice, &plain, true), (&plain, &twice, false)] {
+            let successor = Successor::new(next, before, &rules, 50, false).unwrap();
+            lane.replace(successor, 0, &mut Vec::new()).unwrap();
+            assert_eq!(lane.copies(), copies);
+        }
+        lane.apply(Op::impair(0, 1, 0, 0)).unwrap();
+        assert!(lane.copies(), "which word it was is not asked");
     }
 
     #[test]

@@ -155,12 +155,19 @@ impl Order for Lanes {
                 true => left.div_ceil(2),
                 false => left,
             };
+            let share = match self.lanes[exit].copies() {
+                // One that leaves twice takes the room of two.
+                true if share == 1 => {
+                    self.wake[exit] = Some(now.0);
+                    continue;
+                }
+                true => share / 2,
+                false => share,
+            };
             let before = out.len();
             self.turn(exit, now.0, share, out);
-            let sent = out[before..]
-                .iter()
-                .filter(|outcome| !matches!(outcome, Outcome::Drop(_)));
-            left = left.saturating_sub(sent.count() as u32);
+            let taken: u32 = out[before..].iter().map(room_of).sum();
+            left = left.saturating_sub(taken);
         }
     }
 
@@ -170,6 +177,15 @@ impl Order for Lanes {
 
     fn wake_at(&self) -> Option<Nanos> {
         self.wake.iter().flatten().min().map(|at| Nanos(*at))
+    }
+}
+
+/// Places of a TX ring that an outcome takes.
+fn room_of(outcome: &Outcome) -> u32 {
+    match outcome {
+        Outcome::Drop(_) => 0,
+        Outcome::SendChanged(_, change) => 1 + u32::from(change.twice),
+        Outcome::Send(_) | Outcome::SendMarked(_) => 1,
     }
 }
 
