@@ -141,9 +141,9 @@ fn build_c(directory: &Path) -> Result<(), QueueProgramError> {
     let mut command = Command::new("cc");
     command.args(["-O2", "-o"]).arg(directory.join("accept"));
     command.arg(&source).args(["-lnetfilter_queue", "-lmnl"]);
-    command.env("TMPDIR", directory);
     compile(
         command,
+        directory,
         "C",
         ["cc", "gcc"],
         "apt install libnetfilter-queue-dev libmnl-dev",
@@ -157,24 +157,30 @@ fn build_go(directory: &Path) -> Result<(), QueueProgramError> {
     let mut command = Command::new("go");
     command
         .args(["build", "-o", "accept", "."])
-        .env("TMPDIR", directory)
         .current_dir(directory);
     compile(
         command,
+        directory,
         "Go",
         ["go", "golang-go"],
         "let go reach a module proxy (GOPROXY)",
     )
 }
 
-/// Runs a compiler: its name and the package that has it; `remedy` where it refuses.
+/// Runs a compiler, whose own files are below `directory`: its name and the package that has it; `remedy` where
+/// it refuses.
 fn compile(
     mut command: Command,
+    directory: &Path,
     language: &'static str,
     [compiler, package]: [&'static str; 2],
     remedy: &'static str,
 ) -> Result<(), QueueProgramError> {
+    // Not `directory` itself: Go takes no module from the root of temporary files.
+    let temporary = directory.join("tmp");
+    fs::create_dir(&temporary).map_err(QueueProgramError::Sources)?;
     let output = command
+        .env("TMPDIR", &temporary)
         .output()
         .map_err(|source| QueueProgramError::Compiler {
             language,
