@@ -22,6 +22,8 @@ pub struct Qdisc {
     sides: Both<Option<Line>>,
     pins: Option<Pins>,
     about: String,
+    /// Super-packets that met an impairment, so far.
+    whole: u64,
 }
 
 struct Line {
@@ -57,6 +59,8 @@ impl Next {
         let known = Known::of(tree);
         let mut plan = tree.plan.clone();
         plan.config.accounts = 1;
+        // Whoever is delayed has a handle, besides those that wait.
+        plan.config.packets = plan.config.packets.max(job.lines.held(side));
         Next {
             places: Places::of(tree),
             changes: before.changes_to(tree, false),
@@ -109,6 +113,7 @@ impl Qdisc {
             sides: Both::default(),
             pins: pins.clone(),
             about: String::new(),
+            whole: 0,
         });
         let mut found = Vec::new();
         for side in Side::BOTH {
@@ -185,7 +190,9 @@ impl Line {
                         lost,
                     });
                 }
-                Err(QdiscError::TooLarge { .. }) => lost = qdisc.counters().waiting,
+                Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
+                    lost = qdisc.counters().waiting
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -260,7 +267,7 @@ impl Line {
                 return Ok(());
             }
             // More than was set aside: another one takes its place, and what waits is lost.
-            Err(QdiscError::TooLarge { .. }) => {
+            Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
                 let qdisc = register(&next.content(), &self.place, pins)?;
                 let mut tc = Tc::open()?;
                 tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
@@ -316,11 +323,18 @@ impl Backend for Qdisc {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        match self.whole {
+            0 => self.about.clone(),
+            count => format!(
+                "{}; {count} super-packets were impaired as one packet each: ip link set dev IF gso_max_segs 1, and ethtool -K IF gro off where they come from",
+                self.about
+            ),
+        }
     }
 
     fn read(&mut self, _: &Kernel) -> anyhow::Result<Reading> {
         let mut reading = Reading::default();
+        self.whole = 0;
         for side in Side::BOTH {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
@@ -341,6 +355,7 @@ impl Backend for Qdisc {
             }
             *reading.figures.get_mut(side) = figures;
             let counters = line.qdisc.counters();
+            self.whole += counters.impaired_whole;
             let mut put = |name: &str, n: u64| {
                 reading
                     .counters
@@ -353,6 +368,7 @@ impl Backend for Qdisc {
             put("lost", counters.lost + line.lost);
             put("waiting", counters.waiting);
             put("strangers", counters.strangers);
+            put("impaired_whole", counters.impaired_whole);
             put("plans", counters.flips);
             put("plans_refused", counters.flips_refused);
         }
