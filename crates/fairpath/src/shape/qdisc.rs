@@ -53,18 +53,23 @@ struct Next {
     note: String,
 }
 
+/// A side's plan as the kernel is to run it.
+fn plan_of(lines: &Lines, side: Side) -> Plan {
+    let mut plan = lines.trees.get(side).plan.clone();
+    plan.config.accounts = 1;
+    // Whoever is delayed has a handle, besides those that wait.
+    plan.config.packets = plan.config.packets.max(lines.held(side));
+    plan
+}
+
 impl Next {
     fn of(job: &Job<'_>, side: Side, before: &Known) -> Next {
         let tree = job.lines.trees.get(side);
         let known = Known::of(tree);
-        let mut plan = tree.plan.clone();
-        plan.config.accounts = 1;
-        // Whoever is delayed has a handle, besides those that wait.
-        plan.config.packets = plan.config.packets.max(job.lines.held(side));
         Next {
             places: Places::of(tree),
             changes: before.changes_to(tree, false),
-            plan,
+            plan: plan_of(job.lines, side),
             rules: job.rules.clone(),
             end: side.end(),
             note: known.to_text(),
@@ -408,5 +413,33 @@ impl Backend for Qdisc {
         ended.told(format!(
             "{waited} packets that waited were dropped with their queue"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_shape::{Impairments, Settings};
+
+    use super::*;
+
+    #[test]
+    fn who_is_delayed_has_a_handle_besides_those_that_wait() {
+        let all = Both {
+            down: Some("delay=20ms pipe=20000".parse().unwrap()),
+            up: None,
+        };
+        let settings = Settings {
+            limit_packets: Some(64),
+            impair: Impairments {
+                all,
+                ..Impairments::default()
+            },
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let handles = |side| plan_of(&lines, side).config.packets;
+        assert!(handles(Side::Down) >= 20_064, "{}", handles(Side::Down));
+        assert!(handles(Side::Up) < 20_064, "{}", handles(Side::Up));
     }
 }
