@@ -18,8 +18,12 @@
  * An object is one qdisc, by name: a second one of its name is refused, since both would share a
  * queue. So devices and children of mq have an object each, and a fault in one is not the others'.
  *
- * Absent: marking (a BPF qdisc may not write a packet): policies are told not to. A rate that holds
- * for all children of mq together: each has what its plan says.
+ * An impairment before a leaf loses and delays as in the other homes, but a super-packet is one
+ * packet here, with one fate for all its segments: these are counted (impaired_whole).
+ *
+ * Absent: marking and damage (a BPF qdisc may not write a packet) and copies: policies are told not
+ * to, plans with the others are refused. A rate that holds for all children of mq together: each
+ * has what its plan says.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -36,9 +40,11 @@
 
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP	 1
-#define EBUSY		 16
-#define ARPHRD_ETHER	 1
-#define ARPHRD_LOOPBACK	 772
+/* The packet is gone, and whoever stands above the qdisc does not count it as queued. */
+#define NET_XMIT_BYPASS 0x00020000
+#define EBUSY		16
+#define ARPHRD_ETHER	1
+#define ARPHRD_LOOPBACK 772
 /* The watchdog may come this much late, if that saves an interrupt. */
 #define FP_SLACK_NS 10000
 
@@ -198,9 +204,10 @@ struct fp_port {
 	u64 resets;
 	u64 flips; /* new plans in force */
 	u64 flips_refused;
-	u64 flip_ns;	   /* of the last one */
-	u64 moved;	   /* packets that it moved */
-	u64 posts_refused; /* no such node or parameter, or no setting */
+	u64 flip_ns;	    /* of the last one */
+	u64 moved;	    /* packets that it moved */
+	u64 posts_refused;  /* no such node or parameter, or no setting */
+	u64 impaired_whole; /* super-packets that met one fate at an impairment */
 	struct fp_work work;
 } __attribute__((aligned(64)));
 
@@ -209,7 +216,7 @@ _Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
 _Static_assert(__builtin_offsetof(struct fp_port, halves) == 88, "");
 _Static_assert(__builtin_offsetof(struct fp_port, log_count) == 172, "");
 _Static_assert(__builtin_offsetof(struct fp_port, turns) == 192, "");
-_Static_assert(__builtin_offsetof(struct fp_port, posts_refused) == 320, "");
+_Static_assert(__builtin_offsetof(struct fp_port, impaired_whole) == 328, "");
 
 char _license[] SEC("license") = "GPL";
 
@@ -479,6 +486,18 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	return 0;
 }
 
+/* Whether the packet that came was lost on purpose; before outcomes are freed. Its own is told
+ * last. */
+FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
+{
+	struct fp_outcome FP_MEM *o;
+
+	if (!s->outcomes)
+		return 0;
+	o = outcome_at(s, s->outcomes - 1);
+	return o->kind == FP_DROPPED && o->reason == FP_DROP_IMPAIRED;
+}
+
 FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
 	struct fp_port FP_MEM *port = the_port();
@@ -486,7 +505,7 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	struct fp_sched FP_MEM *s;
 	struct sk_buff *old;
 	struct waiting *slot;
-	u32 handle, bytes;
+	u32 handle, bytes, impaired;
 
 	if (is_asked(port))
 		attend(sch);
@@ -516,11 +535,17 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	fp_begin(s, op->now);
 	fp_enqueue(s, op);
 	log_op(port, fp_slot_at(s, handle)->leaf);
+	if (s->impair && op->meta.segments > 1)
+		port->impaired_whole++;
 	/* Its own is told last, and alone where nobody was dropped. */
 	if (s->outcomes == 1 && outcome_at(s, 0)->kind == FP_QUEUED)
 		return NET_XMIT_SUCCESS;
+	impaired = was_impaired(s);
 	handle = fp_slot_at(s, handle)->leaf;
 	free_dropped(sch);
+	/* A loss on purpose is the network's: a sender on this machine must not see it sooner. */
+	if (impaired)
+		return NET_XMIT_SUCCESS | NET_XMIT_BYPASS;
 	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
 }
 

@@ -76,6 +76,16 @@ pub enum QdiscError {
         /// What there is.
         room: u64,
     },
+    /// What the new plan delays would wait without a place.
+    #[error(
+        "change the plan of a qdisc: it delays packets and needs {needed} handles, of the {room} that it was registered with; register it anew"
+    )]
+    TooFew {
+        /// What the new plan needs.
+        needed: u32,
+        /// What there are.
+        room: u32,
+    },
     /// Nothing comes by that would take the settings.
     #[error(
         "change settings of a qdisc: too many wait already, because no packet came since; change the plan as a whole"
@@ -355,6 +365,7 @@ impl BpfQdisc {
         changes: &Changes,
     ) -> Result<(), QdiscError> {
         let packets = self.port().packets.load(Ordering::Relaxed);
+        content.check_handles(packets)?;
         let laid = Laid::new(content, packets, changes)?;
         let (needed, room) = (laid.bytes(), self.places.half_bytes);
         if needed > room {

@@ -213,6 +213,7 @@ impl Shaped {
             "waiting": c.waiting, "strangers": c.strangers, "resets": c.resets,
             "flips": c.flips, "flips_refused": c.flips_refused, "flip_ns": c.flip_ns,
             "moved": c.moved, "posts_refused": c.posts_refused,
+            "impaired_whole": c.impaired_whole,
             "sched_enqueued": s.enqueued, "sched_sent": s.sent, "sched_bytes": s.sent_bytes,
             "sched_dropped": s.dropped.iter().sum::<u64>(), "sched_marked": s.marked,
             "far_packets": far.sent, "far_bytes": far.sent_bytes,

@@ -27,6 +27,17 @@ pub struct QdiscContent<'a> {
     pub note: &'a [u8],
 }
 
+impl QdiscContent<'_> {
+    /// A limit is lowered to the handles that there are; what is delayed cannot be.
+    pub(super) fn check_handles(&self, room: u32) -> Result<(), QdiscError> {
+        let needed = self.plan.config.packets;
+        match needed > room && !self.plan.impairments.is_empty() {
+            true => Err(QdiscError::TooFew { needed, room }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The plan as a qdisc runs it: no policy marks (parameter `ecn` is 0), for a BPF qdisc may not write a
 /// packet.
 pub fn without_marks(plan: &Plan) -> Plan {
@@ -154,5 +165,33 @@ impl Laid {
         let note = (at_offset + self.note_at()) | self.note_bytes << 32;
         half.note.store(note, Ordering::Release);
         Ok((sched, rules))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_core::sched::ImpairConfig;
+
+    use super::*;
+
+    #[test]
+    fn who_is_delayed_is_not_left_without_a_handle() {
+        let mut plan = Plan::default();
+        plan.config.packets = 1001;
+        let check = |plan: &Plan, room| {
+            let rules = Rules::default();
+            let content = QdiscContent {
+                plan,
+                rules: &rules,
+                end: End::Receiver,
+                note: &[],
+            };
+            content.check_handles(room)
+        };
+        check(&plan, 1000).unwrap();
+        plan.impairments = vec![ImpairConfig::default()];
+        check(&plan, 1001).unwrap();
+        let error = check(&plan, 1000).unwrap_err().to_string();
+        assert!(error.contains("needs 1001 handles, of the 1000"), "{error}");
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Port {
 }
 
 /// Counters, in the order of the structure.
-const COUNTERS: usize = 15;
+const COUNTERS: usize = 16;
 
 /// What a qdisc counted besides its scheduler, since it was registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +102,8 @@ pub struct QdiscCounters {
     pub moved: u64,
     /// Posted settings that named no node or parameter.
     pub posts_refused: u64,
+    /// Super-packets that met an impairment: one fate for all their segments.
+    pub impaired_whole: u64,
     /// Handles in use: packets that wait.
     pub waiting: u64,
 }
@@ -127,6 +129,7 @@ impl Port {
             flip_ns: of(12),
             moved: of(13),
             posts_refused: of(14),
+            impaired_whole: of(15),
             waiting: u64::from(packets.saturating_sub(self.free.load(Ordering::Relaxed))),
         }
     }
@@ -313,7 +316,7 @@ const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
 const _: () = assert!(offset_of!(Port, halves) == 88);
 const _: () = assert!(offset_of!(Port, log_count) == 172);
 const _: () = assert!(offset_of!(Port, turns) == 192);
-const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 320);
+const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 328);
 
 #[cfg(test)]
 mod tests {

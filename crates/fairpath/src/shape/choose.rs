@@ -74,24 +74,23 @@ fn impairs(via: Via, impaired: Impaired) -> Result<(), String> {
     if !impaired.some {
         return Ok(());
     }
-    let lanes = "use \"nfqueue\" or \"afxdp\"";
     let (what, why, remedy) = match via {
         Via::Afxdp => return Ok(()),
-        Via::Nfqueue if !impaired.changes => return Ok(()),
+        Via::Nfqueue | Via::Qdisc if !impaired.changes => return Ok(()),
         Via::Nfqueue => (
             "duplicate or corrupt packets",
             "it hands packets back as they came",
             "use \"afxdp\"",
         ),
         Via::Qdisc => (
-            "impair packets",
-            "it has super-packets whole, and each loss would be many packets'",
-            lanes,
+            "duplicate or corrupt packets",
+            "a BPF qdisc may neither copy nor write them",
+            "use \"afxdp\"",
         ),
         Via::Kernel => (
             "impair packets",
             "HTB and its leaves know nothing of it",
-            lanes,
+            "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         ),
     };
     refuse(via, what, why, remedy)
@@ -119,7 +118,7 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         return chosen(Via::Nfqueue, text);
     }
     if impaired.some {
-        let text = "packets are impaired as they are on the wire, where the kernel's ports do not have them";
+        let text = "packets are impaired as they are on the wire, where the kernel's ports may have many as one";
         return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.on_failure == OnFailure::Stop {

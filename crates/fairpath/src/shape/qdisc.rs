@@ -22,6 +22,8 @@ pub struct Qdisc {
     sides: Both<Option<Line>>,
     pins: Option<Pins>,
     about: String,
+    /// Super-packets that met an impairment, so far.
+    whole: u64,
 }
 
 struct Line {
@@ -51,16 +53,23 @@ struct Next {
     note: String,
 }
 
+/// A side's plan as the kernel is to run it.
+fn plan_of(lines: &Lines, side: Side) -> Plan {
+    let mut plan = lines.trees.get(side).plan.clone();
+    plan.config.accounts = 1;
+    // Whoever is delayed has a handle, besides those that wait.
+    plan.config.packets = plan.config.packets.max(lines.held(side));
+    plan
+}
+
 impl Next {
     fn of(job: &Job<'_>, side: Side, before: &Known) -> Next {
         let tree = job.lines.trees.get(side);
         let known = Known::of(tree);
-        let mut plan = tree.plan.clone();
-        plan.config.accounts = 1;
         Next {
             places: Places::of(tree),
             changes: before.changes_to(tree, false),
-            plan,
+            plan: plan_of(job.lines, side),
             rules: job.rules.clone(),
             end: side.end(),
             note: known.to_text(),
@@ -109,6 +118,7 @@ impl Qdisc {
             sides: Both::default(),
             pins: pins.clone(),
             about: String::new(),
+            whole: 0,
         });
         let mut found = Vec::new();
         for side in Side::BOTH {
@@ -185,7 +195,9 @@ impl Line {
                         lost,
                     });
                 }
-                Err(QdiscError::TooLarge { .. }) => lost = qdisc.counters().waiting,
+                Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
+                    lost = qdisc.counters().waiting
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -260,7 +272,7 @@ impl Line {
                 return Ok(());
             }
             // More than was set aside: another one takes its place, and what waits is lost.
-            Err(QdiscError::TooLarge { .. }) => {
+            Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
                 let qdisc = register(&next.content(), &self.place, pins)?;
                 let mut tc = Tc::open()?;
                 tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
@@ -316,11 +328,18 @@ impl Backend for Qdisc {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        match self.whole {
+            0 => self.about.clone(),
+            count => format!(
+                "{}; {count} super-packets were impaired as one packet each: ip link set dev IF gso_max_segs 1, and ethtool -K IF gro off where they come from",
+                self.about
+            ),
+        }
     }
 
     fn read(&mut self, _: &Kernel) -> anyhow::Result<Reading> {
         let mut reading = Reading::default();
+        self.whole = 0;
         for side in Side::BOTH {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
@@ -341,6 +360,7 @@ impl Backend for Qdisc {
             }
             *reading.figures.get_mut(side) = figures;
             let counters = line.qdisc.counters();
+            self.whole += counters.impaired_whole;
             let mut put = |name: &str, n: u64| {
                 reading
                     .counters
@@ -353,6 +373,7 @@ impl Backend for Qdisc {
             put("lost", counters.lost + line.lost);
             put("waiting", counters.waiting);
             put("strangers", counters.strangers);
+            put("impaired_whole", counters.impaired_whole);
             put("plans", counters.flips);
             put("plans_refused", counters.flips_refused);
         }
@@ -392,5 +413,33 @@ impl Backend for Qdisc {
         ended.told(format!(
             "{waited} packets that waited were dropped with their queue"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_shape::{Impairments, Settings};
+
+    use super::*;
+
+    #[test]
+    fn who_is_delayed_has_a_handle_besides_those_that_wait() {
+        let all = Both {
+            down: Some("delay=20ms pipe=20000".parse().unwrap()),
+            up: None,
+        };
+        let settings = Settings {
+            limit_packets: Some(64),
+            impair: Impairments {
+                all,
+                ..Impairments::default()
+            },
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let handles = |side| plan_of(&lines, side).config.packets;
+        assert!(handles(Side::Down) >= 20_064, "{}", handles(Side::Down));
+        assert!(handles(Side::Up) < 20_064, "{}", handles(Side::Up));
     }
 }

@@ -210,8 +210,10 @@ impl Shaping {
             || choose::choose(config, classes, lines.impaired()).via == via;
         let has_room = via == Via::Kernel
             || Side::BOTH.iter().all(|side| {
-                // Packets come whole, or as on the wire, as the port was told at its start.
-                let same = lines.is_impaired(*side) == self.lines.is_impaired(*side);
+                // Packets come whole, or as on the wire, as the port was told at its start; to a
+                // qdisc as they are.
+                let same =
+                    via == Via::Qdisc || lines.is_impaired(*side) == self.lines.is_impaired(*side);
                 same && lines.held(*side) <= *port.room.get(*side)
             });
         let takes = choose::takes(via, config, lines.impaired()).is_ok();

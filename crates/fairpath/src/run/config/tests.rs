@@ -358,8 +358,8 @@ fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
         ),
         (
             "qdisc",
-            "delay = \"5ms\"",
-            "via qdisc cannot impair packets: it has super-packets",
+            "delay = \"5ms\", corrupt = \"1%\"",
+            "via qdisc cannot duplicate or corrupt packets: a BPF qdisc may neither",
         ),
         (
             "nfqueue",
@@ -382,6 +382,7 @@ fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
     for (via, impair) in [
         ("nfqueue", "delay = \"5ms\", loss = \"1%\""),
         ("afxdp", "duplicate = \"1%\", corrupt = \"1%\""),
+        ("qdisc", "delay = \"5ms\", loss = \"1%\""),
         ("auto", "delay = \"5ms\""),
     ] {
         impaired_tree(via, impair).unwrap();
