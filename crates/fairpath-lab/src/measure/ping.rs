@@ -232,13 +232,18 @@ impl Work {
             next = (next + interval).max(Instant::now());
             self.receive_until(next, stop)?;
         }
-        let all = |work: &Work| work.answered.len() == work.sent.len();
         let end = Instant::now() + LINGER;
-        while !all(&self) && Instant::now() < end {
+        while self.awaits_answers() && Instant::now() < end {
             let look = Instant::now() + LEAST_INTERVAL * 10;
             self.receive_until(look.min(end), &AtomicBool::new(false))?;
         }
         Ok(self.echoes())
+    }
+
+    /// Whether a request may still be answered; one that is older than the time for it is lost.
+    fn awaits_answers(&self) -> bool {
+        let oldest = self.origin.now() - LINGER.as_secs_f64();
+        may_come(&self.sent, &self.answered, oldest)
     }
 
     fn echoes(&self) -> Echoes {
@@ -308,6 +313,13 @@ impl Work {
             }
         }
     }
+}
+
+/// Whether a request that was sent after second `oldest` has no answer.
+fn may_come(sent: &[(f64, u64)], answered: &BTreeMap<usize, u64>, oldest: f64) -> bool {
+    let young = sent.iter().enumerate().rev();
+    let mut young = young.take_while(|(_, (at, _))| *at > oldest);
+    young.any(|(number, _)| !answered.contains_key(&number))
 }
 
 /// One packet; its request and arrival if it is an answer to one of ours.
@@ -382,6 +394,19 @@ mod tests {
         assert_eq!(answer(&packet, 8), None);
         assert_eq!(answer(&packet[..31], 7), None);
         assert_eq!(answer(&[], 7), None);
+    }
+
+    #[test]
+    fn only_requests_that_may_still_be_answered_are_waited_for() {
+        let sent = [(0.0, 0), (1.0, 1), (2.0, 2)];
+        let answered = |numbers: &[usize]| numbers.iter().map(|number| (*number, 9)).collect();
+        assert!(
+            !may_come(&sent, &answered(&[1, 2]), 0.5),
+            "the first is lost"
+        );
+        assert!(may_come(&sent, &answered(&[0, 2]), 0.5));
+        assert!(may_come(&sent, &answered(&[0, 1]), 0.5));
+        assert!(!may_come(&sent, &answered(&[]), 2.0));
     }
 
     #[test]
