@@ -99,6 +99,24 @@ fn one_run_measures_flows_pings_calls_sockets_and_the_queue() {
     assert_eq!(run["offloads"].as_object().unwrap().len(), 4);
 }
 
+#[test]
+fn a_call_without_traffic_beside_it_has_its_time() {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    for alone in ["number = 0", "seconds = 2"] {
+        let scene = Scene::new(&QUEUE.replace("number = 2", alone));
+        let output = scene.run();
+        assert!(output.status.success(), "{alone}: {}", stderr(&output));
+        let run = &scene.records()[0];
+        let packets = run["calls"][0]["delays_ns"].as_array().unwrap();
+        assert!(packets.len() >= 75, "{alone}: {}", packets.len());
+        assert!(
+            !faults(run).contains(&"not-measured"),
+            "{alone}: {:#}",
+            run["faults"]
+        );
+    }
+}
+
 /// When pings first took half as long again as before, seconds; none: they never did.
 fn step_seen(run: &Value) -> Option<f64> {
     let rtts = run["pings"][0]["rtts_ns"].as_array()?;

@@ -8,7 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fairpath_bpf::BBR3LIKE;
-use fairpath_testbed::{Need, RUN_ENV, RunId, leftovers, requires, wait_for};
+use fairpath_lab::experiment::shipped::names;
+use fairpath_lab::experiment::{Document, FormName};
+use fairpath_lab::{grid, needs};
+use fairpath_testbed::{Feature, Need, RUN_ENV, RunId, leftovers, requires, wait_for};
+use fairpath_tests::binary::fairpath;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -96,6 +100,23 @@ fn a_policy_that_the_binary_lacks_is_named_before_anything_is_made() {
         "{text}"
     );
     assert!(!scene.out().exists());
+}
+
+#[test]
+fn what_comes_with_the_lab_finds_its_policies_here() {
+    requires!(
+        Need::Root,
+        Need::Tool("iperf3"),
+        Need::Tool("ethtool"),
+        Need::Kernel(Feature::CongestionControl("bbr"))
+    );
+    for name in names() {
+        let document = Document::open(&name).unwrap();
+        for form in [FormName::Quick, FormName::Full] {
+            let cells = grid::plan(&document, form, 1).unwrap();
+            needs::check(&cells, &fairpath()).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        }
+    }
 }
 
 #[test]

@@ -64,16 +64,27 @@ struct Listed {
 #[derive(Deserialize)]
 struct Policy {
     name: String,
+    /// What it puts in order.
+    ranks: Vec<String>,
 }
 
-/// Refuses a policy that the router's binary does not have.
+impl Policy {
+    /// Whether it may be a link's queue: that has packets, and no nodes below it.
+    fn is_of_queues(&self) -> bool {
+        let ranks = |what: &str| self.ranks.iter().any(|ranked| ranked == what);
+        ranks("packets") || ranks("flows")
+    }
+}
+
+/// Refuses a policy that the router's binary does not have, or that cannot be a link's queue.
 fn policies(cells: &[Cell], fairpath: &Path) -> anyhow::Result<()> {
     let wanted: BTreeSet<(&String, &String)> = cells.iter().flat_map(policies_of).collect();
     if wanted.is_empty() {
         return Ok(());
     }
     let known = known_policies(fairpath)?;
-    match wanted.iter().find(|(_, policy)| !known.contains(policy)) {
+    let fits = |name: &String| known.iter().any(|p| p.name == *name && p.is_of_queues());
+    match wanted.iter().find(|(_, policy)| !fits(policy)) {
         Some((link, policy)) => bail!(no_policy(link, policy, &known)),
         None => Ok(()),
     }
@@ -96,7 +107,7 @@ fn of_link<'a>(
     own.chain(&spec.policy).map(move |policy| (name, policy))
 }
 
-fn known_policies(fairpath: &Path) -> anyhow::Result<Vec<String>> {
+fn known_policies(fairpath: &Path) -> anyhow::Result<Vec<Policy>> {
     let asked = "ask for its policies (fairpath sched list --format json)";
     let output = Command::new(fairpath)
         .args(["sched", "list", "--format", "json"])
@@ -114,19 +125,23 @@ fn known_policies(fairpath: &Path) -> anyhow::Result<Vec<String>> {
             fairpath.display()
         )
     })?;
-    Ok(listed
-        .policies
-        .into_iter()
-        .map(|policy| policy.name)
-        .collect())
+    Ok(listed.policies)
 }
 
-fn no_policy(link: &str, policy: &str, known: &[String]) -> String {
-    let near = nearest(policy, known.iter().cloned());
+fn no_policy(link: &str, policy: &str, known: &[Policy]) -> String {
+    let names = || known.iter().filter(|known| known.is_of_queues());
+    let names: Vec<String> = names().map(|known| known.name.clone()).collect();
+    if known.iter().any(|known| known.name == policy) {
+        return format!(
+            "link {link}: policy \"{policy}\" puts nodes in order, and a link's queue has packets; take one of {}",
+            names.join(", ")
+        );
+    }
+    let near = nearest(policy, names.iter().cloned());
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     format!(
         "link {link}: no policy \"{policy}\" among those of `fairpath sched list` ({}){near}",
-        known.join(", ")
+        names.join(", ")
     )
 }
 
@@ -158,10 +173,21 @@ mod tests {
 
     #[test]
     fn a_policy_that_is_not_there_is_told_with_the_nearest_and_a_wrong_binary_is_named() {
-        let known = ["fifo", "fq_codel"].map(str::to_owned);
+        let policy = |(name, ranks): (&str, &str)| Policy {
+            name: name.to_owned(),
+            ranks: vec![ranks.to_owned()],
+        };
+        let known = [
+            ("fifo", "packets"),
+            ("fq_codel", "flows"),
+            ("qfq", "children"),
+        ];
+        let known = known.map(policy);
         let told = no_policy("wan", "fq_codle", &known);
         assert!(told.contains("link wan: no policy \"fq_codle\""), "{told}");
         assert!(told.ends_with("did you mean fq_codel?"), "{told}");
+        let told = no_policy("wan", "qfq", &known);
+        assert!(told.ends_with("take one of fifo, fq_codel"), "{told}");
         let cells = cells("impair");
         let error = policies(&cells, Path::new("/bin/true")).unwrap_err();
         assert!(error.to_string().contains("/bin/true"), "{error:#}");

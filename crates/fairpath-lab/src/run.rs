@@ -1,8 +1,8 @@
 //! One run: network, emulation, measurement, traffic, and the record of all that.
 //!
 //! ```text
-//! emulators ── fairpath rtt ── iperf3's servers ── second 0: flows, pings, calls, samples ── all end
-//!                                                                                   record, faults
+//! emulators, fairpath rtt ── iperf3's servers ── second 0: flows, pings, calls, samples ── all end
+//!                                                                               record, faults
 //! ```
 //!
 //! Networks are kept from run to run; everything else is the run's own and ends with it.
@@ -13,9 +13,10 @@ mod plans;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -165,14 +166,23 @@ impl Bench {
             to: experiment.seconds,
         };
 
-        let emulators =
-            engine::start(network, experiment, seed, &self.fairpath, &mut self.checked)?;
         let lead = engine::steps_lead(experiment);
-        let emulating = Instant::now();
-        if lead.is_some() {
-            wake(experiment, network)?;
-        }
-        let watching = self.watch(experiment, network)?;
+        let (fairpath, checked) = (&self.fairpath, &mut self.checked);
+        // Both load programs for most of a second, on interfaces of their own.
+        let (emulators, emulating, watching) = thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(fairpath, experiment, network));
+            let emulators = engine::start(network, experiment, seed, fairpath, checked);
+            let emulating = Instant::now();
+            let woken = match (&emulators, lead) {
+                (Ok(_), Some(_)) => wake(experiment, network),
+                _ => Ok(()),
+            };
+            let watching = watching.join();
+            let watching = watching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let emulators = emulators?;
+            woken?;
+            Ok::<_, Trouble>((emulators, emulating, watching?))
+        })?;
         let traffic = Traffic::listen(plans::flows(experiment, network)).map_err(of_traffic)?;
         run.commands
             .extend(emulators.iter().flat_map(|emulator| emulator.commands()));
@@ -250,32 +260,33 @@ impl Bench {
         run.offloads = network.offloads()?;
         Ok(())
     }
+}
 
-    fn watch(
-        &self,
-        experiment: &Experiment,
-        network: &Network,
-    ) -> Result<Option<Watching>, Trouble> {
-        let Some(host) = &experiment.watch else {
-            return Ok(None);
-        };
-        // Data that leaves by it is what is watched.
-        let to = experiment
-            .flows
-            .values()
-            .next()
-            .map_or(host, |flow| &flow.to);
-        let way = network.topology().way(host, to).unwrap_or_default();
-        let (link, _) = way
-            .first()
-            .context("the watched host is where the first flow goes; name another")?;
-        let plan = PassivePlan {
-            fairpath: self.fairpath.clone(),
-            ns: network.host(host).clone(),
-            interface: link.name.clone(),
-        };
-        Ok(Some(plan.start()?))
-    }
+/// Starts the passive measurement, where the experiment has one.
+fn watch(
+    fairpath: &Path,
+    experiment: &Experiment,
+    network: &Network,
+) -> Result<Option<Watching>, Trouble> {
+    let Some(host) = &experiment.watch else {
+        return Ok(None);
+    };
+    // Data that leaves by it is what is watched.
+    let to = experiment
+        .flows
+        .values()
+        .next()
+        .map_or(host, |flow| &flow.to);
+    let way = network.topology().way(host, to).unwrap_or_default();
+    let (link, _) = way
+        .first()
+        .context("the watched host is where the first flow goes; name another")?;
+    let plan = PassivePlan {
+        fairpath: fairpath.to_owned(),
+        ns: network.host(host).clone(),
+        interface: link.name.clone(),
+    };
+    Ok(Some(plan.start()?))
 }
 
 /// A packet each way over everything that the first flow passes: clocks of changes begin with it.

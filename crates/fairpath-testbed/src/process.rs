@@ -42,6 +42,16 @@ pub enum RunError {
         /// What it printed to stderr.
         stderr: String,
     },
+    /// The program ended, and had not done what was waited for.
+    #[error("{invocation}: ended without \"{awaited}\": {stderr}")]
+    Ended {
+        /// What was run where.
+        invocation: Box<Invocation>,
+        /// What was waited for.
+        awaited: String,
+        /// What it had printed to stderr.
+        stderr: String,
+    },
     /// The program did not do what was waited for in time.
     #[error("{invocation}: no \"{awaited}\" within {deadline:?}: {stderr}")]
     Deadline {
@@ -232,11 +242,20 @@ impl Process {
     }
 
     fn late(&self, awaited: &str, deadline: Duration) -> RunError {
-        RunError::Deadline {
-            invocation: Box::new(self.invocation.clone()),
-            awaited: awaited.to_owned(),
-            deadline,
-            stderr: self.stderr().trim().to_owned(),
+        let invocation = Box::new(self.invocation.clone());
+        let (awaited, stderr) = (awaited.to_owned(), self.stderr().trim().to_owned());
+        match self.has_ended() {
+            true => RunError::Ended {
+                invocation,
+                awaited,
+                stderr,
+            },
+            false => RunError::Deadline {
+                invocation,
+                awaited,
+                deadline,
+                stderr,
+            },
         }
     }
 

@@ -219,10 +219,13 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// A value with what it is a value of: "loss 1%"; names speak for themselves: "cubic".
+/// A value with what it is a value of: "loss 1%", of "jitter, one way" "jitter 2ms"; names speak for
+/// themselves: "cubic".
 pub fn word(axis: &Axis, value: &str) -> String {
+    let title = axis.title();
+    let subject = title.split(',').next().unwrap_or_default();
     match axis_value::number(value) {
-        Some(_) => format!("{} {value}", axis.title()),
+        Some(_) => format!("{subject} {value}"),
         None => value.to_owned(),
     }
 }

@@ -14,8 +14,10 @@ use crate::metrics::{self, Asked, Measure};
 pub use super::model_sentences::on_theory;
 
 /// Sentences at the top of a page; what more there is stands in the figures.
-pub const MAX_HEADLINES: usize = 8;
-/// Sentences that one figure gives, so that every figure is heard.
+pub const MAX_HEADLINES: usize = 10;
+/// Sentences of the main figure, which is the first.
+const MAX_OF_MAIN: usize = 8;
+/// Sentences that another figure gives, so that every figure is heard.
 const MAX_OF_FIGURE: usize = 6;
 
 /// The sentences of all figures in order. `ids` are the figures' ids, by their place in [`Grid::figures`].
@@ -27,7 +29,12 @@ pub fn headlines(grid: &Grid, ids: &[String]) -> Vec<Headline> {
         if !all.is_empty() {
             of_figure.retain(|(value, _)| !value.is_empty());
         }
-        of_figure.truncate(MAX_OF_FIGURE);
+        let most = if all.is_empty() {
+            MAX_OF_MAIN
+        } else {
+            MAX_OF_FIGURE
+        };
+        shorten(&mut of_figure, most);
         all.extend(of_figure.into_iter().map(|(value, text)| Headline {
             value,
             text,
@@ -36,6 +43,14 @@ pub fn headlines(grid: &Grid, ids: &[String]) -> Vec<Headline> {
     }
     all.truncate(MAX_HEADLINES);
     all
+}
+
+/// Leaves out what did not change, the last first, before what did.
+fn shorten(sentences: &mut Vec<(String, String)>, most: usize) {
+    while sentences.len() > most {
+        let unchanged = sentences.iter().rposition(|(value, _)| value.is_empty());
+        sentences.remove(unchanged.unwrap_or(sentences.len() - 1));
+    }
 }
 
 /// (The figure in large type, the sentence).
@@ -280,6 +295,18 @@ mod tests {
             "{}",
             told[0].1
         );
+    }
+
+    #[test]
+    fn what_changed_is_left_out_last() {
+        let sentence = |value: &str| (value.to_owned(), String::new());
+        let mut sentences: Vec<_> = ["", "a", "", "b", "c", "d"].map(sentence).into();
+        shorten(&mut sentences, 4);
+        let left: Vec<&str> = sentences.iter().map(|(value, _)| value.as_str()).collect();
+        assert_eq!(left, ["a", "b", "c", "d"]);
+        shorten(&mut sentences, 3);
+        assert_eq!(sentences.len(), 3);
+        assert_eq!(sentences[2].0, "c");
     }
 
     #[test]

@@ -39,7 +39,9 @@ pub fn table(grid: &Grid) -> Option<Table> {
     }
     table.caption = format!(
         "Cores of {cpus}, in the measured part of {} true runs. Waited: the most of a run that a part was ready and others \
-         ran. Shared: runs in which a part may have run on the processors of iperf3 and the kernel's packet threads.",
+         ran. Shared: runs in which a part may have run on the processors of iperf3 and the kernel's packet threads. \
+         Parts are accounted to the nanosecond; interrupts, everything and what the host took are what the kernel saw at \
+         its ticks, which misses threads that sleep before them.",
         runs.len()
     );
     Some(table)

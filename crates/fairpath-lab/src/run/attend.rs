@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::{KERNEL_PART, Trouble};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, FlowSpec};
 use crate::interrupt::Interrupt;
 use crate::measure::cpu::{CpuMeter, Role, softirq_threads};
 use crate::measure::switch::switch_congestion;
@@ -37,7 +37,7 @@ pub struct Attendance<'a> {
 }
 
 impl Attendance<'_> {
-    /// Waits for the end of the traffic: processor time of the measured part, by part.
+    /// Waits for the end of the traffic, and of the run: processor time of the measured part, by part.
     ///
     /// # Errors
     /// A switch that was refused, or Ctrl-C.
@@ -45,7 +45,7 @@ impl Attendance<'_> {
         let mut switches = self.switches();
         let mut meter: Option<CpuMeter> = None;
         let mut measured: Option<CpuRecord> = None;
-        while !self.running.has_ended() {
+        while !self.is_over() {
             if self.interrupt.is_wanted() {
                 self.running.stop();
                 return Err(Trouble::Interrupted);
@@ -68,6 +68,14 @@ impl Attendance<'_> {
         // Traffic that ended early is an error of its own; then this is all there is.
         let late = || meter.map(|meter| meter.finish([]));
         Ok(measured.or_else(late).unwrap_or_default())
+    }
+
+    /// Traffic that was to last to the run's end and has not has failed. Where none was, pings and calls
+    /// have their time.
+    fn is_over(&self) -> bool {
+        let lasts = |spec: &FlowSpec| spec.number > 0 && spec.seconds.is_none();
+        let traffic_lasts = self.experiment.flows.values().any(lasts);
+        self.running.has_ended() && (traffic_lasts || self.origin.now() >= self.window.to)
     }
 
     fn meter(&self) -> CpuMeter {

@@ -11,7 +11,7 @@ use crate::topology::Topology;
 use super::fault;
 
 /// The least round trip may be shorter than the delays by so much of them.
-const MAX_SHORT: f64 = 0.05;
+pub(super) const MAX_SHORT: f64 = 0.05;
 /// It may be longer than delays and full queues by so much, or by so many ns: processors take their time.
 const MAX_LONG: f64 = 0.05;
 const MAX_LONG_NS: f64 = 2e6;
