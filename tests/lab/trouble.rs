@@ -114,7 +114,7 @@ fn what_comes_with_the_lab_finds_its_policies_here() {
         let document = Document::open(&name).unwrap();
         for form in [FormName::Quick, FormName::Full] {
             let cells = grid::plan(&document, form, 1).unwrap();
-            needs::check(&cells, &fairpath()).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            needs::check(&cells, fairpath()).unwrap_or_else(|error| panic!("{name}: {error:#}"));
         }
     }
 }

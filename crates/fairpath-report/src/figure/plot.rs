@@ -76,10 +76,17 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Places of all marks and bar ends, for labels to keep away from.
+    /// Places of all marks, bar ends and their numbers, for labels to keep away from.
     pub fn places(&self) -> Vec<(f64, f64)> {
-        let points = self.drawn.iter().flat_map(|drawn| &drawn.points);
-        points.map(|(_, place)| *place).collect()
+        let drawn = self.drawn.iter();
+        let places = drawn.flat_map(|drawn| {
+            let is_bar = drawn.series.shape == Shape::Bars;
+            let number = |(x, y): &(f64, f64)| (*x, y - label::LINE * 0.6);
+            let points = drawn.points.iter().map(|(_, place)| *place);
+            let numbers = drawn.points.iter().map(move |(_, place)| number(place));
+            points.chain(numbers.filter(move |_| is_bar))
+        });
+        places.collect()
     }
 
     /// Bands and bars, which lie below everything else.
@@ -243,7 +250,10 @@ impl<'a> Plot<'a> {
         for (point, (x, y)) in &drawn.points {
             let whisker = point.interval.and_then(|i| self.frame.y.at(i.1));
             let top = whisker.unwrap_or(*y).min(*y);
-            if top - label::LINE > self.frame.plot.top - 4.0 {
+            // Above the plot's edge stands the axis's title, at the left.
+            let title = label::width(&self.frame.y_title) + 8.0;
+            let is_free = x - self.bar / 2.0 > title;
+            if is_free || top - label::LINE > self.frame.plot.top - 4.0 {
                 svg.label("value", (*x, top - 5.0), Anchor::Middle, &number(point));
             }
         }
