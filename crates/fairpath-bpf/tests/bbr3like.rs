@@ -96,7 +96,8 @@ fn a_flow_without_loss_fills_the_link_and_probes() {
     // iperf3's control connection may use it, too; each begins once.
     assert!(counts.connections >= 1, "{counts:?}");
     assert_eq!(counts.without_memory, 0);
-    for phase in [Bbr3Phase::Drain, Bbr3Phase::Down, Bbr3Phase::Cruise] {
+    // Drain may begin and end with the same ACK, where a busy machine has sent too little: it is not seen then.
+    for phase in [Bbr3Phase::Down, Bbr3Phase::Cruise] {
         assert!(counts.entered(phase) >= 1, "{phase:?}: {counts:?}");
     }
     // Six seconds hold at least one probe for bandwidth, and each is begun by a refill.

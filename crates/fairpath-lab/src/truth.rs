@@ -197,7 +197,11 @@ fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     let mean = link.delay_mean_ns? as f64;
     let off = (mean - asked).abs();
     let round_trip = run.bottleneck.as_ref().map_or(0, |b| b.base_rtt_ns) as f64;
-    let whole = if asked == 0.0 { round_trip } else { asked };
+    // A rate plans a wait of some ns where hardly any packet meets another.
+    let whole = match asked < MAX_DELAY_OFF_NS {
+        true => round_trip.max(asked),
+        false => asked,
+    };
     (off > (whole * MAX_DELAY_OFF).max(MAX_DELAY_OFF_NS)).then(|| {
         let text = format!(
             "{}: packets were delayed by {:.3} ms in the mean, and {:.3} ms were asked for",

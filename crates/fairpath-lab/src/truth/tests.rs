@@ -315,6 +315,28 @@ fn what_is_told_of_truth_is_what_is_judged() {
     }
 }
 
+/// A direction without a delay of its own: of a long round trip 5 % are more than 50 us, also where its
+/// rate planned that a packet waits some ns in the mean.
+#[test]
+fn a_direction_that_is_to_add_nothing_is_held_to_the_round_trip() {
+    for (asked, mean, is_wrong) in [
+        (0, 200_000, false),
+        (9, 200_000, false),
+        (9, 300_000, true),
+        (60_000, 120_000, true),
+    ] {
+        let mut run = run();
+        run.bottleneck = Some(crate::record::Bottleneck {
+            base_rtt_ns: 5_000_000,
+            ..crate::record::Bottleneck::default()
+        });
+        run.links[0].delay_asked_ns = Some(asked);
+        run.links[0].delay_mean_ns = Some(mean);
+        let told = wrong_delay(&run.links[0], &run).is_some();
+        assert_eq!(told, is_wrong, "{asked} {mean}");
+    }
+}
+
 fn delayed(run: &mut RunRecord, share: f64) {
     run.links[0].delay_asked_ns = Some(20_000_000);
     run.links[0].delay_mean_ns = Some((20e6 * (1.0 + share)) as u64);
