@@ -73,7 +73,8 @@ fn candidates(reference: &Reference, frame: &Frame, width: f64) -> Vec<Bounds> {
             };
             let beside = [plot.right - width - 2.0, plot.left + 6.0];
             let middle = (plot.left + plot.right - width) / 2.0;
-            let heights = [y - LINE - 1.0, y + 2.0];
+            // Above the line; above the numbers of bars that reach it; below it.
+            let heights = [y - LINE - 1.0, y - 2.0 * LINE - 4.0, y + 2.0];
             let lefts = beside.into_iter().chain([middle]);
             lefts
                 .flat_map(|left| heights.map(|top| at(left, top)))
