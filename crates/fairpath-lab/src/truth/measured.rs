@@ -15,6 +15,8 @@ pub(super) const MAX_SHORT: f64 = 0.05;
 /// It may be longer than delays and full queues by so much, or by so many ns: processors take their time.
 const MAX_LONG: f64 = 0.05;
 const MAX_LONG_NS: f64 = 2e6;
+/// A tick of TCP's timestamps in Linux.
+const TIMESTAMP_NS: f64 = 1e6;
 /// Bits of a full frame.
 const FRAME_BITS: f64 = 1514.0 * 8.0;
 /// Independent delays that tell a deviation: its own is 2 % then.
@@ -36,14 +38,15 @@ pub fn round_trips(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let of_flow = |flow: &FlowRecord| {
         let (_, spec) = experiment.kind_of(&flow.name)?;
         let path = Path::of(experiment, &topology, &spec.from, &spec.to)?;
-        path.fault(&format!("flow {}", flow.name), least_of_socket(flow)?)
+        let least = least_of_socket(flow)?;
+        path.fault(&format!("flow {}", flow.name), least, finer(least))
     };
     let of_ping = |ping: &crate::record::PingRecord| {
         let spec = experiment.pings.get(&ping.name)?;
         let path = Path::of(experiment, &topology, &spec.from, &spec.to)?;
         let measured = ping.rtts_ns.iter().map(|(_, ns)| *ns);
         let least = measured.chain(ping.idle_rtts_ns.iter().copied()).min()?;
-        path.fault(&format!("ping {}", ping.name), least as f64)
+        path.fault(&format!("ping {}", ping.name), least as f64, least as f64)
     };
     (run.flows.iter().filter_map(of_flow))
         .chain(run.pings.iter().filter_map(of_ping))
@@ -55,6 +58,15 @@ fn least_of_socket(flow: &FlowRecord) -> Option<f64> {
     let known = |us: &u32| *us > 0 && *us < u32::MAX;
     let least = flow.samples.iter().map(|sample| sample.min_rtt_us);
     least.filter(known).min().map(|us| f64::from(us) * 1e3)
+}
+
+/// The most that a socket's least round trip may have been. Of what was sent again the kernel knows it by
+/// TCP's timestamps, in whole ms.
+fn finer(least_ns: f64) -> f64 {
+    match least_ns % TIMESTAMP_NS == 0.0 {
+        true => least_ns + TIMESTAMP_NS,
+        false => least_ns,
+    }
 }
 
 /// What a round trip over some links is to take.
@@ -100,11 +112,12 @@ impl Path {
         }
     }
 
-    fn fault(&self, who: &str, least_ns: f64) -> Option<Fault> {
+    /// `finer_ns` is the most that `least_ns` may stand for.
+    fn fault(&self, who: &str, least_ns: f64, finer_ns: f64) -> Option<Fault> {
         let delay = self.delay_ns;
         let most = self.queue_ns.map(|queue| delay + queue);
         let slack = |ns: f64| (ns * MAX_LONG).max(MAX_LONG_NS);
-        let what = if least_ns < delay * (1.0 - MAX_SHORT) {
+        let what = if finer_ns < delay * (1.0 - MAX_SHORT) {
             "packets were not held that long".to_owned()
         } else if most.is_some_and(|most| least_ns > most + slack(most)) {
             let most = most.unwrap_or_default() / 1e6;
@@ -195,6 +208,17 @@ mod tests {
         );
         let faults = told(RATED, 20_100, 10_050_000);
         assert!(faults[0].text.starts_with("ping ping:"), "{faults:?}");
+    }
+
+    #[test]
+    fn a_round_trip_that_the_kernel_knows_in_whole_ms_is_no_shorter() {
+        let link = RATED.replace("20ms", "1.3ms");
+        assert_eq!(told(&link, 1_000, 1_300_000), []);
+        assert_eq!(told(&link, 1_001, 1_300_000).len(), 1);
+        assert_eq!(
+            told(&link.replace("1.3ms", "2.2ms"), 1_000, 2_200_000).len(),
+            1
+        );
     }
 
     #[test]
