@@ -1,10 +1,10 @@
 //! With one seed each packet has one fate, and it is the one that the core draws, by every port.
 
-use fairpath_testbed::{Need, Router, requires};
+use fairpath_testbed::{Need, requires};
 
 use crate::by;
-use crate::scene::{Ended, Impaired, router};
-use crate::stream::{Course, Stream, both};
+use crate::scene::Ended;
+use crate::stream::{self, Stream};
 use crate::twin;
 
 by!(losses_of_chains_are_those_of_the_seed: xdp, afxdp, nfqueue);
@@ -19,15 +19,10 @@ fn there_and_back(
     words: [&str; 2],
     wanted: [usize; 2],
 ) -> ([Stream; 2], Ended) {
-    let net = router();
     let seed = SEED.to_string();
     let [there, back] = words;
     let words = ["--to-peer", there, "--from-peer", back, "--seed", &seed];
-    let impaired = Impaired::between(&net, port, &words);
-    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
-    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
-    let streams = both([(there, wanted[0]), (back, wanted[1])]);
-    (streams, impaired.end())
+    stream::there_and_back(port, &words, COUNT, wanted)
 }
 
 /// The four states' mean loss (Salsano and others, 2012): of bursts, and of packets lost alone.
@@ -88,17 +83,17 @@ fn delays_are_those_of_the_seed_packet_by_packet(port: &'static str) {
         stream.assert_not_before(|number| stream.sent_at(number) + of(number));
         // In virtual time nothing is late: to the nanosecond, the plan is what the seed draws.
         let sum: u64 = fates.iter().flatten().sum();
-        let planned = ended.way(way)["delay_planned_ns"].as_f64().unwrap();
+        let planned = ended.planned_ns(way);
         assert_eq!(planned, sum as f64 / wanted[at].len() as f64, "{way}");
     }
-    let planned = |way: &str| ended.way(way)["delay_planned_ns"].as_f64().unwrap();
     // 900 of 5 ms, correlated by a half: worth 300.
-    assert!((planned("to-peer") - 20e6).abs() < 1e6);
+    assert!((ended.planned_ns("to-peer") - 20e6).abs() < 1e6);
     // Four wait at least, then each goes ahead with its chance: one of 14.
     let ahead = fates[1].iter().filter(|delay| **delay == Some(0)).count();
     assert!((45..=100).contains(&ahead), "{ahead}");
     assert!(
-        (planned("from-peer") - 20e6 * (1.0 - ahead as f64 / f64::from(COUNT))).abs() < 1.0,
+        (ended.planned_ns("from-peer") - 20e6 * (1.0 - ahead as f64 / f64::from(COUNT))).abs()
+            < 1.0,
         "others have the whole delay"
     );
     // Who goes ahead passes those of the last 20 ms.

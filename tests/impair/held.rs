@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use fairpath_testbed::{Need, Router, requires};
 
 use crate::by;
-use crate::scene::{Ended, Impaired, router};
-use crate::stream::{Course, FRAME, Stream, both};
+use crate::scene::{Impaired, router};
+use crate::stream::{Course, FRAME, Stream, there_and_back};
 
 by!(slots_let_in_so_many_packets_or_bytes: afxdp, nfqueue);
 by!(releases_come_at_multiples_of_their_time: afxdp, nfqueue);
@@ -18,28 +18,18 @@ by!(a_delay_trace_is_followed_by_time: afxdp, nfqueue);
 
 const MS: u64 = 1_000_000;
 
-/// The mean delay that the port planned, ns.
-fn planned_ns(ended: &Ended, way: &str) -> f64 {
-    ended.way(way)["delay_planned_ns"].as_f64().unwrap()
-}
-
 /// Slots are 20 ms apart; there four packets fit into one, and back as many as it takes to have 300 bytes.
 fn slots_let_in_so_many_packets_or_bytes(port: &'static str) {
     requires!(Need::Root);
     const COUNT: u32 = 96;
     const SLOT: u64 = 20 * MS;
-    let net = router();
     let words = [
         "--to-peer",
         "slot 20ms,20ms,4",
         "--from-peer",
         "slot min=20ms,max=20ms,bytes=300",
     ];
-    let impaired = Impaired::between(&net, port, &words);
-    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
-    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
-    let streams = both([(there, COUNT as usize), (back, COUNT as usize)]);
-    let ended = impaired.end();
+    let (streams, ended) = there_and_back(port, &words, COUNT, [COUNT as usize; 2]);
     ended.assert_true_or_late();
     let of_bytes = 300u64.div_ceil(FRAME) as u32;
     for (way, stream, room) in [
@@ -53,7 +43,7 @@ fn slots_let_in_so_many_packets_or_bytes(port: &'static str) {
         // They come faster than slots take them, so all slots are full.
         let sum: u64 = (0..COUNT).map(slot).sum();
         let wanted = sum as f64 / f64::from(COUNT) - stream.mean_sent_ns();
-        let planned = planned_ns(&ended, way);
+        let planned = ended.planned_ns(way);
         assert!(
             (planned - wanted).abs() < SLOT as f64,
             "{way}: {planned} {wanted}"
@@ -65,18 +55,13 @@ fn releases_come_at_multiples_of_their_time(port: &'static str) {
     requires!(Need::Root);
     const COUNT: u32 = 400;
     const RELEASE: u64 = 20 * MS;
-    let net = router();
     let words = [
         "--to-peer",
         "release 20ms",
         "--from-peer",
         "delay 30ms release 20ms",
     ];
-    let impaired = Impaired::between(&net, port, &words);
-    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
-    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
-    let streams = both([(there, COUNT as usize), (back, COUNT as usize)]);
-    let ended = impaired.end();
+    let (streams, ended) = there_and_back(port, &words, COUNT, [COUNT as usize; 2]);
     ended.assert_true_or_late();
     for (way, stream, delay) in [
         ("to-peer", &streams[0], 0),
@@ -88,7 +73,7 @@ fn releases_come_at_multiples_of_their_time(port: &'static str) {
         stream
             .assert_not_before(|number| (stream.sent_at(number) + delay).next_multiple_of(RELEASE));
         // Anything from nothing to the whole time: half of it, where they come all the time.
-        let waited = planned_ns(&ended, way) - delay as f64;
+        let waited = ended.planned_ns(way) - delay as f64;
         let share = waited / RELEASE as f64;
         assert!((0.2..0.8).contains(&share), "{way}: {share} of a release");
     }
@@ -126,7 +111,7 @@ fn a_delay_trace_is_followed_by_time(port: &'static str) {
     after.assert_not_before(|number| after.sent_at(number) + 60 * MS);
     // A machine that takes a second for 200 packets has some of the first at the second delay.
     match is_in_time {
-        true => assert_eq!(planned_ns(&ended, "to-peer"), 40e6),
+        true => assert_eq!(ended.planned_ns("to-peer"), 40e6),
         false => println!("this machine was too busy to tell one delay from the other"),
     }
 }

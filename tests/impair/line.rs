@@ -7,7 +7,7 @@ use fairpath_testbed::{Need, Router, requires};
 
 use crate::by;
 use crate::scene::{Ended, Impaired, router};
-use crate::stream::{Course, FRAME, Stream, both};
+use crate::stream::{Course, FRAME, Stream, there_and_back};
 
 by!(cells_and_opportunities_are_what_packets_take_of_a_line: afxdp, nfqueue);
 by!(codel_drops_what_waits_too_long_and_a_limit_what_is_too_many: afxdp, nfqueue);
@@ -16,10 +16,6 @@ by!(what_is_delayed_is_not_in_the_queue: afxdp, nfqueue);
 const MS: u64 = 1_000_000;
 /// Of a frame at 300 kbit/s, ns.
 const SLOW: u64 = FRAME * 8 * 1_000_000_000 / 300_000;
-
-fn planned_ns(ended: &Ended, way: &str) -> f64 {
-    ended.way(way)["delay_planned_ns"].as_f64().unwrap()
-}
 
 /// Packets come faster than the line takes them, so each leaves when the line has taken those before it;
 /// `leaves` tells when, counted from the first, ns.
@@ -30,7 +26,7 @@ fn assert_busy(ended: &Ended, way: &str, stream: &Stream, leaves: impl Fn(u32) -
     stream.assert_not_before(|number| stream.sent_at(0) + leaves(number));
     let sum: u64 = (0..count).map(leaves).sum();
     let wanted = sum as f64 / f64::from(count) - stream.mean_sent_ns();
-    let planned = planned_ns(ended, way);
+    let planned = ended.planned_ns(way);
     // Between sending and coming to the port a busy machine may take its time.
     assert!(
         (planned - wanted).abs() < wanted * 0.2,
@@ -47,7 +43,6 @@ fn cells_and_opportunities_are_what_packets_take_of_a_line(port: &'static str) {
     let trace = place.path().join("a trace");
     let lines = TIMES.map(|time| format!("{time}\n"));
     fs::write(&trace, lines.concat()).unwrap();
-    let net = router();
     let there = format!("rate_trace=\"{}\"", trace.display());
     let words = [
         "--to-peer",
@@ -55,11 +50,7 @@ fn cells_and_opportunities_are_what_packets_take_of_a_line(port: &'static str) {
         "--from-peer",
         "rate 1mbit overhead 24 cell 48",
     ];
-    let impaired = Impaired::between(&net, port, &words);
-    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
-    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
-    let streams = both([(there, COUNT as usize), (back, COUNT as usize)]);
-    let ended = impaired.end();
+    let (streams, ended) = there_and_back(port, &words, COUNT, [COUNT as usize; 2]);
     ended.assert_true_or_late();
     // Five of 1,504 bytes a round, the first at once; a packet leaves as long as a byte is left.
     assert_busy(&ended, "to-peer", &streams[0], |number| {
@@ -80,18 +71,13 @@ fn cells_and_opportunities_are_what_packets_take_of_a_line(port: &'static str) {
 fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static str) {
     requires!(Need::Root);
     const COUNT: u32 = 300;
-    let net = router();
     let words = [
         "--to-peer",
         "rate 300kbit policy codel limit 1000",
         "--from-peer",
         "rate 300kbit limit 20",
     ];
-    let impaired = Impaired::between(&net, port, &words);
-    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, COUNT);
-    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, COUNT);
-    let streams = both([(there, usize::MAX), (back, usize::MAX)]);
-    let ended = impaired.end();
+    let (streams, ended) = there_and_back(port, &words, COUNT, [usize::MAX; 2]);
     ended.assert_true_or_late();
     let dropped = ["to-peer", "from-peer"].map(|way| ended.number(way, "queue_lost"));
     for (at, way) in ["to-peer", "from-peer"].into_iter().enumerate() {
@@ -111,7 +97,7 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
     // Of those that there is no place for, none waits; the others have 20 before them, and the one
     // that is being sent.
     assert!(dropped[1] > 100 && dropped[1] < 280, "{dropped:?}");
-    let planned = planned_ns(&ended, "from-peer");
+    let planned = ended.planned_ns("from-peer");
     let [least, most] = [8, 21].map(|packets| (packets * SLOW) as f64);
     assert!((least..=most).contains(&planned), "{planned} of {most}");
 }

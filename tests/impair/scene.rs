@@ -180,6 +180,11 @@ impl Ended {
             .unwrap_or_else(|| panic!("{key}: {:#}", self.report))
     }
 
+    /// How long a direction planned to hold its packets on average, ns.
+    pub fn planned_ns(&self, way: &str) -> f64 {
+        self.way(way)["delay_planned_ns"].as_f64().unwrap()
+    }
+
     /// It was true, and its status says so.
     pub fn assert_true(&self) {
         assert_eq!(
@@ -189,9 +194,7 @@ impl Ended {
         );
         assert!(self.status.success(), "{:?}", self.status);
     }
-}
 
-impl Ended {
     /// Likewise, unless others kept the machine so busy that packets left late or could not be taken
     /// in time, which it says.
     pub fn assert_true_or_late(&self) {

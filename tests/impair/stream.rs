@@ -8,12 +8,14 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairpath_testbed::Netns;
+use fairpath_testbed::{Netns, Router};
 use fairpath_tests::PATIENCE;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+
+use crate::scene::{Ended, Impaired, router};
 
 /// Where datagrams go.
 const PORT: u16 = 7777;
@@ -172,6 +174,22 @@ pub fn both(courses: [(Course<'_>, usize); 2]) -> [Stream; 2] {
         let running = courses.map(|(course, wanted)| scope.spawn(move || course.run(wanted)));
         running.map(|stream| stream.join().unwrap())
     })
+}
+
+/// The same number there and back through a router that a port impairs as `words` say, each way until so many
+/// have come; and how it ended.
+pub fn there_and_back(
+    port: &'static str,
+    words: &[&str],
+    count: u32,
+    wanted: [usize; 2],
+) -> ([Stream; 2], Ended) {
+    let net = router();
+    let impaired = Impaired::between(&net, port, words);
+    let there = Course::new(&net.client, &net.server, Router::SERVER.v4, count);
+    let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, count);
+    let streams = both([(there, wanted[0]), (back, wanted[1])]);
+    (streams, impaired.end())
 }
 
 type Arrivals = (Vec<(u32, u64)>, BTreeSet<SocketAddr>);

@@ -11,6 +11,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+pub use fairpath_core::cc::Bbr3Phase;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
@@ -38,38 +39,6 @@ pub enum Bbr3Error {
         "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and type information (/sys/kernel/btf/vmlinux)"
     )]
     Refused(#[source] libbpf_rs::Error),
-}
-
-/// What a connection does: the states of draft-ietf-ccwg-bbr, in the order of [`Bbr3Counts::entered`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bbr3Phase {
-    /// Doubles its rate every round.
-    Startup,
-    /// Takes back the queue that Startup made.
-    Drain,
-    /// A little below the bandwidth.
-    Down,
-    /// At the bandwidth.
-    Cruise,
-    /// At the bandwidth, short-term limits forgotten.
-    Refill,
-    /// A quarter above the bandwidth.
-    Up,
-    /// Half of the pipe, to see the round-trip time.
-    ProbeRtt,
-}
-
-impl Bbr3Phase {
-    /// All, in order.
-    pub const ALL: [Bbr3Phase; 7] = [
-        Bbr3Phase::Startup,
-        Bbr3Phase::Drain,
-        Bbr3Phase::Down,
-        Bbr3Phase::Cruise,
-        Bbr3Phase::Refill,
-        Bbr3Phase::Up,
-        Bbr3Phase::ProbeRtt,
-    ];
 }
 
 /// What all connections together did since the registration.
