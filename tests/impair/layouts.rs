@@ -3,9 +3,10 @@
 use std::net::Ipv4Addr;
 
 use fairpath_testbed::{LinkEnd, Need, Netns, Offloads, Router, Testbed, Veth, requires};
+use fairpath_tests::PATIENCE;
 
 use crate::by;
-use crate::scene::{Impaired, alone, router, steer};
+use crate::scene::{Impaired, alone, command, router, steer};
 use crate::stream::Course;
 
 by!(ports_of_a_bridge_are_impaired_and_neighbours_find_each_other: xdp, afxdp);
@@ -66,6 +67,23 @@ fn ports_of_a_bridge_are_impaired_and_neighbours_find_each_other(port: &'static 
     if port == "afxdp" {
         assert!(said.contains("bridge between lan"), "{said}");
         assert_eq!(ended.way("to-peer")["delay_planned_ns"], 20e6);
+    }
+}
+
+#[test]
+fn netfilter_is_not_asked_for_packets_of_a_bridges_ports() {
+    requires!(Need::Root);
+    let [_client, bridge, _server] = bridge();
+    for words in [
+        &["lan", "--peer", "wan", "--via", "nfqueue", "--delay", "1ms"][..],
+        &["wan", "--delay", "1ms"],
+    ] {
+        let mut impair = command(&bridge, words);
+        impair.arg("--no-check");
+        let mut process = bridge.spawn(impair).unwrap();
+        let refusal = process.wait_stderr("port of the bridge br0", PATIENCE);
+        refusal.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(1), "{words:?}");
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Arrival {
     pub exit: usize,
     /// By which queue it is to leave.
     pub to: QueueId,
-    /// When the turn began that found it (`CLOCK_MONOTONIC`).
+    /// When it was found (`CLOCK_MONOTONIC`): read behind the queue, so that it came no later.
     pub now: Nanos,
     /// What policies see of it, if the XDP program noted that. Its class is one of the kernel's
     /// slots: check it before it is an index.
@@ -348,13 +348,13 @@ impl<O: Order> Forwarder<O> {
 
     /// Takes and sends a batch at every queue. False: there was nothing to do.
     pub fn turn(&mut self) -> bool {
-        let now = wait::now();
+        let mut now = wait::now();
         let before = self.counts;
         if now >= self.look_at {
             self.look(now);
         }
         for queue in 0..self.to.len() {
-            self.take(QueueId(queue), now);
+            now = self.take(QueueId(queue));
         }
         for queue in 0..self.to.len() {
             self.give(QueueId(queue), now);
@@ -370,9 +370,11 @@ impl<O: Order> Forwarder<O> {
         self.look_at = Nanos(now.0 + next.0);
     }
 
-    fn take(&mut self, from: QueueId, now: Nanos) {
+    /// Takes what came by a queue until the time that is returned.
+    fn take(&mut self, from: QueueId) -> Nanos {
         let mut arrived = std::mem::take(&mut self.arrived);
         self.port.receive(from, BATCH as usize, &mut arrived);
+        let now = wait::now();
         self.counts.received += arrived.len() as u64;
         for frame in arrived.drain(..) {
             let note = self.port.note(frame);
@@ -386,6 +388,7 @@ impl<O: Order> Forwarder<O> {
         self.arrived = arrived;
         self.settle(None);
         self.port.refill(from);
+        now
     }
 
     fn arrival(

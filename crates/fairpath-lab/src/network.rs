@@ -14,8 +14,9 @@ use thiserror::Error;
 
 use crate::topology::Topology;
 
-/// Most that a socket's buffers grow to, bytes: 1 Gbit/s over 100 ms is 12.5 MB.
-const MAX_WINDOW: &str = "33554432";
+/// Most that a socket's buffers grow to, bytes: BBR has twice in flight what the path holds, which is 25 MB at
+/// 1 Gbit/s over 100 ms, and the kernel counts the memory that packets lie in, half as much again or more.
+const MAX_WINDOW: &str = "134217728";
 /// Bytes of each link's packets.
 pub const MTU: u32 = 1500;
 

@@ -1,8 +1,6 @@
 //! The congestion control of bpf/core/cc over a simulated path: what draft-ietf-ccwg-bbr promises,
 //! its example test cases among them. Virtual time, fixed seeds.
 
-#![allow(missing_docs)]
-
 mod path;
 
 use fairpath_core::cc::{Bbr3Ack, Bbr3Phase};

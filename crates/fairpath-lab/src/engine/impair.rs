@@ -24,6 +24,13 @@ const END_DEADLINE: Duration = Duration::from_secs(15);
 const READY: &str = "ready:";
 /// It begins without checking itself.
 pub const NO_CHECK: &str = "--no-check";
+/// Packets that it holds in each direction, unless told otherwise.
+const PACKETS: f64 = 16_384.0;
+/// More it refuses to hold.
+const MOST_PACKETS: u32 = 1_000_000;
+/// The delay comes before the line, so that it holds what senders send: BBR begins with 2.9 times what it takes for
+/// the rate, and may take it for more.
+const SURGE: f64 = 4.0;
 /// A direction of which nothing is asked.
 const PLAIN: &str = "none";
 /// When a trace begins anew, ms: after any run.
@@ -48,7 +55,7 @@ pub fn start(
         .each_ref()
         .map(|direction| words(direction, &task.spec.set, task.lead));
     let is_new = checked.insert(words.join("; "));
-    let argv = arguments(task, &words, is_new);
+    let argv = arguments(task, &directions, &words, is_new);
     let router = task.network.host(task.seat.host);
     let mut command = router.command(&argv[0]);
     command.args(&argv[1..]);
@@ -72,7 +79,12 @@ pub fn start(
 }
 
 /// Program and arguments.
-fn arguments(task: &Task<'_>, words: &[String; 2], check: bool) -> Vec<String> {
+fn arguments(
+    task: &Task<'_>,
+    directions: &[Direction; 2],
+    words: &[String; 2],
+    check: bool,
+) -> Vec<String> {
     let mut argv = vec![task.fairpath.to_string_lossy().into_owned()];
     let fixed = [
         "impair",
@@ -89,12 +101,25 @@ fn arguments(task: &Task<'_>, words: &[String; 2], check: bool) -> Vec<String> {
     if let Some(via) = task.spec.via {
         argv.extend(["--via".to_owned(), via.name().to_owned()]);
     }
+    argv.extend(packets(directions).map(|packets| format!("--packets={packets}")));
     for (option, words) in ["--to-peer", "--from-peer"].iter().zip(words) {
         if words != PLAIN {
             argv.extend([(*option).to_owned(), words.clone()]);
         }
     }
     argv
+}
+
+/// Packets to be held in each direction, where that is more than usual.
+fn packets(directions: &[Direction; 2]) -> Option<u32> {
+    let held = |direction: &Direction| {
+        SURGE * direction.pipe_packets() + f64::from(direction.limit.unwrap_or(0))
+    };
+    let most = directions.iter().map(held).fold(0.0, f64::max);
+    (most > PACKETS).then(|| {
+        let packets = most.min(f64::from(MOST_PACKETS)) as u32;
+        packets.next_power_of_two().min(MOST_PACKETS)
+    })
 }
 
 /// A direction in the words of `fairpath impair`.
@@ -383,6 +408,19 @@ mod tests {
             words(&direction("impair = 'gemodel 1%,25%'"), &[], Duration::ZERO),
             "gemodel 1%,25%"
         );
+    }
+
+    #[test]
+    fn long_fast_paths_have_room_for_a_surge() {
+        let long = direction("rate = '450mbit'\nrtt = '400ms'\nlimit = 7431\n");
+        assert_eq!(packets(&[long, Direction::default()]), Some(65_536));
+        let short = direction("rate = '450mbit'\nrtt = '40ms'\nlimit = 1486\n");
+        assert_eq!(packets(&[Direction::default(), short]), None);
+        let later = "rate = '450mbit'\ndelay-steps = [{ at = 1.0, delay = '200ms' }]\n";
+        let steps = direction(later);
+        assert_eq!(packets(&[steps.clone(), steps]), Some(32_768));
+        let endless = direction("rate = '100gbit'\ndelay = '1s'\n");
+        assert_eq!(packets(&[endless, Direction::default()]), Some(1_000_000));
     }
 
     #[test]

@@ -14,8 +14,6 @@ use serde::Deserialize;
 const DEVIATIONS: f64 = 3.29;
 /// Packets that its line and queue hold together, unless a limit is asked for.
 const LIMIT: u64 = 20_000;
-/// Bytes of a full frame, to count what the line holds.
-const FRAME_BITS: f64 = 1514.0 * 8.0;
 
 /// Puts it at both interfaces.
 ///
@@ -70,12 +68,10 @@ fn words(direction: &Direction) -> Result<Vec<String>, &'static str> {
     }
     let mut words = Vec::new();
     // Its limit counts what the line holds, too.
-    let pipe = direction.rate.map_or(0.0, |rate| {
-        rate.bps() * direction.delay.seconds() / FRAME_BITS
-    });
+    let pipe = direction.pipe_packets().ceil() as u64;
     let limit = direction
         .limit
-        .map_or(LIMIT, |limit| u64::from(limit) + pipe.ceil() as u64);
+        .map_or(LIMIT, |limit| u64::from(limit) + pipe);
     words.extend(["limit".to_owned(), limit.to_string()]);
     if direction.delay.ns() > 0 || direction.jitter.ns() > 0 {
         words.extend(["delay".to_owned(), time(direction.delay)]);

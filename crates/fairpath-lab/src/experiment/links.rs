@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Rate, Share, Time};
 
+/// Bits of a full frame.
+pub(crate) const FRAME_BITS: f64 = 1514.0 * 8.0;
+
 /// One link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -162,6 +165,14 @@ impl Direction {
                 loss: self.loss,
                 ..Direction::default()
             }
+    }
+
+    /// Full frames that the longest of its delays holds at its rate; 0 without either.
+    pub fn pipe_packets(&self) -> f64 {
+        let steps = self.delay_steps.iter().map(|step| step.delay.ns());
+        let longest = steps.fold(self.delay.ns(), |longest, ns| longest.max(ns));
+        let rate = self.rate.map_or(0.0, |rate| rate.bps());
+        rate * longest as f64 / 1e9 / FRAME_BITS
     }
 }
 

@@ -25,6 +25,7 @@ use crate::figure::FigureSpec;
 use crate::topology::TopologyChoice;
 pub use document::{Document, LoadError};
 pub use form::{Axis, Form, FormName, Grid, Point};
+pub(crate) use links::FRAME_BITS;
 pub use links::{Direction, LinkSpec};
 pub use traffic::{CallSpec, FlowKind, FlowSpec, PingSpec, SwitchSpec};
 

@@ -4,9 +4,8 @@
 //! one machine, so one clock serves both: the delay is the kernel's time stamp of the arrival less the time in the
 //! packet. Deliberately absent: silence suppression, which would make the load depend on what is said.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -14,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use fairpath_testbed::{Netns, NetnsError};
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use super::clock::{Origin, Window};
-use super::precise::{nanoseconds, real_time_ns, sleep_until, thread_cpu, wake_exactly};
+use super::precise::{real_time_ns, receive_stamped, sleep_until, thread_cpu, wake_exactly};
 use crate::record::CallRecord;
 
 /// G.711's usual packet: 20 ms.
@@ -169,9 +168,7 @@ impl Calling {
         let heard = heard.map_err(failed("listen"))?;
         Ok(Called::new(&self.name, spoken, &heard))
     }
-}
 
-impl Calling {
     /// Until as many came as were sent, or those that did not are late beyond use.
     fn await_packets(&self, sent: usize) {
         let end = Instant::now() + LINGER;
@@ -326,15 +323,7 @@ fn hear(socket: &UdpSocket, leave: &AtomicBool, came: &AtomicUsize) -> io::Resul
 /// One packet: its number and its delay.
 fn receive(socket: &UdpSocket) -> nix::Result<Option<(u32, u64)>> {
     let mut buffer = [0; PAYLOAD_BYTES];
-    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
-    let mut parts = [IoSliceMut::new(&mut buffer)];
-    let fd = socket.as_raw_fd();
-    let message = recvmsg::<SockaddrIn>(fd, &mut parts, Some(&mut control), MsgFlags::empty())?;
-    let bytes = message.bytes;
-    let stamp = message.cmsgs()?.find_map(|part| match part {
-        ControlMessageOwned::ScmTimestampns(time) => Some(nanoseconds(time)),
-        _ => None,
-    });
+    let (bytes, stamp) = receive_stamped(socket, &mut buffer)?;
     Ok(stamp
         .filter(|_| bytes == PAYLOAD_BYTES)
         .map(|at| read(&buffer, at)))

@@ -5,7 +5,7 @@
 //! sending and not the result. Deliberately absent: IPv6 (the lab's networks are IPv4), floods.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use fairpath_testbed::{Netns, NetnsError};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn,
-    recvmsg, sendto, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, setsockopt,
+    socket, sockopt,
 };
 
 use super::clock::{Origin, Window};
-use super::precise::{nanoseconds, real_time_ns, thread_cpu, wake_exactly};
+use super::precise::{real_time_ns, receive_stamped, thread_cpu, wake_exactly};
 use crate::record::PingRecord;
 
 /// Payload behind the ICMP header, as ping has it.
@@ -325,15 +325,7 @@ fn may_come(sent: &[(f64, u64)], answered: &BTreeMap<usize, u64>, oldest: f64) -
 /// One packet; its request and arrival if it is an answer to one of ours.
 fn receive(socket: &OwnedFd, identifier: u16) -> nix::Result<Option<(u32, u64)>> {
     let mut buffer = [0; BUFFER_BYTES];
-    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
-    let mut parts = [IoSliceMut::new(&mut buffer)];
-    let fd = socket.as_raw_fd();
-    let message = recvmsg::<SockaddrIn>(fd, &mut parts, Some(&mut control), MsgFlags::empty())?;
-    let bytes = message.bytes;
-    let stamp = message.cmsgs()?.find_map(|part| match part {
-        ControlMessageOwned::ScmTimestampns(time) => Some(nanoseconds(time)),
-        _ => None,
-    });
+    let (bytes, stamp) = receive_stamped(socket, &mut buffer)?;
     let sequence = answer(&buffer[..bytes], identifier);
     Ok(sequence.zip(stamp))
 }

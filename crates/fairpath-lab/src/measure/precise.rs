@@ -1,10 +1,12 @@
 //! Threads that act at absolute times, and kernel time stamps of what arrives.
 
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
 
@@ -30,8 +32,25 @@ pub(super) fn real_time_ns() -> io::Result<u64> {
     Ok(nanoseconds(now))
 }
 
+/// One packet of a socket that has `SO_TIMESTAMPNS`: its bytes in `buffer`, and when the kernel got it, ns since
+/// 1970; `None` where the kernel gives no time.
+pub(super) fn receive_stamped(
+    socket: &impl AsFd,
+    buffer: &mut [u8],
+) -> nix::Result<(usize, Option<u64>)> {
+    let mut control = nix::cmsg_space!(TimeSpec);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let fd = socket.as_fd().as_raw_fd();
+    let message = recvmsg::<SockaddrIn>(fd, &mut parts, Some(&mut control), MsgFlags::empty())?;
+    let stamp = message.cmsgs()?.find_map(|part| match part {
+        ControlMessageOwned::ScmTimestampns(time) => Some(nanoseconds(time)),
+        _ => None,
+    });
+    Ok((message.bytes, stamp))
+}
+
 /// A time stamp as ns since 1970.
-pub(super) fn nanoseconds(time: TimeSpec) -> u64 {
+fn nanoseconds(time: TimeSpec) -> u64 {
     u64::try_from(time.num_nanoseconds()).unwrap_or(0)
 }
 

@@ -4,7 +4,7 @@
 //! that forgets the delay fulfils. The least round trip of sockets and pings knows better: it is no less
 //! than the links' delays, and no more than these and what their queues hold.
 
-use crate::experiment::{Direction, Experiment};
+use crate::experiment::{Direction, Experiment, FRAME_BITS};
 use crate::record::{Fault, FaultKind, FlowRecord, LinkRecord, RunRecord};
 use crate::topology::Topology;
 
@@ -17,8 +17,6 @@ const MAX_LONG: f64 = 0.05;
 const MAX_LONG_NS: f64 = 2e6;
 /// A tick of TCP's timestamps in Linux.
 const TIMESTAMP_NS: f64 = 1e6;
-/// Bits of a full frame.
-const FRAME_BITS: f64 = 1514.0 * 8.0;
 /// Independent delays that tell a deviation: its own is 2 % then.
 const MIN_DELAYS: f64 = 1_000.0;
 /// A deviation may be off by so much of what was asked for.

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+use fairpath_netlink::Links;
 
 use super::OnFailure;
 use crate::run::spawn_spared;
@@ -58,6 +59,16 @@ impl Diverted {
             Diverted::Leaving(out) => format!("-o {out}"),
             Diverted::Arriving(from) => format!("-i {from}"),
             Diverted::Through(from, out) => format!("-i {from} -o {out}"),
+        }
+    }
+}
+
+impl Diverted {
+    /// Of its interfaces.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Diverted::Leaving(name) | Diverted::Arriving(name) => vec![name],
+            Diverted::Through(from, out) => vec![from, out],
         }
     }
 }
@@ -126,12 +137,13 @@ impl Diversion {
     /// Puts the rules in place, instead of those that a crash left.
     ///
     /// # Errors
-    /// What each tool said where none can.
+    /// An interface is a port of a bridge, whose packets rules do not see; what each tool said where none can.
     pub fn begin(
         diverts: &[Divert],
         on_failure: OnFailure,
         exempt: Option<Exempt>,
     ) -> anyhow::Result<Diversion> {
+        refuse_bridge_ports(diverts)?;
         let first = diverts.first().map_or(0, |divert| divert.queue);
         let name = format!("fairpath_{first}");
         let mut refusals = Vec::new();
@@ -163,6 +175,30 @@ impl Diversion {
     pub fn by(&self) -> &'static str {
         self.by.name()
     }
+}
+
+/// Netfilter's IP chains know the packets of a bridge's ports by the bridge's name, if they see them at all: rules
+/// with a port's name would meet none, in silence.
+fn refuse_bridge_ports(diverts: &[Divert]) -> anyhow::Result<()> {
+    let links = Links::dump().context("find out whether interfaces are ports of a bridge")?;
+    let master = |name: &str| {
+        let link = links.iter().find(|link| link.name == name)?;
+        let master = links
+            .iter()
+            .find(|master| Some(master.ifindex) == link.master)?;
+        master.is_kind("bridge").then_some(&master.name)
+    };
+    for divert in diverts {
+        for name in divert.what.names() {
+            if let Some(bridge) = master(name) {
+                bail!(
+                    "send packets of {name} to queue {}: it is a port of the bridge {bridge}, and netfilter knows packets by the bridge's name only; name {bridge}, or have AF_XDP carry them from port to port",
+                    divert.queue
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes away whatever rules there are of the queues from `first` on, by whichever tool they were made.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fairpath_bpf::Recoveries;
-use fairpath_netlink::{NetlinkError, SocketDiag, TcpSocket};
+use fairpath_netlink::{NetlinkError, SocketDiag, SocketId, TcpSocket};
 
 use super::series::{Moment, Series};
 use super::{Sampled, SamplerError, Watched, canonical};
@@ -128,7 +128,8 @@ impl Work {
     /// Follows the sockets of these flows, and notes which flows have begun to send.
     fn note(&mut self, ns: u64, flows: &[usize], sockets: &[TcpSocket], at: f64) {
         for socket in sockets {
-            let Some(flow) = flows.iter().find(|n| belongs(socket, &self.flows[**n])) else {
+            let flow = flows.iter().find(|n| belongs(&socket.id, &self.flows[**n]));
+            let Some(flow) = flow else {
                 continue;
             };
             let known = self.series.iter().position(|series| series.id == socket.id);
@@ -146,6 +147,8 @@ impl Work {
                     self.series.len() - 1
                 }
             };
+            // It is there, whatever a question for it alone was answered.
+            self.gone[known] = false;
             let sent = socket.info.as_ref().map_or(0, |info| info.bytes_sent);
             if sent >= DATA_BYTES {
                 self.series[known].began.get_or_insert(at);
@@ -173,7 +176,7 @@ impl Work {
                 ..
             }) = socket
             else {
-                self.gone[n] = true;
+                self.lose(n);
                 continue;
             };
             // Counts that cannot be read are not counted; the record then says "sampled".
@@ -189,6 +192,20 @@ impl Work {
         Ok(())
     }
 
+    /// A connection does not answer: it has ended. One that never answered is looked for again among all.
+    fn lose(&mut self, n: usize) {
+        self.gone[n] = true;
+        let Series {
+            ns, id, moments, ..
+        } = &self.series[n];
+        if !moments.is_empty() {
+            return;
+        }
+        for (flow, found) in self.flows.iter().zip(&mut self.found) {
+            *found &= flow.sender.inode() != *ns || !belongs(id, flow);
+        }
+    }
+
     fn failed(&self, place: usize, source: NetlinkError) -> SamplerError {
         SamplerError::Diag {
             ns: self.places[place].name.clone(),
@@ -198,9 +215,9 @@ impl Work {
 }
 
 /// Whether a socket is one of a flow's sender.
-fn belongs(socket: &TcpSocket, flow: &Watched) -> bool {
+fn belongs(id: &SocketId, flow: &Watched) -> bool {
     match flow.reverse {
-        true => socket.id.local.port() == flow.server.port(),
-        false => canonical(socket.id.peer) == canonical(flow.server),
+        true => id.local.port() == flow.server.port(),
+        false => canonical(id.peer) == canonical(flow.server),
     }
 }

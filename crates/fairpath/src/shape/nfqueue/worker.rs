@@ -86,9 +86,8 @@ impl Worker {
 
     fn serve(&mut self) -> anyhow::Result<()> {
         loop {
-            let now = monotonic_ns()?;
-            let came = self.take(now)?;
-            let next = self.lane.turn(now, TURN, &mut self.leaving)?;
+            let came = self.take()?;
+            let next = self.lane.turn(monotonic_ns()?, TURN, &mut self.leaving)?;
             let left = self.let_go()?;
             let mut told = false;
             loop {
@@ -119,7 +118,7 @@ impl Worker {
     }
 
     /// Takes what came; how many packets.
-    fn take(&mut self, now: u64) -> anyhow::Result<usize> {
+    fn take(&mut self) -> anyhow::Result<usize> {
         let (mut came, mut refused) = (0, Vec::new());
         let read = match self.queue.receive(Wait::Not) {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
@@ -130,6 +129,8 @@ impl Worker {
             }
             read => read?,
         };
+        // Read behind the queue: no packet came later than it says.
+        let now = monotonic_ns()?;
         for (packet, held) in read.packets {
             came += 1;
             let Some(handle) = self.free.pop() else {
