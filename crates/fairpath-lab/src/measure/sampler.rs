@@ -150,16 +150,13 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// The connection between these addresses (canonical) in the namespace with this inode; of several, one after
-    /// the other, that which was seen most.
+    /// The connection between these addresses (canonical) in the namespace with this inode.
     pub fn between(&self, ns: u64, local: SocketAddr, peer: SocketAddr) -> Option<&Series> {
-        let is_it = |series: &&Series| {
+        self.series.iter().find(|series| {
             series.ns == ns
                 && canonical(series.id.local) == local
                 && canonical(series.id.peer) == peer
-        };
-        let all = self.series.iter().filter(is_it);
-        all.max_by_key(|series| series.moments.len())
+        })
     }
 
     /// Share of one core that sampling took.

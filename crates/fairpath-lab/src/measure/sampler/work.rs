@@ -221,3 +221,69 @@ fn belongs(id: &SocketId, flow: &Watched) -> bool {
         false => canonical(id.peer) == canonical(flow.server),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fairpath_netlink::TcpInfo;
+    use fairpath_testbed::Testbed;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_never_answered_is_looked_for_again_and_followed() {
+        let here = Testbed::new().current_netns().unwrap();
+        let ns = here.inode();
+        let flow = Watched {
+            flow: "bulk".to_owned(),
+            sender: here,
+            server: "10.0.0.2:5201".parse().unwrap(),
+            reverse: false,
+            start_seconds: 0.0,
+        };
+        let mut work = Work {
+            flows: vec![flow],
+            found: vec![false],
+            places: Vec::new(),
+            origin: Origin::ahead(Duration::ZERO),
+            every: FIND_EVERY,
+            recoveries: None,
+            series: Vec::new(),
+            gone: Vec::new(),
+        };
+        let data = TcpSocket {
+            id: SocketId {
+                local: "10.0.0.1:40000".parse().unwrap(),
+                peer: "10.0.0.2:5201".parse().unwrap(),
+                cookie: 7,
+            },
+            state: 1,
+            inode: 9,
+            info: Some(TcpInfo {
+                bytes_sent: DATA_BYTES,
+                ..TcpInfo::default()
+            }),
+            congestion: None,
+            bbr: None,
+        };
+        let state = |work: &Work| (work.found.clone(), work.gone.clone());
+        let sockets = [data];
+        work.note(ns, &[0], &sockets, 0.1);
+        assert_eq!(state(&work), (vec![true], vec![false]));
+        work.lose(0);
+        assert_eq!(state(&work), (vec![false], vec![true]));
+        work.note(ns, &[0], &sockets, 0.2);
+        assert_eq!(state(&work), (vec![true], vec![false]));
+        assert_eq!((work.series.len(), work.series[0].began), (1, Some(0.1)));
+
+        // One that was sampled has ended, and nothing is looked for.
+        work.series[0].moments.push(Moment {
+            at: 0.2,
+            info: TcpInfo::default(),
+            congestion: "cubic".to_owned(),
+            bbr: None,
+            told: None,
+        });
+        work.lose(0);
+        assert_eq!(state(&work), (vec![true], vec![true]));
+    }
+}
