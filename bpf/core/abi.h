@@ -3,7 +3,7 @@
  * abi.h: every structure that the core shares with Rust.
  *
  * All sizes are multiples of eight, no implicit padding, integers in host order unless the type
- * says net16. crates/fairpath-core/src/abi.rs mirrors this file; a test compares every size and
+ * says net16. crates/model/core/src/abi.rs mirrors this file; a test compares every size and
  * offset. Times are nanoseconds of whichever clock the home passes as `now`.
  */
 #ifndef FP_ABI_H

@@ -69,7 +69,7 @@ fn clang_format() -> Result<()> {
 /// The C we write: bpf/ and what fairpath-core compiles beside it.
 fn c_files() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for dir in ["bpf", "crates/fairpath-core"] {
+    for dir in ["bpf", "crates/model/core"] {
         files.extend(tidy::walk(Path::new(dir), &["c", "h"])?);
     }
     // Made by bpftool from a kernel's types, not by us.

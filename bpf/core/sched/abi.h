@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * sched/abi.h: what the scheduler shares with Rust and with its ports, mirrored in
- * crates/fairpath-core/src/sched/abi.rs.
+ * crates/model/core/src/sched/abi.rs.
  *
  * A port (AF_XDP, NFQUEUE, a BPF qdisc, the simulator, a script) keeps the packets and names them
  * by handles, 1 to `packets`. It says what happens as operations and gets outcomes; every handle

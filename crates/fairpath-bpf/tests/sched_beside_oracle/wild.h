@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * wild.h: a policy that reacts to every word that it is told, as `Wild` of
- * crates/fairpath-core/tests/sched_oracle/policy.rs, which says what it does and why.
+ * crates/model/core/tests/sched_oracle/policy.rs, which says what it does and why.
  *
  * The test writes a POLICY block and some of the functions behind it.
  */

@@ -15,7 +15,7 @@ const PACKETS: usize = 60;
 
 #[test]
 fn fuzz_seeds_are_what_the_generator_makes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/seeds");
     for kind in ["packets", "captures"] {
         fs::create_dir_all(root.join(kind)).expect("fuzz/ exists");
     }

@@ -3,8 +3,8 @@
 use std::env;
 
 fn main() {
-    println!("cargo:rerun-if-changed=../../bpf/core");
-    println!("cargo:rerun-if-changed=../../bpf/policy");
+    println!("cargo:rerun-if-changed=../../../bpf/core");
+    println!("cargo:rerun-if-changed=../../../bpf/policy");
     println!("cargo:rerun-if-changed=src/cc.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
@@ -17,8 +17,8 @@ fn main() {
         .file("src/native.c")
         .file("src/pifo.c")
         .file("src/sched/native.c")
-        .include("../../bpf/core")
-        .include("../../bpf/include")
+        .include("../../../bpf/core")
+        .include("../../../bpf/include")
         .std("gnu11")
         .opt_level(2)
         .warnings(true)
