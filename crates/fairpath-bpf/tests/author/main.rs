@@ -7,7 +7,7 @@ mod refusals;
 mod templates;
 
 #[allow(dead_code)] // made for more than these tests
-#[path = "../../../fairpath-sched/tests/author/object.rs"]
+#[path = "../../../model/sched/tests/author/object.rs"]
 mod object;
 
 use std::fs;
