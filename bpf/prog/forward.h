@@ -33,7 +33,7 @@ enum fp_forwarding {
 	FP_FORWARD_ROUTER = 2,
 };
 
-/* Mirrored in crates/fairpath-bpf/src/forward.rs. Integers in host order. */
+/* Mirrored in crates/edge/bpf/src/forward.rs. Integers in host order. */
 struct fp_exit {
 	u32 ifindex;	/* where its frames come and go */
 	u32 route;	/* what the FIB calls it: the VLAN device, or ifindex */

@@ -45,7 +45,7 @@ struct {
 	__type(value, struct loss);
 } loss SEC(".maps");
 
-/* Mirrored in crates/fairpath-bpf/src/impair.rs. */
+/* Mirrored in crates/edge/bpf/src/impair.rs. */
 struct counts {
 	u64 came;
 	u64 lost;

@@ -165,7 +165,7 @@ struct fp_half {
 	u64 note;	/* user space's own */
 };
 
-/* What the port keeps besides; mirrored in crates/fairpath-bpf/src/qdisc/port.rs. */
+/* What the port keeps besides; mirrored in crates/edge/bpf/src/qdisc/port.rs. */
 struct fp_port {
 	u64 magic;
 	u64 code;  /* which object this is, for who finds it later */

@@ -27,7 +27,7 @@
 
 #define be16(x) ((u16)__builtin_bswap16(x))
 
-/* What became of a frame; the order is shared with crates/fairpath-bpf/src/redirect.rs. */
+/* What became of a frame; the order is shared with crates/edge/bpf/src/redirect.rs. */
 enum way {
 	TO_SOCKET,
 	NO_SOCKET,

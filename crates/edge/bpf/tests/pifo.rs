@@ -2,7 +2,7 @@
 //!
 //! The logs are those of the native home's test. `FAIRPATH_QUEUE_OPS=n` changes the number of operations.
 
-#[path = "../../model/core/tests/pifo_oracle/mod.rs"]
+#[path = "../../../model/core/tests/pifo_oracle/mod.rs"]
 mod pifo_oracle;
 
 use fairpath_bpf::{KernelPool, QueueBench, Variant};

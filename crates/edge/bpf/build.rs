@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../..");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());

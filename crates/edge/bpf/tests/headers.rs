@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 const PAGES: usize = 16;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
 fn run(command: &mut Command) -> Vec<u8> {

@@ -4,7 +4,7 @@
 //! The trees and logs are those of the native home's test; the policy that reacts to everything is
 //! here a file in C, as an author's is. `FAIRPATH_SCHED_OPS=n` changes the number of operations.
 
-#[path = "../../../model/core/tests/sched_oracle/mod.rs"]
+#[path = "../../../../model/core/tests/sched_oracle/mod.rs"]
 mod sched_oracle;
 
 mod damage;

@@ -4,7 +4,7 @@
 //! core as cc compiled it. Events are compared in their order, after each part of at most [`PART`] frames. Seeds are
 //! fixed and named in every failure.
 
-#[path = "../../model/core/tests/traffic/mod.rs"]
+#[path = "../../../model/core/tests/traffic/mod.rs"]
 mod traffic;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

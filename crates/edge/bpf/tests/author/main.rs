@@ -7,7 +7,7 @@ mod refusals;
 mod templates;
 
 #[allow(dead_code)] // made for more than these tests
-#[path = "../../../model/sched/tests/author/object.rs"]
+#[path = "../../../../model/sched/tests/author/object.rs"]
 mod object;
 
 use std::fs;
@@ -18,7 +18,7 @@ use fairpath_sched::author::Author;
 
 /// The shipped policies' files.
 fn shipped() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/policy");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../bpf/policy");
     let files = fs::read_dir(&folder).expect("the folder is there");
     let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
     files.retain(|file| file.extension().is_some_and(|name| name == "c"));
