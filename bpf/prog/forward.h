@@ -54,7 +54,7 @@ struct fp_forward {
 
 _Static_assert(sizeof(struct fp_forward) == 96, "what forward.rs writes");
 
-/* Before a frame in AF_XDP; mirrored in crates/fairpath-afxdp/src/note.rs. */
+/* Before a frame in AF_XDP; mirrored in crates/edge/afxdp/src/note.rs. */
 struct fp_note {
 	u32 magic;
 	u32 exit;
