@@ -1,13 +1,13 @@
 //! Pages of computed experiments: what they say, what they must not say, how fast they are made, and
 //! how they look in a real browser.
 
-#[path = "../../../fairpath-export/tests/export/browser.rs"]
+#[path = "../../../show/export/tests/export/browser.rs"]
 #[allow(dead_code, reason = "the other crate's tests press keys, too")]
 mod browser;
 #[path = "../../../fairpath-report/tests/page/judge.rs"]
 mod judge;
 mod large;
-#[path = "../../../fairpath-export/tests/export/needs.rs"]
+#[path = "../../../show/export/tests/export/needs.rs"]
 mod needs;
 mod said;
 mod synthetic;

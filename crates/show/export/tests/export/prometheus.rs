@@ -17,7 +17,7 @@ use crate::web::start;
 /// A file of packaging/.
 pub fn packaging(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../packaging")
+        .join("../../../packaging")
         .join(file)
 }
 

@@ -174,7 +174,7 @@ fn no_limit_on_series_is_exceeded_and_what_is_left_out_is_told() {
 
 #[test]
 fn every_metric_is_in_the_documentation() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/export.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/export.md");
     let page = std::fs::read_to_string(page).unwrap();
     let text = text(Exposition::Prometheus, 20_000);
     let types = text

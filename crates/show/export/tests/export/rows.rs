@@ -213,7 +213,7 @@ fn the_schema_is_that_of_the_documentation() {
     writer.write(&interval(0)).unwrap();
     let path = writer.finish().unwrap().unwrap();
     let columns: BTreeSet<String> = read(&path)[0].keys().cloned().collect();
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/export.md");
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs/export.md");
     let page = fs::read_to_string(page).unwrap();
     let told: BTreeSet<String> = page
         .lines()
