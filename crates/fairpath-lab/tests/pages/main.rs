@@ -4,7 +4,7 @@
 #[path = "../../../show/export/tests/export/browser.rs"]
 #[allow(dead_code, reason = "the other crate's tests press keys, too")]
 mod browser;
-#[path = "../../../fairpath-report/tests/page/judge.rs"]
+#[path = "../../../show/report/tests/page/judge.rs"]
 mod judge;
 mod large;
 #[path = "../../../show/export/tests/export/needs.rs"]
