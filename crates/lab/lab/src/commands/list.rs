@@ -35,7 +35,7 @@ fn text() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     /// What the guide shows.
-    const GUIDE: &str = include_str!("../../../../docs/guide/lab.md");
+    const GUIDE: &str = include_str!("../../../../../docs/guide/lab.md");
 
     #[test]
     fn the_guide_shows_this_list() {

@@ -73,7 +73,7 @@ mod tests {
     /// Its question in words, its command, each of its axes, and what it does not say.
     #[test]
     fn every_shipped_experiment_has_a_page_of_the_guide() {
-        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/lab");
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/guide/lab");
         for name in super::names() {
             let page = std::fs::read_to_string(format!("{guide}/{name}.md"));
             let page = page.unwrap_or_else(|error| panic!("{name}.md: {error}"));
