@@ -16,7 +16,7 @@ use super::{Written, read, write};
 
 /// A template, with its name filled in: the policy's file and the script's text.
 fn template(name: &str) -> (Written, String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fairpath/src/sched/new");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../router/fairpath/src/sched/new");
     let text = |ending: &str| {
         let file: PathBuf = folder.join(format!("{name}.{ending}"));
         let text = fs::read_to_string(file).expect("the template is there");
