@@ -1,75 +1,112 @@
-//! Which crate may depend on which: data flows one way.
+//! Which crate may depend on which: the folder is the rule.
 //!
 //! ```text
-//! units <- wire <- core <- class  rtt  rules    class <- sched <- shape    pure: no clock, no sockets
-//! units <- wire <- bpf  netlink  afxdp  nfqueue        the kernel's edge (may use core's types)
-//! rtt <- top  export                                   show and export snapshots
-//! units, statistics <- report                          pure, too: pages of anything measured
-//! pure + edge <- fairpath                              assembly
-//! netlink, bpf <- testbed <- demo, lab, bench          outside: they run the binary
+//! crates/base    base                           no kernel, no domain
+//! crates/model   base, model                    no clock, no socket
+//! crates/edge    base, model                    the kernel's edge; never each other
+//! crates/show    base, model                    shows and exports; never each other
+//! crates/router  base, model, edge, show, router
+//! crates/lab     base, model, edge, show, lab
+//! crates/author  base, model, edge, show, author
+//! tests benches  everything but the binary
+//! xtask          nothing
 //! ```
 //!
-//! A development dependency is freer, since tests may plant what the product may not: it may be the
-//! testbed, wire or anything pure. A pure crate's may only be pure.
+//! A new crate needs no entry here: `crates/PLANE/NAME` says what it may see. The package in it is
+//! `fairpath-NAME`. A development dependency is freer: outside of `base` and `model` it may also be
+//! the testbed.
 
 use super::{File, Finding};
 use anyhow::Result;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-pub const PURE: &[&str] = &[
-    "units",
-    "wire",
-    "core",
-    "class",
-    "rtt",
-    "sched",
-    "shape",
-    "rules",
-    "report",
-    "statistics",
+/// Each plane and the planes that its crates may see.
+const PLANES: &[(&str, &[&str])] = &[
+    ("base", &["base"]),
+    ("model", &["base", "model"]),
+    ("edge", &["base", "model"]),
+    ("show", &["base", "model"]),
+    ("router", &["base", "model", "edge", "show", "router"]),
+    ("lab", &["base", "model", "edge", "show", "lab"]),
+    ("author", &["base", "model", "edge", "show", "author"]),
+    ("tests", ALL),
+    ("benches", ALL),
+    ("xtask", &[]),
 ];
-const EDGE: &[&str] = &["bpf", "netlink", "afxdp", "nfqueue"];
+const ALL: &[&str] = &["base", "model", "edge", "show", "router", "lab", "author"];
 
-/// A crate of ours depends on another of ours. Names are without `fairpath-`; the binary's is
-/// `fairpath`.
+/// Planes whose crates neither see a clock nor a socket.
+pub const PURE: &[&str] = &["base", "model"];
+
+/// The plane of a path below the root: that of `crates/PLANE/NAME/...`, else the first folder.
+pub fn plane_of(path: &str) -> &str {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    path.split('/').next().unwrap_or(path)
+}
+
+/// A crate of ours depends on another of ours.
 #[derive(Debug)]
 pub struct Arrow {
-    pub from: String,
-    pub to: String,
+    pub from: Place,
+    pub to: Place,
     pub dev: bool,
-    /// The manifest that says so.
-    pub path: String,
+    /// The line of the manifest of `from` that says so.
     pub line: usize,
+}
+
+/// Where a crate lies, and its package's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub name: String,
+    /// Its manifest, relative to the root.
+    pub manifest: String,
+}
+
+impl Place {
+    fn plane(&self) -> &str {
+        plane_of(&self.manifest)
+    }
+
+    /// The folder's name: `crates/model/rtt/Cargo.toml` is in `rtt`.
+    fn folder(&self) -> &str {
+        self.manifest.rsplit('/').nth(1).unwrap_or_default()
+    }
 }
 
 /// The arrows that cargo knows of in this workspace, crates without any as arrows to themselves.
 pub fn from_metadata(files: &[File]) -> Result<Vec<Arrow>> {
     let metadata = MetadataCommand::new().no_deps().exec()?;
-    let members = metadata.workspace_packages();
-    let ours = |name: &str| members.iter().any(|p| p.name.as_str() == name);
+    let places: Vec<Place> = metadata
+        .workspace_packages()
+        .iter()
+        .map(|package| Place {
+            name: package.name.to_string(),
+            manifest: package
+                .manifest_path
+                .strip_prefix(&metadata.workspace_root)
+                .unwrap_or(&package.manifest_path)
+                .to_string(),
+        })
+        .collect();
     let mut arrows = Vec::new();
-    for package in &members {
-        let manifest = package.manifest_path.strip_prefix(&metadata.workspace_root);
-        let path = manifest.unwrap_or(&package.manifest_path).to_string();
+    for (package, from) in metadata.workspace_packages().iter().zip(&places) {
         let text = files
             .iter()
-            .find(|f| f.path == path)
+            .find(|f| f.path == from.manifest)
             .map_or("", |f| &f.text);
-        let mut arrow = |to: &str, dev: bool| {
+        let mut arrow = |to: &Place, dev: bool| {
             arrows.push(Arrow {
-                from: short(&package.name),
-                to: short(to),
+                from: from.clone(),
+                to: to.clone(),
                 dev,
-                line: line_of(text, to),
-                path: path.clone(),
+                line: line_of(text, &to.name),
             });
         };
-        arrow(&package.name, false);
-        for dependency in package.dependencies.iter().filter(|d| ours(&d.name)) {
-            arrow(
-                &dependency.name,
-                dependency.kind == DependencyKind::Development,
-            );
+        arrow(from, false);
+        for dependency in &package.dependencies {
+            if let Some(to) = places.iter().find(|p| p.name == dependency.name) {
+                arrow(to, dependency.kind == DependencyKind::Development);
+            }
         }
     }
     Ok(arrows)
@@ -85,79 +122,70 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
         from,
         to,
         dev,
-        path,
         line,
     } = arrow;
     let finding = |message, remedy| {
         Some(Finding {
-            path: path.clone(),
+            path: from.manifest.clone(),
             line: *line,
             rule: "arrows",
             message,
             remedy,
         })
     };
-    let Some(allowed) = allowed(from) else {
+    let Some(allowed) = allowed(from.plane()) else {
         return finding(
-            format!("the crate {from} has no place in the house"),
-            "give it one in xtask/src/tidy/arrows.rs and in ARCHITECTURE.md",
+            format!("{} lies in no plane of the house", from.name),
+            "move it into one of the folders of crates/ (ARCHITECTURE.md)",
         );
     };
-    if from == to || allowed.contains(&to.as_str()) || *dev && allowed_in_tests(from, to) {
-        return None;
+    if from == to {
+        let named = ["fairpath", &format!("fairpath-{}", from.folder())].contains(&&*from.name);
+        return if named || !from.manifest.starts_with("crates/") {
+            None
+        } else {
+            finding(
+                format!("{} lies in the folder {}", from.name, from.folder()),
+                "a crate is called fairpath- and the name of its folder",
+            )
+        };
     }
-    if to == "fairpath" {
+    if to.name == "fairpath" {
         return finding(
-            format!("{from} depends on fairpath, on which nothing may depend"),
-            "run the binary, or move what is needed into a pure crate",
+            format!(
+                "{} depends on fairpath, on which nothing may depend",
+                from.name
+            ),
+            "run the binary, or move what is needed into a crate that both may see",
         );
+    }
+    if allowed.contains(&to.plane()) || *dev && allowed_in_tests(from, to) {
+        return None;
     }
     let kind = if *dev { " for its tests" } else { "" };
     finding(
         format!(
-            "{from} may not depend on {to}{kind} (only on: {})",
+            "{} ({}) may not depend on {} ({}){kind}; it sees: {}",
+            from.name,
+            from.plane(),
+            to.name,
+            to.plane(),
             allowed.join(", ")
         ),
         "let the caller pass values in, or move the shared part to a crate both may see",
     )
 }
 
-/// What a crate may be built on, or `None` for a crate the house does not know.
-fn allowed(from: &str) -> Option<Vec<&'static str>> {
-    let everything_but_the_binary = || [PURE, EDGE, &["testbed", "top", "export"]].concat();
-    Some(match from {
-        "units" | "statistics" | "xtask" => vec![],
-        "wire" => vec!["units"],
-        "report" => vec!["units", "statistics"],
-        "core" => vec!["units", "wire"],
-        "class" | "rtt" | "rules" | "bpf" | "netlink" | "afxdp" | "nfqueue" => {
-            vec!["units", "wire", "core"]
-        }
-        // Its trees and its traffic may come from classes.
-        "sched" => vec!["units", "wire", "core", "class"],
-        // Lanes are schedulers for classes.
-        "shape" => vec!["units", "wire", "core", "class", "sched"],
-        // What shows and exports snapshots knows no kernel.
-        "top" | "export" => vec!["units", "rtt"],
-        "fairpath" => [PURE, EDGE, &["top", "export"]].concat(),
-        "testbed" => vec!["netlink", "bpf", "units", "wire"],
-        // bpf: to plant losses by XDP.
-        "demo" => vec!["testbed", "bpf", "units", "report"],
-        // netlink: sockets of flows. bpf: congestion control of its own.
-        "lab" => vec!["testbed", "bpf", "netlink", "nfqueue", "units", "report"],
-        "bench" => everything_but_the_binary(),
-        // The lab's records, read as its own pages read them.
-        "tests" => [&everything_but_the_binary()[..], &["lab"]].concat(),
-        _ => return None,
-    })
+/// The planes that a plane sees, or `None` for one that the house does not know.
+fn allowed(plane: &str) -> Option<&'static [&'static str]> {
+    PLANES
+        .iter()
+        .find(|(name, _)| *name == plane)
+        .map(|(_, sees)| *sees)
 }
 
-fn allowed_in_tests(from: &str, to: &str) -> bool {
-    PURE.contains(&to) || to == "testbed" && !PURE.contains(&from)
-}
-
-fn short(name: &str) -> String {
-    name.strip_prefix("fairpath-").unwrap_or(name).to_owned()
+fn allowed_in_tests(from: &Place, to: &Place) -> bool {
+    to.name == "fairpath-testbed" && !PURE.contains(&from.plane())
 }
 
 /// The line of the manifest that names the dependency (the first if it is there twice).
@@ -174,113 +202,107 @@ fn line_of(manifest: &str, name: &str) -> usize {
 mod tests {
     use super::*;
 
+    fn place(path: &str) -> Place {
+        let folder = path.rsplit('/').next().unwrap();
+        let name = match folder {
+            "fairpath" | "xtask" => folder.to_owned(),
+            folder => format!("fairpath-{folder}"),
+        };
+        Place {
+            name,
+            manifest: format!("{path}/Cargo.toml"),
+        }
+    }
+
     fn broken(from: &str, to: &str, dev: bool) -> bool {
+        let crates = |path: &str| match path {
+            "tests" | "benches" | "xtask" => place(path),
+            path => place(&format!("crates/{path}")),
+        };
         let arrow = Arrow {
-            from: from.into(),
-            to: to.into(),
+            from: crates(from),
+            to: crates(to),
             dev,
-            path: "p".into(),
             line: 1,
         };
         !check(&[arrow]).is_empty()
     }
 
     #[test]
-    fn a_pure_crate_sees_only_pure_crates_before_it() {
+    fn no_arrow_points_upwards() {
         for (from, to) in [
-            ("wire", "units"),
-            ("core", "wire"),
-            ("core", "units"),
-            ("rtt", "core"),
-            ("rules", "wire"),
+            ("base/wire", "base/units"),
+            ("model/core", "base/wire"),
+            ("model/shape", "model/sched"),
+            ("edge/bpf", "model/core"),
+            ("show/top", "model/history"),
+            ("router/fairpath", "router/worker"),
+            ("router/worker", "edge/nfqueue"),
+            ("lab/lab", "lab/analysis"),
+            ("author/author", "edge/bpf"),
+            ("tests", "router/worker"),
         ] {
             assert!(!broken(from, to, false), "{from} -> {to}");
         }
         for (from, to) in [
-            ("units", "wire"),
-            ("wire", "core"),
-            ("core", "rtt"),
-            ("rtt", "sched"),
-            ("rtt", "netlink"),
+            ("base/units", "model/core"),
+            ("model/core", "edge/bpf"),
+            ("model/rtt", "show/top"),
+            ("edge/bpf", "router/worker"),
+            ("show/top", "edge/netlink"),
+            ("lab/lab", "router/worker"),
+            ("author/author", "lab/testbed"),
+            ("xtask", "base/units"),
         ] {
             assert!(broken(from, to, false), "{from} -> {to}");
         }
     }
 
     #[test]
-    fn edge_crates_never_see_each_other() {
+    fn crates_of_the_edge_never_see_each_other() {
         for (from, to) in [
-            ("bpf", "core"),
-            ("bpf", "units"),
-            ("netlink", "wire"),
-            ("nfqueue", "wire"),
-        ] {
-            assert!(!broken(from, to, false), "{from} -> {to}");
-        }
-        for (from, to) in [
-            ("bpf", "netlink"),
-            ("netlink", "afxdp"),
-            ("nfqueue", "netlink"),
-            ("nfqueue", "bpf"),
-            ("afxdp", "bpf"),
-            ("bpf", "rtt"),
+            ("edge/bpf", "edge/netlink"),
+            ("edge/nfqueue", "edge/bpf"),
+            ("show/top", "show/export"),
         ] {
             assert!(broken(from, to, false), "{from} -> {to}");
-            assert!(
-                PURE.contains(&to) || broken(from, to, true),
-                "{from} -> {to} in tests"
-            );
+            assert!(broken(from, to, true), "{from} -> {to} in tests");
         }
     }
 
     #[test]
     fn nothing_sees_the_binary() {
-        for from in ["rtt", "demo", "lab", "tests", "testbed", "xtask", "bench"] {
-            assert!(broken(from, "fairpath", false), "{from}");
-            assert!(broken(from, "fairpath", true), "{from} in tests");
+        for from in ["model/rtt", "lab/demo", "tests", "router/worker", "benches"] {
+            assert!(broken(from, "router/fairpath", false), "{from}");
+            assert!(broken(from, "router/fairpath", true), "{from} in tests");
         }
     }
 
     #[test]
-    fn the_binary_never_sees_the_testbed_outside_its_tests() {
-        assert!(broken("fairpath", "testbed", false));
-        assert!(!broken("fairpath", "testbed", true));
-        assert!(!broken("fairpath", "netlink", false));
-    }
-
-    #[test]
-    fn testbed_and_demo_see_what_they_were_given() {
-        for (from, to) in [
-            ("testbed", "netlink"),
-            ("testbed", "bpf"),
-            ("demo", "testbed"),
-            ("demo", "report"),
-        ] {
-            assert!(!broken(from, to, false), "{from} -> {to}");
+    fn only_tests_see_the_testbed_and_none_of_pure_crates() {
+        for from in ["edge/bpf", "router/fairpath", "show/export"] {
+            assert!(broken(from, "lab/testbed", false), "{from}");
+            assert!(!broken(from, "lab/testbed", true), "{from} in tests");
         }
-        for (from, to) in [
-            ("testbed", "rtt"),
-            ("testbed", "nfqueue"),
-            ("demo", "netlink"),
-            ("demo", "rtt"),
-        ] {
-            assert!(broken(from, to, false), "{from} -> {to}");
-        }
+        assert!(broken("model/rtt", "lab/testbed", true));
+        assert!(!broken("base/wire", "base/units", true));
     }
 
     #[test]
-    fn tests_of_pure_crates_stay_pure_and_others_may_use_the_testbed() {
-        assert!(!broken("wire", "core", true));
-        assert!(broken("rtt", "testbed", true));
-        assert!(broken("core", "bpf", true));
-        assert!(!broken("bpf", "testbed", true));
-        assert!(!broken("netlink", "testbed", true));
-    }
-
-    #[test]
-    fn a_crate_without_a_place_is_found_even_without_dependencies() {
-        assert!(broken("utils", "utils", false));
-        assert!(!broken("units", "units", false));
+    fn a_crate_without_a_plane_or_with_another_name_is_found() {
+        assert!(broken("helpers/x", "helpers/x", false));
+        assert!(!broken("base/units", "base/units", false));
+        let named_otherwise = Place {
+            name: "fairpath-other".into(),
+            manifest: "crates/base/units/Cargo.toml".into(),
+        };
+        let arrow = Arrow {
+            from: named_otherwise.clone(),
+            to: named_otherwise,
+            dev: false,
+            line: 1,
+        };
+        assert_eq!(check(&[arrow]).len(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Each rule is a row: where it looks, which words it looks for, and what to do instead. The words
 //! are looked for in code, not in comments; in strings only where a string would do the deed.
 
-use super::arrows::PURE;
+use super::arrows::{PURE, plane_of};
 use super::source::{Keep, lines_with, mask};
 use super::{File, Finding};
 
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
         remedy: "take `now` as an argument; whoever drives this code has a clock",
     },
     Rule {
-        name: "unsafe only in core, bpf, netlink, afxdp, nfqueue and testbed",
+        name: "unsafe only in model/core, edge/ and lab/testbed",
         looks_at: must_be_safe,
         keep: Keep::Code,
         words: &["unsafe"],
@@ -125,14 +125,15 @@ fn unlicensed(file: &File) -> Option<Finding> {
     })
 }
 
-/// The crate (without `fairpath-`) a Rust file belongs to, and its path in there.
+/// The folder of the crate that a Rust file belongs to (`core`, `tests`), and its path in there.
 fn crate_of(path: &str) -> Option<(&str, &str)> {
     if !path.ends_with(".rs") {
         return None;
     }
-    let path = path.strip_prefix("crates/").unwrap_or(path);
-    let (name, inside) = path.split_once('/')?;
-    Some((name.strip_prefix("fairpath-").unwrap_or(name), inside))
+    match path.strip_prefix("crates/") {
+        Some(below) => below.split_once('/')?.1.split_once('/'),
+        None => path.split_once('/'),
+    }
 }
 
 /// Excluded besides the testbed: tests, which may build their own when it is the testbed that they
@@ -150,13 +151,17 @@ fn may_not_create_namespaces(path: &str) -> bool {
 /// Pure crates and the C they share with the kernel; their benches may look at a clock.
 fn is_pure(path: &str) -> bool {
     path.starts_with("bpf/core/")
-        || crate_of(path)
-            .is_some_and(|(name, inside)| PURE.contains(&name) && inside.starts_with("src/"))
+        || PURE.contains(&plane_of(path))
+            && crate_of(path).is_some_and(|(_, inside)| inside.starts_with("src/"))
 }
 
+/// The core's bindings, the kernel's edge, and the testbed.
 fn must_be_safe(path: &str) -> bool {
-    let may = ["core", "bpf", "netlink", "afxdp", "nfqueue", "testbed"];
-    crate_of(path).is_some_and(|(name, inside)| !may.contains(&name) && inside.starts_with("src/"))
+    crate_of(path).is_some_and(|(name, inside)| {
+        !["core", "testbed"].contains(&name)
+            && plane_of(path) != "edge"
+            && inside.starts_with("src/")
+    })
 }
 
 /// xtask is excluded: it checks how the C is laid out, and builds nothing from it.
@@ -187,8 +192,8 @@ mod tests {
         ];
         for text in texts {
             for path in [
-                "crates/fairpath/src/main.rs",
-                "crates/fairpath-bpf/src/lib.rs",
+                "crates/router/fairpath/src/main.rs",
+                "crates/edge/bpf/src/lib.rs",
                 "xtask/src/test.rs",
             ] {
                 assert!(
@@ -197,9 +202,9 @@ mod tests {
                 );
             }
             for path in [
-                "crates/fairpath-testbed/src/ns.rs",
+                "crates/lab/testbed/src/ns.rs",
                 "tests/netns/a.rs",
-                "crates/fairpath-bpf/tests/a.rs",
+                "crates/edge/bpf/tests/a.rs",
                 "xtask/src/vm.rs",
             ] {
                 assert_eq!(broken(path, text), [""; 0], "{path}: {text}");
@@ -207,7 +212,7 @@ mod tests {
         }
         assert_eq!(
             broken(
-                "crates/fairpath/src/main.rs",
+                "crates/router/fairpath/src/main.rs",
                 "// ip netns add\nlet unshared = 1;"
             ),
             [""; 0]
@@ -218,14 +223,14 @@ mod tests {
     fn pure_code_reads_no_clock() {
         for word in RULES[1].words {
             assert_eq!(
-                broken(
-                    "crates/fairpath-rtt/src/lib.rs",
-                    &format!("let t = {word}();")
-                ),
+                broken("crates/model/rtt/src/lib.rs", &format!("let t = {word}();")),
                 [RULES[1].name]
             );
             assert_eq!(
-                broken("crates/fairpath/src/main.rs", &format!("let t = {word}();")),
+                broken(
+                    "crates/router/fairpath/src/main.rs",
+                    &format!("let t = {word}();")
+                ),
                 [""; 0]
             );
         }
@@ -233,7 +238,7 @@ mod tests {
         assert_eq!(broken("bpf/core/rtt.h", c), [RULES[1].name]);
         assert_eq!(broken("bpf/prog/rtt.bpf.c", c), [""; 0]);
         assert_eq!(
-            broken("crates/fairpath-core/benches/rtt.rs", "Instant::now()"),
+            broken("crates/model/core/benches/rtt.rs", "Instant::now()"),
             [""; 0]
         );
     }
@@ -241,8 +246,8 @@ mod tests {
     #[test]
     fn unsafe_stays_in_its_crates() {
         for path in [
-            "crates/fairpath-rtt/src/a.rs",
-            "crates/fairpath/src/main.rs",
+            "crates/model/rtt/src/a.rs",
+            "crates/router/fairpath/src/main.rs",
             "xtask/src/run.rs",
             "tests/src/lib.rs",
         ] {
@@ -252,15 +257,15 @@ mod tests {
                 "{path}"
             );
         }
-        for name in ["core", "bpf", "netlink", "afxdp", "nfqueue", "testbed"] {
+        for name in ["model/core", "edge/bpf", "edge/netlink", "lab/testbed"] {
             assert_eq!(
-                broken(&format!("crates/fairpath-{name}/src/a.rs"), "unsafe {}"),
+                broken(&format!("crates/{name}/src/a.rs"), "unsafe {}"),
                 [""; 0]
             );
         }
         assert_eq!(
             broken(
-                "crates/fairpath-rtt/src/a.rs",
+                "crates/model/rtt/src/a.rs",
                 "// unsafe\n#![forbid(unsafe_code)]\n\"unsafe\""
             ),
             [""; 0]
@@ -275,18 +280,17 @@ mod tests {
             "\"bpf/prog/rtt.bpf.c\"",
         ] {
             assert_eq!(
-                broken("crates/fairpath-rtt/build.rs", text),
+                broken("crates/model/rtt/build.rs", text),
                 [RULES[3].name],
                 "{text}"
             );
-            assert_eq!(
-                broken("crates/fairpath-bpf/build.rs", text),
-                [""; 0],
-                "{text}"
-            );
+            assert_eq!(broken("crates/edge/bpf/build.rs", text), [""; 0], "{text}");
         }
         assert_eq!(
-            broken("crates/fairpath/src/main.rs", "\"/sys/fs/bpf/fairpath\""),
+            broken(
+                "crates/router/fairpath/src/main.rs",
+                "\"/sys/fs/bpf/fairpath\""
+            ),
             [""; 0]
         );
     }
@@ -325,22 +329,25 @@ mod tests {
     #[test]
     fn a_file_or_directory_whose_name_says_nothing_is_found() {
         for path in [
-            "crates/fairpath/src/utils.rs",
+            "crates/router/fairpath/src/utils.rs",
             "tests/common/mod.rs",
             "bpf/helpers/README.md",
             "misc.md",
         ] {
             assert_eq!(broken(path, ""), ["names say what is inside"], "{path}");
         }
-        assert_eq!(broken("crates/fairpath/src/commonality.rs", ""), [""; 0]);
+        assert_eq!(
+            broken("crates/router/fairpath/src/commonality.rs", ""),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_finding_names_file_line_rule_and_remedy() {
-        let findings = check(&[file("crates/fairpath/src/main.rs", "\n\nunsafe {}")]);
+        let findings = check(&[file("crates/router/fairpath/src/main.rs", "\n\nunsafe {}")]);
         assert_eq!(
             findings[0].to_string(),
-            "crates/fairpath/src/main.rs:3: unsafe only in core, bpf, netlink, afxdp, nfqueue and testbed: `unsafe` is not for \
+            "crates/router/fairpath/src/main.rs:3: unsafe only in model/core, edge/ and lab/testbed: `unsafe` is not for \
              this file; remedy: move the operation behind a safe function of one of those crates"
         );
     }

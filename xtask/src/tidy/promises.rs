@@ -137,10 +137,10 @@ fn has_fairpath_subcommand(files: &[File], name: &str) -> bool {
     has_package(files, &format!("fairpath-{name}"))
         && !files
             .iter()
-            .any(|f| f.path == format!("crates/fairpath-{name}/src/lib.rs"))
+            .any(|f| f.path.ends_with(&format!("/{name}/src/lib.rs")))
         || files
             .iter()
-            .filter(|f| f.path.starts_with("crates/fairpath/src/"))
+            .filter(|f| f.path.starts_with("crates/router/fairpath/src/"))
             .any(|f| {
                 let code = mask(&f.text, Keep::Code);
                 code.lines().any(|l| {
@@ -189,19 +189,13 @@ mod tests {
             file(PAGE, &page),
             file("Makefile", "bench: ## x\n"),
             file(
-                "crates/fairpath/src/main.rs",
+                "crates/router/fairpath/src/main.rs",
                 "enum Command {\n    /// x\n    Rtt(rtt::Args),\n}",
             ),
+            file("crates/lab/demo/Cargo.toml", "name = \"fairpath-demo\"\n"),
+            file("crates/model/rtt/Cargo.toml", "name = \"fairpath-rtt\"\n"),
             file(
-                "crates/fairpath-demo/Cargo.toml",
-                "name = \"fairpath-demo\"\n",
-            ),
-            file(
-                "crates/fairpath-rtt/Cargo.toml",
-                "name = \"fairpath-rtt\"\n",
-            ),
-            file(
-                "crates/fairpath-rtt/src/lib.rs",
+                "crates/model/rtt/src/lib.rs",
                 "#[test]\n#[cfg(x)]\nfn it_holds() {}\nfn no_test() {}\n// #[test] fn gone() {}\nby!(for_each: a, b);",
             ),
         ])

@@ -48,7 +48,10 @@ mod tests {
 
     #[test]
     fn the_checked_in_page_is_what_the_table_says() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/kernel-support.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../docs/kernel-support.md"
+        );
         let checked_in = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             checked_in == kernel_support(),
