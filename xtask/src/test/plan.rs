@@ -95,7 +95,8 @@ struct Turn {
 impl Turn {
     /// How much, and why if it is all.
     fn part(&self, covers: &Covers) -> (Part, Option<String>) {
-        if self.full {
+        // Why nothing is known is said once.
+        if self.full || matches!(self.since, Since::Unknown(_)) {
             return (Part::Whole, None);
         }
         match (self.since.reason(covers, &self.packages), self.shard) {
@@ -293,7 +294,7 @@ impl Plan {
         for reason in reasons {
             println!("plan: guests: {reason}");
         }
-        if let Some(shard) = turn.shard {
+        if let Some(shard) = turn.shard.filter(|_| !turns.is_empty()) {
             // Without the first: two are in every run already.
             let held = turns.iter().enumerate().filter(|(i, _)| shard.holds(*i));
             let held: Vec<_> = held.map(|(_, pair)| pair.clone()).collect();
