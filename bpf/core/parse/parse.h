@@ -11,7 +11,7 @@
 #ifndef FP_PARSE_H
 #define FP_PARSE_H
 
-#include "work.h"
+#include "../work.h"
 
 #define FP_MAX_VLAN_TAGS   4
 #define FP_MAX_EXTENSIONS  8
