@@ -16,7 +16,7 @@
 #ifndef FP_SEGMENTS_H
 #define FP_SEGMENTS_H
 
-#include "work.h"
+#include "../work.h"
 
 #define FP_CHUNK_SEGMENTS 5
 #define FP_POOL_TRIES	  64

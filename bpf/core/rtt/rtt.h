@@ -14,7 +14,7 @@
 #ifndef FP_RTT_H
 #define FP_RTT_H
 
-#include "parse/parse.h"
+#include "../parse/parse.h"
 #include "tcp.h"
 #include "echo.h"
 
