@@ -9,7 +9,7 @@
 #ifndef FP_SAMPLE_H
 #define FP_SAMPLE_H
 
-#include "../tally.h"
+#include "../class/tally.h"
 
 FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 {

@@ -8,7 +8,7 @@
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H
 
-#include "../classify.h"
+#include "../class/classify.h"
 #include "../parse/parse.h"
 #include "abi.h"
 

@@ -21,7 +21,7 @@
 #define FP_TALLY_H
 
 #include "classify.h"
-#include "rtt/flow.h"
+#include "../rtt/flow.h"
 
 #define FP_CELL_WAYS 8
 #define FP_PAIR_WAYS 4

@@ -19,7 +19,7 @@
 #ifndef FP_CLASSIFY_H
 #define FP_CLASSIFY_H
 
-#include "work.h"
+#include "../work.h"
 
 #define FP_OTHER     0	 /* the slot of what no class matches */
 #define FP_NO_SLOT   ~0u /* a marker below which no prefix matches */
