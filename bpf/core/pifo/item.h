@@ -22,7 +22,7 @@
 #ifndef FP_ITEM_H
 #define FP_ITEM_H
 
-#include "runtime.h"
+#include "../runtime.h"
 
 #define FP_PIFO_MAGIC	0x4f464950u /* "PIFO" */
 #define FP_PIFO_VERSION 1
