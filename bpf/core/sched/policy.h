@@ -28,7 +28,7 @@
 #ifndef FP_POLICY_H
 #define FP_POLICY_H
 
-#include "sched/policy_types.h"
+#include "policy_types.h"
 
 /* Shipped policies are many in one object: each has its own names (sched/policy_begin.h). */
 #ifndef FP_POLICY_NAME
