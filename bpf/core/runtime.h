@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * home.h: what differs between the homes of the core, and nothing else.
+ * runtime.h: what differs between the homes of the core, and nothing else.
  *
  * The core lives in the kernel (compiled for BPF, its tables in an arena), natively (compiled by
  * cc, its tables in plain memory) and in unattached test runs (the BPF object again). It calls no
@@ -10,8 +10,8 @@
  * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
  * monitor: fp_emit(), declared in work.h; of the scheduler: outcomes in its memory).
  */
-#ifndef FP_HOME_H
-#define FP_HOME_H
+#ifndef FP_RUNTIME_H
+#define FP_RUNTIME_H
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -269,4 +269,4 @@ FP_INLINE void fp_unlock(u32 FP_MEM *lock)
 	fp_store_release32(lock, 0);
 }
 
-#endif /* FP_HOME_H */
+#endif /* FP_RUNTIME_H */

@@ -2,7 +2,7 @@
 /*
  * pool.h: how big a pool is, and how it and its PIFOs are formatted. User space only: it formats
  * plain memory and an arena (through its mapping) alike. In an arena every page must be touched
- * besides, and the first page of the arena left to home.h's FP_ZERO.
+ * besides, and the first page of the arena left to runtime.h's FP_ZERO.
  *
  *   struct fp_pool_config c = { .items = 1000, .pifos = 2, .array_bytes = fp_pifo_bytes(...) + ...
  * }; zeroed memory of fp_pool_bytes(&c) bytes, aligned to 64 fp_pool_format(pool, &c);

@@ -77,7 +77,11 @@ fn main() {
 fn embed(root: &Path, libbpf: &Path, out: &Path) {
     let folders = [
         (root.join("bpf/core"), "core"),
+        (root.join("bpf/core/class"), "core/class"),
+        (root.join("bpf/core/parse"), "core/parse"),
+        (root.join("bpf/core/pifo"), "core/pifo"),
         (root.join("bpf/core/sched"), "core/sched"),
+        (root.join("bpf/include/fairpath"), "include/fairpath"),
         (root.join("bpf/policy"), "policy"),
         (root.join("bpf/prog"), "prog"),
         (libbpf.join("bpf"), "include/bpf"),

@@ -94,8 +94,8 @@ impl Compiler {
             fs::create_dir_all(file.parent().unwrap_or(dir.path()))?;
             fs::write(file, text)?;
         }
-        let include = dir.path().join("bpf/include");
-        std::os::unix::fs::symlink("../core", include.join("fairpath"))?;
+        let include = dir.path().join("bpf/include/fairpath");
+        std::os::unix::fs::symlink("../../core", include.join("core"))?;
         let clang = clang.into();
         Ok(Compiler { clang, dir })
     }
