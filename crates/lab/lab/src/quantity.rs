@@ -7,20 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fairpath_units::quantity::{Unit, parse};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-/// A text that is no number of this kind.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("\"{text}\" is no {what}; write {example}")]
-pub struct BadQuantity {
-    /// As it was written.
-    text: String,
-    /// What was wanted.
-    what: &'static str,
-    /// How to write one.
-    example: &'static str,
-}
+pub use fairpath_units::quantity::BadQuantity;
 
 /// Bits a second, more than 0.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -98,7 +88,7 @@ impl FromStr for Rate {
     type Err = BadQuantity;
 
     fn from_str(text: &str) -> Result<Rate, BadQuantity> {
-        let value = with_unit(text, &RATES).filter(|value| *value > 0.0);
+        let value = parse(text, Unit::Rate).ok().filter(|value| *value > 0.0);
         value.map(Rate).ok_or_else(|| BadQuantity {
             text: text.to_owned(),
             what: "rate",
@@ -111,8 +101,7 @@ impl FromStr for Time {
     type Err = BadQuantity;
 
     fn from_str(text: &str) -> Result<Time, BadQuantity> {
-        let zero = (text.trim() == "0").then_some(0.0);
-        let value = with_unit(text, &TIMES).or(zero);
+        let value = parse(text, Unit::Time).ok();
         let value = value.filter(|value| *value < LONGEST_NS);
         let ns = value.map(|value| Time(value.round() as u64));
         ns.ok_or_else(|| BadQuantity {
@@ -127,7 +116,8 @@ impl FromStr for Share {
     type Err = BadQuantity;
 
     fn from_str(text: &str) -> Result<Share, BadQuantity> {
-        let value = with_unit(text, &[("%", 0.01)]);
+        // In percent only: a bare 1 would be all where 1 % is meant.
+        let value = parse(text, Unit::Share).ok().filter(|_| text.contains('%'));
         let share = value.filter(|value| *value <= 1.0).map(Share);
         share.ok_or_else(|| BadQuantity {
             text: text.to_owned(),
@@ -135,15 +125,6 @@ impl FromStr for Share {
             example: "1% or 0.05%",
         })
     }
-}
-
-/// The number before the first unit that fits, in the unit's terms.
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
-    Some(number.parse::<f64>().ok()? * factor)
 }
 
 /// `value` in the largest unit in which it is 1 at least, without needless digits.

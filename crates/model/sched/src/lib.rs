@@ -13,9 +13,10 @@
 pub mod author;
 pub mod impair;
 pub mod log;
-pub mod quantity;
 pub mod report;
 pub mod script;
 pub mod simulate;
 pub mod traffic;
 pub mod tree;
+
+pub use fairpath_units::quantity;

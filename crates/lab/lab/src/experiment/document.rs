@@ -314,17 +314,10 @@ fn told(message: &str) -> String {
     }
 }
 
-/// How alike names must be for one to be suggested.
-const ALIKE: f64 = 0.6;
-
 /// The known name that `name` is most like, if any is like it at all.
 pub fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
-    let alike = |known: String| (strsim::normalized_damerau_levenshtein(name, &known), known);
-    let best = known
-        .into_iter()
-        .map(alike)
-        .max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= ALIKE).then_some(best.1)
+    let known: Vec<String> = known.into_iter().collect();
+    fairpath_units::nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
 #[cfg(test)]

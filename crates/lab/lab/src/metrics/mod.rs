@@ -203,16 +203,10 @@ impl Asked<'_> {
     }
 }
 
-/// The known name with the fewest edits, if it is near enough to be meant.
+/// The known name that was meant, if one is near enough.
 fn suggestion(name: &str) -> String {
-    let limit = name.len() / 3 + 1;
-    all()
-        .map(|metric| (strsim::damerau_levenshtein(name, metric.name), metric.name))
-        .min()
-        .filter(|(distance, _)| *distance <= limit)
-        .map_or_else(String::new, |(_, known)| {
-            format!(" (did you mean \"{known}\"?)")
-        })
+    fairpath_units::nearest(name, all().map(|metric| metric.name))
+        .map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
 }
 
 /// Whether something with this name is asked for.

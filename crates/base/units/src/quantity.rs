@@ -1,8 +1,10 @@
 //! Numbers with units, as people write them: `5ms`, `1514B`, `10KiB`, `100mbit`, `1000 packets`.
 //!
-//! One reader for trees, traffic and the command line, so that a number means the same everywhere.
-//! Inside, everything is a whole number of nanoseconds, bytes, bits a second or packets. Absent:
-//! negative numbers, and times and rates without unit, since nobody knows what they mean.
+//! One grammar ([`parse`]) for configurations, trees, traffic, experiments and command lines, so that
+//! a number means the same everywhere. Callers add bounds. Absent: negative numbers, exponents, and
+//! times and rates without a unit; only command lines read a bare number as seconds.
+
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -26,7 +28,7 @@ pub struct BadQuantity {
 /// Reads a number in `unit`: "ns", "bytes", "bps", "packets" or "" as policies' parameters have it.
 ///
 /// ```
-/// use fairpath_sched::quantity::read;
+/// use fairpath_units::quantity::read;
 ///
 /// assert_eq!(read("5ms", "ns"), Ok(5_000_000));
 /// assert_eq!(read("100mbit", "bps"), Ok(100_000_000));
@@ -71,7 +73,7 @@ pub fn read(text: &str, unit: &str) -> Result<u64, BadQuantity> {
     let is_sound = digits.len() < text.trim().len() && read(&format!("1{digits}")).is_some();
     let is_whole = matches!(unit, "ns" | "bytes" | "bps") || !text.contains('.');
     read(text).ok_or_else(|| BadQuantity {
-        text: text.chars().take(60).collect(),
+        text: shortened(text),
         what: if is_sound && is_whole { fits } else { what },
         example,
     })
@@ -92,7 +94,7 @@ pub fn read_time(text: &str) -> Result<u64, BadQuantity> {
 pub fn read_rate(text: &str) -> Result<u64, BadQuantity> {
     match read(text, "bps") {
         Ok(0) => Err(BadQuantity {
-            text: text.to_owned(),
+            text: shortened(text),
             what: "rate to send at",
             example: "100mbit: more than 0",
         }),
@@ -127,6 +129,86 @@ fn whole(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
     }
 }
 
+/// A kind of number, by its base unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds: `ns`, `us`, `ms`, `s`, `min`, `h`.
+    Time,
+    /// Bits a second: `bit`, `kbit` or `k`, `mbit`, `gbit`, `tbit`, with or without `/s`.
+    Rate,
+    /// Bytes: `B`, `kB`, `KiB` and so on; a bare number is one of bytes.
+    Bytes,
+    /// A part of a whole: `1%`; a bare number is the part itself.
+    Share,
+}
+
+/// Why a text is no number of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It does not begin with a plain number.
+    Number,
+    /// A number alone, which is 0 at most once it means something.
+    NoUnit,
+    /// A rate in `bps`, which means bytes to `tc`.
+    Ambiguous,
+    /// The word behind the number is no such unit.
+    OtherUnit,
+}
+
+/// Reads a number with its unit, in base units, neither rounded nor bounded: the one grammar of
+/// times, rates, sizes and shares. Case and the space before the unit do not matter.
+///
+/// ```
+/// use fairpath_units::quantity::{Unit, Wrong, parse};
+///
+/// assert_eq!(parse("1.5 Gbit/s", Unit::Rate), Ok(1.5e9));
+/// assert_eq!(parse("5min", Unit::Time), Ok(300e9));
+/// assert_eq!(parse("10", Unit::Time), Err(Wrong::NoUnit));
+/// ```
+///
+/// # Errors
+/// What is no such number.
+pub fn parse(text: &str, unit: Unit) -> Result<f64, Wrong> {
+    let (number, word) = split(text).ok_or(Wrong::Number)?;
+    if word.is_empty() {
+        return match unit {
+            Unit::Bytes | Unit::Share => Ok(number),
+            Unit::Time | Unit::Rate if number == 0.0 => Ok(0.0),
+            Unit::Time | Unit::Rate => Err(Wrong::NoUnit),
+        };
+    }
+    let factor = match unit {
+        Unit::Time => time_factor(&word),
+        Unit::Rate if word.ends_with("ps") => return Err(Wrong::Ambiguous),
+        Unit::Rate => rate_factor(word.strip_suffix("/s").unwrap_or(&word)),
+        Unit::Bytes => bytes_factor(&word),
+        Unit::Share => (word == "%").then_some(0.01),
+    };
+    factor.map(|factor| number * factor).ok_or(Wrong::OtherUnit)
+}
+
+/// A time as command lines take it: seconds where there is no unit, and `m` is minutes. Elsewhere
+/// `m` is refused: in a delay it could be meant for milliseconds.
+///
+/// # Errors
+/// What is no time, or too long for a [`Duration`].
+pub fn read_duration(text: &str) -> Result<Duration, BadQuantity> {
+    let ns = parse(text, Unit::Time).ok().or_else(|| {
+        let (number, word) = split(text)?;
+        match word.as_str() {
+            "" => Some(number * 1e9),
+            "m" => Some(number * 60e9),
+            _ => None,
+        }
+    });
+    ns.and_then(|ns| Duration::try_from_secs_f64(ns / 1e9).ok())
+        .ok_or_else(|| BadQuantity {
+            text: shortened(text),
+            what: "time",
+            example: "10s, 100ms or 5min",
+        })
+}
+
 /// The number in front and the word behind, in lower case; `None` where no plain number begins.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
@@ -136,30 +218,31 @@ fn split(text: &str) -> Option<(f64, String)> {
     Some((number, word.trim_start().to_ascii_lowercase()))
 }
 
-fn scaled(number: f64, factor: f64, most: f64) -> Option<u64> {
-    let value = (number * factor).round();
+/// As much of a foreign text as a message quotes.
+fn shortened(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+fn scaled(value: f64, most: f64) -> Option<u64> {
+    let value = value.round();
     (value <= most).then_some(value as u64)
 }
 
-fn time(text: &str) -> Option<u64> {
-    let (number, word) = split(text)?;
-    let factor = match word.as_str() {
+fn time_factor(word: &str) -> Option<f64> {
+    Some(match word {
         "ns" => 1.0,
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
         "min" => 60e9,
         "h" => 3600e9,
-        "" if number == 0.0 => 1.0,
         _ => return None,
-    };
-    scaled(number, factor, EXACT)
+    })
 }
 
-fn bytes(text: &str) -> Option<u64> {
-    let (number, word) = split(text)?;
-    let factor = match word.as_str() {
-        "" | "b" | "byte" | "bytes" => 1.0,
+fn bytes_factor(word: &str) -> Option<f64> {
+    Some(match word {
+        "b" | "byte" | "bytes" => 1.0,
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
@@ -167,30 +250,37 @@ fn bytes(text: &str) -> Option<u64> {
         "mib" => 1024.0 * 1024.0,
         "gib" => 1024.0 * 1024.0 * 1024.0,
         _ => return None,
-    };
-    scaled(number, factor, EXACT)
+    })
 }
 
-/// `mbps` is refused: to `tc` it means bytes.
-fn rate(text: &str) -> Option<u64> {
-    let (number, word) = split(text)?;
-    let factor = match word.trim_end_matches("/s") {
+fn rate_factor(word: &str) -> Option<f64> {
+    Some(match word {
         "bit" => 1.0,
         "kbit" | "k" => 1e3,
         "mbit" | "m" => 1e6,
         "gbit" | "g" => 1e9,
         "tbit" | "t" => 1e12,
-        "" if number == 0.0 => 1.0,
         _ => return None,
-    };
-    scaled(number, factor, MAX_BPS)
+    })
+}
+
+fn time(text: &str) -> Option<u64> {
+    scaled(parse(text, Unit::Time).ok()?, EXACT)
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    scaled(parse(text, Unit::Bytes).ok()?, EXACT)
+}
+
+fn rate(text: &str) -> Option<u64> {
+    scaled(parse(text, Unit::Rate).ok()?, MAX_BPS)
 }
 
 fn packets(text: &str) -> Option<u64> {
     let (number, word) = split(text)?;
     let is_whole = number.fract() == 0.0;
     (is_whole && matches!(word.as_str(), "" | "packet" | "packets" | "p"))
-        .then(|| scaled(number, 1.0, EXACT))?
+        .then(|| scaled(number, EXACT))?
 }
 
 fn plain(text: &str) -> Option<u64> {
@@ -227,6 +317,30 @@ mod tests {
         ] {
             assert_eq!(read(text, unit), Ok(value), "{text} {unit}");
         }
+    }
+
+    #[test]
+    fn bare_numbers_are_seconds_on_command_lines_only() {
+        let read = |text: &str| read_duration(text).ok();
+        assert_eq!(read("10"), Some(Duration::from_secs(10)));
+        assert_eq!(read("1.5ms"), Some(Duration::from_micros(1500)));
+        assert_eq!(read("5min"), Some(Duration::from_secs(300)));
+        assert_eq!(read("5m"), read("5 min"));
+        for bad in ["", "s", "-1s", "10days", "1e30h", "99999999999999999999h"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        assert_eq!(parse("10", Unit::Time), Err(Wrong::NoUnit));
+        assert_eq!(parse("5m", Unit::Time), Err(Wrong::OtherUnit));
+    }
+
+    #[test]
+    fn shares_are_parts_or_percentages() {
+        assert_eq!(parse("1%", Unit::Share), Ok(0.01));
+        assert_eq!(parse("0.05 %", Unit::Share), Ok(0.0005));
+        assert_eq!(parse("0.25", Unit::Share), Ok(0.25));
+        assert_eq!(parse("1 percent", Unit::Share), Err(Wrong::OtherUnit));
+        assert_eq!(parse("-1%", Unit::Share), Err(Wrong::Number));
+        assert_eq!(parse("100mbps", Unit::Rate), Err(Wrong::Ambiguous));
     }
 
     #[test]
