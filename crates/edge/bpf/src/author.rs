@@ -196,6 +196,7 @@ impl Compiler {
             .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
             .args(["-fno-color-diagnostics", "-fno-caret-diagnostics"])
             .arg(include("bpf/include"))
+            .arg(include("bpf"))
             .args(arguments)
             .arg(source)
             .arg("-o")
