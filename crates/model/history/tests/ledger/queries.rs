@@ -1,8 +1,8 @@
 //! Which rows a query gives, and in which order.
 
 use fairpath_core::{DOWN, INSIDE, UP};
-use fairpath_rtt::ledger::{Ledger, Meta};
-use fairpath_rtt::snapshot::{Kind, Query, Row, Sort};
+use fairpath_history::ledger::{Ledger, Meta};
+use fairpath_history::snapshot::{Kind, Query, Row, Sort};
 use proptest::prelude::*;
 
 use crate::world::*;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fairpath_core::{Cell, ClassCounts, Pair, bucket_of};
-use fairpath_rtt::ledger::{Ledger, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings, Sla};
-use fairpath_rtt::snapshot::{Alert, Kind, Query, Row, Snapshot};
+use fairpath_history::ledger::{Ledger, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings, Sla};
+use fairpath_history::snapshot::{Alert, Kind, Query, Row, Snapshot};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;

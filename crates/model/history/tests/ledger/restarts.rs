@@ -1,10 +1,10 @@
 //! What survives restarts, new configurations and clocks that are set.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
-use fairpath_rtt::ledger::{
+use fairpath_history::ledger::{
     Ledger, Moment, PARKED_NS, RowSpec, STATE_VERSION, Settings, State, StateError,
 };
-use fairpath_rtt::snapshot::{AlertKind, Kind, Row};
+use fairpath_history::snapshot::{AlertKind, Kind, Row};
 use proptest::prelude::*;
 
 use crate::world::*;

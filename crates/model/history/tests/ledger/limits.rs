@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use fairpath_core::{Cell, DOWN, INSIDE, OTHER, Pair, PairKind};
-use fairpath_rtt::ledger::{
+use fairpath_history::ledger::{
     Ledger, MAX_ALERTS_PER_INTERVAL, MAX_DAY_CLASSES, MAX_PEERS, PEERS_PER_CLASS, Reading, RowSpec,
 };
-use fairpath_rtt::snapshot::Kind;
+use fairpath_history::snapshot::Kind;
 
 use crate::world::*;
 

@@ -1,8 +1,8 @@
 //! Every row against what all samples and packets of its subtree, kept in lists, come to.
 
 use fairpath_core::{ClassCounts, DOWN, INSIDE, OUTSIDE, UP};
-use fairpath_rtt::ledger::{Ledger, NO_SLOT, RowSpec};
-use fairpath_rtt::snapshot::{Leg, Row};
+use fairpath_history::ledger::{Ledger, NO_SLOT, RowSpec};
+use fairpath_history::snapshot::{Leg, Row};
 use proptest::prelude::*;
 
 use crate::world::*;
@@ -369,7 +369,7 @@ proptest! {
         assert_eq!(all.down.bytes, leaf_rows().map(|row| row.down.bytes).sum::<u64>());
         assert_eq!(all.inside.samples, leaf_rows().map(|row| row.inside.samples).sum::<u64>());
         assert_eq!(all.flows.opened, leaf_rows().map(|row| row.flows.opened).sum::<u64>());
-        let mut merged = fairpath_rtt::Histogram::default();
+        let mut merged = fairpath_history::Histogram::default();
         leaf_rows().for_each(|row| merged.merge(&row.outside.total.histogram));
         assert_eq!(&all.outside.total.histogram, &merged);
     }
@@ -392,11 +392,11 @@ fn rows_that_rest_leave_the_window_and_keep_their_totals() {
         assert_eq!(row.history.len(), second);
     }
     assert_eq!(
-        ledger.idle_rows(fairpath_rtt::snapshot::Kind::Class, 39 * SECOND),
+        ledger.idle_rows(fairpath_history::snapshot::Kind::Class, 39 * SECOND),
         ["a", "b"]
     );
     assert_eq!(
-        ledger.idle_rows(fairpath_rtt::snapshot::Kind::Class, 40 * SECOND),
+        ledger.idle_rows(fairpath_history::snapshot::Kind::Class, 40 * SECOND),
         ["b"]
     );
 }

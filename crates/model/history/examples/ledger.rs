@@ -1,7 +1,7 @@
 //! What a ledger costs: CPU time an interval, memory, and the size of its state.
 //!
 //! ```sh
-//! cargo run --release -p fairpath-rtt --example ledger -- [ROWS] [ACTIVE] [INTERVALS]
+//! cargo run --release -p fairpath-history --example ledger -- [ROWS] [ACTIVE] [INTERVALS]
 //! ```
 //!
 //! ROWS classes in a tree of three levels (16,000), of which ACTIVE (2,000) have traffic in every
@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use fairpath_core::{Cell, ClassCounts, Pair, PairKind, bucket_of};
-use fairpath_rtt::ledger::{Ledger, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings};
-use fairpath_rtt::snapshot::{Query, Sort};
+use fairpath_history::ledger::{Ledger, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings};
+use fairpath_history::snapshot::{Query, Sort};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -220,7 +220,9 @@ fn main() {
             "state",
             bytes.len() as f64 / 1048576.0
         );
-        let state = timed("decode", || fairpath_rtt::ledger::State::from_bytes(&bytes));
+        let state = timed("decode", || {
+            fairpath_history::ledger::State::from_bytes(&bytes)
+        });
         println!(
             "{:<44} {:>8}",
             "rows in it",

@@ -1,8 +1,8 @@
 //! When alerts begin and end, how soon, and how seldom without cause.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
-use fairpath_rtt::ledger::{AlertRules, Ledger, RowSpec, Settings, Sla, UNJUDGED_NS};
-use fairpath_rtt::snapshot::{Alert, AlertKind, Kind};
+use fairpath_history::ledger::{AlertRules, Ledger, RowSpec, Settings, Sla, UNJUDGED_NS};
+use fairpath_history::snapshot::{Alert, AlertKind, Kind};
 
 use crate::world::*;
 
