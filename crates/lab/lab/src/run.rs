@@ -20,12 +20,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_analysis::experiment::Experiment;
+use fairpath_analysis::record::{self, CommandRecord, Fault, FaultKind, PASSIVE_PART, RunRecord};
+use fairpath_analysis::topology::{Topology, TopologyChoice};
+use fairpath_analysis::truth;
 use fairpath_bpf::Recoveries;
 use jiff::Timestamp;
 
 use crate::divert::{Program, Programs};
 use crate::engine;
-use crate::experiment::Experiment;
 use crate::grid::Cell;
 use crate::interrupt::Interrupt;
 use crate::machine;
@@ -33,9 +36,6 @@ use crate::measure::passive::{PassivePlan, Watching};
 use crate::measure::traffic::{Traffic, TrafficError};
 use crate::measure::{Origin, Window};
 use crate::network::Network;
-use crate::record::{self, CommandRecord, Fault, FaultKind, RunRecord};
-use crate::topology::{Topology, TopologyChoice};
-use crate::truth;
 use attend::Attendance;
 use beside::Beside;
 
@@ -43,10 +43,6 @@ use beside::Beside;
 const STEPS_TOLERANCE: Duration = Duration::from_millis(100);
 /// Where the first packet goes: nobody listens there (discard, RFC 863).
 const DISCARD_PORT: u16 = 9;
-/// The part of `fairpath rtt` in the account of processor time: it measures, and holds nobody back.
-pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
-/// The part of the kernel's threads that take packets up (ksoftirqd).
-pub const KERNEL_PART: &str = "kernel's packet threads";
 /// Time for pings, calls and samples to be under way before second 0.
 const LEAD: Duration = Duration::from_millis(50);
 
