@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use fairpath_rtt::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
+use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
 
 use crate::duration::{nanos, parse_duration};
