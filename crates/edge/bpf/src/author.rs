@@ -100,7 +100,7 @@ impl Compiler {
         Ok(Compiler { clang, dir })
     }
 
-    /// The file alone: what `fairpath_sched::author` reads. Its state's true sizes are in a section of
+    /// The file alone: what `fairpath_policy` reads. Its state's true sizes are in a section of
     /// their own, so that what its POLICY block says can be compared.
     ///
     /// # Errors

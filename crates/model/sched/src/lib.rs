@@ -10,7 +10,6 @@
 //! Pure: virtual time only. Which home runs is the caller's choice, since every home gives the same
 //! outcomes for the same operations.
 
-pub mod author;
 pub mod impair;
 pub mod log;
 pub mod quantity;

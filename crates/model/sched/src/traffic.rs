@@ -12,7 +12,6 @@
 
 mod capture;
 mod generator;
-mod random;
 mod sender;
 mod spec;
 
@@ -21,7 +20,6 @@ use thiserror::Error;
 
 pub use capture::{Capture, Looks};
 pub use generator::{Generator, MAX_TRANSFERS};
-pub use random::Random;
 pub use spec::{BadSpec, Hint, Kind, MAX_FLOWS, MAX_SOURCES, SYNTAX, Sizes, Source, Spec};
 
 /// Rows of a report at most; what belongs to none of them is counted in one called "others".

@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairpath_core::sched::{Meta, Over, Overflow, Param, Plan, Policy};
+use fairpath_policy::Author;
 use thiserror::Error;
 use toml::Spanned;
 
@@ -38,7 +39,6 @@ pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem, nearest};
 pub use shape::MAX_NODES;
 
-use crate::author::Author;
 use crate::impair::Spec;
 use crate::quantity::{self, written};
 use draft::{Draft, NodeDraft};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{Compiler, verify};
 use fairpath_core::sched::{Home, HomeError, Over, Plan, Policy, Scheduler};
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 use fairpath_sched::script::{Bench, MakeHome, Script};
 use fairpath_sched::tree::{Known, Tree};
 use fairpath_testbed::{Need, requires};

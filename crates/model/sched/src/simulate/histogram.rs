@@ -122,7 +122,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::Random;
+    use fairpath_statistics::Random;
 
     #[test]
     fn every_value_is_in_a_bucket_whose_upper_end_is_at_most_a_32nd_above_it() {

@@ -67,7 +67,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::Random;
+    use fairpath_statistics::Random;
 
     #[test]
     fn counts_are_those_of_a_sorted_list() {

@@ -231,7 +231,7 @@ impl<R: Read> Arrivals for Capture<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::Random;
+    use fairpath_statistics::Random;
 
     const UDP4: [u8; 46] = [
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20, 7, 0x08, 0, // VLAN 7

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use fairpath_core::sched::Meta;
+use fairpath_statistics::Random;
 
-use super::random::Random;
 use super::sender::Sender;
 use super::spec::{Hint, Kind, Sizes, Source, Spec};
 use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use fairpath_bpf::author::{VerifyError, verify};
 use fairpath_core::sched::{Home, Over, Plan};
-use fairpath_sched::author::trial::{self, Trial};
+use fairpath_policy::trial::{self, Trial};
 use fairpath_sched::tree::{Known, Tree};
 
 use self::findings::{Findings, Format, Function, Trialled, Verifier};

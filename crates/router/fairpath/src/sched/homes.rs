@@ -9,7 +9,7 @@ use fairpath_core::sched::{
     Home, HomeError, ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedStats, Scheduler,
     policies,
 };
-use fairpath_sched::author::Watch;
+use fairpath_policy::Watch;
 use fairpath_sched::script::MakeHome;
 
 use super::own::Own;

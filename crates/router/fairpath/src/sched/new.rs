@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_core::sched::policies;
-use fairpath_sched::author::is_name;
+use fairpath_policy::is_name;
 
 /// Arguments of `fairpath sched new`.
 #[derive(clap::Args)]

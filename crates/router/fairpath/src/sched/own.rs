@@ -6,7 +6,7 @@ use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, Refusal};
 use fairpath_core::sched::{Plan, Policy, Scheduler};
-use fairpath_sched::author::{Author, Watch};
+use fairpath_policy::{Author, Watch};
 
 /// An author's file that is a policy.
 pub struct Own {

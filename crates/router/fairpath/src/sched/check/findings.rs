@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use fairpath_core::sched::{PARAMS, Policy};
-use fairpath_sched::author::Author;
-use fairpath_sched::author::trial::Trial;
+use fairpath_policy::Author;
+use fairpath_policy::trial::Trial;
 use serde::Serialize;
 
 const SCHEMA: u32 = 1;

@@ -9,9 +9,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::elf::{Elf, Relocation, Section, Symbol};
-use super::lines::{Line, Lines};
-use super::regions;
+use crate::elf::{Elf, Relocation, Section, Symbol};
+use crate::lines::{Line, Lines};
+use crate::regions;
 
 /// The most instructions that a file may have.
 pub const INSTRUCTIONS: usize = 1 << 16;

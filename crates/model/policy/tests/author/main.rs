@@ -6,7 +6,7 @@ mod object;
 mod operations;
 
 use fairpath_core::sched::{Custom, Function, Meta};
-use fairpath_sched::author::{Author, Fault, Watch};
+use fairpath_policy::{Author, Fault, Watch};
 
 /// What a policy may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

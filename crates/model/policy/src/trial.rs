@@ -2,14 +2,14 @@
 //!
 //! `fairpath sched check` runs the same operations in every home there is and compares the outcomes;
 //! the same seed gives the same operations. Absent: traffic that looks like any; that is
-//! [`crate::traffic`].
+//! `fairpath_sched::traffic`.
 
 use fairpath_core::sched::{
     COST_ONE, Home, HomeError, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
     Policy, SchedConfig, policies,
 };
 
-use crate::traffic::Random;
+use fairpath_statistics::Random;
 
 /// Handles of a trial; fewer packets than that wait at any time.
 const HANDLES: u32 = 256;

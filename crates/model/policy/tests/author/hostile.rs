@@ -1,7 +1,7 @@
 //! What no policy may do, and objects that are none.
 
 use fairpath_core::sched::{Custom, Function, Meta};
-use fairpath_sched::author::{Author, CALL_BUDGET, Problem, Refusal, Violation};
+use fairpath_policy::{Author, CALL_BUDGET, Problem, Refusal, Violation};
 use proptest::prelude::*;
 
 use super::object::{EXIT, block, object, object_with, op, wide};

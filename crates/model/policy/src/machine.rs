@@ -2,7 +2,7 @@
 //!
 //! It runs the very instructions that the kernel would, by the same rules: division by zero gives 0,
 //! remainder by zero the dividend, shifts use the low bits of their width. Each access is checked
-//! ([`super::regions`]), each way back in the code and each call is paid from [`CALL_BUDGET`], so a
+//! ([`regions`]), each way back in the code and each call is paid from [`CALL_BUDGET`], so a
 //! policy can neither leave its state nor stay. The first violation stops it for good: it is
 //! described once, and from then on the machine answers 0 to everything, which makes a FIFO of it,
 //! and counts. No call allocates.
@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 
 use fairpath_core::sched::{Custom, Function, Meta};
 
-use super::code::{Instruction, Op, Program};
-use super::lines::Line;
-use super::regions::{self, PACKET_WORDS, Regions, STACK_WORDS};
+use crate::code::{Instruction, Op, Program};
+use crate::lines::Line;
+use crate::regions::{self, PACKET_WORDS, Regions, STACK_WORDS};
 
 /// Instructions that one call may run beyond its code read once from top to bottom: as many as the
 /// verifier is ready to look at.
@@ -198,7 +198,7 @@ impl Custom for Machine {
                     flow_bytes,
                     class_bytes,
                     global_bytes,
-                    super::CALL_BYTES,
+                    crate::CALL_BYTES,
                     bytes(self.stack.len()),
                     bytes(self.rom.len()),
                 ],
@@ -215,8 +215,8 @@ impl Custom for Machine {
             };
             match run(&self.program, entry, &mut memory, &mut self.frames) {
                 Ok(value) => {
-                    call[super::CALL_DUE] = desk[super::CALL_DUE];
-                    call[super::CALL_VERDICT] = desk[super::CALL_VERDICT];
+                    call[crate::CALL_DUE] = desk[crate::CALL_DUE];
+                    call[crate::CALL_VERDICT] = desk[crate::CALL_VERDICT];
                     return value;
                 }
                 Err(stop) => self.stop(function, stop),
@@ -224,8 +224,8 @@ impl Custom for Machine {
         }
         self.watch.0.unanswered.fetch_add(1, Ordering::Relaxed);
         // No verdict and no time when due: those of a policy that says nothing.
-        call[super::CALL_DUE] = u64::MAX;
-        call[super::CALL_VERDICT] = 0;
+        call[crate::CALL_DUE] = u64::MAX;
+        call[crate::CALL_VERDICT] = 0;
         0
     }
 }

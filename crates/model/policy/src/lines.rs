@@ -3,7 +3,7 @@
 //! Only messages need it: an object without it, or with a damaged one, has no lines, and that is all.
 //! Source: the kernel's Documentation/bpf/btf.rst, sections 3 and 4.
 
-use super::elf::{Elf, Numbers};
+use crate::elf::{Elf, Numbers};
 
 /// A place in a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use fairpath_core::sched::{BadPolicy, Function, PARAMS, Param, Policy};
 
-use super::elf::Numbers;
+use crate::elf::Numbers;
 
 /// Of a node's state: its parameters.
 const PARAM_BYTES: u32 = 8 * PARAMS as u32;
