@@ -2,7 +2,7 @@
 //!
 //! `fairpath sched check` runs the same operations in every home there is and compares the outcomes;
 //! the same seed gives the same operations. Absent: traffic that looks like any; that is
-//! `fairpath_sched::traffic`.
+//! `fairpath_sim::traffic`.
 
 use fairpath_core::sched::{
     COST_ONE, Home, HomeError, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,

@@ -30,7 +30,7 @@ use thiserror::Error;
 use toml::Spanned;
 
 pub use classes::Way;
-pub(crate) use draft::dscp_number;
+pub use draft::dscp_number;
 pub use layout::{
     SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
 };

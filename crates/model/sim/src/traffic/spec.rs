@@ -6,8 +6,8 @@
 
 use thiserror::Error;
 
-use crate::quantity;
-use crate::tree::{dscp_number, nearest};
+use fairpath_sched::quantity;
+use fairpath_sched::tree::{dscp_number, nearest};
 
 /// Most sources of one specification.
 pub const MAX_SOURCES: usize = 64;

@@ -8,7 +8,7 @@ use super::findings::{Findings, Inversions, Measured};
 use super::waiting::Waiting;
 use super::{BATCH, SimulateError, Tap};
 use crate::traffic::{Arrival, Arrivals, Finished, Row};
-use crate::tree::{Tree, cost};
+use fairpath_sched::tree::{Tree, cost};
 
 /// A packet in the home, by its handle.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
-use crate::quantity::written;
 use crate::simulate::Measured;
 use fairpath_core::sched::ImpairStats;
+use fairpath_sched::quantity::written;
 
 /// Columns of a name.
 const NAME: usize = 22;

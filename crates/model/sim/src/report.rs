@@ -8,9 +8,9 @@ mod json;
 mod picture;
 mod table;
 
-use crate::quantity::written;
 use crate::simulate::{Findings, Measured, Settings};
-use crate::tree::Names;
+use fairpath_sched::quantity::written;
+use fairpath_sched::tree::Names;
 
 /// Rows of a table at most; CSV and JSON have all.
 pub const TABLE_ROWS: usize = 20;

@@ -4,9 +4,9 @@ use fairpath_core::sched::{
     Home, HomeError, ImpairStats, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedStats,
     Scheduler, policies,
 };
-use fairpath_sched::simulate::{Findings, Settings, SimulateError, simulate};
-use fairpath_sched::traffic::{Generator, Spec};
 use fairpath_sched::tree::{Known, Tree};
+use fairpath_sim::simulate::{Findings, Settings, SimulateError, simulate};
+use fairpath_sim::traffic::{Generator, Spec};
 
 fn known() -> Known<'static> {
     Known {

@@ -27,8 +27,8 @@ pub use histogram::Histogram;
 pub use series::{SLOTS, Series};
 
 use crate::traffic::{Arrivals, TrafficError};
-use crate::tree::Tree;
 use batch::Batch;
+use fairpath_sched::tree::Tree;
 
 /// Operations that go to the home at once, at most; no more than the handles a plan can spare.
 pub const BATCH: usize = 48;
