@@ -13,5 +13,4 @@
 pub mod impair;
 pub mod log;
 pub mod quantity;
-pub mod script;
 pub mod tree;

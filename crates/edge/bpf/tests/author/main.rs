@@ -4,7 +4,6 @@
 mod instructions;
 mod policies;
 mod refusals;
-mod templates;
 
 #[allow(dead_code)] // made for more than these tests
 #[path = "../../../../model/policy/tests/author/object.rs"]

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::script::MakeHome;
 use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{
@@ -10,7 +11,6 @@ use fairpath_core::sched::{
     policies,
 };
 use fairpath_policy::Watch;
-use fairpath_sched::script::MakeHome;
 
 use super::own::Own;
 

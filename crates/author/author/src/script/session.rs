@@ -14,8 +14,8 @@ use super::packet::Packet;
 use super::report::{Case, Failure, FailureKind, WaitingPacket};
 use super::sandbox::Budget;
 use super::{Bench, MAX_PRINTED_BYTES, OPERATION_INSTRUCTIONS, SHOWN_OPERATIONS, SHOWN_PACKETS};
-use crate::log::{Run, describe};
-use crate::tree::Tree;
+use fairpath_sched::log::{Run, describe};
+use fairpath_sched::tree::Tree;
 
 /// Why a verb cannot go on.
 #[derive(Debug)]

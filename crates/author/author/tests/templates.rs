@@ -4,19 +4,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use fairpath_author::script::{Bench, MakeHome, Script};
 use fairpath_bpf::SchedRun;
-use fairpath_bpf::author::{Compiler, verify};
+use fairpath_bpf::author::{self, Compiler, verify};
 use fairpath_core::sched::{Home, HomeError, Over, Plan, Policy, Scheduler};
 use fairpath_policy::Author;
-use fairpath_sched::script::{Bench, MakeHome, Script};
 use fairpath_sched::tree::{Known, Tree};
 use fairpath_testbed::{Need, requires};
 
-use super::{Written, read, write};
+/// A file in a directory of its own.
+struct Written {
+    _dir: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn write(text: &str) -> Written {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("mine.c");
+    fs::write(&file, text).expect("written");
+    Written { _dir: dir, file }
+}
 
 /// A template, with its name filled in: the policy's file and the script's text.
 fn template(name: &str) -> (Written, String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../router/fairpath/src/sched/new");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/new");
     let text = |ending: &str| {
         let file: PathBuf = folder.join(format!("{name}.{ending}"));
         let text = fs::read_to_string(file).expect("the template is there");
@@ -63,7 +74,7 @@ fn kernel(policy: &Policy, object: Vec<u8>) -> MakeHome {
 fn templates_compile_and_their_scripts_pass() {
     for (name, usual) in [("packets", Over::Packets), ("flows", Over::Flows)] {
         let (written, script) = template(name);
-        let author = read(&written.file).unwrap_or_else(|told| panic!("{name}: {told}"));
+        let author = author::read(&written.file).unwrap_or_else(|told| panic!("{name}: {told}"));
         assert_eq!(author.policy.usual, usual);
         pass(&author, &script, native(&author));
     }

@@ -6,8 +6,8 @@ use mlua::{Table, Value};
 use super::packet::{item_of, number, packet_of, shown};
 use super::session::{Halt, Session};
 use super::verbs::{Verbs, node};
-use crate::quantity;
-use crate::tree::{Known, Tree, nearest};
+use fairpath_sched::quantity;
+use fairpath_sched::tree::{Known, Tree, nearest};
 
 /// What a byte costs at this weight, where one of weight `one` pays it once.
 fn cost(weight: &Value, one: u64) -> Result<u32, Halt> {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use fairpath_author::script::{Bench, MakeHome, Script};
 use fairpath_core::sched::{Home, Plan, Policy, Scheduler, policies};
-use fairpath_sched::script::{Bench, MakeHome, Script};
 use fairpath_sched::tree::{Known, Tree};
 
 fn directory() -> PathBuf {

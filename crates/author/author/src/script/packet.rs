@@ -7,8 +7,8 @@ use fairpath_core::sched::Meta;
 use mlua::{AnyUserData, Lua, Table, UserData, UserDataFields, UserDataMethods, Value};
 
 use super::session::{Fate, Halt, Item};
-use crate::log::describe;
-use crate::tree::{self, Tree, nearest};
+use fairpath_sched::log::describe;
+use fairpath_sched::tree::{self, Tree, nearest};
 
 /// Ethernet's header.
 const ETHERNET_BYTES: u32 = 14;

@@ -13,7 +13,7 @@ use fairpath_core::sched::{
 };
 
 use super::*;
-use crate::tree::{Known, Tree};
+use fairpath_sched::tree::{Known, Tree};
 
 /// How a home goes wrong, at which operation.
 #[derive(Clone, Copy, PartialEq, Eq)]

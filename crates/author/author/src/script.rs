@@ -35,8 +35,8 @@ use fairpath_core::sched::{Home, HomeError, Op, Outcome, Plan, Policy};
 
 pub use report::{Case, Failure, FailureKind, Report, WaitingPacket};
 
-use crate::log::{LogError, Run, Writer};
-use crate::tree::Tree;
+use fairpath_sched::log::{LogError, Run, Writer};
+use fairpath_sched::tree::Tree;
 
 /// VM instructions of a script, unless said otherwise: some seconds.
 pub const MAX_INSTRUCTIONS: u64 = 1_000_000_000;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, Refusal};
 use fairpath_core::sched::{Plan, Policy, Scheduler};
@@ -22,7 +21,7 @@ impl Own {
     pub fn open(file: &Path) -> anyhow::Result<Own> {
         let compiler = Compiler::new()?;
         let object = compiler.policy(file)?;
-        let author = parse(file, &object)?;
+        let author = author::parse(file, &object)?;
         Ok(Own {
             author,
             file: file.to_owned(),
@@ -62,22 +61,6 @@ impl Own {
     pub fn trial(&self) -> anyhow::Result<Vec<u8>> {
         Ok(self.compiler.trial(&self.file, self.author.has())?)
     }
-}
-
-fn parse(file: &Path, object: &[u8]) -> anyhow::Result<Author> {
-    let author = Author::parse(object).map_err(|problems| {
-        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", problems.join("\n"))
-    });
-    author.with_context(|| format!("read policy {}", file.display()))
-}
-
-/// Compiles and reads a file that runs in this process only.
-///
-/// # Errors
-/// There is no clang; what clang says of the file, with its lines; it is no policy.
-pub fn read(file: &Path) -> anyhow::Result<Author> {
-    parse(file, &Compiler::new()?.policy(file)?)
 }
 
 /// Why the verifier refuses, with the author's line.

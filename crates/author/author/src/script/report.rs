@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::log::describe;
+use fairpath_sched::log::describe;
 
 /// Of what kind a failure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -200,11 +200,11 @@ fn a_recorded_script_replays_without_a_difference_and_a_changed_home_with_one() 
         .finish()
         .unwrap();
     let mut faithful = |run: &Run| Ok(vec![sorted(None)(&run.plan).unwrap()]);
-    let replayed = crate::log::replay(&bytes[..], &mut faithful).unwrap();
+    let replayed = fairpath_sched::log::replay(&bytes[..], &mut faithful).unwrap();
     assert_eq!((replayed.summary.runs, replayed.summary.ops), (2, 4));
     assert_eq!(replayed.difference, None);
     let mut lying = |run: &Run| Ok(vec![sorted(Some((2, Lie::Sojourn)))(&run.plan).unwrap()]);
-    let difference = crate::log::replay(&bytes[..], &mut lying)
+    let difference = fairpath_sched::log::replay(&bytes[..], &mut lying)
         .unwrap()
         .difference
         .unwrap();

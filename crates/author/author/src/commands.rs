@@ -1,13 +1,12 @@
-//! `fairpath sched`: packet schedulers, from the list of policies to a simulated link.
-//!
-//! One module a verb. What they do lives in `fairpath-sched`; here are arguments, files and output.
+//! The commands of `fairpath sched`: one module each, with its arguments, files and output.
 
 mod check;
+mod generate;
 mod homes;
 mod list;
 mod new;
 mod output;
-pub mod own;
+mod own;
 mod replay;
 mod run;
 mod show;
@@ -16,15 +15,9 @@ mod test;
 
 use clap::Subcommand;
 
-/// Arguments of `fairpath sched`.
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// What `fairpath sched` can do.
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     /// Write a policy to begin with, and its script
     New(new::Args),
     /// Compile a policy, ask the verifier, try it in every home
@@ -39,11 +32,17 @@ enum Command {
     Test(test::Args),
     /// Replay an operation log and compare its outcomes
     Replay(replay::Args),
+    /// Write the manual pages, or the outline that `fairpath` makes completions from
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
-/// Runs `fairpath sched`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.command {
+/// Runs a command; `whole` is the command line that it belongs to.
+///
+/// # Errors
+/// Those of the command.
+pub fn run(command: &Command, whole: clap::Command) -> anyhow::Result<()> {
+    match command {
         Command::New(args) => new::run(args),
         Command::Check(args) => check::run(args),
         Command::List(args) => list::run(args),
@@ -51,5 +50,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Run(args) => run::run(args),
         Command::Test(args) => test::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Generate(args) => generate::run(whole, args),
     }
 }

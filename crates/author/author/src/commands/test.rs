@@ -6,12 +6,12 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use crate::script::{
+    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script,
+};
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
 use fairpath_sched::quantity;
-use fairpath_sched::script::{
-    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script,
-};
 use serde_json::json;
 
 use super::homes::{Homes, Makers};
