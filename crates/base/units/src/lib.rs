@@ -2,10 +2,14 @@
 //!
 //! Pure: no clock is read here. Every type is a thin wrapper whose unit is in its name.
 
+mod repeat;
+mod seed;
 mod skip;
 
 use std::fmt;
 
+pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, tell_retry};
+pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};
 
 /// A span or a point of time in nanoseconds (monotonic live, the capture's clock offline).
