@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use fairpath_core::sched::{OpKind, OutcomeKind};
@@ -148,7 +147,7 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
     for side in ["down", "up"] {
         let log = recording(&recordings, side);
         for home in ["native", "kernel"] {
-            let mut command = Command::new(binary::fairpath());
+            let mut command = binary::command(binary::fairpath());
             command.args(["sched", "replay", "--home", home]).arg(&log);
             let output = command.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
