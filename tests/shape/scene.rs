@@ -17,6 +17,12 @@ pub const PORT: u16 = 7777;
 /// More addresses of the client: subscribers of their own.
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 
+/// Whether a queue is no longer than `packets` and a policy drops from it. The `kernel` port promises neither: its leaf's
+/// qdisc has a limit of its own (docs/guide/shape.md, "The four ports"), which may hold seconds of overload.
+pub fn limits_queues(port: &str) -> bool {
+    port != "kernel"
+}
+
 /// Tests that hold rates and times to percents run alone, others beside each other.
 static MACHINE: RwLock<()> = RwLock::new(());
 
