@@ -5,7 +5,9 @@ use std::time::Duration;
 use fairpath_testbed::{Need, Offloads, Router, requires};
 
 use crate::by;
-use crate::scene::{BERT, Counted, Numbered, Scene, limits_queues, lost_before, number, settled};
+use crate::scene::{
+    BERT, Counted, Numbered, Scene, for_a_time, limits_queues, lost_before, number, settled,
+};
 
 const CLASSES: &str = r#"
 [[class]]
@@ -35,7 +37,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
     let every = Duration::from_micros(500);
     let sources = [Router::CLIENT.v4, BERT]
         .map(|to| Numbered::start(&scene.net.server, to.into(), every, 958));
-    std::thread::sleep(Duration::from_secs(3));
+    for_a_time(Duration::from_secs(3));
     let sent = sources.map(Numbered::finish);
     let came = sinks
         .each_ref()

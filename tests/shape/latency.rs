@@ -7,7 +7,7 @@ use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, Router, requi
 use fairpath_units::{Disturbed, repeat_disturbed};
 
 use crate::by;
-use crate::scene::Scene;
+use crate::scene::{Scene, for_a_time};
 
 /// CoDel's target.
 const TARGET: Duration = Duration::from_millis(5);
@@ -72,7 +72,7 @@ fn under_load(scene: &Scene, server: &Iperf3Server, port: &str) -> Result<(), Di
     let bulk = bulk.parallel(FLOWS).seconds(10).congestion("cubic");
     let bulk = bulk.start(&scene.net.server).unwrap();
     // Slow start is over, and CoDel has found its pace.
-    std::thread::sleep(Duration::from_secs(3));
+    for_a_time(Duration::from_secs(3));
     let before = read_bytes(scene);
     let loaded = quantile(&ping(scene, 400), 0.99);
     let [slowest, fastest] = rates(&before, &read_bytes(scene));
@@ -126,7 +126,7 @@ fn a_fifo_of_the_same_rate_does_not(port: &'static str) {
         .parallel(FLOWS)
         .seconds(6);
     let bulk = bulk.congestion("cubic").start(&scene.net.server).unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    for_a_time(Duration::from_secs(3));
     let loaded = quantile(&ping(&scene, 150), 0.5);
     drop(bulk);
     println!("{port}: ping p50 {loaded:?} behind a FIFO");

@@ -12,6 +12,13 @@ use fairpath_tests::daemon::client;
 use fairpath_tests::{Daemon, Place};
 use serde_json::{Value, json};
 
+/// Lets traffic, or its absence, last for so long: this time is what a test is about, not what it waits for.
+pub fn for_a_time(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Short beside any silence.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Where datagrams go.
 pub const PORT: u16 = 7777;
 /// More addresses of the client: subscribers of their own.
@@ -312,13 +319,15 @@ impl Counted {
     /// What came until nothing came for `silence`.
     pub fn drain(&self, silence: Duration) -> Came {
         let mut before = self.seen.lock().unwrap().came.count;
+        let mut since = Instant::now();
         loop {
-            thread::sleep(silence);
+            thread::sleep(LOOK_EVERY);
             let came = self.seen.lock().unwrap().came;
-            if came.count == before {
+            if came.count != before {
+                (before, since) = (came.count, Instant::now());
+            } else if since.elapsed() >= silence {
                 return came;
             }
-            before = came.count;
         }
     }
 }

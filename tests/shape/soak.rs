@@ -9,7 +9,9 @@ use fairpath_tests::Daemon;
 use fairpath_units::Share;
 
 use crate::by;
-use crate::scene::{BERT, Counted, Numbered, Scene, lost_before, number, picture, settled};
+use crate::scene::{
+    BERT, Counted, Numbered, Scene, for_a_time, lost_before, number, picture, settled,
+};
 
 /// What allocators and caches may take after the first third.
 const GROWTH_KIB: u64 = 16 * 1024;
@@ -72,7 +74,7 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
     let begin = Instant::now();
     let (mut early, mut rounds) = (None, 0);
     while begin.elapsed() < time {
-        std::thread::sleep(Duration::from_secs(2));
+        for_a_time(Duration::from_secs(2));
         // Rates, trees and packets all move at once.
         let rate = format!("{}mbit", 5 + rounds % 20);
         let output = scene.command(&["set", "anna", "--down", &rate]);
