@@ -19,7 +19,7 @@
 #ifndef FP_FORWARD_H
 #define FP_FORWARD_H
 
-#include "redirect.h"
+#include "../core/forward/link.h"
 #include "../core/sched/meta.h"
 
 #define FP_EXITS       2
@@ -148,7 +148,7 @@ FP_INLINE int is_own_mac(const struct fp_forward *f, const u8 *mac)
 	return 0;
 }
 
-#include "route.h"
+#include "../core/forward/route.h"
 
 /* What is to become of a frame; nothing is changed. */
 FP_FUNC u32 fp_decide(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG)

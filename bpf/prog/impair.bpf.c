@@ -11,7 +11,7 @@
  * was on the wire; in generic mode it does not, and what is longer than the MTU allows is counted.
  */
 #include "kernel.h"
-#include "redirect.h"
+#include "../core/forward/link.h"
 
 #define FP_FATE_MEM
 #include "../core/sched/fate.h"

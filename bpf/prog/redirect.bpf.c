@@ -3,7 +3,7 @@
  * redirect.bpf.c: the way into AF_XDP: an IP packet to the socket of the queue it came by, all else
  * to the stack.
  *
- * The stack gets what redirect.h says, and everything as long as a queue has no socket: a process
+ * The stack gets what core/forward/link.h says, and everything as long as a queue has no socket: a process
  * that dies takes its sockets along, and traffic flows on. rtt_forward (rtt.bpf.c) does the same
  * and more for interfaces that are monitored, too.
  *
@@ -11,7 +11,7 @@
  * (XDP_STATISTICS). Deliberately absent: fragments of headers beyond the first buffer, tunnels.
  */
 #include "kernel.h"
-#include "redirect.h"
+#include "../core/forward/link.h"
 
 #define MAX_SOCKETS 64
 

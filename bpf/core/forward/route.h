@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * route.h: where a packet leaves a router, by the kernel's FIB: bpf_fib_lookup() with neighbours
+ * forward/route.h: where a packet leaves a router, by the kernel's FIB: bpf_fib_lookup() with neighbours
  * resolved and the MTU looked at.
  *
  * Nothing is changed in the packet here; why the stack gets one is the returned enum way. Included
  * by forward.h, in its middle.
  */
-#ifndef FP_ROUTE_H
-#define FP_ROUTE_H
+#ifndef FP_FORWARD_ROUTE_H
+#define FP_FORWARD_ROUTE_H
 
 #define AF_INET	     2
 #define AF_INET6     10
@@ -175,4 +175,4 @@ FP_INLINE void one_hop(u8 *ip)
 	}
 }
 
-#endif /* FP_ROUTE_H */
+#endif /* FP_FORWARD_ROUTE_H */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * redirect.h: which frames may go to an AF_XDP socket, for the programs that send them there.
+ * forward/link.h: which frames may go to an AF_XDP socket, for the programs that send them there.
  *
  * To the stack go frames that are no IP (ARP), group addresses (a bridge floods them), neighbour
  * discovery, what is for this host by its MAC address, what is cut short. A frame is looked at in
  * its first buffer only, and nothing here changes it.
  */
-#ifndef FP_REDIRECT_H
-#define FP_REDIRECT_H
+#ifndef FP_FORWARD_LINK_H
+#define FP_FORWARD_LINK_H
 
 #define ETH_BYTES    14
 #define MAC_BYTES    6
@@ -109,4 +109,4 @@ FP_INLINE u32 look_at_link(const u8 *frame, const u8 *end, struct glance *g)
 	return g->ethertype == be16(ETH_IPV4) ? TO_SOCKET : NOT_IP;
 }
 
-#endif /* FP_REDIRECT_H */
+#endif /* FP_FORWARD_LINK_H */
