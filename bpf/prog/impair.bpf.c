@@ -65,12 +65,12 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 FP_INLINE int has_number(struct xdp_md *ctx)
 {
-	struct glance g;
+	struct fp_glance g;
 
 	if (impair_all)
 		return 1;
-	return look_at_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
-	       TO_SOCKET;
+	return fp_look_at_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
+	       FP_GO_TO_SOCKET;
 }
 
 FP_INLINE int is_lost(void)
