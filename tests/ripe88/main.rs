@@ -14,8 +14,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fairpath_lab::analysis::grid::{Cell, Grid};
-use fairpath_lab::results;
+use fairpath_analysis::grid::{Cell, Grid};
+use fairpath_analysis::results;
 use fairpath_report::statistics::median;
 use fairpath_testbed::{Feature, Need, requires};
 use fairpath_tests::binary::{fairpath, fairpath_lab};

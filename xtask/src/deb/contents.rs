@@ -152,7 +152,7 @@ pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Re
     let headers = fs::read_to_string(run::root().join(HEADERS));
     let headers = headers.with_context(|| format!("read {HEADERS}"))?;
     for name in headers.lines().filter(|line| !line.starts_with('#')) {
-        let header = read(&run::root().join("bpf").join("core").join(name))?;
+        let header = read(&run::root().join("bpf/include/fairpath").join(name))?;
         tree.put(&format!("usr/include/fairpath/{name}"), 0o644, &header)?;
     }
     for (from, to) in COMPLETIONS {

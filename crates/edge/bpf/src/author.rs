@@ -96,8 +96,8 @@ impl Compiler {
             fs::create_dir_all(file.parent().unwrap_or(dir.path()))?;
             fs::write(file, text)?;
         }
-        let include = dir.path().join("bpf/include");
-        std::os::unix::fs::symlink("../core", include.join("fairpath"))?;
+        let include = dir.path().join("bpf/include/fairpath");
+        std::os::unix::fs::symlink("../../core", include.join("core"))?;
         let clang = clang.into();
         Ok(Compiler { clang, dir })
     }
@@ -198,6 +198,7 @@ impl Compiler {
             .args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
             .args(["-fno-color-diagnostics", "-fno-caret-diagnostics"])
             .arg(include("bpf/include"))
+            .arg(include("bpf"))
             .args(arguments)
             .arg(source)
             .arg("-o")

@@ -12,5 +12,6 @@
 
 pub mod impair;
 pub mod log;
-pub mod quantity;
 pub mod tree;
+
+pub use fairpath_units::quantity;
