@@ -299,8 +299,12 @@ fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBu
     {
         return Ok(None);
     }
-    let lab = program("fairpath-lab", "fairpath-lab", places)?;
-    stripped("fairpath-lab", &lab, places)?;
+    for (package, name) in [
+        ("fairpath-lab", "fairpath-lab"),
+        ("fairpath-author", "fairpath-sched"),
+    ] {
+        stripped(name, &program(package, name, places)?, places)?;
+    }
     let router = program("fairpath", "fairpath", places)?;
     Ok(Some(stripped("fairpath", &router, places)?))
 }

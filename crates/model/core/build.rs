@@ -1,24 +1,39 @@
 //! Compiles bpf/core natively. `FAIRPATH_SANITIZE=address,undefined` adds sanitizers (fuzzing).
 
 use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+include!("../../../bpf/policy_files.rs");
 
 fn main() {
     println!("cargo:rerun-if-changed=../../../bpf/core");
     println!("cargo:rerun-if-changed=../../../bpf/policy");
     println!("cargo:rerun-if-changed=src/cc.c");
+    println!("cargo:rerun-if-changed=src/forward.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
     println!("cargo:rerun-if-changed=src/sched/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed=../../../bpf/policy_files.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(
+        out.join("policy_files.h"),
+        policy_files(Path::new("../../..")),
+    )
+    .expect("OUT_DIR can be written");
     let mut build = cc::Build::new();
     build
         .file("src/cc.c")
+        .file("src/forward.c")
         .file("src/native.c")
         .file("src/pifo.c")
         .file("src/sched/native.c")
         .include("../../../bpf/core")
         .include("../../../bpf/include")
+        .include("../../../bpf")
+        .include(out)
         .std("gnu11")
         .opt_level(2)
         .warnings(true)
