@@ -485,3 +485,73 @@ fn list(executable: &Executable) -> Result<Vec<String>> {
     let tests = said.lines().filter_map(|line| line.strip_suffix(": test"));
     Ok(tests.map(str::to_owned).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(files: &[&str], shard: &str) -> Turn {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        Turn {
+            packages: Packages::default(),
+            since: Since::Commit("c".to_owned(), files),
+            shard: Some(shard.parse().unwrap()),
+            full: false,
+        }
+    }
+
+    #[test]
+    fn arm64_is_built_after_a_change_in_what_differs_there_or_in_turn() {
+        for file in [
+            "Cargo.lock",
+            "bpf/core/abi.h",
+            "crates/edge/bpf/build.rs",
+            "crates/edge/bpf/Cargo.toml",
+            "xtask/src/cross.rs",
+        ] {
+            assert!(cross(&turn(&[file], "2/4")).is_ok(), "{file}");
+        }
+        for file in [
+            "README.md",
+            "crates/edge/bpf/src/lib.rs",
+            "xtask/src/build.rs",
+        ] {
+            assert!(cross(&turn(&[file], "2/4")).is_err(), "{file}");
+        }
+        assert!(cross(&turn(&[], "1/4")).is_ok());
+        let full = Turn {
+            full: true,
+            ..turn(&[], "2/4")
+        };
+        assert!(cross(&full).is_ok());
+    }
+
+    #[test]
+    fn a_share_runs_only_where_nothing_changed() {
+        let covers = Covers {
+            crates: Vec::new(),
+            paths: vec!["tests/top".to_owned()],
+        };
+        let share = Part::Share("2/4".parse().unwrap());
+        assert_eq!(turn(&["README.md"], "2/4").part(&covers), (share, None));
+        let (part, reason) = turn(&["tests/top/keys.rs"], "2/4").part(&covers);
+        assert_eq!(part, Part::Whole);
+        assert!(reason.is_some());
+        for whole in [
+            Turn {
+                full: true,
+                ..turn(&[], "2/4")
+            },
+            Turn {
+                since: Since::Unknown("no history".to_owned()),
+                ..turn(&[], "2/4")
+            },
+            Turn {
+                shard: None,
+                ..turn(&[], "2/4")
+            },
+        ] {
+            assert_eq!(whole.part(&covers).0, Part::Whole);
+        }
+    }
+}

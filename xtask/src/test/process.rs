@@ -86,9 +86,9 @@ pub fn run(order: &Order, stop: &AtomicBool) -> Result<Ended> {
     let why = attend(group, &lines, &mut kept, began + order.deadline, stop)?;
     let cpu_s = cpu_seconds(group).unwrap_or(0.0);
     let took = began.elapsed();
-    let end = end(&mut child, why, order.deadline)?;
-    // What it left behind must neither run on nor hold the pipe.
+    // What it left behind must neither run on nor hold the pipe. The group's number is not free yet.
     let _ = killpg(group, Signal::SIGKILL);
+    let end = end(&mut child, why, order.deadline)?;
     let until = Instant::now() + LAST_LINES;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
         kept.push(line);
