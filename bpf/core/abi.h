@@ -9,7 +9,7 @@
 #ifndef FP_ABI_H
 #define FP_ABI_H
 
-#include "home.h"
+#include "runtime.h"
 
 #define FP_ABI_VERSION 2
 

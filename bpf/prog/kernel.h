@@ -6,7 +6,7 @@
 #ifndef FP_KERNEL_H
 #define FP_KERNEL_H
 
-#include "../core/home.h"
+#include "../core/runtime.h"
 
 typedef u8 __u8;
 typedef u16 __u16;

@@ -5,7 +5,7 @@
  *   pool_replay   runs operations one after the other and writes down what came of each
  */
 #include "kernel.h"
-#include "../core/pool_ops.h"
+#include "../core/pifo/pool_ops.h"
 
 /* Where the desk and behind it the pool begin: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull

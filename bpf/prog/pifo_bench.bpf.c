@@ -14,7 +14,7 @@
  *   bench_rbtree_kept   likewise
  */
 #include "kernel.h"
-#include "../core/pifo.h"
+#include "../core/pifo/pifo.h"
 
 #define BPF_MAP_TYPE_ARRAY 2
 /* Objects, items, slots at most. */

@@ -12,7 +12,7 @@
  * "pass".
  */
 #include "kernel.h"
-#include "../core/rtt.h"
+#include "../core/rtt/rtt.h"
 #include "forward.h"
 #include "head.h"
 #include "stack_sent.h"

@@ -15,8 +15,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fairpath_lab::analysis::grid::{Cell, Grid};
-use fairpath_lab::results::{self, Results};
+use fairpath_analysis::grid::{Cell, Grid};
+use fairpath_analysis::results::{self, Results};
 use fairpath_report::statistics::median;
 use fairpath_testbed::{Feature, Need, requires, with_default_signals};
 use fairpath_tests::binary::{fairpath, fairpath_lab};

@@ -362,7 +362,7 @@ fn wrong_usage_exits_2() {
 /// The scripts of the shipped policies: each names its policy, or has its tree beside it.
 #[test]
 fn every_shipped_script_holds_in_both_homes_at_once() {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/model/sched/scripts");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/author/author/scripts");
     let mut names: Vec<String> = fs::read_dir(&scripts)
         .unwrap()
         .filter_map(|entry| {

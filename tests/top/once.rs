@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use fairpath_rtt::snapshot::Snapshot;
+use fairpath_history::snapshot::Snapshot;
 use fairpath_tests::binary;
 
 use crate::daemon::{Daemon, picture, row, town};

@@ -13,7 +13,7 @@
 #ifndef FP_CC_ABI_H
 #define FP_CC_ABI_H
 
-#include "../home.h"
+#include "../runtime.h"
 
 /*
  * Steps are global functions: the verifier judges each once, so that its work is a sum. Their

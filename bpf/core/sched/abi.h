@@ -10,7 +10,7 @@
 #ifndef FP_SCHED_ABI_H
 #define FP_SCHED_ABI_H
 
-#include "../home.h"
+#include "../runtime.h"
 
 #define FP_SCHED_VERSION 2
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */

@@ -23,7 +23,7 @@
 #ifndef FP_FATE_H
 #define FP_FATE_H
 
-#include "../home.h"
+#include "../runtime.h"
 
 #ifndef FP_FATE_MEM
 #define FP_FATE_MEM FP_MEM

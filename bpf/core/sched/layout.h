@@ -6,7 +6,7 @@
 #ifndef FP_SCHED_LAYOUT_H
 #define FP_SCHED_LAYOUT_H
 
-#include "../pool.h"
+#include "../pifo/pool.h"
 #include "sched.h"
 
 /* A plan: `nodes`, then the tables. */

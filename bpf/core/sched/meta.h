@@ -8,8 +8,8 @@
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H
 
-#include "../classify.h"
-#include "../parse.h"
+#include "../class/classify.h"
+#include "../parse/parse.h"
 #include "abi.h"
 
 FP_INLINE void fp_put_address(u8 FP_MEM *to, const u64 FP_MEM *from)

@@ -6,7 +6,7 @@
 #ifndef FP_POLICY_TYPES_H
 #define FP_POLICY_TYPES_H
 
-#include "../item.h"
+#include "../pifo/item.h"
 #include "abi.h"
 
 #define FP_POLICY_VERSION 1

@@ -27,7 +27,7 @@
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
 
-#include "../pifo.h"
+#include "../pifo/pifo.h"
 #include "impair.h"
 #include "policy_types.h"
 

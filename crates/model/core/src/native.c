@@ -4,7 +4,7 @@
  * lies. Every function here is declared in ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
-#include "layout.h"
+#include "rtt/layout.h"
 #include "sched/meta.h"
 
 /* Where fp_emit() writes: events one behind the other, each a struct fp_flow_event apart. */

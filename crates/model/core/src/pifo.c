@@ -4,8 +4,8 @@
  * function here is declared in pifo/ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
-#include "pool_audit.h"
-#include "pool_ops.h"
+#include "pifo/pool_audit.h"
+#include "pifo/pool_ops.h"
 
 u64 fp_native_pool_bytes(const struct fp_pool_config *config)
 {

@@ -1,4 +1,4 @@
-//! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo.h`).
+//! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo/pifo.h`).
 //!
 //! [`Pool::new`] is the native home. [`Pool::format`] puts a pool over memory that somebody else
 //! owns, as `fairpath-bpf` does with the kernel's arena. Items are numbers from 1 that the caller

@@ -11,7 +11,7 @@ use fairpath_core::sched::{
     OutcomeKind, Plan, SchedReader, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
-use fairpath_sched::author::Watch;
+use fairpath_policy::Watch;
 use fairpath_sched::log::Run;
 use fairpath_sched::tree::Tree;
 

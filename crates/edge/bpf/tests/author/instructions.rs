@@ -4,12 +4,12 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use fairpath_core::sched::{Custom, Function, Meta};
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seeds;
 
 use super::object::{EXIT, object, op};
-use fairpath_sched::traffic::Random;
+use fairpath_statistics::Random;
 
 const PROGRAMS: u64 = 400;
 const RUNS: usize = 16;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{Home, Op, Over, Policy, Scheduler, policies};
-use fairpath_sched::author::Author;
-use fairpath_sched::author::trial::{self, Trial};
+use fairpath_policy::Author;
+use fairpath_policy::trial::{self, Trial};
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seed;
 

@@ -39,7 +39,7 @@ pub struct Window {
     pub beyond: Outside,
 }
 
-/// How a PIFO keeps its items; see `bpf/core/pifo.h` for order, cost and memory of each.
+/// How a PIFO keeps its items; see `bpf/core/pifo/pifo.h` for order, cost and memory of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Exact order of any ranks, O(log n).

@@ -1,4 +1,4 @@
-//! Declarations of `pifo.c`, and the structures of bpf/core/item.h and pool.h that cross over.
+//! Declarations of `pifo.c`, and the structures of bpf/core/pifo/item.h and pool.h that cross over.
 
 /// `struct fp_pool`: the beginning of a pool's memory, wherever it lies.
 #[repr(C, align(64))]

@@ -1,4 +1,4 @@
-//! What a policy says of itself (`struct fp_policy` in `bpf/core/policy.h`), and the way in for one
+//! What a policy says of itself (`struct fp_policy` in `bpf/core/sched/policy.h`), and the way in for one
 //! that is not compiled into this home.
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
 //! What the RTT core must say, computed slowly: every packet of every direction is kept, nothing is ever evicted, and
-//! each ACK searches all of it again. Written from the definitions at the top of `bpf/core/tcp.h`, RFC 7323 and Karn's
+//! each ACK searches all of it again. Written from the definitions at the top of `bpf/core/rtt/tcp.h`, RFC 7323 and Karn's
 //! rule as tcptrace states it; shares no structure with the C.
 //!
 //! Sequence numbers and TSvals are unwrapped into 64 bits on arrival.

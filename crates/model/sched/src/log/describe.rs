@@ -2,7 +2,7 @@
 
 use fairpath_core::sched::{COST_ONE, Meta, NEVER, Op, OpKind, Outcome, OutcomeKind};
 
-/// A flow that waits already keeps its rank: `KEEP` of `bpf/core/policy.h`.
+/// A flow that waits already keeps its rank: `KEEP` of `bpf/core/sched/policy.h`.
 const KEEP: u64 = NEVER - 1;
 
 /// A rank as its leaf gave it: "kept" for a packet behind others of its flow.

@@ -1,4 +1,4 @@
-//! The queue of a node as TOML names it. Numbers are those of `bpf/core/pifo.h`.
+//! The queue of a node as TOML names it. Numbers are those of `bpf/core/pifo/pifo.h`.
 
 /// Kinds of queues: name, number, and whether it wants `buckets`.
 pub(super) const KINDS: [(&str, u32); 6] = [

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * tally.h: what passes is counted for the classes of both ends of a packet.
+ *
+ *   packet ── volume ─────────────────────────────────┐
+ *   flow ── tally (which classes, what is untold) ────┤─> class counts (one set a class)
+ *   sample ── leg ────────────────────────────────────┘
+ *            └── cell (class, leg, bucket)                      emptied by each reading
+ *   flow ── tally ── pair (class, remote prefix | host)         emptied by each reading
+ *
+ * A flow keeps the classes of its two ends in its tally and looks them up again only when the rules
+ * or the facts changed. What changes seldom (loss, peers) is told by the flow every FP_FLUSH_NS
+ * and at its end, not by the packet.
+ *
+ * Counts are shared by all CPUs (atomic additions), because a set for each CPU would cost sixteen
+ * times the memory. Cells and pairs lie twice: user space turns r->reading over, waits until no
+ * packet uses the old half, reads and clears it. Where no place is free, the class's own counts
+ * (unbinned) or a statistic (pairs_evicted) tell.
+ */
+#ifndef FP_TALLY_H
+#define FP_TALLY_H
+
+#include "classify.h"
+#include "../rtt/flow.h"
+
+#define FP_CELL_WAYS 8
+#define FP_PAIR_WAYS 4
+/* How long a flow may keep what it has to tell, while packets come. */
+#define FP_FLUSH_NS 1000000000ull
+/* Buckets: 32 an octave, from 2^13 ns on (8 us) to 2^36 (69 s); relative error at most 1.6 %. */
+#define FP_FIRST_OCTAVE 13
+#define FP_LAST_OCTAVE	35
+#define FP_BUCKETS	((FP_LAST_OCTAVE - FP_FIRST_OCTAVE + 1) * 32)
+
+enum fp_pair_kind {
+	FP_PAIR_REMOTE = 1,
+	FP_PAIR_LABEL = 2,
+	FP_PAIR_TALKER = 3,
+	FP_PAIR_UNMATCHED = 4,
+};
+
+/* What becomes of a flow, for the classes of its ends. */
+enum fp_tally_flow {
+	FP_TALLY_OPENED = 1,
+	FP_TALLY_CLOSED,
+	FP_TALLY_FAILED,
+	FP_TALLY_ONE_SIDED,
+};
+
+/* Told by flows now and then, of one direction. */
+struct fp_class_losses {
+	u32 data_packets;
+	u32 retransmitted_packets;
+	u32 lost_before_packets;
+	u32 spurious_packets;
+	u32 reordered_packets;
+};
+
+/* Filters by class: with one such class, packets of no such class are left out. */
+#define FP_CLASS_ONLY 0x01
+/* Packets of it are left out. */
+#define FP_CLASS_EXCEPT 0x02
+
+/* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
+struct fp_class {
+	u64 packets[2];
+	u64 bytes[2];
+	u64 unmeasured_bytes[2];
+	u32 born;  /* generation of the rules that first led here; written by user space */
+	u32 flags; /* FP_CLASS_*; written by user space */
+	u64 zero;
+
+	struct fp_leg_counts leg[2]; /* FP_INSIDE, FP_OUTSIDE */
+	struct fp_class_losses losses[2];
+	u32 flows_opened;
+	u32 flows_closed;
+	u32 handshakes_failed;
+	u32 one_sided;
+	u64 zero2[5];
+} __attribute__((aligned(64)));
+
+/* A count of round-trip times; 0 is empty. */
+struct fp_cell {
+	u64 key_count; /* slot, leg and bucket above, plus one; count below */
+};
+
+struct fp_pair_set {
+	u32 lock;
+	u32 zero;
+};
+
+struct fp_pair {
+	u64 addr[2];  /* masked; of a label its number */
+	u64 bytes[2]; /* FP_UP, FP_DOWN */
+	u64 rtt_sum_ns;
+	u32 slot;
+	u32 kind_length; /* enum fp_pair_kind, prefix length (of 128) << 8; 0 empty */
+	u32 samples;
+	u32 max_rtt_us;
+	u32 lost_packets;
+	u32 zero;
+};
+
+FP_INLINE struct fp_class FP_MEM *fp_class_at(struct fp_rtt FP_MEM *r, u32 slot)
+{
+	if (slot >= r->config.slots)
+		slot = FP_OTHER;
+	return FP_AT(struct fp_class, r, r->classes + (u64)slot * sizeof(struct fp_class));
+}
+
+/* ----- round-trip times ------------------------------------------------------------------- */
+
+FP_INLINE u32 fp_bucket(u64 rtt)
+{
+	u32 octave = FP_FIRST_OCTAVE;
+	u64 rest;
+
+	if (rtt < 1ull << FP_FIRST_OCTAVE)
+		rtt = 1ull << FP_FIRST_OCTAVE;
+	if (rtt >> (FP_LAST_OCTAVE + 1))
+		rtt = (1ull << (FP_LAST_OCTAVE + 1)) - 1;
+	rest = rtt >> FP_FIRST_OCTAVE;
+	if (rest >> 16) {
+		octave += 16;
+		rest >>= 16;
+	}
+	if (rest >> 8) {
+		octave += 8;
+		rest >>= 8;
+	}
+	if (rest >> 4) {
+		octave += 4;
+		rest >>= 4;
+	}
+	if (rest >> 2) {
+		octave += 2;
+		rest >>= 2;
+	}
+	octave += rest >> 1;
+	return (octave - FP_FIRST_OCTAVE) * 32 + ((rtt >> (octave - 5)) & 31);
+}
+
+/* Counts one round-trip time in its cell; -1 where none is free. */
+FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_bucket)
+{
+	u64 key = ((u64)slot << 11 | leg_bucket) + 1;
+	u32 set = (u32)((key * 0x9e3779b97f4a7c15ull) >> 32) & (r->config.cell_sets - 1), way;
+	u64 at = r->cells[*(volatile u32 FP_MEM *)&r->reading & 1] +
+		 (u64)set * FP_CELL_WAYS * sizeof(struct fp_cell);
+
+	fp_loop(way, FP_CELL_WAYS) {
+		u64 FP_MEM *cell = &FP_AT(struct fp_cell, r, at)[way].key_count;
+		u64 there = *(volatile u64 FP_MEM *)cell;
+
+		if (there == 0)
+			there = fp_cas64(cell, 0, key << 32 | 1);
+		if (there == 0)
+			return 0;
+		if (there >> 32 == key) {
+			fp_add64(cell, 1);
+			return 0;
+		}
+	}
+	return -1;
+}
+
+FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 leg,
+			    u64 rtt)
+{
+	struct fp_leg_counts FP_MEM *counts = &fp_class_at(r, slot)->leg[leg];
+
+	fp_add32(&counts->samples, 1);
+	fp_add64(&counts->sum_ns, rtt);
+	if (fp_count_cell(r, slot, leg << 10 | fp_bucket(rtt))) {
+		fp_add32(&counts->unbinned, 1);
+		w->stats.samples_unbinned++;
+	}
+}
+
+/* The slot of a watched interface, FP_OTHER where it is not counted. */
+FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
+{
+	u32 at;
+
+	if (!r->interface_slots)
+		return FP_OTHER;
+	at = fp_watched(r, ifindex);
+	return at < FP_MAX_WATCHED ? r->watched_slot[at] : FP_OTHER;
+}
+
+/* A sample of the data that `f`'s other side sent to w->packet.side. */
+FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			    struct fp_flow FP_MEM *f FP_ARG, u64 rtt)
+{
+	struct fp_tally FP_MEM *t = &f->tally;
+	u32 measured = w->packet.side & 1, other = !measured;
+	u32 near = t->slot[measured], far = t->slot[other];
+	u64 us = rtt / 1000;
+
+	if (near)
+		fp_count_leg(r, w, near, FP_INSIDE, rtt);
+	if (far)
+		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
+	if (!near && !far)
+		fp_count_leg(r, w, FP_OTHER, FP_INSIDE, rtt);
+	near = fp_interface_slot(r, f->dir[measured].behind);
+	if (near)
+		fp_count_leg(r, w, near, FP_INSIDE, rtt);
+	far = fp_interface_slot(r, f->dir[other].behind);
+	if (far)
+		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
+	t->samples[other]++;
+	t->rtt_sum_us[other] += us;
+	if (us > t->max_rtt_us[other])
+		t->max_rtt_us[other] = us;
+	return 0;
+}
+
+/* ----- peers ------------------------------------------------------------------------------ */
+
+/* The place of a pair in a locked set, emptied of a smaller one if need be. */
+FP_INLINE u32 fp_pair_place(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u64 at, u32 slot,
+			    u32 kind_length)
+{
+	u32 way, i;
+	u64 least = ~0ull;
+	volatile u64 FP_MEM *word;
+
+	w->best = 0;
+	fp_loop(way, FP_PAIR_WAYS) {
+		struct fp_pair FP_MEM *p = &FP_AT(struct fp_pair, r, at)[way];
+		u64 weight = p->kind_length ? p->bytes[0] + p->bytes[1] + 1 : 0;
+
+		if (p->kind_length == kind_length && p->slot == slot && p->addr[0] == w->look[0] &&
+		    p->addr[1] == w->look[1])
+			return way;
+		if (weight < least) {
+			least = weight;
+			w->best = way;
+		}
+	}
+	if (least)
+		w->stats.pairs_evicted++;
+	way = w->best & (FP_PAIR_WAYS - 1);
+	word = (volatile u64 FP_MEM *)&FP_AT(struct fp_pair, r, at)[way];
+	for (i = 0; i < sizeof(struct fp_pair) / 8; i++)
+		word[i] = 0;
+	FP_AT(struct fp_pair, r, at)[way].addr[0] = w->look[0];
+	FP_AT(struct fp_pair, r, at)[way].addr[1] = w->look[1];
+	FP_AT(struct fp_pair, r, at)[way].slot = slot;
+	FP_AT(struct fp_pair, r, at)[way].kind_length = kind_length;
+	return way;
+}
+
+/* Adds w->peer to the pair of w->look. */
+FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 slot,
+			u32 kind_length)
+{
+	u32 half = *(volatile u32 FP_MEM *)&r->reading & 1;
+	u32 set =
+		fp_hash_rule(w->look[0], w->look[1], slot, kind_length) & (r->config.pair_sets - 1);
+	struct fp_pair_set FP_MEM *s =
+		FP_AT(struct fp_pair_set, r, r->pair_sets[half] + (u64)set * sizeof(*s));
+	u64 at = r->pairs[half] + (u64)set * FP_PAIR_WAYS * sizeof(struct fp_pair);
+	struct fp_pair FP_MEM *p;
+	u32 way;
+
+	if (!fp_lock(&s->lock)) {
+		w->stats.lock_failures++;
+		return 0;
+	}
+	way = fp_pair_place(r, w, at, slot, kind_length);
+	p = &FP_AT(struct fp_pair, r, at)[way & (FP_PAIR_WAYS - 1)];
+	p->bytes[FP_UP] += w->peer.bytes[FP_UP];
+	p->bytes[FP_DOWN] += w->peer.bytes[FP_DOWN];
+	p->samples += w->peer.samples;
+	p->rtt_sum_ns += w->peer.rtt_sum_ns;
+	p->lost_packets += w->peer.lost_packets;
+	if (w->peer.max_rtt_us > p->max_rtt_us)
+		p->max_rtt_us = w->peer.max_rtt_us;
+	fp_unlock(&s->lock);
+	return 0;
+}
+
+/* Masks w->look to the prefix length by which remotes of this family are told apart. */
+FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			     const struct fp_key FP_MEM *key)
+{
+	u32 bits = key->family == 4 ? 96 + r->config.remote_v4 : r->config.remote_v6;
+
+	if (bits > 128)
+		bits = 128;
+	if (bits < 64)
+		w->look[0] &= __builtin_bswap64(~(~0ull >> bits));
+	if (bits <= 64)
+		w->look[1] = 0;
+	else if (bits < 128)
+		w->look[1] &= __builtin_bswap64(~(~0ull >> (bits - 64)));
+	return bits;
+}
+
+/* w->peer belongs to the class of `side`: to the remote, and to its own host. */
+FP_FUNC int fp_tell_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			  const struct fp_key FP_MEM *key FP_ARG, u32 slot_side)
+{
+	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
+	u32 side = slot_side & 1, slot = slot_side >> 1, label = FP_NO_SLOT, bits;
+
+	if (!w->peer.bytes[FP_UP] && !w->peer.bytes[FP_DOWN] && !w->peer.lost_packets)
+		return 0;
+	if (slot == FP_OTHER) {
+		/* Only where the end lies behind a watched interface: remotes would fill it. */
+		if (!w->peer.unmatched)
+			return 0;
+		w->look[0] = key->addr[side][0];
+		w->look[1] = key->addr[side][1];
+		bits = fp_mask_remote(r, w, key);
+		return fp_pair_add(r, w, FP_OTHER, FP_PAIR_UNMATCHED | bits << 8);
+	}
+	w->look[0] = key->addr[side][0];
+	w->look[1] = key->addr[side][1];
+	fp_pair_add(r, w, slot, FP_PAIR_TALKER | 128 << 8);
+
+	w->look[0] = key->addr[!side][0];
+	w->look[1] = key->addr[!side][1];
+	w->peer.samples = w->peer.far_samples;
+	w->peer.rtt_sum_ns = w->peer.far_rtt_sum_ns;
+	w->peer.max_rtt_us = w->peer.far_max_rtt_us;
+	w->peer.lost_packets = w->peer.far_lost_packets;
+	w->family = key->family == 4 ? FP_RULE_LABEL_V4 : FP_RULE_LABEL_V6;
+	if (image->levels[w->family & 3])
+		label = fp_match_prefix(r, w);
+	if (label != FP_NO_SLOT) {
+		w->look[0] = label;
+		FP_PUT(w->look[1], 0);
+		return fp_pair_add(r, w, slot, FP_PAIR_LABEL | 128 << 8);
+	}
+	bits = fp_mask_remote(r, w, key);
+	return fp_pair_add(r, w, slot, FP_PAIR_REMOTE | bits << 8);
+}
+
+/* ----- flows ------------------------------------------------------------------------------- */
+
+/* Does `slot` still belong to the class that it belonged to when `context` was found? */
+FP_INLINE int fp_is_alive(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
+{
+	return slot && (s32)((u32)(context >> 32) - fp_class_at(r, slot)->born) >= 0;
+}
+
+FP_INLINE u32 FP_MEM *fp_flow_count(struct fp_rtt FP_MEM *r, u32 slot, u32 what)
+{
+	struct fp_class FP_MEM *c = fp_class_at(r, slot);
+
+	if (what == FP_TALLY_OPENED)
+		return &c->flows_opened;
+	if (what == FP_TALLY_CLOSED)
+		return &c->flows_closed;
+	if (what == FP_TALLY_FAILED)
+		return &c->handshakes_failed;
+	return &c->one_sided;
+}
+
+/* Counts the flow's beginning or end once for each class that it belongs to. */
+FP_INLINE void fp_count_flow(struct fp_rtt FP_MEM *r, const struct fp_tally FP_MEM *t, u32 what)
+{
+	if (t->slot[0] || !t->slot[1])
+		fp_add32(fp_flow_count(r, t->slot[0], what), 1);
+	if (t->slot[1] && t->slot[1] != t->slot[0])
+		fp_add32(fp_flow_count(r, t->slot[1], what), 1);
+}
+
+FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG)
+{
+	if (r->config.slots)
+		fp_count_flow(r, &f->tally, FP_TALLY_OPENED);
+	return 0;
+}
+
+/* ----- what a flow tells now and then ----------------------------------------------------- */
+
+/* Adds to `field` of direction `way` of both classes: what side `from` sent. */
+#define FP_TELL(field)                                                                             \
+	do {                                                                                       \
+		u32 more_ = (__typeof__(told->field))(c->field - told->field);                     \
+		if (more_) {                                                                       \
+			fp_add32(&up->field, more_);                                               \
+			if (down != up)                                                            \
+				fp_add32(&down->field, more_);                                     \
+			told->field = c->field;                                                    \
+		}                                                                                  \
+	} while (0)
+
+/* The counts that side `from`'s data goes to: up of its class, down of the other's. */
+FP_FUNC int fp_tell_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG, u32 from)
+{
+	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_told FP_MEM *told = &f->told[from & 1];
+	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
+	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
+	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
+	struct fp_class_losses FP_MEM *down = &fp_class_at(r, other)->losses[FP_DOWN];
+	u32 again = (u16)(c->retransmitted_packets - told->retransmitted_packets);
+	u32 spurious = (u16)(c->spurious_packets - told->spurious_packets);
+
+	/* Lost beyond: towards the other side. Lost before: on the sender's leg. */
+	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
+	w->peer.lost_on[from & 1] += (u16)(c->lost_before_packets - told->lost_before_packets);
+	/* Only what no class matches at either end is other. */
+	if (mine == FP_OTHER && other != FP_OTHER)
+		up = down;
+	else if (other == FP_OTHER && mine != FP_OTHER)
+		down = up;
+	FP_TELL(data_packets);
+	FP_TELL(retransmitted_packets);
+	FP_TELL(lost_before_packets);
+	FP_TELL(spurious_packets);
+	FP_TELL(reordered_packets);
+	return 0;
+}
+
+/* Is the end that `side` is behind a watched interface, so that its subnet is worth finding? */
+FP_INLINE u32 fp_is_local(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 behind)
+{
+	if (fp_watched(r, behind) >= FP_MAX_WATCHED)
+		return 0;
+	return fp_find_number(fp_image_at(r, w->image), FP_RULE_UPLINK, behind) == FP_OTHER;
+}
+
+/* A slot that has another owner by now is nobody's any more. */
+FP_INLINE void fp_forget_dead(struct fp_rtt FP_MEM *r, struct fp_tally FP_MEM *t)
+{
+	u32 side;
+
+	for (side = 0; side < 2; side++) {
+		if (t->slot[side] && !fp_is_alive(r, t->slot[side], t->context[side]))
+			FP_PUT(t->slot[side], FP_OTHER);
+	}
+}
+
+/* What `side` has to tell of its peer: samples of what the other side sent tell of its own leg. */
+FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
+{
+	struct fp_tally FP_MEM *t = &f->tally;
+	u32 mine = side & 1, other = !mine;
+
+	w->peer.bytes[FP_UP] = t->pending_bytes[mine];
+	w->peer.bytes[FP_DOWN] = t->pending_bytes[other];
+	w->peer.samples = t->samples[other];
+	w->peer.rtt_sum_ns = t->rtt_sum_us[other] * 1000ull;
+	w->peer.max_rtt_us = t->max_rtt_us[other];
+	w->peer.lost_packets = w->peer.lost_on[mine];
+	w->peer.far_samples = t->samples[mine];
+	w->peer.far_rtt_sum_ns = t->rtt_sum_us[mine] * 1000ull;
+	w->peer.far_max_rtt_us = t->max_rtt_us[mine];
+	w->peer.far_lost_packets = w->peer.lost_on[other];
+	w->peer.unmatched = !t->slot[mine] && fp_is_local(r, w, f->dir[mine].behind);
+	return t->slot[mine] << 1 | mine;
+}
+
+/* Before a flow ends, perhaps long after its last packet. */
+FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u32 what)
+{
+	struct fp_tally FP_MEM *t = &f->tally;
+
+	fp_forget_dead(r, t);
+	fp_count_flow(r, t, what);
+	return 0;
+}
+
+/* Tells the classes of both ends what the flow has gathered, and what becomes of it. */
+FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG, u32 what)
+{
+	if (!r->config.slots)
+		return 0;
+	if (what)
+		fp_tally_end(r, f, what);
+	f->tally.flushed = w->frame.now;
+	FP_PUT(w->peer.lost_on[0], 0);
+	FP_PUT(w->peer.lost_on[1], 0);
+	fp_tell_counts(r, w, f, 0);
+	fp_tell_counts(r, w, f, 1);
+	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
+	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
+	for (what = 0; what < 2; what++) {
+		struct fp_tally FP_MEM *t = &f->tally;
+
+		FP_PUT(t->samples[what], 0);
+		FP_PUT(t->max_rtt_us[what], 0);
+		FP_PUT(t->pending_bytes[what], 0);
+		FP_PUT(t->rtt_sum_us[what], 0);
+	}
+	return 0;
+}
+
+/* ----- which classes a flow's ends belong to ----------------------------------------------- */
+
+/* The open flow moves from one class to another. */
+FP_INLINE void fp_move_open(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partner)
+{
+	if (from && from != partner)
+		fp_add32(&fp_class_at(r, from)->flows_closed, 1);
+	if (to && to != partner)
+		fp_add32(&fp_class_at(r, to)->flows_opened, 1);
+}
+
+/* Looks up one end of a flow anew. */
+FP_FUNC int fp_tally_renew(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG, u32 side)
+{
+	struct fp_tally FP_MEM *t = &f->tally;
+	u32 s = side & 1, generation = fp_image_at(r, w->image)->generation;
+	u32 was = fp_is_alive(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
+	u32 is = fp_class_of(r, w, s, w->natural[s]);
+
+	t->context[s] = (u64)generation << 32 | w->facts[s];
+	t->slot[s] = is;
+	if (was != is && (f->flags & FP_FLOW_ANNOUNCED) && !(f->flags & FP_FLOW_CLOSED))
+		fp_move_open(r, was, is, t->slot[!s]);
+	return 0;
+}
+
+/* Is the packet at hand wanted, by the classes of its ends? */
+FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	u32 flags;
+
+	if (!r->class_filters)
+		return 1;
+	flags = fp_class_at(r, w->slot[0])->flags | fp_class_at(r, w->slot[1])->flags;
+	if (flags & FP_CLASS_EXCEPT)
+		return 0;
+	return !(r->class_filters & FP_CLASS_ONLY) || (flags & FP_CLASS_ONLY);
+}
+
+/* The classes of both ends of the packet at hand, from its flow's tally; 0 if it is not wanted. */
+FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
+{
+	struct fp_tally FP_MEM *t;
+	u64 generation;
+	u32 side;
+
+	if (!r->config.slots)
+		return 1;
+	t = &f->tally;
+	generation = (u64)fp_image_at(r, w->image)->generation << 32;
+	for (side = 0; side < 2; side++) {
+		int current = t->context[side] >> 32 == generation >> 32;
+
+		if (w->natural[side] ? t->context[side] != (generation | w->facts[side]) : !current)
+			fp_tally_renew(r, w, f, side);
+		w->slot[side] = t->slot[side];
+	}
+	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
+	w->measured = (f->dir[0].counts.samples | f->dir[1].counts.samples) != 0;
+	if (w->natural[w->packet.side & 1])
+		t->pending_bytes[w->packet.side & 1] += w->packet.ip_bytes;
+	return 1;
+}
+
+/* Behind the packet's own work: tells what the flow has gathered, if it is time. */
+FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			    struct fp_flow FP_MEM *f)
+{
+	if (r->config.slots && w->frame.now - f->tally.flushed >= FP_FLUSH_NS)
+		fp_tally_flush(r, w, f, 0);
+}
+
+/* ----- volume ------------------------------------------------------------------------------ */
+
+FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 way)
+{
+	struct fp_class FP_MEM *c = fp_class_at(r, slot);
+
+	fp_add64(&c->packets[way], w->frame.segs ? w->frame.segs : 1);
+	fp_add64(&c->bytes[way], w->packet.ip_bytes);
+	if (!w->measured)
+		fp_add64(&c->unmeasured_bytes[way], w->packet.ip_bytes);
+}
+
+/* A packet without a flow: its ends are looked up each time, its bytes go to peers at once. */
+FP_FUNC int fp_tally_stray(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 sender = w->packet.side & 1, side, other;
+
+	for (side = 0; side < 2; side++)
+		w->slot[side] = w->natural[side] ? fp_class_of(r, w, side, 1) : FP_OTHER;
+	/* What is other depends on both ends. */
+	for (side = 0; side < 2; side++) {
+		other = !side;
+		if (!w->natural[side] && w->natural[other] && !w->slot[other])
+			w->slot[side] = fp_class_of(r, w, side, 0);
+	}
+	w->known = 1;
+	if (!fp_is_wanted(r, w))
+		return 0;
+	FP_PUT(w->peer.samples, 0);
+	FP_PUT(w->peer.max_rtt_us, 0);
+	FP_PUT(w->peer.lost_packets, 0);
+	FP_PUT(w->peer.rtt_sum_ns, 0);
+	FP_PUT(w->peer.far_samples, 0);
+	FP_PUT(w->peer.far_max_rtt_us, 0);
+	FP_PUT(w->peer.far_lost_packets, 0);
+	FP_PUT(w->peer.far_rtt_sum_ns, 0);
+	for (side = 0; side < 2; side++) {
+		u32 behind = fp_reached_by(w, side == sender);
+
+		if (!w->natural[side])
+			continue;
+		w->peer.bytes[FP_UP] = side == sender ? w->packet.ip_bytes : 0;
+		w->peer.bytes[FP_DOWN] = side == sender ? 0 : w->packet.ip_bytes;
+		w->peer.unmatched = !w->slot[side] && fp_is_local(r, w, behind);
+		fp_tell_peers(r, w, &w->packet.key, w->slot[side] << 1 | side);
+	}
+	return 0;
+}
+
+/* Counts the packet at hand for the ends that are counted at this hook. */
+FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 sender = w->packet.side & 1, receiver = !sender, slot;
+
+	if (!w->known)
+		fp_tally_stray(r, w);
+	if (!fp_is_wanted(r, w)) {
+		w->stats.filtered++;
+		return 0;
+	}
+	if (w->natural[sender] && (w->slot[sender] || !w->slot[receiver]))
+		fp_count_volume(r, w, w->slot[sender], FP_UP);
+	if (w->natural[receiver] && (w->slot[receiver] || !w->slot[sender]))
+		fp_count_volume(r, w, w->slot[receiver], FP_DOWN);
+	slot = w->frame.way ? fp_interface_slot(r, w->frame.ifindex) : FP_OTHER;
+	if (slot)
+		fp_count_volume(r, w, slot, w->frame.way == FP_WAY_IN ? FP_UP : FP_DOWN);
+	slot = w->frame.flags & FP_FRAME_THROUGH ? fp_interface_slot(r, w->frame.rx_ifindex)
+						 : FP_OTHER;
+	if (slot)
+		fp_count_volume(r, w, slot, FP_DOWN);
+	return 0;
+}
+
+#endif /* FP_TALLY_H */

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * pool.h: how big a pool is, and how it and its PIFOs are formatted. User space only: it formats
+ * plain memory and an arena (through its mapping) alike. In an arena every page must be touched
+ * besides, and the first page of the arena left to runtime.h's FP_ZERO.
+ *
+ *   struct fp_pool_config c = { .items = 1000, .pifos = 2, .array_bytes = fp_pifo_bytes(...) + ...
+ * }; zeroed memory of fp_pool_bytes(&c) bytes, aligned to 64 fp_pool_format(pool, &c);
+ *   fp_pifo_format(pool, 1, &config, pool->arrays);
+ *   fp_pifo_format(pool, 2, &config, pool->arrays + fp_pifo_bytes(...));
+ *
+ * A pool may stand at the beginning of a larger memory, whose other parts lie behind its bytes.
+ * Formatting takes what it writes for zero; a PIFO that is formatted again needs its arrays zeroed
+ * and none of its items queued.
+ */
+#ifndef FP_POOL_H
+#define FP_POOL_H
+
+#include "pieo.h"
+
+#define FP_MAX_ITEMS (1u << 28)
+#define FP_MAX_PIFOS (1u << 24)
+
+struct fp_pool_config {
+	u32 items;	 /* 1 to FP_MAX_ITEMS */
+	u32 pifos;	 /* 1 to FP_MAX_PIFOS */
+	u64 array_bytes; /* the sum of fp_pifo_bytes() */
+};
+
+struct fp_pifo_config {
+	u32 kind;     /* enum fp_pifo_kind */
+	u32 capacity; /* items at most, from 1 */
+	u32 buckets;  /* or bands, lists; FP_AIFO: ranks remembered; others: 0 */
+	u8 shift;     /* FP_CFFS, FP_GRADIENT: a bucket is 2^shift ranks wide, 0 to 63 */
+	u8 full;      /* enum fp_when_full */
+	u8 below;     /* enum fp_outside */
+	u8 beyond;    /* enum fp_outside */
+	u64 base;     /* FP_CFFS, FP_GRADIENT: where the window begins, rounded down to a bucket */
+	u32 headroom; /* FP_AIFO: less than FP_AIFO_HEADROOM_ONE */
+	u32 wheel;    /* FP_PIEO: a FP_HEAP or window formatted before */
+	u32 ready;    /* FP_PIEO: likewise; clamps and does not push out */
+	u32 each;     /* FP_SP_PIFO: items of one list at most, from 1 */
+};
+
+/* Why something cannot be formatted. */
+enum fp_misfit {
+	FP_MISFIT_KIND = 1,
+	FP_MISFIT_CAPACITY = 2,
+	FP_MISFIT_BUCKETS = 3,
+	FP_MISFIT_SHIFT = 4,
+	FP_MISFIT_POLICY = 5,
+	FP_MISFIT_NUMBER = 6, /* of items or PIFOs, or of this PIFO */
+	FP_MISFIT_SPACE = 7,  /* arrays that lie outside the pool, or not at a multiple of 8 */
+	FP_MISFIT_PARTS = 8,  /* headroom; wheel or ready */
+};
+
+FP_INLINE u64 fp_pool_align(u64 bytes)
+{
+	return (bytes + 63) & ~63ull;
+}
+
+/* Where the arrays of PIFOs may begin. */
+FP_INLINE u64 fp_pool_arrays(const struct fp_pool_config *config)
+{
+	return sizeof(struct fp_pool) +
+	       fp_pool_align(((u64)config->items + 1) * sizeof(struct fp_item)) +
+	       fp_pool_align(((u64)config->pifos + 1) * sizeof(struct fp_pifo));
+}
+
+/* Bytes of a pool, with its arrays. */
+FP_INLINE u64 fp_pool_bytes(const struct fp_pool_config *config)
+{
+	/* An array of a word at the end is read as an item would be: 32 bytes. */
+	return fp_pool_arrays(config) + fp_pool_align(config->array_bytes) + 64;
+}
+
+/* Words of a half's bitmaps below the top: ceil(N / 64), ceil of that / 64, ... up to 64. */
+FP_FUNC u32 fp_bitmap_words(u32 buckets, u32 *levels, u32 level_at[2])
+{
+	u32 words = 0, wide = buckets;
+
+	*levels = 0;
+	do {
+		wide = (wide + 63) / 64;
+		if (*levels > 0 && *levels < 3)
+			level_at[*levels - 1] = words;
+		words += wide;
+		(*levels)++;
+	} while (wide > 64);
+	return words;
+}
+
+/* Bytes of the arrays of one PIFO, a multiple of 64; for FP_PIEO, capacity is the pool's items. */
+FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
+{
+	u32 levels, level_at[2];
+
+	switch (kind) {
+	case FP_HEAP:
+		return fp_pool_align((u64)capacity * 4);
+	case FP_BANDS:
+		return fp_pool_align((u64)buckets * 8);
+	case FP_CFFS:
+		return fp_pool_align(
+			((u64)buckets * 2 + 2ull * fp_bitmap_words(buckets, &levels, level_at)) *
+			8);
+	case FP_GRADIENT:
+		return fp_pool_align(((u64)buckets * 2 + 4) * 8);
+	case FP_SP_PIFO:
+		return fp_pool_align((u64)buckets * 24);
+	case FP_AIFO:
+		return fp_pool_align(((u64)buckets + 1) * 8);
+	case FP_PIEO:
+		return fp_pool_align(((u64)capacity + 1) * 8);
+	}
+	return 0;
+}
+
+/* Whether a header describes what lies in `bytes` bytes. Of what somebody else formatted. */
+FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
+{
+	struct fp_pool_config config;
+
+	if (bytes < sizeof(*pool) || pool->magic != FP_PIFO_MAGIC ||
+	    pool->version != FP_PIFO_VERSION || pool->bytes > bytes)
+		return 0;
+	config.items = pool->items;
+	config.pifos = pool->pifos;
+	config.array_bytes = 0;
+	return pool->items && pool->pifos && pool->items <= FP_MAX_ITEMS &&
+	       pool->pifos <= FP_MAX_PIFOS && pool->arrays == fp_pool_arrays(&config) &&
+	       pool->pifo_at == sizeof(*pool) + fp_pool_align(((u64)pool->items + 1) *
+							      sizeof(struct fp_item)) &&
+	       pool->bytes >= fp_pool_bytes(&config) &&
+	       pool->room == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+}
+
+/* Formats zeroed memory of fp_pool_bytes(). 0, or FP_MISFIT_NUMBER. */
+FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *config)
+{
+	if (!config->items || !config->pifos || config->items > FP_MAX_ITEMS ||
+	    config->pifos > FP_MAX_PIFOS)
+		return FP_MISFIT_NUMBER;
+	memset(pool, 0, sizeof(*pool));
+	pool->version = FP_PIFO_VERSION;
+	pool->bytes = fp_pool_bytes(config);
+	pool->room = pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+	pool->items = config->items;
+	pool->pifos = config->pifos;
+	pool->pifo_at =
+		sizeof(*pool) + fp_pool_align(((u64)config->items + 1) * sizeof(struct fp_item));
+	pool->arrays = fp_pool_arrays(config);
+	pool->magic = FP_PIFO_MAGIC;
+	return 0;
+}
+
+/* Whether a kind has this many buckets. */
+FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
+{
+	switch (kind) {
+	case FP_HEAP:
+	case FP_PIEO:
+		return buckets == 0;
+	case FP_BANDS:
+	case FP_SP_PIFO:
+		return buckets >= 1 && buckets <= FP_MAX_BANDS;
+	case FP_CFFS:
+		return buckets >= 1 && buckets <= FP_MAX_BUCKETS;
+	case FP_GRADIENT:
+		return buckets >= 1 && buckets <= FP_MAX_GRADIENT;
+	case FP_AIFO:
+		return buckets >= 1 && buckets <= FP_MAX_AIFO_WINDOW;
+	}
+	return 0;
+}
+
+/* Whether a PIFO can be the half of a FP_PIEO. */
+FP_FUNC int fp_part_fits(struct fp_pool *pool, u32 q, int ready)
+{
+	struct fp_pifo *p = fp_pifo_at(pool, q);
+
+	if (p->kind != FP_HEAP && !fp_is_window(p->kind))
+		return 0;
+	return !ready || (!p->below && !p->beyond && !p->full);
+}
+
+FP_FUNC int fp_pifo_misfit(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
+{
+	u64 bytes = fp_pifo_bytes(config->kind, config->capacity, config->buckets);
+	int pieo = config->kind == FP_PIEO;
+
+	if (config->kind < FP_HEAP || config->kind > FP_PIEO)
+		return FP_MISFIT_KIND;
+	if (!q || q > pool->pifos)
+		return FP_MISFIT_NUMBER;
+	if (!config->capacity || config->capacity > pool->items ||
+	    (pieo && config->capacity != pool->items) ||
+	    (config->kind == FP_SP_PIFO && !config->each))
+		return FP_MISFIT_CAPACITY;
+	if (!fp_buckets_fit(config->kind, config->buckets))
+		return FP_MISFIT_BUCKETS;
+	if (config->shift > 63 || (config->shift && !fp_is_window(config->kind)))
+		return FP_MISFIT_SHIFT;
+	if (config->full > FP_FULL_PUSH_OUT || config->below > FP_OUTSIDE_ERROR ||
+	    config->beyond > FP_OUTSIDE_ERROR ||
+	    (config->full && (config->kind > FP_GRADIENT || config->kind < FP_HEAP)))
+		return FP_MISFIT_POLICY;
+	if (at % 8 || at < pool->arrays || at > pool->bytes || bytes > pool->bytes - at)
+		return FP_MISFIT_SPACE;
+	if (config->headroom >= FP_AIFO_HEADROOM_ONE ||
+	    (pieo && (config->wheel == config->ready || !fp_part_fits(pool, config->wheel, 0) ||
+		      !fp_part_fits(pool, config->ready, 1))))
+		return FP_MISFIT_PARTS;
+	return 0;
+}
+
+/*
+ * Formats PIFO `q`; its arrays of fp_pifo_bytes() zeroed bytes begin `at` bytes behind the pool.
+ * 0, or enum fp_misfit.
+ */
+FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
+{
+	struct fp_pifo *p = fp_pifo_at(pool, q);
+	int misfit = fp_pifo_misfit(pool, q, config, at);
+	u32 levels = 0, level_at[2] = { 0, 0 };
+
+	if (misfit)
+		return misfit;
+	memset(p, 0, sizeof(*p));
+	p->capacity = config->capacity;
+	p->buckets = config->kind == FP_AIFO ? 1 : config->buckets;
+	p->shift = config->shift;
+	p->full = config->full;
+	p->below = config->below;
+	p->beyond = config->beyond;
+	p->arrays = at;
+	p->base = fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0;
+	p->stride = config->buckets;
+	if (config->kind == FP_CFFS)
+		p->stride += fp_bitmap_words(config->buckets, &levels, level_at);
+	if (config->kind == FP_GRADIENT)
+		p->stride += 2;
+	p->levels = (u8)levels;
+	p->level_at[0] = level_at[0];
+	p->level_at[1] = level_at[1];
+	p->window = config->kind == FP_AIFO ? config->buckets : 0;
+	p->headroom = config->headroom;
+	p->each = config->each;
+	p->wheel = config->wheel;
+	p->ready = config->ready;
+	p->kind = (u8)config->kind;
+	return 0;
+}
+
+#endif /* FP_POOL_H */

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * flow.h: a flow, and the two tables that hold flows: the flow table and the half-open table.
+ *
+ * Both are set-associative: a hash chooses a set of FP_WAYS places, a set has one lock and one
+ * cache line of tags. A handshake lives in the half-open table until its third packet, so a SYN
+ * flood fills that table alone. Lock order: flow set, then half-open set.
+ *
+ * Lookup only. How a flow begins and ends is in flow_life.h.
+ */
+#ifndef FP_FLOW_H
+#define FP_FLOW_H
+
+#include "segments.h"
+
+/* Direction flags. */
+#define FP_DIR_SEQ	0x01 /* next is valid */
+#define FP_DIR_ACKED	0x02 /* una is valid */
+#define FP_DIR_FIN	0x04
+#define FP_DIR_SYN	0x08 /* began with a SYN */
+#define FP_DIR_WINDOW_0 0x10 /* the receiver of this direction's data closed its window */
+#define FP_DIR_MIDFLOW	0x20 /* began without a SYN: what was sent before is unknown */
+#define FP_DIR_SEEN	0x40
+#define FP_DIR_TS	0x80 /* tsval is valid */
+
+/* Flow flags. */
+#define FP_FLOW_SYN	  0x01 /* began with a SYN */
+#define FP_FLOW_SYN_ACK	  0x02 /* a SYN-ACK was seen */
+#define FP_FLOW_CLOSED	  0x04
+#define FP_FLOW_REOPENING 0x08 /* the half-open table may hold the same 5-tuple */
+#define FP_FLOW_ANNOUNCED 0x10 /* its opening was told */
+
+/* Holes and retransmissions of one direction: a chunk of their own, taken when the first occurs. */
+#define FP_TROUBLE_HOLE	     0x100
+#define FP_TROUBLE_AGAIN     0x200 /* a retransmission that its own TSval identifies */
+#define FP_TROUBLE_AMBIGUOUS 0x400 /* a TSval that several copies carried */
+
+struct fp_dir {	   /* what one side sends */
+	u64 last;  /* when a packet of it was seen */
+	u64 point; /* where it is counted */
+	u64 least; /* least RTT towards the receiver of this data; 0 none */
+	u64 given; /* when a sample was last given out */
+	struct fp_segments segments;
+	u32 next;    /* highest sequence number seen, plus one */
+	u32 una;     /* highest acknowledgement of it */
+	u32 trouble; /* chunk of holes and retransmissions, 0 none */
+	u32 behind;  /* the interface behind which its sender lies */
+	u32 flags;   /* FP_DIR_* */
+	u32 tsval;   /* newest TSval sent, if FP_DIR_TS */
+	struct fp_counts counts;
+};
+
+/* What a flow has to tell the classes of its ends (tally.h); one cache line beside the key's. */
+struct fp_tally {
+	u64 context[2];	      /* by side: generation and facts that its slot was found by */
+	u64 flushed;	      /* when it was told last */
+	u32 slot[2];	      /* by side */
+	u32 pending_bytes[2]; /* of IP, by sending side; untold */
+	u32 samples[2];	      /* of that side's data; untold, as the next two */
+	u32 max_rtt_us[2];
+	u32 rtt_sum_us[2];
+};
+
+struct fp_told {
+	u32 data_packets;
+	u16 retransmitted_packets; /* the lower half: differences are small */
+	u16 lost_before_packets;
+	u16 spurious_packets;
+	u16 reordered_packets;
+};
+
+struct fp_flow {
+	struct fp_key key;
+	u64 opened;
+	u32 id;
+	u8 flags;     /* FP_FLOW_* */
+	u8 initiator; /* side */
+	u8 reason;    /* enum fp_reason: how it was opened */
+	u8 closer;    /* side that sent the first FIN */
+	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
+	struct fp_tally tally;
+	struct fp_dir dir[2];
+	struct fp_told told[2]; /* of dir[].counts: what the classes know */
+} __attribute__((aligned(64)));
+
+struct fp_set {
+	u32 lock;
+	u32 zero;
+	u32 tag[FP_WAYS]; /* 0 free */
+	u32 pad[6];
+};
+
+/* One of the two tables. */
+struct fp_table {
+	u64 sets;
+	u64 flows;
+	u32 mask;
+	u32 half;
+};
+
+#define FP_NO_WAY FP_WAYS
+
+FP_INLINE struct fp_table fp_flow_table(struct fp_rtt FP_MEM *r)
+{
+	struct fp_table t = { r->flow_sets, r->flows, r->config.flow_sets - 1, 0 };
+
+	return t;
+}
+
+FP_INLINE struct fp_table fp_half_table(struct fp_rtt FP_MEM *r)
+{
+	struct fp_table t = { r->half_sets, r->half_flows, r->config.half_sets - 1, 1 };
+
+	return t;
+}
+
+FP_INLINE struct fp_set FP_MEM *fp_set_at(struct fp_rtt FP_MEM *r, const struct fp_table *t,
+					  u32 index)
+{
+	return FP_AT(struct fp_set, r, t->sets + (u64)index * sizeof(struct fp_set));
+}
+
+FP_INLINE struct fp_flow FP_MEM *fp_flow_at(struct fp_rtt FP_MEM *r, const struct fp_table *t,
+					    u32 set, u32 way)
+{
+	return FP_AT(struct fp_flow, r,
+		     t->flows + ((u64)set * FP_WAYS + way) * sizeof(struct fp_flow));
+}
+
+FP_INLINE u32 fp_hash_key(const struct fp_key FP_MEM *key, u64 seed)
+{
+	const u64 FP_MEM *word = (const u64 FP_MEM *)key;
+	u64 h = seed, i;
+
+	for (i = 0; i < sizeof(*key) / 8; i++) {
+		h = (h ^ word[i]) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+	}
+	return (u32)h;
+}
+
+/* Set by the high half of the mixed hash, tag by all of it; never 0. */
+FP_INLINE u32 fp_tag(u32 hash)
+{
+	return hash | 1;
+}
+
+FP_INLINE u32 fp_set_of(u32 hash, u32 mask)
+{
+	return (hash >> 1) & mask;
+}
+
+FP_INLINE int fp_key_equal(const struct fp_key FP_MEM *a, const struct fp_key FP_MEM *b)
+{
+	const u64 FP_MEM *x = (const u64 FP_MEM *)a;
+	const u64 FP_MEM *y = (const u64 FP_MEM *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3] && x[4] == y[4];
+}
+
+/* The way of `key` in a locked set, or FP_NO_WAY. */
+FP_INLINE u32 fp_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, const struct fp_table *t,
+		      u32 set)
+{
+	struct fp_set FP_MEM *s = fp_set_at(r, t, set);
+	u32 way, tag = fp_tag(w->hash);
+
+	fp_loop(way, FP_WAYS) {
+		if (s->tag[way] == tag &&
+		    fp_key_equal(&fp_flow_at(r, t, set, way)->key, &w->packet.key))
+			return way;
+	}
+	return FP_NO_WAY;
+}
+
+FP_INLINE int fp_seen(const struct fp_flow FP_MEM *f, u32 side)
+{
+	return (f->dir[side].flags & FP_DIR_SEEN) != 0;
+}
+
+FP_INLINE u64 fp_flow_last(const struct fp_flow FP_MEM *f)
+{
+	return f->dir[0].last > f->dir[1].last ? f->dir[0].last : f->dir[1].last;
+}
+
+FP_INLINE u64 fp_idle(const struct fp_flow FP_MEM *f, u64 now)
+{
+	u64 last = fp_flow_last(f);
+
+	return now > last ? now - last : 0;
+}
+
+FP_INLINE int fp_flow_expired(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f, int half,
+			      u64 now)
+{
+	u64 idle = fp_idle(f, now);
+
+	if (half)
+		return idle > r->config.half_open_timeout;
+	if (f->flags & FP_FLOW_CLOSED)
+		return idle > r->config.closed_timeout;
+	if (f->key.proto != 6)
+		return idle > r->config.echo_timeout;
+	return idle > r->config.flow_timeout;
+}
+
+#endif /* FP_FLOW_H */

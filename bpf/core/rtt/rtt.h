@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rtt.h: the way of a frame through the monitor.
+ *
+ *   frame -> parse -> flow table -> TCP or echo -> samples and flow events
+ *                       |    ^
+ *            SYN, SYN-ACK    third packet of the handshake
+ *                       v    |
+ *                  half-open table
+ *
+ * One call a frame; fp_rtt_expire() closes what went silent, a few sets a call; fp_rtt_finish()
+ * tells what is still open. docs/design/0002-passive-rtt.md says why each rule is as it is.
+ */
+#ifndef FP_RTT_H
+#define FP_RTT_H
+
+#include "../parse/parse.h"
+#include "flow_life.h"
+#include "tcp.h"
+#include "echo.h"
+
+/* Once both sides of a flow were seen it is worth announcing. */
+FP_FUNC int fp_announce(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			struct fp_flow FP_MEM *f FP_ARG)
+{
+	f->flags |= FP_FLOW_ANNOUNCED;
+	if (!f->reason)
+		f->reason = FP_OPENED_FIRST_SEEN;
+	w->stats.flows_opened++;
+	fp_tally_opened(r, f);
+	fp_tell(r, w, f, FP_EVENT_OPENED, f->reason, f->initiator, w->frame.now);
+	return 0;
+}
+
+/* Moves a half-open flow whose handshake completed into a free way of the flow table. */
+FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		       u32 half_way)
+{
+	struct fp_table half = fp_half_table(r), main = fp_flow_table(r);
+	u32 half_set = fp_set_of(w->hash, half.mask), set = fp_set_of(w->hash, main.mask);
+	u32 way = fp_find(r, w, &main, set);
+	struct fp_flow FP_MEM *from = fp_flow_at(r, &half, half_set, half_way);
+	struct fp_flow FP_MEM *to;
+
+	if (way < FP_WAYS) /* the 5-tuple's earlier life ends here */
+		fp_retire(r, w, &main, set, way, FP_CLOSED_REUSE, w->frame.now);
+	else
+		way = fp_make_room(r, w, 0, 1);
+	if (way >= FP_WAYS) {
+		w->stats.flows_refused++;
+		return -1;
+	}
+	to = fp_flow_at(r, &main, set, way);
+	FP_COPY(to, from);
+	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
+	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
+	if (fp_seen(to, 0) && fp_seen(to, 1))
+		fp_announce(r, w, to);
+	fp_take_end(r, w, to); /* FIN already */
+	return 0;
+}
+
+FP_INLINE int fp_handshake_done(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	if ((w->packet.tcp_flags & FP_TCP_SYN) || !(w->packet.tcp_flags & FP_TCP_ACK))
+		return 0;
+	/* Where only one direction passes, its second packet says that the other went through. */
+	return w->packet.side == f->initiator || !(f->flags & FP_FLOW_SYN);
+}
+
+/* Does a packet of an established 5-tuple belong to its next life, which is still half open? */
+FP_INLINE int fp_is_next_life(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	const struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
+	const struct fp_dir FP_MEM *other = &f->dir[!w->packet.side];
+
+	if (w->packet.tcp_flags & FP_TCP_SYN)
+		return 1;
+	return (f->flags & FP_FLOW_SYN_ACK) && w->packet.side == f->initiator &&
+	       w->packet.seq == mine->next && w->packet.ack == other->next;
+}
+
+/* A packet that the half-open table takes; 1 if it did. The flow set is locked. */
+FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 u32 established)
+{
+	struct fp_table t = fp_half_table(r);
+	u32 set = fp_set_of(w->hash, t.mask), way;
+	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+	u32 syn = w->packet.tcp_flags & FP_TCP_SYN, ack = w->packet.tcp_flags & FP_TCP_ACK;
+	struct fp_flow FP_MEM *f;
+	int taken = 0;
+
+	if (!fp_lock(&s->lock)) {
+		w->stats.lock_failures++;
+		return 1;
+	}
+	way = fp_find(r, w, &t, set);
+	if (way >= FP_WAYS) {
+		if (!syn)
+			goto out;
+		way = fp_make_room(r, w, 1, 0);
+		if (way >= FP_WAYS)
+			goto out;
+		fp_flow_start(r, w, 1, way);
+		w->stats.half_open_started++;
+		f = fp_flow_at(r, &t, set, way);
+		f->reason = ack ? FP_OPENED_SYN_ACK : FP_OPENED_SYN;
+		f->initiator = ack ? !w->packet.side : w->packet.side;
+		f->closer = f->initiator;
+	}
+	f = fp_flow_at(r, &t, set, way);
+	if (established && !fp_is_next_life(w, f))
+		goto out;
+	taken = 1;
+	/* Another initial number: the client gave up and began again. */
+	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) && !fp_is_same_syn(w, f) &&
+	    w->packet.side == f->initiator) {
+		fp_flow_free(r, s, f, FP_WAYS);
+		fp_flow_start(r, w, 1, way);
+		f->reason = FP_OPENED_SYN;
+	}
+	if (syn)
+		f->flags |= ack ? FP_FLOW_SYN_ACK : FP_FLOW_SYN;
+	if (!fp_tally_packet(r, w, f) || !fp_tcp(r, w, f))
+		goto out;
+	if (w->packet.tcp_flags & FP_TCP_RST) {
+		w->stats.half_open_failed++;
+		fp_tally_flush(r, w, f, FP_TALLY_FAILED);
+		fp_flow_free(r, s, f, way);
+	} else if (fp_handshake_done(w, f)) {
+		fp_promote(r, w, way);
+	}
+out:
+	fp_unlock(&s->lock);
+	return taken;
+}
+
+/* A flow whose opening was not seen. RST and lone FIN open nothing. */
+FP_INLINE u32 fp_first_seen(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	u32 way;
+
+	if (w->packet.tcp_flags & (FP_TCP_RST | FP_TCP_FIN | FP_TCP_SYN))
+		return FP_NO_WAY;
+	if (w->packet.kind == FP_PACKET_ECHO_REPLY)
+		return FP_NO_WAY;
+	way = fp_make_room(r, w, 0, 0);
+	if (way >= FP_WAYS)
+		w->stats.flows_refused++;
+	else
+		fp_flow_start(r, w, 0, way);
+	return way;
+}
+
+/* A SYN, or any packet while the next life of its 5-tuple is half open. */
+FP_INLINE int fp_to_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
+{
+	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
+
+	/* The handshake's own packets again (its last ACK was lost) stay with the flow. */
+	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(w, f))
+		return 0;
+	if (syn)
+		f->flags |= FP_FLOW_REOPENING;
+	if (!(f->flags & FP_FLOW_REOPENING))
+		return 0;
+	return fp_half_open(r, w, 1);
+}
+
+FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			  struct fp_flow FP_MEM *f)
+{
+	int counted;
+
+	if (!fp_tally_packet(r, w, f))
+		return;
+	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
+	if (!counted)
+		return;
+	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_seen(f, 0) && fp_seen(f, 1))
+		fp_announce(r, w, f);
+	if (w->packet.kind == FP_PACKET_TCP)
+		fp_take_end(r, w, f);
+	fp_tally_due(r, w, f);
+}
+
+#ifndef __bpf__
+#include "tshark.h"
+#endif
+
+/* The parsed packet finds its flow. */
+FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	struct fp_table t = fp_flow_table(r);
+	struct fp_set FP_MEM *s;
+	u32 set, way;
+
+#ifndef __bpf__
+	if (r->config.mode == FP_MODE_TSHARK) {
+		fp_tshark_track(r, w);
+		return 0;
+	}
+#endif
+	w->hash = fp_hash_key(&w->packet.key, r->config.seed);
+	set = fp_set_of(w->hash, t.mask);
+	s = fp_set_at(r, &t, set);
+	if (!fp_lock(&s->lock)) {
+		w->stats.lock_failures++;
+		return 0;
+	}
+	way = fp_find(r, w, &t, set);
+	if (way < FP_WAYS) {
+		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
+
+		if (w->packet.kind == FP_PACKET_TCP && fp_to_half_open(r, w, f))
+			goto out;
+	} else {
+		if (w->packet.kind == FP_PACKET_TCP && fp_half_open(r, w, 0))
+			goto out;
+		way = fp_first_seen(r, w);
+	}
+	if (way < FP_WAYS)
+		fp_in_flow(r, w, fp_flow_at(r, &t, set, way));
+out:
+	fp_unlock(&s->lock);
+	return 0;
+}
+
+/* Where a frame was seen, as one number that is never 0. */
+FP_INLINE u64 fp_point(const struct fp_work FP_MEM *w)
+{
+	return (u64)w->frame.ifindex | (u64)w->packet.vlan << 32 | (u64)w->frame.way << 48 |
+	       1ull << 56;
+}
+
+FP_INLINE int fp_filter_matches(const struct fp_filter FP_MEM *f, const struct fp_key FP_MEM *key)
+{
+	u32 side;
+
+	if ((f->flags & FP_FILTER_PORT) && key->port[0] != f->port && key->port[1] != f->port)
+		return 0;
+	if (!(f->flags & FP_FILTER_PREFIX))
+		return 1;
+	for (side = 0; side < 2; side++) {
+		if ((key->addr[side][0] & f->mask[0]) == f->addr[0] &&
+		    (key->addr[side][1] & f->mask[1]) == f->addr[1])
+			return 1;
+	}
+	return 0;
+}
+
+/* Do the filters leave the packet out? Exceptions win. */
+FP_FUNC int fp_filtered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 i, wanted = !r->filters_only, count = r->filters;
+
+	if (count > FP_MAX_FILTERS)
+		count = FP_MAX_FILTERS;
+	fp_loop(i, count) {
+		const struct fp_filter FP_MEM *f = &r->filter[i % FP_MAX_FILTERS];
+
+		if (!fp_filter_matches(f, &w->packet.key))
+			continue;
+		if (f->flags & FP_FILTER_EXCEPT)
+			return 1;
+		wanted = 1;
+	}
+	return !wanted;
+}
+
+/* What becomes of frames whose flow is not looked at. */
+FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
+{
+	switch (err) {
+	case FP_NOT_IP:
+		w->stats.not_ip++;
+		break;
+	case FP_TRUNCATED:
+		w->stats.truncated++;
+		break;
+	case FP_MALFORMED:
+		w->stats.malformed++;
+		break;
+	case FP_FRAGMENT:
+		w->stats.fragments++;
+		break;
+	default:
+		w->stats.other_protocol++;
+	}
+}
+
+/*
+ * One frame: w->frame and w->head are filled, w->head_bytes is valid. Returns enum fp_parsed, so
+ * that a home which showed only part of the headers (FP_TRUNCATED) can show more and call again;
+ * `final` says that there is no more.
+ */
+FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 final)
+{
+	int err = fp_parse(w);
+
+	if (err == FP_TRUNCATED && !final)
+		return err;
+	w->stats.frames += w->frame.segs ? w->frame.segs : 1;
+	w->stats.frame_bytes += w->frame.wire_len;
+	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
+		w->stats.filtered++;
+		return err == FP_TRUNCATED ? FP_PARSED : err;
+	}
+	if (r->config.slots && w->packet.ip_bytes)
+		fp_classify_begin(r, w);
+	if (err != FP_PARSED) {
+		fp_count_unparsed(w, err);
+		if (r->config.slots && w->packet.ip_bytes)
+			fp_tally_volume(r, w);
+		return err;
+	}
+	w->point = fp_point(w);
+	w->behind = w->frame.way == FP_WAY_IN	 ? w->frame.ifindex
+		    : w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex
+						 : 0;
+	fp_track(r, w);
+	if (r->config.slots)
+		fp_tally_volume(r, w);
+	return FP_PARSED;
+}
+
+FP_FUNC int fp_expire_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			  u32 set)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	u32 way = w->way;
+	u64 now = r->expire_now;
+
+	if (fp_set_at(r, &t, set)->tag[way] &&
+	    fp_flow_expired(r, fp_flow_at(r, &t, set, way), half, now))
+		fp_retire(r, w, &t, set, way, FP_CLOSED_TIMEOUT, now);
+	return 0;
+}
+
+/* Closes flows of one table's set that have been silent too long. */
+FP_FUNC int fp_expire_set(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			  u32 set)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+
+	if (!fp_lock(&s->lock)) {
+		w->stats.lock_failures++;
+		return 0;
+	}
+	/*
+	 * The counter lies in memory: kernels up to 6.18 at least report a verifier bug where a
+	 * register that is linked to others counts calls of global functions.
+	 */
+	fp_loop(w->way, FP_WAYS)
+		fp_expire_way(r, w, half, set);
+	fp_unlock(&s->lock);
+	return 0;
+}
+
+/* Looks at the next r->expire_sets sets of both tables, at time r->expire_now. */
+FP_FUNC int fp_rtt_expire(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 half = r->config.half_sets, all = half + r->config.flow_sets, i;
+
+	w->frame.number = 0;
+	w->frame.ifindex = 0;
+	w->image = *(volatile u32 FP_MEM *)&r->image;
+	fp_loop(i, r->expire_sets) {
+		u32 at = r->expire_cursor;
+
+		if (at >= all)
+			at = 0;
+		r->expire_cursor = at + 1;
+		if (at < half)
+			fp_expire_set(r, w, 1, at);
+		else
+			fp_expire_set(r, w, 0, at - half);
+	}
+	return 0;
+}
+
+#endif /* FP_RTT_H */

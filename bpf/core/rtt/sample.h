@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * sample.h: what a matched pair becomes: checked, counted, held back or given out.
+ *
+ * The side that answered is the measured host; the sample's direction is that of the data.
+ * Before the egress queue (tcx) the interval contains the router's own queue towards that host;
+ * behind it (a packet tap on the interface the data left by) it does not.
+ */
+#ifndef FP_SAMPLE_H
+#define FP_SAMPLE_H
+
+#include "../class/tally.h"
+
+FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
+{
+	u32 data_way = (segment_flags & FP_SEGMENT_WAY) >> 4;
+
+	if (data_way == FP_WAY_UNKNOWN)
+		return FP_OWN_QUEUE_UNKNOWN;
+	/* Seen while leaving, behind the queue: the queue is over. Its way in lies before it. */
+	if (data_way == FP_WAY_OUT && (segment_flags & FP_SEGMENT_QUEUE))
+		return FP_OWN_QUEUE_OUT;
+	(void)w;
+	return FP_OWN_QUEUE_IN;
+}
+
+FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
+{
+	if (method == FP_METHOD_SEQ)
+		w->stats.samples_seq++;
+	else if (method == FP_METHOD_TS)
+		w->stats.samples_ts++;
+	else if (method == FP_METHOD_HANDSHAKE)
+		w->stats.samples_handshake++;
+	else
+		w->stats.samples_icmp++;
+}
+
+/* May a sample of this leg be given out at `now`? */
+FP_INLINE int fp_due(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data, u64 now)
+{
+	u64 gap = r->config.rate_limit;
+
+	if (r->config.rate_limit_rtts) {
+		u64 rtts = (data->least * r->config.rate_limit_rtts) >> 8;
+
+		if (rtts > gap)
+			gap = rtts;
+	}
+	return !data->given || gap == 0 || now - data->given >= gap;
+}
+
+/* Takes a sample of `f`'s data sent by side `from`; the packet at hand completes it. */
+FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG)
+{
+	const struct fp_match FP_MEM *m = &w->match;
+	u32 from = !w->packet.side;
+	struct fp_dir FP_MEM *data = &f->dir[from];
+	struct fp_event FP_MEM *e = &w->event.head;
+	u64 now = w->frame.now, rtt = now - m->time;
+
+	/* Its way in is watched too, perhaps under other addresses (NAT): the sample belongs there.
+	 */
+	if (w->frame.flags & FP_FRAME_SEEN_BEFORE)
+		return 0;
+	if (now < m->time) {
+		w->stats.refused_clock++;
+		return 0;
+	}
+	if (rtt > r->config.max_rtt) {
+		w->stats.refused_age++;
+		return 0;
+	}
+	fp_count_sample(w, m->method);
+	data->counts.samples++;
+	data->counts.sampled_bytes += m->acked;
+	if (m->method != FP_METHOD_ICMP)
+		w->stats.tcp_bytes_sampled += m->acked;
+	if (!data->least || rtt < data->least)
+		data->least = rtt ? rtt : 1;
+	if (r->config.slots)
+		fp_tally_sample(r, w, f, rtt);
+	if (r->config.quiet)
+		return 0;
+	if (!fp_due(r, data, now)) {
+		w->stats.samples_held_back++;
+		return 0;
+	}
+	data->given = now;
+
+	e->time = now;
+	e->number = w->frame.number;
+	e->rtt = rtt;
+	e->least = data->least;
+	FP_COPY(&e->key, &f->key);
+	e->flow = f->id;
+	e->ifindex = w->frame.ifindex;
+	e->towards = w->behind;
+	e->seq = m->end;
+	e->ack = w->packet.ack;
+	e->acked_bytes = m->acked;
+	e->kind = FP_EVENT_SAMPLE;
+	e->method = m->method;
+	e->side = w->packet.side;
+	e->reason = 0;
+	e->own_queue = fp_own_queue(w, m->flags);
+	e->way = w->frame.way;
+	e->seen = 3;
+	e->opened = f->opened;
+	if (fp_emit(w, sizeof(struct fp_event)))
+		w->stats.events_lost++;
+	return 0;
+}
+
+#endif /* FP_SAMPLE_H */

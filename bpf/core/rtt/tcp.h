@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * tcp.h: round-trip times, loss and reordering of TCP from what passes.
+ *
+ * Every segment that carries new data is remembered with its time, end and TSval until it is
+ * acknowledged. An ACK that advances gives at most one sample, from the newest segment it covers:
+ *
+ *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO super-packet), was
+ *         never retransmitted, and no earlier segment was sent after it: Karn's rule as tcptrace
+ *         has it. A retransmission therefore cuts away all segments behind its start.
+ *   ts    the newest covered segment whose TSval the ACK echoes; and retransmissions, which Karn
+ *         forbids, where a TSval of their own tells them from the original (RFC 7323 section 4.3).
+ *
+ * Hybrid prefers seq and lets the timestamps veto it: an echo newer than the matched segment says
+ * that an earlier ACK was lost, an older one that the ACK answers a copy from before.
+ *
+ * Loss: data seen twice here was lost beyond this point; a hole that a later retransmission fills
+ * was lost before it; a hole filled by older data is reordering.
+ *
+ * Deliberately absent: reassembly, SACK scoreboards, congestion state.
+ */
+#ifndef FP_TCP_H
+#define FP_TCP_H
+
+#include "flow_life.h"
+#include "sample.h"
+
+/* A jump of more than this is another connection or garbage: start over. */
+#define FP_SEQ_JUMP (1 << 30)
+/* What fills a hole later than this was retransmitted, if nothing better is known. */
+#define FP_REORDER_NS 3000000ull
+#define FP_NO_PLACE   FP_CHUNK_SEGMENTS
+
+FP_INLINE struct fp_segment FP_MEM *fp_trouble_at(struct fp_rtt FP_MEM *r, struct fp_dir FP_MEM *d,
+						  u32 i)
+{
+	return &fp_chunk(r, d->trouble)->segment[i];
+}
+
+/* Index of a free place for trouble, the oldest's if all are taken; FP_NO_PLACE without chunk. */
+FP_FUNC u32 fp_trouble_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_dir FP_MEM *d FP_ARG)
+{
+	u32 i, oldest = 0;
+
+	if (!d->trouble) {
+		d->trouble = fp_chunk_take(r, w->hash);
+		if (!d->trouble)
+			return FP_NO_PLACE;
+		fp_loop(i, FP_CHUNK_SEGMENTS)
+			fp_trouble_at(r, d, i)->flags = 0;
+	}
+	fp_loop(i, FP_CHUNK_SEGMENTS) {
+		if (!fp_trouble_at(r, d, i)->flags)
+			return i;
+		if (fp_trouble_at(r, d, i)->time < fp_trouble_at(r, d, oldest)->time)
+			oldest = i;
+	}
+	w->stats.troubles_dropped++;
+	return oldest;
+}
+
+/* Forgets holes and retransmissions that `ack` covers; unfilled holes were never seen here. */
+FP_FUNC int fp_trouble_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM *d FP_ARG,
+			     u32 ack, u32 near)
+{
+	u32 i, left = 0;
+
+	fp_loop(i, FP_CHUNK_SEGMENTS) {
+		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+
+		if (!t->flags)
+			continue;
+		if (fp_serial(t->end, ack) > 0) {
+			left = 1;
+			continue;
+		}
+		if (t->flags & FP_TROUBLE_HOLE)
+			d->counts.unseen_bytes += t->end - t->seq;
+		t->flags = 0;
+	}
+	if (!left) {
+		fp_chunk_give(r, d->trouble, near);
+		d->trouble = 0;
+	}
+	return 0;
+}
+
+/* The newest retransmission whose own TSval is echoed and that the ACK newly covers. */
+FP_FUNC int fp_match_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_dir FP_MEM *d FP_ARG)
+{
+	struct fp_match FP_MEM *m = &w->match;
+	u32 i;
+
+	fp_loop(i, FP_CHUNK_SEGMENTS) {
+		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+
+		if (!(t->flags & FP_TROUBLE_AGAIN) || t->tsval != w->packet.tsecr)
+			continue;
+		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->una) <= 0)
+			continue;
+		/* A warning holds for any part of it: the answer may be to that. */
+		if ((t->flags & FP_TROUBLE_AMBIGUOUS) && fp_serial(t->seq, w->packet.ack) < 0) {
+			m->method = 0;
+			return 0;
+		}
+		if (fp_serial(t->end, w->packet.ack) > 0 || (m->method && t->time < m->time))
+			continue;
+		m->time = t->time;
+		m->end = t->end;
+		m->flags = t->flags;
+		m->acked = w->packet.ack - t->seq;
+		m->method = t->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : FP_METHOD_TS;
+	}
+	return 0;
+}
+
+/*
+ * Takes every segment off that the ACK covers. `newest` is the last of them (or the one it falls
+ * into), `echoed` the newest whose TSval it echoes, `oldest` the first.
+ */
+FP_FUNC int fp_cover(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		     struct fp_dir FP_MEM *d FP_ARG)
+{
+	struct fp_covered FP_MEM *newest = &w->newest;
+	u32 i, ack = w->packet.ack, count = d->segments.count;
+	u32 echoes = w->packet.flags & FP_PACKET_HAS_TS;
+
+	fp_loop(i, count) {
+		struct fp_segment FP_MEM *s = fp_segments_first(r, &d->segments);
+
+		if (fp_serial(ack, s->seq) <= 0)
+			break;
+		newest->time = s->time;
+		newest->seq = s->seq;
+		newest->end = s->end;
+		newest->tsval = s->tsval;
+		newest->flags = s->flags;
+		newest->any = 1;
+		if (!w->oldest.any)
+			FP_COPY(&w->oldest, newest);
+		if (echoes && (s->flags & FP_SEGMENT_TS) && s->tsval == w->packet.tsecr)
+			FP_COPY(&w->echoed, newest);
+		if (fp_serial(ack, s->end) < 0) {
+			s->seq = ack; /* inside a super-packet: what is left of it stays */
+			break;
+		}
+		fp_segments_drop_first(r, &d->segments, w->hash);
+	}
+	return 0;
+}
+
+/* Does the ACK's echo contradict a match by sequence number? */
+FP_INLINE int fp_echo_refuses(struct fp_work FP_MEM *w, const struct fp_dir FP_MEM *d)
+{
+	const struct fp_covered FP_MEM *newest = &w->newest;
+	const struct fp_covered FP_MEM *oldest = &w->oldest;
+
+	if (!(w->packet.flags & FP_PACKET_HAS_TS) || !(newest->flags & FP_SEGMENT_TS))
+		return 0;
+	if (fp_serial(w->packet.tsecr, newest->tsval) > 0) {
+		w->stats.refused_stale_ack++;
+		return 1;
+	}
+	/* Only where the list begins where the last ACK ended is the oldest one what is echoed. */
+	if (!(oldest->flags & FP_SEGMENT_TS) ||
+	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una))
+		return 0;
+	if (fp_serial(w->packet.tsecr, oldest->tsval) < 0) {
+		w->stats.refused_old_echo++;
+		return 1;
+	}
+	return 0;
+}
+
+FP_INLINE void fp_use(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *c, u32 method)
+{
+	struct fp_match FP_MEM *m = &w->match;
+
+	m->time = c->time;
+	m->end = c->end;
+	m->flags = c->flags;
+	m->acked = w->packet.ack - c->seq;
+	m->method = c->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
+}
+
+/* A SYN that this side sent before: the handshake's own, again. */
+FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	u32 side = w->packet.side;
+
+	return (f->dir[side].flags & FP_DIR_SYN) && f->isn[side] == w->packet.seq;
+}
+
+/* An ACK that advances over side `from`'s data: at most one sample. */
+FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		     struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
+{
+	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
+	struct fp_match FP_MEM *m = &w->match;
+	u32 ack = w->packet.ack, mode = r->config.mode;
+
+	FP_PUT(m->method, 0);
+	FP_PUT(w->newest.any, 0);
+	FP_PUT(w->echoed.any, 0);
+	FP_PUT(w->oldest.any, 0);
+
+	if (d->segments.count)
+		fp_cover(r, w, d);
+	if (mode == FP_MODE_TS) {
+		if (w->echoed.any)
+			fp_use(w, &w->echoed, FP_METHOD_TS);
+	} else if (w->newest.any && !unseen && fp_serial(ack, w->newest.end) <= 0) {
+		if (mode == FP_MODE_SEQ || !fp_echo_refuses(w, d))
+			fp_use(w, &w->newest, FP_METHOD_SEQ);
+	}
+	if (!m->method && mode != FP_MODE_SEQ && d->trouble && (w->packet.flags & FP_PACKET_HAS_TS))
+		fp_match_again(r, w, d);
+	if (mode == FP_MODE_HANDSHAKE && m->method != FP_METHOD_HANDSHAKE)
+		m->method = 0;
+
+	if (m->method) {
+		if (m->flags & FP_SEGMENT_SYN)
+			m->acked = 0;
+		else if (d->flags & FP_DIR_ACKED)
+			m->acked = ack - d->una;
+		fp_take_sample(r, w, f);
+	}
+	d->una = ack;
+	d->flags |= FP_DIR_ACKED;
+	if (d->trouble)
+		fp_trouble_acked(r, d, ack, w->hash);
+	return 0;
+}
+
+/* RFC 2883: the first SACK block tells of a duplicate if it is acknowledged or inside the second.
+ */
+FP_INLINE void fp_count_dsack(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
+{
+	u32 left = w->packet.sack[0][0], right = w->packet.sack[0][1];
+	int inside = w->packet.sack[1][0] != w->packet.sack[1][1] &&
+		     fp_serial(left, w->packet.sack[1][0]) >= 0 &&
+		     fp_serial(right, w->packet.sack[1][1]) <= 0;
+
+	if (left != right && (inside || fp_serial(right, w->packet.ack) <= 0))
+		d->counts.spurious_packets++;
+}
+
+FP_INLINE void fp_take_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			   struct fp_flow FP_MEM *f)
+{
+	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
+	u32 ack = w->packet.ack, unseen = 0;
+
+	if (!(d->flags & FP_DIR_SEQ))
+		return;
+	if (w->packet.window == 0 && !(w->packet.tcp_flags & FP_TCP_RST))
+		d->flags |= FP_DIR_WINDOW_0;
+	else
+		d->flags &= ~FP_DIR_WINDOW_0;
+	fp_count_dsack(w, d);
+	if (fp_serial(ack, d->next) > 0) { /* of data that never passed here */
+		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
+			return;
+		d->counts.unseen_bytes += ack - d->next;
+		d->next = ack;
+		unseen = 1;
+	}
+	if (!(d->flags & FP_DIR_ACKED) || fp_serial(ack, d->una) > 0)
+		fp_acked(r, w, f, unseen);
+}
+
+/* Karn: what was sent before this and is not acknowledged yet cannot be matched behind its start.
+ */
+FP_FUNC int fp_cut(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		   struct fp_dir FP_MEM *d FP_ARG)
+{
+	u32 i, count = d->segments.count;
+
+	fp_loop(i, count) {
+		if (fp_serial(fp_segments_last(r, &d->segments)->end, w->packet.seq) <= 0)
+			break;
+		fp_segments_drop_last(r, &d->segments, w->hash);
+	}
+	return 0;
+}
+
+FP_INLINE u32 fp_segment_flags(const struct fp_work FP_MEM *w)
+{
+	u32 flags = w->frame.way << 4;
+
+	if (w->packet.flags & FP_PACKET_HAS_TS)
+		flags |= FP_SEGMENT_TS;
+	if (w->packet.tcp_flags & FP_TCP_SYN)
+		flags |= FP_SEGMENT_SYN;
+	if (w->frame.flags & FP_FRAME_AFTER_QUEUE)
+		flags |= FP_SEGMENT_QUEUE;
+	return flags;
+}
+
+FP_INLINE void fp_fill_segment(const struct fp_work FP_MEM *w, struct fp_segment FP_MEM *s, u32 seq,
+			       u32 end, u32 flags)
+{
+	s->time = w->frame.now;
+	s->seq = seq;
+	s->end = end;
+	s->tsval = w->packet.tsval;
+	s->flags = flags;
+}
+
+/*
+ * Remembers a retransmission by its TSval. Only the first packet of a direction that carries a
+ * TSval can be told by it; the others are kept as warnings against the same echo.
+ */
+FP_FUNC int fp_remember_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			      struct fp_dir FP_MEM *d FP_ARG, u32 end)
+{
+	u32 flags = fp_segment_flags(w) | FP_TROUBLE_AGAIN;
+	u32 place;
+
+	if (!(w->packet.flags & FP_PACKET_HAS_TS))
+		return 0;
+	if ((d->flags & FP_DIR_TS) && fp_serial(w->packet.tsval, d->tsval) <= 0)
+		flags |= FP_TROUBLE_AMBIGUOUS;
+	place = fp_trouble_new(r, w, d);
+	if (place != FP_NO_PLACE)
+		fp_fill_segment(w, fp_trouble_at(r, d, place), w->packet.seq, end, flags);
+	return 0;
+}
+
+/* Was the hole's data sent before what came ahead of it? */
+FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f,
+			      const struct fp_segment FP_MEM *hole)
+{
+	u64 rtt = f->dir[0].least + f->dir[1].least, age = w->frame.now - hole->time;
+
+	if ((hole->flags & FP_SEGMENT_TS) && (w->packet.flags & FP_PACKET_HAS_TS)) {
+		s32 order = fp_serial(w->packet.tsval, hole->tsval);
+
+		if (order)
+			return order < 0;
+	}
+	/* A retransmission needs at least the sender's round trip. */
+	if (f->dir[0].least && f->dir[1].least)
+		return age < rtt / 2;
+	return age < FP_REORDER_NS;
+}
+
+/* Takes [seq, end) out of the holes; returns the bytes of it that were holes. */
+FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			  struct fp_flow FP_MEM *f FP_ARG, u32 end)
+{
+	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
+	u32 i, filled = 0, reordered = 0, seq = w->packet.seq;
+
+	fp_loop(i, FP_CHUNK_SEGMENTS) {
+		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+		u32 from, to, tail;
+
+		if (!(t->flags & FP_TROUBLE_HOLE))
+			continue;
+		from = fp_serial(seq, t->seq) > 0 ? seq : t->seq;
+		to = fp_serial(end, t->end) < 0 ? end : t->end;
+		if (fp_serial(to, from) <= 0)
+			continue;
+		filled += to - from;
+		if (fp_is_reordered(w, f, t))
+			reordered = 1;
+		else
+			d->counts.lost_before_bytes += to - from;
+		tail = t->end;
+		if (from == t->seq) {
+			t->seq = to;
+		} else {
+			t->end = from;
+			if (to != tail) { /* a hole on both sides of it */
+				u32 place = fp_trouble_new(r, w, d);
+
+				if (place != FP_NO_PLACE && place != i) {
+					struct fp_segment FP_MEM *rest = fp_trouble_at(r, d, place);
+
+					FP_COPY(rest, t);
+					rest->seq = to;
+					rest->end = tail;
+				}
+			}
+		}
+		if (t->seq == t->end)
+			t->flags = 0;
+	}
+	if (filled) {
+		if (reordered)
+			d->counts.reordered_packets++;
+		else
+			d->counts.lost_before_packets++;
+	}
+	return filled;
+}
+
+/* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe.
+ */
+FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			struct fp_flow FP_MEM *f FP_ARG, u32 end)
+{
+	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
+	u32 seq = w->packet.seq, bytes, filled = 0;
+	u32 last = fp_serial(end, d->next) < 0 ? end : d->next;
+
+	bytes = last - seq;
+	/* A keep-alive repeats the last byte, or one before the next (RFC 9293 section 3.8.4). */
+	if (end - seq <= 1 && seq + 1 == d->next && d->una == d->next &&
+	    (d->flags & FP_DIR_ACKED) && !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
+		w->stats.keepalives++;
+		return 0;
+	}
+	if (d->trouble)
+		filled = fp_fill_holes(r, w, f, last);
+	if (!filled && (d->flags & FP_DIR_ACKED) && fp_serial(last, d->una) <= 0) {
+		d->counts.spurious_packets++;
+		d->counts.retransmitted_packets++;
+		d->counts.retransmitted_bytes += bytes;
+		return 0;
+	}
+	if (filled < bytes) {
+		d->counts.retransmitted_packets += w->frame.segs ? w->frame.segs : 1;
+		d->counts.retransmitted_bytes += bytes - filled;
+	}
+	fp_cut(r, w, d);
+	fp_remember_again(r, w, d, end);
+	return 0;
+}
+
+/* Data that goes beyond what was seen. */
+FP_FUNC int fp_take_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			struct fp_flow FP_MEM *f FP_ARG, u32 end)
+{
+	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
+	u32 seq = w->packet.seq, whole = 1;
+	struct fp_segment FP_MEM *s;
+
+	if (fp_serial(seq, d->next) > FP_SEQ_JUMP) {
+		fp_segments_clear(r, &d->segments, w->hash);
+		d->flags &= ~FP_DIR_ACKED;
+	} else if (fp_serial(seq, d->next) > 0) {
+		u32 place = fp_trouble_new(r, w, d);
+
+		if (place != FP_NO_PLACE)
+			fp_fill_segment(w, fp_trouble_at(r, d, place), d->next, seq,
+					fp_segment_flags(w) | FP_TROUBLE_HOLE);
+	} else if (fp_serial(seq, d->next) < 0) {
+		whole = 0; /* fp_take_old() had its beginning */
+	}
+	d->next = end;
+	/* A byte into a closed window is answered when the window opens, not when it arrives. */
+	if (!whole || ((d->flags & FP_DIR_WINDOW_0) && end - seq == 1))
+		return 0;
+	s = fp_segments_append(r, &d->segments, r->config.max_segments, w->hash);
+	if (s)
+		fp_fill_segment(w, s, seq, end, fp_segment_flags(w));
+	else
+		w->stats.segments_refused++;
+	return 0;
+}
+
+FP_INLINE void fp_take_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			    struct fp_flow FP_MEM *f)
+{
+	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
+	u32 syn = (w->packet.tcp_flags & FP_TCP_SYN) != 0;
+	u32 bytes = w->packet.payload + syn + ((w->packet.tcp_flags & FP_TCP_FIN) != 0);
+	u32 end = w->packet.seq + bytes;
+
+	if (w->packet.flags & FP_PACKET_CUT)
+		return;
+	if (!(d->flags & FP_DIR_SEQ)) {
+		/*
+		 * Mid-flow, the first data seen may itself be a retransmission: it only tells
+		 * where new data begins.
+		 */
+		d->next = syn ? w->packet.seq : end;
+		d->flags |= FP_DIR_SEQ | (syn ? FP_DIR_SYN : FP_DIR_MIDFLOW);
+		if (!syn)
+			return;
+		f->isn[w->packet.side] = w->packet.seq;
+	}
+	if (!bytes)
+		return;
+	d->counts.data_packets += w->frame.segs ? w->frame.segs : 1;
+	if (fp_serial(w->packet.seq, d->next) < 0)
+		fp_take_old(r, w, f, end);
+	if (fp_serial(end, d->next) > 0)
+		fp_take_new(r, w, f, end);
+}
+
+/* Serial order (RFC 7323 section 5.2): reordering must not bring an old TSval back. */
+FP_INLINE void fp_note_tsval(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
+{
+	if (!(w->packet.flags & FP_PACKET_HAS_TS))
+		return;
+	if (!(d->flags & FP_DIR_TS) || fp_serial(w->packet.tsval, d->tsval) > 0)
+		d->tsval = w->packet.tsval;
+	d->flags |= FP_DIR_TS;
+}
+
+/* Would the packet tell anything new? A repeat at another hook does not. */
+FP_INLINE int fp_advances(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+{
+	const struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
+	const struct fp_dir FP_MEM *other = &f->dir[!w->packet.side];
+	u32 flags = w->packet.tcp_flags;
+	u32 end = w->packet.seq + w->packet.payload + ((flags & FP_TCP_SYN) != 0) +
+		  ((flags & FP_TCP_FIN) != 0);
+
+	if (!(mine->flags & FP_DIR_SEQ) || fp_serial(end, mine->next) > 0)
+		return 1;
+	return (flags & FP_TCP_ACK) && (other->flags & FP_DIR_SEQ) &&
+	       (!(other->flags & FP_DIR_ACKED) || fp_serial(w->packet.ack, other->una) > 0);
+}
+
+/* FIN and RST. */
+FP_INLINE void fp_take_end(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			   struct fp_flow FP_MEM *f)
+{
+	u32 side = w->packet.side;
+
+	if (w->packet.tcp_flags & FP_TCP_RST) {
+		fp_close(r, w, f, FP_CLOSED_RST, side, w->frame.now);
+	} else if (w->packet.tcp_flags & FP_TCP_FIN) {
+		if (!((f->dir[0].flags | f->dir[1].flags) & FP_DIR_FIN))
+			f->closer = side;
+		f->dir[side].flags |= FP_DIR_FIN;
+		if (f->dir[!side].flags & FP_DIR_FIN)
+			fp_close(r, w, f, FP_CLOSED_FIN, f->closer, w->frame.now);
+	}
+}
+
+/* One TCP packet of a flow whose set is locked; 0 where it was only another sighting. */
+FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+		   struct fp_flow FP_MEM *f FP_ARG)
+{
+	struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
+
+	if (mine->point != w->point) {
+		if (mine->point && !fp_advances(w, f)) {
+			w->stats.other_sighting += w->frame.segs ? w->frame.segs : 1;
+			return 0;
+		}
+		mine->point = w->point;
+	}
+	mine->last = w->frame.now;
+	mine->behind = w->behind;
+	mine->flags |= FP_DIR_SEEN;
+	mine->counts.packets += w->frame.segs ? w->frame.segs : 1;
+	mine->counts.bytes += w->packet.payload;
+	w->stats.tcp_packets += w->frame.segs ? w->frame.segs : 1;
+	w->stats.tcp_bytes += w->packet.payload;
+
+	if (w->packet.tcp_flags & FP_TCP_ACK)
+		fp_take_ack(r, w, f);
+	if (!(w->packet.tcp_flags & FP_TCP_RST))
+		fp_take_data(r, w, f);
+	fp_note_tsval(w, mine);
+	return 1;
+}
+
+#endif /* FP_TCP_H */

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * runtime.h: what differs between the homes of the core, and nothing else.
+ *
+ * The core lives in the kernel (compiled for BPF, its tables in an arena), natively (compiled by
+ * cc, its tables in plain memory) and in unattached test runs (the BPF object again). It calls no
+ * helper. What it needs of a home is here: the address space of its tables, loops that a verifier
+ * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
+ *
+ * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
+ * monitor: fp_emit(), declared in work.h; of the scheduler: outcomes in its memory).
+ */
+#ifndef FP_RUNTIME_H
+#define FP_RUNTIME_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int s32;
+typedef long long s64;
+/* Network byte order, as loaded from a packet; never mixed with host-order integers. */
+typedef u16 net16;
+
+#define FP_INLINE static __attribute__((always_inline)) inline
+
+#ifdef __bpf__
+
+/* Tables and scratch live in the arena: the verifier bounds every access by the arena itself. */
+#define FP_MEM __attribute__((address_space(1)))
+/*
+ * Global functions are verified once each, whoever calls them: the verifier's work is additive
+ * instead of multiplicative. Their arguments are numbers and arena pointers, marked FP_ARG; they
+ * return numbers.
+ */
+#define FP_FUNC __attribute__((noinline))
+#define FP_ARG	__attribute__((btf_decl_tag("arg:arena")))
+
+/* True until the kernel's own budget for loops is used up (may_goto, Linux 6.9). */
+#define fp_can_loop                                                                                \
+	({                                                                                         \
+		__label__ out_of_budget, go_on;                                                    \
+		int more_ = 1;                                                                     \
+		asm volatile goto("may_goto %l[out_of_budget]" : : : : out_of_budget);             \
+		goto go_on;                                                                        \
+	out_of_budget:                                                                             \
+		more_ = 0;                                                                         \
+	go_on:;                                                                                    \
+		more_;                                                                             \
+	})
+
+/*
+ * Zero as the verifier does not know it, from the arena's first page, which stays empty: a counter
+ * that starts at a known number makes it walk through every iteration.
+ */
+#define FP_ZERO (*(volatile u32 FP_MEM *)8ull)
+
+/* BPF loads need no alignment on the machines that JIT them; the arena needs no bounds. */
+FP_INLINE u16 fp_load16(const u8 FP_MEM *p)
+{
+	return __builtin_bswap16(*(const u16 FP_MEM *)p);
+}
+
+FP_INLINE u32 fp_load32(const u8 FP_MEM *p)
+{
+	return __builtin_bswap32(*(const u32 FP_MEM *)p);
+}
+
+FP_INLINE u32 fp_load32_raw(const u8 FP_MEM *p)
+{
+	return *(const u32 FP_MEM *)p;
+}
+
+FP_INLINE u64 fp_load64_raw(const u8 FP_MEM *p)
+{
+	return *(const u64 FP_MEM *)p;
+}
+
+/* Full barriers: clang 19 has no acquire and release atomics for BPF. */
+FP_INLINE u64 fp_cas64(u64 FP_MEM *p, u64 expected, u64 desired)
+{
+	return __sync_val_compare_and_swap(p, expected, desired);
+}
+
+FP_INLINE u32 fp_cas32(u32 FP_MEM *p, u32 expected, u32 desired)
+{
+	return __sync_val_compare_and_swap(p, expected, desired);
+}
+
+FP_INLINE u32 fp_fetch_add32(u32 FP_MEM *p, u32 value)
+{
+	return __sync_fetch_and_add(p, value);
+}
+
+/* Adds without looking: no barrier is implied. */
+FP_INLINE void fp_add32(u32 FP_MEM *p, u32 value)
+{
+	__sync_fetch_and_add(p, value);
+}
+
+FP_INLINE void fp_add64(u64 FP_MEM *p, u64 value)
+{
+	__sync_fetch_and_add(p, value);
+}
+
+/*
+ * The compiler forgets where a number comes from: it keeps the mask of an index, by which the
+ * verifier knows bounds, and does not load and extend a sign at once, which Linux 6.12 cannot from
+ * an arena.
+ */
+FP_INLINE u32 fp_hide32(u32 number)
+{
+	asm volatile("" : "+r"(number));
+	return number;
+}
+
+/* x86 stores in order, so that only the compiler has to be held back; elsewhere an exchange. */
+FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
+{
+#ifdef __TARGET_ARCH_x86
+	asm volatile("" : : : "memory");
+	*(volatile u32 FP_MEM *)p = value;
+#else
+	__sync_lock_test_and_set(p, value);
+#endif
+}
+
+#else /* native */
+
+#include <string.h>
+
+#define FP_MEM
+/* Headers are included for some of what they have: the rest is no mistake. */
+#define FP_FUNC static __attribute__((unused))
+#define FP_ARG
+#define fp_can_loop 1
+#define FP_ZERO	    0
+
+FP_INLINE u32 fp_hide32(u32 number)
+{
+	return number;
+}
+
+FP_INLINE u16 fp_load16(const u8 *p)
+{
+	return (u16)(p[0] << 8 | p[1]);
+}
+
+FP_INLINE u32 fp_load32_raw(const u8 *p)
+{
+	u32 value;
+
+	memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+FP_INLINE u64 fp_load64_raw(const u8 *p)
+{
+	u64 value;
+
+	memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+FP_INLINE u32 fp_load32(const u8 *p)
+{
+	return __builtin_bswap32(fp_load32_raw(p));
+}
+
+/* One thread works on a native monitor at a time (Monitor is not Sync): nothing need be atomic. */
+FP_INLINE u64 fp_cas64(u64 *p, u64 expected, u64 desired)
+{
+	u64 there = *p;
+
+	if (there == expected)
+		*p = desired;
+	return there;
+}
+
+FP_INLINE u32 fp_cas32(u32 *p, u32 expected, u32 desired)
+{
+	u32 there = *p;
+
+	if (there == expected)
+		*p = desired;
+	return there;
+}
+
+FP_INLINE u32 fp_fetch_add32(u32 *p, u32 value)
+{
+	u32 there = *p;
+
+	*p = there + value;
+	return there;
+}
+
+FP_INLINE void fp_add32(u32 *p, u32 value)
+{
+	*p += value;
+}
+
+FP_INLINE void fp_add64(u64 *p, u64 value)
+{
+	*p += value;
+}
+
+FP_INLINE void fp_store_release32(u32 *p, u32 value)
+{
+	*p = value;
+}
+
+#endif
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the core's loads are written for little-endian machines"
+#endif
+
+/*
+ * A store that stays one: clang makes a memset of neighbouring constant stores and forgets the
+ * address space, which the verifier refuses.
+ */
+#define FP_PUT(place, value) (*(volatile __typeof__(place) *)&(place) = (value))
+
+/* Copies a whole structure of u64 size, word by word for the same reason. */
+#define FP_COPY(to, from)                                                                          \
+	do {                                                                                       \
+		volatile u64 FP_MEM *to_ = (volatile u64 FP_MEM *)(to);                            \
+		const volatile u64 FP_MEM *from_ = (const volatile u64 FP_MEM *)(from);            \
+		u32 word_;                                                                         \
+		_Static_assert(sizeof(*(to)) == sizeof(*(from)) && sizeof(*(to)) % 8 == 0, "");    \
+		for (word_ = 0; word_ < sizeof(*(to)) / 8; word_++)                                \
+			to_[word_] = from_[word_];                                                 \
+	} while (0)
+
+/* Counts `i` from 0 to `bound` - 1, in a way that every home accepts. */
+#define fp_loop(i, bound) for ((i) = FP_ZERO; (i) < (bound) && fp_can_loop; (i)++)
+
+/* The object of `type` that lies `offset` bytes behind `base`. */
+#define FP_AT(type, base, offset) ((type FP_MEM *)((u8 FP_MEM *)(base) + (offset)))
+
+/* RFC 1982 serial arithmetic: negative, zero or positive as `a` lies before, at or behind `b`. */
+FP_INLINE s32 fp_serial(u32 a, u32 b)
+{
+	return (s32)(a - b);
+}
+
+/*
+ * A bounded lock: tries FP_LOCK_TRIES times, then gives up and says so, because a packet path must
+ * never hang. Holders never sleep and never wait for anything but a lock that comes later in the
+ * order (flow set, then half-open set).
+ */
+#define FP_LOCK_TRIES 4096
+
+FP_INLINE int fp_lock(u32 FP_MEM *lock)
+{
+	u32 i;
+
+	if (fp_cas32(lock, 0, 1) == 0)
+		return 1;
+	fp_loop(i, FP_LOCK_TRIES) {
+		if (*(volatile u32 FP_MEM *)lock == 0 && fp_cas32(lock, 0, 1) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+FP_INLINE void fp_unlock(u32 FP_MEM *lock)
+{
+	fp_store_release32(lock, 0);
+}
+
+#endif /* FP_RUNTIME_H */
