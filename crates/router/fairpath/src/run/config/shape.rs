@@ -111,7 +111,7 @@ impl Check<'_, '_> {
                 (policy, Some(own))
             }
             Err(error) => {
-                self.wrong(KEY, span, format!("{error:#}"));
+                self.wrong(KEY, span, format!("{:#}", anyhow::Error::new(error)));
                 // Some policy that there is, or the error would be told twice.
                 ("fq_codel".to_owned(), None)
             }
