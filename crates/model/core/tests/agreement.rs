@@ -352,7 +352,9 @@ fn swapped_addresses_or_ports_mirror_the_results() {
 fn the_traffic_has_what_the_tests_are_about() {
     let mut sum = Stats::default();
     let (mut lost, mut again, mut reordered) = (0, 0, 0);
-    for seed in seeds() {
+    // All of them: of what is rare, a fifth may have too little to be told from nothing.
+    let first = test_seed();
+    for seed in (0..SEEDS).map(|n| first.wrapping_add(n)) {
         let run = run(&generate(seed, &Options::default()), Mode::Hybrid);
         for counts in run.flows.iter().flat_map(|record| record.counts) {
             lost += counts.lost_before_packets;
