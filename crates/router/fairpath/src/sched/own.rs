@@ -72,14 +72,6 @@ fn parse(file: &Path, object: &[u8]) -> anyhow::Result<Author> {
     author.with_context(|| format!("read policy {}", file.display()))
 }
 
-/// Compiles and reads a file that runs in this process only.
-///
-/// # Errors
-/// There is no clang; what clang says of the file, with its lines; it is no policy.
-pub fn read(file: &Path) -> anyhow::Result<Author> {
-    parse(file, &Compiler::new()?.policy(file)?)
-}
-
 /// Why the verifier refuses, with the author's line.
 pub fn told(refusal: &Refusal) -> String {
     let Refusal {

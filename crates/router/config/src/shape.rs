@@ -14,8 +14,8 @@ use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::sched;
-use crate::shape::{Mode, OnFailure, Via, is_own, takes};
+use crate::backend::{Mode, OnFailure, Via, is_own, takes};
+use crate::own;
 
 /// Packets that one line may be told to hold.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
@@ -101,7 +101,7 @@ impl Check<'_, '_> {
         let Some(path) = self.path(KEY, given.policy.clone()) else {
             return (name, None);
         };
-        match sched::own::read(&path) {
+        match own::read(&path) {
             Ok(author) => {
                 let policy = author.policy.name.clone();
                 let own = Own {
