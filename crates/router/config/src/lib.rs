@@ -15,7 +15,6 @@ pub mod duration;
 mod file;
 pub mod filter;
 mod measure;
-mod own;
 mod problem;
 mod sections;
 mod shape;
