@@ -9,7 +9,7 @@ use std::path::Path;
 use fairpath_core::{
     ClassReading, Config, Event, Frame, INSIDE, Link, Monitor, OUTSIDE, Prefix, Rules,
 };
-use fairpath_rtt::Histogram;
+use fairpath_history::Histogram;
 use fairpath_wire::capture::{LinkType, Packet, Reader};
 
 /// Quantiles that are told of classes, and some more.

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fairpath_analysis::experiment::shipped::names;
+use fairpath_analysis::experiment::{Document, FormName};
 use fairpath_bpf::BBR3LIKE;
-use fairpath_lab::experiment::shipped::names;
-use fairpath_lab::experiment::{Document, FormName};
 use fairpath_lab::{grid, needs};
 use fairpath_testbed::{Feature, Need, RUN_ENV, RunId, leftovers, requires, wait_for};
 use fairpath_tests::binary::fairpath;

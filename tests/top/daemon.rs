@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use fairpath_rtt::Histogram;
-use fairpath_rtt::snapshot::{
+use fairpath_history::Histogram;
+use fairpath_history::snapshot::{
     Answer, Detail, FlowLine, Leg, Load, Peer, Point, Query, Request, Row, SNAPSHOT_SCHEMA,
     Snapshot,
 };

@@ -1,6 +1,6 @@
 //! Each key does what the help says.
 
-use fairpath_rtt::snapshot::Sort;
+use fairpath_history::snapshot::Sort;
 
 use crate::daemon::{Daemon, picture, row, town};
 use crate::{command, terminal::Terminal, top};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_history::snapshot::{Detail, Query, Snapshot};
 use fairpath_tests::binary;
 use fairpath_top::{Look, Options, Source, SourceError};
 use fairpath_units::skip_test;

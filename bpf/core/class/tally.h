@@ -39,6 +39,14 @@ enum fp_pair_kind {
 	FP_PAIR_UNMATCHED = 4,
 };
 
+/* What becomes of a flow, for the classes of its ends. */
+enum fp_tally_flow {
+	FP_TALLY_OPENED = 1,
+	FP_TALLY_CLOSED,
+	FP_TALLY_FAILED,
+	FP_TALLY_ONE_SIDED,
+};
+
 /* Told by flows now and then, of one direction. */
 struct fp_class_losses {
 	u32 data_packets;

@@ -15,6 +15,7 @@
 #define FP_RTT_H
 
 #include "../parse/parse.h"
+#include "flow_life.h"
 #include "tcp.h"
 #include "echo.h"
 

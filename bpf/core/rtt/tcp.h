@@ -22,6 +22,7 @@
 #ifndef FP_TCP_H
 #define FP_TCP_H
 
+#include "flow_life.h"
 #include "sample.h"
 
 /* A jump of more than this is another connection or garbage: start over. */

@@ -1,69 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/policies.h: the policies that are compiled in. A new one is included here and has a line in
- * FP_POLICIES: its number, which stays, its name, and which functions it has (E for RANK_ENQUEUE,
- * D for RANK_DEQUEUE, T for SEND_TIME, P for ON_DROP; N for none of that kind).
+ * sched/policies.h: the policies that are compiled in: bpf/policy/NAME.c and a line here, nothing
+ * else. The line has its number, which stays, its name, and which functions it has (E for
+ * RANK_ENQUEUE, D for RANK_DEQUEUE, T for SEND_TIME, P for ON_DROP; N for none of that kind).
  */
 #ifndef FP_SCHED_POLICIES_H
 #define FP_SCHED_POLICIES_H
 
-#define FP_POLICY_NAME fifo
-#include "../../policy/fifo.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME stfq
-#include "../../policy/stfq.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME fq_codel
-#include "../../policy/fq_codel.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME class_tree
-#include "../../policy/class_tree.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME priority
-#include "../../policy/priority.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME diffserv
-#include "../../policy/diffserv.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME codel
-#include "../../policy/codel.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME token_bucket
-#include "../../policy/token_bucket.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME pacing
-#include "../../policy/pacing.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME hclock
-#include "../../policy/hclock.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME drr
-#include "../../policy/drr.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME srpt
-#include "../../policy/srpt.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME pfabric
-#include "../../policy/pfabric.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME lstf
-#include "../../policy/lstf.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME edf
-#include "../../policy/edf.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME hpfq
-#include "../../policy/hpfq.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME sp_pifo
-#include "../../policy/sp_pifo.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME aifo
-#include "../../policy/aifo.c"
-#undef FP_POLICY_NAME
-#define FP_POLICY_NAME qfq
-#include "../../policy/qfq.c"
-#undef FP_POLICY_NAME
+/* bpf/policy/NAME.c of each line below; made by bpf/policy_files.rs when this is built. */
+#include "policy_files.h"
 
 #define FP_POLICIES(X)                                                                             \
 	X(1, fifo, E, N, N, N)                                                                     \

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
+include!("../../../bpf/policy_files.rs");
+
 fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../..");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
@@ -22,10 +24,12 @@ fn main() {
         Ok("aarch64") => "arm64",
         _ => "other",
     };
-    for folder in ["bpf/core", "bpf/policy", "bpf/prog"] {
+    for folder in ["bpf/core", "bpf/policy", "bpf/policy_files.rs", "bpf/prog"] {
         println!("cargo:rerun-if-changed={}", root.join(folder).display());
     }
-    embed(&root, Path::new(&libbpf), &out);
+    let policies = policy_files(&root);
+    fs::write(out.join("policy_files.h"), &policies).expect("OUT_DIR can be written");
+    embed(&root, Path::new(&libbpf), &out, &policies);
     for name in [
         "cc_bbr3",
         "drop",
@@ -52,6 +56,8 @@ fn main() {
             "-Wno-unused-parameter",
             &format!("-I{libbpf}"),
             &format!("-I{}", root.join("bpf/include").display()),
+            &format!("-I{}", root.join("bpf").display()),
+            &format!("-I{}", out.display()),
             // Debug information does not say where this was built.
             &format!("-ffile-prefix-map={}=.", root.display()),
             &format!("-D__TARGET_ARCH_{machine}"),
@@ -75,7 +81,7 @@ fn main() {
 }
 
 /// Writes `sources.rs`: the path of each source below bpf/ (and include/bpf/), and its text.
-fn embed(root: &Path, libbpf: &Path, out: &Path) {
+fn embed(root: &Path, libbpf: &Path, out: &Path, policies: &str) {
     let folders = [
         (root.join("bpf/core"), "core"),
         (root.join("bpf/core/class"), "core/class"),
@@ -109,6 +115,7 @@ fn embed(root: &Path, libbpf: &Path, out: &Path) {
             }
         }
     }
+    text += &format!("    (\"core/sched/policy_files.h\", {policies:?}),\n");
     text += "]\n";
     fs::write(out.join("sources.rs"), text).expect("OUT_DIR can be written");
 }

@@ -1,6 +1,10 @@
 //! Compiles bpf/core natively. `FAIRPATH_SANITIZE=address,undefined` adds sanitizers (fuzzing).
 
 use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+include!("../../../bpf/policy_files.rs");
 
 fn main() {
     println!("cargo:rerun-if-changed=../../../bpf/core");
@@ -12,6 +16,13 @@ fn main() {
     println!("cargo:rerun-if-changed=src/sched/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed=../../../bpf/policy_files.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(
+        out.join("policy_files.h"),
+        policy_files(Path::new("../../..")),
+    )
+    .expect("OUT_DIR can be written");
     let mut build = cc::Build::new();
     build
         .file("src/cc.c")
@@ -21,6 +32,8 @@ fn main() {
         .file("src/sched/native.c")
         .include("../../../bpf/core")
         .include("../../../bpf/include")
+        .include("../../../bpf")
+        .include(out)
         .std("gnu11")
         .opt_level(2)
         .warnings(true)

@@ -3,7 +3,7 @@
 //! Each rule is a row: where it looks, which words it looks for, and what to do instead. The words
 //! are looked for in code, not in comments; in strings only where a string would do the deed.
 
-use super::arrows::{PURE, plane_of};
+use super::arrows::{is_pure_crate, plane_of};
 use super::source::{Keep, lines_with, mask};
 use super::{File, Finding};
 
@@ -39,6 +39,20 @@ const RULES: &[Rule] = &[
             "bpf_ktime_get_coarse_ns",
         ],
         remedy: "take `now` as an argument; whoever drives this code has a clock",
+    },
+    Rule {
+        name: "no pure code opens a socket",
+        looks_at: is_pure,
+        keep: Keep::Code,
+        words: &[
+            "TcpStream",
+            "TcpListener",
+            "UdpSocket",
+            "UnixStream",
+            "UnixListener",
+            "UnixDatagram",
+        ],
+        remedy: "take what was read as an argument; an edge crate or a binary has the socket",
     },
     Rule {
         name: "unsafe only in model/core, edge/ and lab/testbed",
@@ -143,7 +157,7 @@ fn may_not_create_namespaces(path: &str) -> bool {
         Some(("testbed" | "tests", _)) | None => false,
         Some(("xtask", inside)) => !inside.starts_with("src/vm") && !inside.starts_with("src/tidy"),
         // What the kernel can do is tried where it harms nothing, also without the testbed.
-        Some(("fairpath", "src/features/scratch.rs") | ("netlink", "src/testing.rs")) => false,
+        Some(("features", "src/scratch.rs") | ("netlink", "src/testing.rs")) => false,
         Some((_, inside)) => !inside.starts_with("tests/"),
     }
 }
@@ -151,7 +165,7 @@ fn may_not_create_namespaces(path: &str) -> bool {
 /// Pure crates and the C they share with the kernel; their benches may look at a clock.
 fn is_pure(path: &str) -> bool {
     path.starts_with("bpf/core/")
-        || PURE.contains(&plane_of(path))
+        || is_pure_crate(path)
             && crate_of(path).is_some_and(|(_, inside)| inside.starts_with("src/"))
 }
 
@@ -244,6 +258,21 @@ mod tests {
     }
 
     #[test]
+    fn pure_code_opens_no_socket() {
+        let text = "let s = UdpSocket::bind(at)?;";
+        for path in [
+            "crates/model/rtt/src/lib.rs",
+            "crates/lab/analysis/src/page/mod.rs",
+        ] {
+            assert_eq!(broken(path, text), [RULES[2].name], "{path}");
+            assert_eq!(broken(path, "Instant::now()"), [RULES[1].name], "{path}");
+        }
+        for path in ["crates/lab/lab/src/run.rs", "crates/edge/netlink/src/a.rs"] {
+            assert_eq!(broken(path, text), [""; 0], "{path}");
+        }
+    }
+
+    #[test]
     fn unsafe_stays_in_its_crates() {
         for path in [
             "crates/model/rtt/src/a.rs",
@@ -253,7 +282,7 @@ mod tests {
         ] {
             assert_eq!(
                 broken(path, "fn f() { unsafe { g() } }"),
-                [RULES[2].name],
+                [RULES[3].name],
                 "{path}"
             );
         }
@@ -281,7 +310,7 @@ mod tests {
         ] {
             assert_eq!(
                 broken("crates/model/rtt/build.rs", text),
-                [RULES[3].name],
+                [RULES[4].name],
                 "{text}"
             );
             assert_eq!(broken("crates/edge/bpf/build.rs", text), [""; 0], "{text}");
@@ -304,7 +333,7 @@ mod tests {
             "#[ignore = \"slow\"]",
         ] {
             assert!(
-                broken("tests/netns/a.rs", text).contains(&RULES[4].name),
+                broken("tests/netns/a.rs", text).contains(&RULES[5].name),
                 "{text}"
             );
         }

@@ -2,11 +2,18 @@
 //!
 //! Pure: no clock is read here. Every type is a thin wrapper whose unit is in its name.
 
+pub mod quantity;
+mod repeat;
+mod seed;
 mod skip;
+mod suggest;
 
 use std::fmt;
 
+pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, tell_retry};
+pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};
+pub use suggest::nearest;
 
 /// A span or a point of time in nanoseconds (monotonic live, the capture's clock offline).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -33,7 +33,12 @@ fn run(command: &mut Command) -> Vec<u8> {
 fn install(dir: &Path) -> PathBuf {
     let release = dir.join("target/release");
     fs::create_dir_all(&release).expect("written");
-    for name in ["fairpath", "fairpath-demo", "fairpath-lab"] {
+    for name in [
+        "fairpath",
+        "fairpath-demo",
+        "fairpath-lab",
+        "fairpath-sched",
+    ] {
         let program = release.join(name);
         fs::write(&program, "#!/bin/sh\n").expect("written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -91,7 +96,7 @@ fn every_installed_header_stands_alone() {
         fs::write(&file, format!("#include <fairpath/{header}>\n")).expect("written");
         // Formatting is user space's.
         let target: &[&str] = match header {
-            "pool.h" => &[],
+            "pool.h" | "core/pifo/pool.h" => &[],
             _ => &["-target", "bpf", "-mcpu=v3"],
         };
         run(Command::new(&clang)

@@ -8,10 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::experiment::{Experiment, NamedScale, ScaleChoice};
+use fairpath_analysis::experiment::{Experiment, NamedScale, ScaleChoice};
+use fairpath_analysis::manifest::Scale;
+use fairpath_analysis::record::RunRecord;
+
 use crate::grid::Cell;
-use crate::manifest::Scale;
-use crate::record::RunRecord;
 use crate::run::{Bench, Trouble, base_rtt_ns};
 
 /// Factors in the order of their trials.
@@ -179,7 +180,7 @@ fn words(factor: f64, why: &str) -> Option<Scale> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Document, FormName};
+    use fairpath_analysis::experiment::{Document, FormName};
 
     #[test]
     fn trials_lose_nothing_at_the_least_round_trip_and_have_each_network_and_congestion_control() {

@@ -4,8 +4,8 @@
 //! the machine while the grid runs falls on all settings alike, and a grid that was interrupted is
 //! balanced. Order and seeds come from the experiment's seed, the setting and the repetition alone.
 
-use crate::experiment::document::{Document, LoadError, Setting};
-use crate::experiment::{Experiment, FormName};
+use fairpath_analysis::experiment::document::{Document, LoadError, Setting};
+use fairpath_analysis::experiment::{Experiment, FormName};
 
 /// Of the grid's runs, the part that may be made again because they were not true.
 const AGAIN_SHARE: f64 = 0.25;

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fairpath_analysis::manifest::Machine;
+
 use crate::bbr::kernel_bbr;
-use crate::manifest::Machine;
 
 /// Names of hypervisors in the identity that firmware gives, and how they are told.
 const HYPERVISORS: &[(&str, &str)] = &[

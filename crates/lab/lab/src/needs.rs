@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+use fairpath_analysis::experiment::document::{nearest, words};
+use fairpath_analysis::experiment::{EngineName, FlowSpec, LinkSpec};
 use fairpath_bpf::BBR3LIKE;
 use fairpath_testbed::{Need, missing};
 use serde::Deserialize;
 
-use crate::experiment::document::{nearest, words};
-use crate::experiment::{EngineName, FlowSpec, LinkSpec};
 use crate::grid::Cell;
 
 /// Refuses what this machine cannot run at all, before anything is written.
@@ -148,7 +148,7 @@ fn no_policy(link: &str, policy: &str, known: &[Policy]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Document, FormName};
+    use fairpath_analysis::experiment::{Document, FormName};
 
     fn cells(engine: &str) -> Vec<Cell> {
         let text = format!(

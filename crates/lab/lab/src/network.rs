@@ -12,7 +12,7 @@ use fairpath_testbed::{
 };
 use thiserror::Error;
 
-use crate::topology::Topology;
+use fairpath_analysis::topology::Topology;
 
 /// Most that a socket's buffers grow to, bytes: BBR has twice in flight what the path holds, which is 25 MB at
 /// 1 Gbit/s over 100 ms, and the kernel counts the memory that packets lie in, half as much again or more.
@@ -116,7 +116,12 @@ impl Network {
     }
 
     /// The command that tells `at` the next hop to `end`'s address on `link`.
-    fn route(&self, at: &str, end: &str, link: &crate::topology::Cable) -> Option<String> {
+    fn route(
+        &self,
+        at: &str,
+        end: &str,
+        link: &fairpath_analysis::topology::Cable,
+    ) -> Option<String> {
         let address = self.topology.address_on(link, end)?;
         let next = self.topology.next(at, end)?;
         let (over, _) = self.topology.way(at, end)?.into_iter().next()?;

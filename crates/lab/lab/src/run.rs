@@ -20,12 +20,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_analysis::experiment::Experiment;
+use fairpath_analysis::record::{self, CommandRecord, Fault, FaultKind, PASSIVE_PART, RunRecord};
+use fairpath_analysis::topology::{Topology, TopologyChoice};
+use fairpath_analysis::truth;
 use fairpath_bpf::Recoveries;
 use jiff::Timestamp;
 
-use crate::divert::{Program, Programs};
-use crate::engine;
-use crate::experiment::Experiment;
+use crate::divert::{Diverted, Program, Programs};
+use crate::engine::{self, Emulator};
 use crate::grid::Cell;
 use crate::interrupt::Interrupt;
 use crate::machine;
@@ -33,9 +36,6 @@ use crate::measure::passive::{PassivePlan, Watching};
 use crate::measure::traffic::{Traffic, TrafficError};
 use crate::measure::{Origin, Window};
 use crate::network::Network;
-use crate::record::{self, CommandRecord, Fault, FaultKind, RunRecord};
-use crate::topology::{Topology, TopologyChoice};
-use crate::truth;
 use attend::Attendance;
 use beside::Beside;
 
@@ -43,10 +43,6 @@ use beside::Beside;
 const STEPS_TOLERANCE: Duration = Duration::from_millis(100);
 /// Where the first packet goes: nobody listens there (discard, RFC 863).
 const DISCARD_PORT: u16 = 9;
-/// The part of `fairpath rtt` in the account of processor time: it measures, and holds nobody back.
-pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
-/// The part of the kernel's threads that take packets up (ksoftirqd).
-pub const KERNEL_PART: &str = "kernel's packet threads";
 /// Time for pings, calls and samples to be under way before second 0.
 const LEAD: Duration = Duration::from_millis(50);
 
@@ -167,74 +163,23 @@ impl Bench {
         };
 
         let lead = engine::steps_lead(experiment);
-        let (fairpath, checked) = (&self.fairpath, &mut self.checked);
-        // Both load programs for most of a second, on interfaces of their own.
-        let (emulators, emulating, watching) = thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(fairpath, experiment, network));
-            let emulators = engine::start(network, experiment, seed, fairpath, checked);
-            let emulating = Instant::now();
-            let woken = match (&emulators, lead) {
-                (Ok(_), Some(_)) => wake(experiment, network),
-                _ => Ok(()),
-            };
-            let watching = watching.join();
-            let watching = watching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let emulators = emulators?;
-            woken?;
-            Ok::<_, Trouble>((emulators, emulating, watching?))
-        })?;
+        let stage = Stage::set(&self.fairpath, experiment, seed, network, &mut self.checked)?;
         let traffic = Traffic::listen(plans::flows(experiment, network)).map_err(of_traffic)?;
-        run.commands
-            .extend(emulators.iter().flat_map(|emulator| emulator.commands()));
-        run.commands
-            .extend(watching.iter().map(|watching| watching.command().clone()));
+        run.commands.extend(stage.commands());
         run.commands.extend(traffic.commands());
-
-        let diverted = match &experiment.divert {
-            None => None,
-            Some(spec) => {
-                let program = Program::from_str(&spec.program)?;
-                self.programs
-                    .divert(network.host(&spec.at), program, spec.gso)?
-            }
-        };
-        let mut processes: Vec<(String, u32)> = Vec::new();
-        processes.extend(emulators.iter().filter_map(|emulator| emulator.process()));
-        processes.extend(
-            watching
-                .iter()
-                .map(|watching| (PASSIVE_PART.to_owned(), watching.id())),
-        );
-        processes.extend(
-            diverted
-                .iter()
-                .map(|diverted| ("accepting program".to_owned(), diverted.id())),
-        );
+        let diverted = divert(&mut self.programs, experiment, network)?;
         run.commands.extend(diverted.iter().map(|diverted| {
+            let spec = experiment.divert.as_ref();
             CommandRecord {
-                host: experiment
-                    .divert
-                    .as_ref()
-                    .map(|spec| spec.at.clone())
-                    .unwrap_or_default(),
+                host: spec.map(|spec| spec.at.clone()).unwrap_or_default(),
                 argv: diverted.argv().to_vec(),
             }
         }));
+        let mut processes = stage.processes();
+        let accepting = |diverted: &Diverted| ("accepting program".to_owned(), diverted.id());
+        processes.extend(diverted.iter().map(accepting));
 
-        let idle = experiment
-            .pings
-            .values()
-            .map(|ping| ping.idle)
-            .fold(0.0, f64::max);
-        let needed = LEAD + Duration::from_secs_f64(idle);
-        let ahead = lead.map_or(needed, |lead| lead.saturating_sub(emulating.elapsed()));
-        if ahead + STEPS_TOLERANCE < needed {
-            return Err(Trouble::Once(anyhow::anyhow!(
-                "what measures was not there before the delays' clock had run: changes would come {:.1} s early",
-                (needed - ahead).as_secs_f64()
-            )));
-        }
-        let origin = Origin::ahead(ahead.max(needed));
+        let origin = Origin::ahead(ahead(experiment, lead, stage.emulating)?);
         let beside = Beside::start(experiment, network, origin, self.recoveries.clone())?;
         let running = traffic.begin(origin).map_err(of_traffic)?;
         let attendance = Attendance {
@@ -249,17 +194,111 @@ impl Bench {
 
         let transfers = running.finish().map_err(of_traffic)?;
         beside.finish(run, &transfers, window)?;
-        if let Some(watching) = watching {
+        stage.finish(run, origin, window)?;
+        run.offloads = network.offloads()?;
+        Ok(())
+    }
+}
+
+/// What is there before traffic: the emulated links, and the passive measurement.
+struct Stage {
+    emulators: Vec<Box<dyn Emulator>>,
+    /// Since when they emulate.
+    emulating: Instant,
+    watching: Option<Watching>,
+}
+
+impl Stage {
+    /// Starts both at once: each loads programs for most of a second, on interfaces of its own.
+    fn set(
+        fairpath: &Path,
+        experiment: &Experiment,
+        seed: u64,
+        network: &Network,
+        checked: &mut BTreeSet<String>,
+    ) -> Result<Stage, Trouble> {
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(fairpath, experiment, network));
+            let emulators = engine::start(network, experiment, seed, fairpath, checked);
+            let emulating = Instant::now();
+            let woken = match (&emulators, engine::steps_lead(experiment)) {
+                (Ok(_), Some(_)) => wake(experiment, network),
+                _ => Ok(()),
+            };
+            let watching = watching.join();
+            let watching = watching.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let emulators = emulators?;
+            woken?;
+            Ok(Stage {
+                emulators,
+                emulating,
+                watching: watching?,
+            })
+        })
+    }
+
+    /// Every command that was run for it.
+    fn commands(&self) -> Vec<CommandRecord> {
+        let watching = self.watching.iter();
+        (self.emulators.iter())
+            .flat_map(|emulator| emulator.commands())
+            .chain(watching.map(|watching| watching.command().clone()))
+            .collect()
+    }
+
+    /// Its processes, by part.
+    fn processes(&self) -> Vec<(String, u32)> {
+        let watching = self.watching.iter();
+        (self.emulators.iter())
+            .filter_map(|emulator| emulator.process())
+            .chain(watching.map(|watching| (PASSIVE_PART.to_owned(), watching.id())))
+            .collect()
+    }
+
+    /// Ends it: what it measured, and what the emulators did.
+    fn finish(self, run: &mut RunRecord, origin: Origin, window: Window) -> Result<(), Trouble> {
+        if let Some(watching) = self.watching {
             run.passive = Some(watching.finish(origin, window)?);
         }
-        for emulator in emulators {
+        for emulator in self.emulators {
             let emulated = emulator.finish()?;
             run.links.extend(emulated.links);
             run.queues.extend(emulated.queues);
         }
-        run.offloads = network.offloads()?;
         Ok(())
     }
+}
+
+/// Starts the program that packets are diverted through, where the experiment has one.
+fn divert<'a>(
+    programs: &mut Programs,
+    experiment: &Experiment,
+    network: &'a Network,
+) -> Result<Option<Diverted<'a>>, Trouble> {
+    let Some(spec) = &experiment.divert else {
+        return Ok(None);
+    };
+    let program = Program::from_str(&spec.program)?;
+    Ok(programs.divert(network.host(&spec.at), program, spec.gso)?)
+}
+
+/// How long before second 0 we are: what measures needs its time, and delays may change at given times
+/// after the emulators' first packet.
+fn ahead(
+    experiment: &Experiment,
+    lead: Option<Duration>,
+    emulating: Instant,
+) -> Result<Duration, Trouble> {
+    let idle = experiment.pings.values().map(|ping| ping.idle);
+    let needed = LEAD + Duration::from_secs_f64(idle.fold(0.0, f64::max));
+    let ahead = lead.map_or(needed, |lead| lead.saturating_sub(emulating.elapsed()));
+    if ahead + STEPS_TOLERANCE < needed {
+        return Err(Trouble::Once(anyhow::anyhow!(
+            "what measures was not there before the delays' clock had run: changes would come {:.1} s early",
+            (needed - ahead).as_secs_f64()
+        )));
+    }
+    Ok(ahead.max(needed))
 }
 
 /// Starts the passive measurement, where the experiment has one.

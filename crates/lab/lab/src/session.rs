@@ -12,20 +12,20 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_analysis::experiment::document::{Setting, words};
+use fairpath_analysis::experiment::{FormName, ScaleChoice};
+use fairpath_analysis::manifest::Manifest;
+use fairpath_analysis::record::RunRecord;
 use fairpath_bpf::{BBR3LIKE, Bbr3Like};
 use jiff::Timestamp;
 
 use crate::calibrate;
-use crate::experiment::document::{Setting, words};
-use crate::experiment::words::run_cost;
-use crate::experiment::{FormName, ScaleChoice};
 use crate::grid::{Cell, again_limit};
-use crate::manifest::Manifest;
 use crate::needs::congestion_of;
 use crate::progress::Progress;
-use crate::record::RunRecord;
 use crate::run::{Bench, Trouble};
 use crate::store::Store;
+use crate::words::run_cost;
 
 /// A quick form takes no longer than this: runs are made again only while the time lasts.
 pub const QUICK_BUDGET: Duration = Duration::from_secs(300);
@@ -273,14 +273,14 @@ pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
 /// # Errors
 /// Results that cannot be read, or a report that cannot be written.
 pub fn report(directory: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
-    let results = crate::results::read(directory)?;
-    crate::page::write(&results, directory).context("write the report")
+    let results = fairpath_analysis::results::read(directory)?;
+    fairpath_analysis::page::write(&results, directory).context("write the report")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Document;
+    use fairpath_analysis::experiment::Document;
 
     #[test]
     fn a_quick_form_makes_no_run_again_that_would_end_after_its_five_minutes() {

@@ -19,9 +19,9 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
-use crate::manifest::{self, Manifest};
-use crate::record::RunRecord;
-use crate::results::{self, ReadError};
+use fairpath_analysis::manifest::{self, Manifest};
+use fairpath_analysis::record::RunRecord;
+use fairpath_analysis::results::{self, ReadError};
 
 /// The experiment's own file.
 pub const EXPERIMENT: &str = "experiment.toml";
@@ -202,7 +202,7 @@ fn hold(directory: &Path) -> Result<Flock<File>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record;
+    use fairpath_analysis::record;
 
     fn begun() -> Manifest {
         Manifest {

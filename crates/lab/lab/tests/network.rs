@@ -1,7 +1,7 @@
 //! Topologies as networks: packets go the way that is drawn, as a wire carries them.
 
+use fairpath_analysis::topology::{Topology, TopologyChoice};
 use fairpath_lab::network::Network;
-use fairpath_lab::topology::{Topology, TopologyChoice};
 use fairpath_testbed::{Need, requires};
 
 fn built(name: &str) -> Network {

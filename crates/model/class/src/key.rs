@@ -1,6 +1,6 @@
 //! The keys of a class: the same in TOML and as columns of CSV.
 
-use crate::problem::nearest;
+use fairpath_units::nearest;
 
 /// Before the name of an attribute where it is a column: `attributes.plan`.
 pub(crate) const ATTRIBUTE: &str = "attributes.";

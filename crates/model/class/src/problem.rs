@@ -149,22 +149,6 @@ impl Problems {
     }
 }
 
-/// The known word nearest to `word`, if it is near enough to be meant. O(known).
-pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const NEAR: f64 = 0.8;
-    let word = word.to_lowercase();
-    let near = known.map(|candidate| {
-        (
-            strsim::jaro_winkler(&word, &candidate.to_lowercase()),
-            candidate,
-        )
-    });
-    near.filter(|(similarity, _)| *similarity >= NEAR)
-        // The first of equals.
-        .min_by(|a, b| b.0.total_cmp(&a.0))
-        .map(|(_, candidate)| candidate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,13 +173,5 @@ mod tests {
         assert_eq!(list.len(), MAX_PROBLEMS + 1);
         let error = list.iter().find(|p| p.severity == Severity::Error).unwrap();
         assert_eq!((error.text.as_str(), &error.class), ("e??[0m", &None));
-    }
-
-    #[test]
-    fn the_nearest_word_is_found_only_if_it_is_near() {
-        let known = ["prefix", "parent", "vlan"];
-        assert_eq!(nearest("prefx", known.into_iter()), Some("prefix"));
-        assert_eq!(nearest("Parent", known.into_iter()), Some("parent"));
-        assert_eq!(nearest("colour", known.into_iter()), None);
     }
 }

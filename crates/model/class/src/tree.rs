@@ -10,8 +10,9 @@ use crate::criteria;
 use crate::draft::{Draft, DraftRates, Drafts};
 use crate::labels::Labels;
 use crate::plan;
-use crate::problem::{Problem, ProblemKind, Problems, nearest};
+use crate::problem::{Problem, ProblemKind, Problems};
 use crate::source::{At, Sources};
+use fairpath_units::nearest;
 
 /// How many missing names get a suggestion: each costs a look at all names.
 const SUGGESTIONS: usize = 8;

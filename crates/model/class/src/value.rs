@@ -1,5 +1,6 @@
 //! Values as they are written: prefixes, MAC addresses, marks, DSCPs, rates, times, shares.
 
+use fairpath_units::quantity::{Unit, Wrong, parse};
 use std::net::IpAddr;
 
 use fairpath_core::Prefix;
@@ -151,40 +152,18 @@ pub(crate) fn dscp(text: &str) -> Result<u8, BadValue> {
     }
 }
 
-/// A number without sign and exponent, and the letters behind it.
-fn number_and_unit(text: &str) -> Option<(f64, String)> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let number = digits.parse().ok().filter(|_| plain)?;
-    let unit = text[digits.len()..].trim_start().to_ascii_lowercase();
-    Some((number, unit))
-}
-
 /// A rate, bits a second.
 pub(crate) fn rate_bps(text: &str) -> Result<u64, BadValue> {
-    let Some((number, unit)) = number_and_unit(text) else {
-        return bad(text, "is no rate; write 100mbit, 1.5gbit or 20M");
-    };
-    let factor = match unit
-        .strip_suffix("bit/s")
-        .or(unit.strip_suffix("bit"))
-        .unwrap_or(&unit)
-    {
-        "" if !unit.is_empty() => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        "" => return bad(text, "has no unit; write 100mbit, 1.5gbit or 20M"),
-        other if other.ends_with("ps") => {
-            return bad(
-                text,
-                "could be bits or bytes; write 100mbit, 1.5gbit or 20M",
-            );
-        }
-        _ => return bad(text, "has no unit of a rate; write 100mbit, 1.5gbit or 20M"),
-    };
-    bits(text, number * factor)
+    match parse(text, Unit::Rate) {
+        Ok(bps) => bits(text, bps),
+        Err(Wrong::Number) => bad(text, "is no rate; write 100mbit, 1.5gbit or 20M"),
+        Err(Wrong::NoUnit) => bad(text, "has no unit; write 100mbit, 1.5gbit or 20M"),
+        Err(Wrong::Ambiguous) => bad(
+            text,
+            "could be bits or bytes; write 100mbit, 1.5gbit or 20M",
+        ),
+        Err(Wrong::OtherUnit) => bad(text, "has no unit of a rate; write 100mbit, 1.5gbit or 20M"),
+    }
 }
 
 /// A rate in Mbit/s without a unit, as LibreQoS writes them; bits a second.
@@ -205,35 +184,21 @@ fn bits(text: &str, bps: f64) -> Result<u64, BadValue> {
 
 /// A time, nanoseconds.
 pub(crate) fn time_ns(text: &str) -> Result<u64, BadValue> {
-    let Some((number, unit)) = number_and_unit(text) else {
-        return bad(text, "is no time; write 40ms, 800us or 1.5s");
-    };
-    let factor = match unit.as_str() {
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return bad(text, "has no unit of time; write 40ms, 800us or 1.5s"),
-    };
-    let ns = number * factor;
-    if (1.0..=MAX_TIME_NS).contains(&ns) {
-        Ok(ns.round() as u64)
-    } else {
-        bad(text, "is out of range; above 0 and 3600s at most")
+    match parse(text, Unit::Time) {
+        Ok(ns) if (1.0..=MAX_TIME_NS).contains(&ns) => Ok(ns.round() as u64),
+        Ok(_) => bad(text, "is out of range; above 0 and 3600s at most"),
+        Err(Wrong::Number) => bad(text, "is no time; write 40ms, 800us or 1.5s"),
+        Err(_) => bad(text, "has no unit of time; write 40ms, 800us or 1.5s"),
     }
 }
 
-/// A share: above 0, at most 1.
+/// A share: above 0, at most 1. A bare `1` is refused: 1 % may be meant.
 pub(crate) fn share(text: &str) -> Result<f64, BadValue> {
-    const WRONG: &str = "is no share; write 1% or 0.01";
-    let share = match number_and_unit(text) {
-        Some((number, unit)) if unit == "%" => number / 100.0,
-        Some((number, unit)) if unit.is_empty() && number < 1.0 => number,
-        _ => return bad(text, WRONG),
-    };
-    if share > 0.0 && share <= 1.0 {
-        Ok(share)
-    } else {
-        bad(text, WRONG)
+    match parse(text, Unit::Share) {
+        Ok(share) if share > 0.0 && (share < 1.0 || share == 1.0 && text.contains('%')) => {
+            Ok(share)
+        }
+        _ => bad(text, "is no share; write 1% or 0.01"),
     }
 }
 

@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use fairpath_rtt::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
+use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
 
 use crate::duration::{nanos, parse_duration};
 use crate::watch::unix_ns;
+use fairpath_units::quantity::{Unit, parse};
 
 /// A reading older than so many intervals, and a few seconds, says nothing of now.
 const FRESH_INTERVALS: u64 = 5;
@@ -99,15 +100,9 @@ fn parse_times(text: &str) -> Result<Limits, String> {
 }
 
 fn parse_shares(text: &str) -> Result<Limits, String> {
-    parse_limits(text, |part| {
-        let (number, unit) = match part.strip_suffix('%') {
-            Some(number) => (number, 100.0),
-            None => (part, 1.0),
-        };
-        match number.parse::<f64>().map(|n| n / unit) {
-            Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-            _ => Err(format!("{part:?} is no share; say 1% or 0.01")),
-        }
+    parse_limits(text, |part| match parse(part, Unit::Share) {
+        Ok(share) if share <= 1.0 => Ok(share),
+        _ => Err(format!("{part:?} is no share; say 1% or 0.01")),
     })
 }
 

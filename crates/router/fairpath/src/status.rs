@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use fairpath_rtt::snapshot::{Answer, Request, Snapshot};
+use fairpath_history::snapshot::{Answer, Request, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 
 /// A reload compiles and loads the rules of all classes before it answers.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use fairpath_rtt::snapshot::{Query, Sort};
+use fairpath_history::snapshot::{Query, Sort};
 use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
 use crate::duration::parse_duration;

@@ -2,7 +2,7 @@
 
 mod lists;
 
-use fairpath_rtt::snapshot::{AlertKind, Detail, Leg, Point, Queue, Row};
+use fairpath_history::snapshot::{AlertKind, Detail, Leg, Point, Queue, Row};
 use ratatui::text::{Line, Span};
 
 use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};

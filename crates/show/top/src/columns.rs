@@ -6,7 +6,7 @@
 //!
 //! Every column but the first begins with a gap. One that is judged ends with its mark.
 
-use fairpath_rtt::snapshot::{Queue, Row, Sort};
+use fairpath_history::snapshot::{Queue, Row, Sort};
 
 use crate::figures::{count, maybe, millis, percent, scaled};
 use crate::judge::{self, Level};

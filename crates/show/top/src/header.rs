@@ -1,6 +1,6 @@
 //! The two lines at the top: whose picture this is and how it was made; sums and trouble.
 
-use fairpath_rtt::snapshot::{Snapshot, Sort};
+use fairpath_history::snapshot::{Snapshot, Sort};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

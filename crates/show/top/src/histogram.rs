@@ -1,7 +1,7 @@
 //! Both legs' distributions beside each other, as bars over steps of 1, 2 and 5.
 
-use fairpath_rtt::Histogram;
-use fairpath_rtt::snapshot::Row;
+use fairpath_history::Histogram;
+use fairpath_history::snapshot::Row;
 use ratatui::text::{Line, Span};
 
 use crate::figures::grouped;

@@ -2,7 +2,7 @@
 //!
 //! They are for the eye, on plain access lines. What an operator promised is for the daemon's alerts.
 
-use fairpath_rtt::snapshot::{Leg, Row};
+use fairpath_history::snapshot::{Leg, Row};
 
 /// How a value is judged; shown by a mark, and by a colour where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

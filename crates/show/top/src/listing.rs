@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use fairpath_rtt::snapshot::{Kind, Leg, Query, Row, Sort};
+use fairpath_history::snapshot::{Kind, Leg, Query, Row, Sort};
 
 use crate::judge;
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use fairpath_rtt::snapshot::{Query, Snapshot};
+use fairpath_history::snapshot::{Query, Snapshot};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

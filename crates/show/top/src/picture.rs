@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fairpath_rtt::snapshot::{AlertKind, Kind, Query, Row, Snapshot};
+use fairpath_history::snapshot::{AlertKind, Kind, Query, Row, Snapshot};
 
 use crate::listing::{self, Entry, Fold, Key};
 use crate::text;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 use crate::source::{Source, SourceError};
 

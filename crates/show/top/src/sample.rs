@@ -1,7 +1,7 @@
 //! Made-up pictures for tests: a provider with two masts, an office and what no class matched.
 
-use fairpath_rtt::Histogram;
-use fairpath_rtt::snapshot::{
+use fairpath_history::Histogram;
+use fairpath_history::snapshot::{
     AlertKind, DayPoint, Detail, FlowLine, Kind, Leg, Load, Peer, Point, Row, SNAPSHOT_SCHEMA,
     Snapshot, Volume,
 };

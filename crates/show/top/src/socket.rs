@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fairpath_rtt::snapshot::{Answer, Detail, Query, Request, SNAPSHOT_SCHEMA, Snapshot};
+use fairpath_history::snapshot::{Answer, Detail, Query, Request, SNAPSHOT_SCHEMA, Snapshot};
 use nix::errno::Errno;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, UnixAddr, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 /// Gives pictures of all classes when asked.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fairpath_rtt::snapshot::{Detail, Query, Row, Snapshot, Sort};
+use fairpath_history::snapshot::{Detail, Query, Row, Snapshot, Sort};
 
 use crate::glyphs::Look;
 use crate::listing::{Fold, Key};

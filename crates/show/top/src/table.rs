@@ -1,6 +1,6 @@
 //! Titles and rows of the table, drawn into a buffer line by line.
 
-use fairpath_rtt::snapshot::{Point, Row, Sort};
+use fairpath_history::snapshot::{Point, Row, Sort};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

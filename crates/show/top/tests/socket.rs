@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fairpath_rtt::snapshot::{Answer, Detail, Query, Request, SNAPSHOT_SCHEMA, Snapshot};
+use fairpath_history::snapshot::{Answer, Detail, Query, Request, SNAPSHOT_SCHEMA, Snapshot};
 use fairpath_top::{SocketSource, Source, SourceError};
 
 /// Longer than any test that does not test it.

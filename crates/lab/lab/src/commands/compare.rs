@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 
-use crate::{compare, results};
+use fairpath_analysis::{compare, results};
 
 /// Which two.
 #[derive(Debug, ClapArgs)]

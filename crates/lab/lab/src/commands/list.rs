@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::Context;
+use fairpath_analysis::experiment::{Document, FormName, shipped};
 
-use crate::experiment::words::cost;
-use crate::experiment::{Document, FormName, shipped};
 use crate::progress::written;
+use crate::words::cost;
 
 /// A line for each: name, how long its quick form takes, the question.
 ///

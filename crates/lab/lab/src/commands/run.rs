@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
+use fairpath_analysis::experiment::{Document, FormName, ScaleChoice};
+use fairpath_analysis::manifest::{self, Manifest};
 use jiff::Timestamp;
 
-use crate::experiment::words::{SETTING_UP, run_cost};
-use crate::experiment::{Document, FormName, ScaleChoice};
 use crate::grid::{self, Cell};
 use crate::interrupt::Interrupt;
-use crate::manifest::{self, Manifest};
 use crate::run::Bench;
 use crate::session::{self, Ended, Session};
 use crate::store::Store;
+use crate::words::{SETTING_UP, run_cost};
 use crate::{machine, needs, progress, recorded};
 
 /// The axis that `--rtt-from` gives values to.
@@ -173,7 +173,7 @@ fn manifest(
             fairpath.display()
         );
     }
-    let used = |axis: &crate::experiment::Axis| manifest::Axis {
+    let used = |axis: &fairpath_analysis::experiment::Axis| manifest::Axis {
         name: axis.name.clone(),
         label: axis.label.clone(),
         unit: axis.unit.clone(),

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use fairpath_analysis::experiment::Document;
+use fairpath_analysis::metrics;
 
-use crate::experiment::{Document, words};
-use crate::metrics;
+use crate::words;
 
 /// Which, and how.
 #[derive(Debug, ClapArgs)]

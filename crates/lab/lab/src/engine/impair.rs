@@ -8,13 +8,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fairpath_analysis::experiment::Direction;
+use fairpath_analysis::record::{CommandRecord, LinkRecord, NO_CHECK, QueueRecord};
 use fairpath_testbed::Process;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use super::{Emulated, Emulator, EngineError, Task};
-use crate::experiment::Direction;
-use crate::record::{CommandRecord, LinkRecord, QueueRecord};
 
 /// Time to load programs and to check itself, on a busy machine.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -22,8 +22,6 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const END_DEADLINE: Duration = Duration::from_secs(15);
 /// What it says on stderr when packets are impaired from now on.
 const READY: &str = "ready:";
-/// It begins without checking itself.
-pub const NO_CHECK: &str = "--no-check";
 /// Packets that it holds in each direction, unless told otherwise.
 const PACKETS: f64 = 16_384.0;
 /// More it refuses to hold.
@@ -388,7 +386,7 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::LinkSpec;
+    use fairpath_analysis::experiment::LinkSpec;
 
     fn direction(text: &str) -> Direction {
         toml::from_str::<LinkSpec>(text).unwrap().towards("server")

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use fairpath_analysis::experiment::{EngineName, Experiment, LinkSpec};
+use fairpath_analysis::record::{CommandRecord, LinkRecord, QueueRecord};
+use fairpath_analysis::topology::Seat;
 use thiserror::Error;
 
-use crate::experiment::{EngineName, Experiment, LinkSpec};
 use crate::network::Network;
-use crate::record::{CommandRecord, LinkRecord, QueueRecord};
-use crate::topology::Seat;
 
 /// Time to start what measures and what sends, on a busy machine, where second 0 is fixed beforehand.
 pub const STEPS_LEAD: Duration = Duration::from_millis(1500);

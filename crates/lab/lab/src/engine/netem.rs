@@ -3,10 +3,11 @@
 //! It tells drops of queue and loss in one number, no lateness, and takes super-packets for packets:
 //! the network's offloads are off, so it sees none.
 
+use fairpath_analysis::experiment::Direction;
+use fairpath_analysis::quantity::Time;
+use fairpath_analysis::record::{CommandRecord, LinkRecord};
+
 use super::{Emulated, Emulator, EngineError, Task};
-use crate::experiment::Direction;
-use crate::quantity::Time;
-use crate::record::{CommandRecord, LinkRecord};
 use fairpath_testbed::Netns;
 use serde::Deserialize;
 
@@ -198,7 +199,7 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::LinkSpec;
+    use fairpath_analysis::experiment::LinkSpec;
 
     fn direction(text: &str) -> Direction {
         toml::from_str::<LinkSpec>(text).unwrap().towards("server")

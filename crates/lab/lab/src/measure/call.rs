@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fairpath_analysis::record::CallRecord;
 use fairpath_testbed::{Netns, NetnsError};
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::clock::{Origin, Window};
 use super::precise::{real_time_ns, receive_stamped, sleep_until, thread_cpu, wake_exactly};
-use crate::record::CallRecord;
 
 /// G.711's usual packet: 20 ms.
 pub const INTERVAL: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::record::CpuRecord;
+use fairpath_analysis::record::CpuRecord;
 
 /// Ticks of /proc/stat a second, a constant of the kernel's interface (USER_HZ).
 const TICKS_A_SECOND: f64 = 100.0;

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fairpath_analysis::record::{CommandRecord, PassiveRecord};
 use fairpath_testbed::{Netns, Process, RunError};
 use jiff::Timestamp;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -17,7 +18,6 @@ use serde::Deserialize;
 
 use super::clock::{Origin, Window};
 use super::precise::real_time_ns;
-use crate::record::{CommandRecord, PassiveRecord};
 
 /// Time to load and attach its programs.
 const READY_DEADLINE: Duration = Duration::from_secs(10);

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fairpath_analysis::record::PingRecord;
 use fairpath_testbed::{Netns, NetnsError};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,7 +24,6 @@ use nix::sys::socket::{
 
 use super::clock::{Origin, Window};
 use super::precise::{real_time_ns, receive_stamped, thread_cpu, wake_exactly};
-use crate::record::PingRecord;
 
 /// Payload behind the ICMP header, as ping has it.
 const PAYLOAD_BYTES: usize = 56;

@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fairpath_analysis::record::CommandRecord;
 use fairpath_testbed::Netns;
 
 use super::clock::Origin;
-use crate::record::CommandRecord;
 use drive::{Servers, drive};
 
 pub use drive::Pids;

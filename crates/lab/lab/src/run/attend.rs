@@ -5,15 +5,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use fairpath_analysis::experiment::{Experiment, FlowSpec};
+use fairpath_analysis::record::{CpuRecord, KERNEL_PART};
 
-use super::{KERNEL_PART, Trouble};
-use crate::experiment::{Experiment, FlowSpec};
+use super::Trouble;
 use crate::interrupt::Interrupt;
 use crate::measure::cpu::{CpuMeter, Role, softirq_threads};
 use crate::measure::switch::switch_congestion;
 use crate::measure::traffic::Running;
 use crate::measure::{Origin, Window};
-use crate::record::CpuRecord;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -103,9 +103,9 @@ impl Attendance<'_> {
 
     /// All switches, the next one last.
     fn switches(&self) -> Vec<Switch> {
-        let of_flow = |(name, spec): (&String, &crate::experiment::FlowSpec)| {
+        let of_flow = |(name, spec): (&String, &fairpath_analysis::experiment::FlowSpec)| {
             let name = name.clone();
-            let one = move |switch: &crate::experiment::SwitchSpec| Switch {
+            let one = move |switch: &fairpath_analysis::experiment::SwitchSpec| Switch {
                 at: switch.at,
                 flow: name.clone(),
                 to: switch.to.clone(),

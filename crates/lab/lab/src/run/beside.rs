@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use fairpath_analysis::experiment::Experiment;
+use fairpath_analysis::record::RunRecord;
 use fairpath_bpf::Recoveries;
 
 use super::{Trouble, plans};
-use crate::experiment::Experiment;
 use crate::measure::call::{Called, Calling};
 use crate::measure::ping::{Echoes, Pinging};
 use crate::measure::sampler::{SAMPLE_EVERY, Sampler, Watched};
 use crate::measure::traffic::Transfer;
 use crate::measure::{Origin, Window};
 use crate::network::Network;
-use crate::record::RunRecord;
 
 /// Threads that are under way; they end when the value goes.
 pub struct Beside {

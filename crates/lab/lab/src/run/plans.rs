@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Experiment, FlowKind, FlowSpec};
+use fairpath_analysis::experiment::{Experiment, FlowKind, FlowSpec};
+use fairpath_analysis::record::Bottleneck;
+use fairpath_analysis::topology::Topology;
+
 use crate::measure::call::CallPlan;
 use crate::measure::ping::PingPlan;
 use crate::measure::traffic::{FlowPlan, Load};
 use crate::network::{MTU, Network};
-use crate::record::Bottleneck;
-use crate::topology::Topology;
 
 /// iperf3's first port; each flow has its own.
 const FIRST_PORT: u16 = 5201;
@@ -31,7 +32,7 @@ pub fn bottleneck(experiment: &Experiment, topology: &Topology) -> Option<Bottle
     let flow = experiment.flows.values().find(|flow| flow.number > 0)?;
     let there = topology.way(&flow.from, &flow.to)?;
     let back = topology.way(&flow.to, &flow.from)?;
-    let direction = |(link, towards): &(&crate::topology::Cable, &str)| {
+    let direction = |(link, towards): &(&fairpath_analysis::topology::Cable, &str)| {
         let spec = experiment.links.get(&link.name)?;
         Some(spec.towards(towards))
     };
@@ -110,7 +111,7 @@ pub fn is_tcp(plan: &FlowPlan) -> bool {
 
 /// Pings.
 pub fn pings(experiment: &Experiment, network: &Network) -> Vec<PingPlan> {
-    let plan = |(name, spec): (&String, &crate::experiment::PingSpec)| PingPlan {
+    let plan = |(name, spec): (&String, &fairpath_analysis::experiment::PingSpec)| PingPlan {
         name: name.clone(),
         from: network.host(&spec.from).clone(),
         to: network.address(&spec.to),
@@ -121,22 +122,25 @@ pub fn pings(experiment: &Experiment, network: &Network) -> Vec<PingPlan> {
 
 /// Calls.
 pub fn calls(experiment: &Experiment, network: &Network) -> Vec<CallPlan> {
-    let plan = |(port, (name, spec)): (u16, (&String, &crate::experiment::CallSpec))| CallPlan {
-        name: name.clone(),
-        from: network.host(&spec.from).clone(),
-        to: network.host(&spec.to).clone(),
-        to_ip: network.address(&spec.to),
-        port,
-        dscp: 0,
-    };
+    let plan =
+        |(port, (name, spec)): (u16, (&String, &fairpath_analysis::experiment::CallSpec))| {
+            CallPlan {
+                name: name.clone(),
+                from: network.host(&spec.from).clone(),
+                to: network.host(&spec.to).clone(),
+                to_ip: network.address(&spec.to),
+                port,
+                dscp: 0,
+            }
+        };
     (CALL_PORT..).zip(&experiment.calls).map(plan).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::FormName;
-    use crate::experiment::document::Document;
+    use fairpath_analysis::experiment::FormName;
+    use fairpath_analysis::experiment::document::Document;
 
     #[test]
     fn the_bottleneck_is_the_slowest_link_on_the_way_and_delays_count_both_ways() {

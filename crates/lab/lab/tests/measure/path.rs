@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairpath_analysis::record::FlowRecord;
 use fairpath_bpf::Recoveries;
 use fairpath_lab::measure::sampler::{SAMPLE_EVERY, Sampled, Sampler, Series, Watched};
 use fairpath_lab::measure::traffic::{FlowPlan, Load, Running, Traffic, Transfer};
 use fairpath_lab::measure::{Origin, Window};
-use fairpath_lab::record::FlowRecord;
 use fairpath_testbed::Router;
 
 /// From the first measurement to the traffic.

@@ -258,18 +258,11 @@ impl Builder {
 
 /// `1%`, `0.01` or `1 %`: 0 to 1.
 fn share(value: &str) -> Result<f64, String> {
-    let bad = || format!("\"{value}\" is no share; write 1% or 0.01, at most 100%");
-    let (digits, whole) = match value.strip_suffix('%') {
-        Some(digits) => (digits.trim_end(), 100.0),
-        None => (value, 1.0),
-    };
-    let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let number: f64 = digits.parse().ok().filter(|_| plain).ok_or_else(bad)?;
-    let share = number / whole;
-    if (0.0..=1.0).contains(&share) {
-        Ok(share)
-    } else {
-        Err(bad())
+    match quantity::parse(value, quantity::Unit::Share) {
+        Ok(share) if share <= 1.0 => Ok(share),
+        _ => Err(format!(
+            "\"{value}\" is no share; write 1% or 0.01, at most 100%"
+        )),
     }
 }
 

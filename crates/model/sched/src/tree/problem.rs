@@ -1,5 +1,6 @@
 //! What is wrong with a tree: every problem, where it stands, one line each.
 
+use fairpath_units::nearest;
 use std::fmt;
 use std::ops::Range;
 
@@ -138,16 +139,6 @@ pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>)
         Some(near) => format!("did you mean \"{near}\"?"),
         None => String::new(),
     }
-}
-
-/// The known word nearest to `word`, the first of equals, if one is near enough. O(known).
-pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const NEAR: f64 = 0.75;
-    let word = word.to_lowercase();
-    let scored = known.map(|k| (strsim::jaro_winkler(&word, &k.to_lowercase()), k));
-    let near = scored.filter(|(score, _)| *score >= NEAR);
-    near.min_by(|a, b| b.0.total_cmp(&a.0))
-        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

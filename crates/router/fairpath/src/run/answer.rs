@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use fairpath_class::SlotKey;
 use fairpath_core::{FlowView, OTHER};
-use fairpath_rtt::ledger::{Meta, parse_subnet};
-use fairpath_rtt::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
+use fairpath_history::ledger::{Meta, parse_subnet};
+use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
 
 use super::ask::Question;
 use super::daemon::Daemon;

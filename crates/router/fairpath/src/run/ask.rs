@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
 use anyhow::Context;
-use fairpath_rtt::snapshot::{Answer, Request};
+use fairpath_history::snapshot::{Answer, Request};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Questions that may wait for the loop; further ones are refused.

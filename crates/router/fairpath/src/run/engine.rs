@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_core::Prefix;
-use fairpath_rtt::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
-use fairpath_rtt::snapshot::{Alert, Kind};
+use fairpath_history::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
+use fairpath_history::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::config::{Alerts, Config};

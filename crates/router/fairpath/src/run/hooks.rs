@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_rtt::snapshot::Alert;
+use fairpath_history::snapshot::Alert;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -254,7 +254,7 @@ fn collect(pipe: &mut Option<impl Read + AsFd>, output: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairpath_rtt::snapshot::AlertKind;
+    use fairpath_history::snapshot::AlertKind;
 
     fn alert(class: &str) -> Alert {
         Alert {

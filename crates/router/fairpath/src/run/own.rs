@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
-use fairpath_rtt::snapshot::{Answer, Detail, Query, Request, Snapshot};
+use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 

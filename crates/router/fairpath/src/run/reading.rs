@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use fairpath_core::Prefix;
-use fairpath_rtt::ledger::{Ledger, Reading, RowSpec, parse_subnet};
-use fairpath_rtt::snapshot::Kind;
+use fairpath_history::ledger::{Ledger, Reading, RowSpec, parse_subnet};
+use fairpath_history::snapshot::Kind;
 
 use super::engine::Engine;
 use crate::duration::nanos;

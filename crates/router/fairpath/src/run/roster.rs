@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
 use fairpath_core::{OTHER, Prefix, Rules};
-use fairpath_rtt::ledger::{NO_SLOT, RowSpec, Sla};
-use fairpath_rtt::snapshot::Kind;
+use fairpath_history::ledger::{NO_SLOT, RowSpec, Sla};
+use fairpath_history::snapshot::Kind;
 use fairpath_units::IfIndex;
 
 /// The row of what no class matches.
@@ -265,7 +265,7 @@ fn row(slot: u32, class: &Class) -> RowSpec {
 
 #[cfg(test)]
 mod tests {
-    use fairpath_rtt::ledger::Ledger;
+    use fairpath_history::ledger::Ledger;
 
     use super::*;
     use crate::run::config;

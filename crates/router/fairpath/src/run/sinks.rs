@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter};
-use fairpath_rtt::IntervalRow;
-use fairpath_rtt::snapshot::Alert;
+use fairpath_history::IntervalRow;
+use fairpath_history::snapshot::Alert;
 
 use super::config::{Config, Rows};
 use super::privileges;

@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use fairpath_export::{Pictures, Server, ServerOptions, serve};
-use fairpath_rtt::snapshot::{Answer, Detail, Query, Request, Snapshot};
+use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
 use super::ask::Asker;
 use super::config::Config;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use fairpath_rtt::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
+use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
 use fairpath_sched::quantity::read_rate;
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
-use fairpath_rtt::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
+use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
 use super::backend::{Backend, Job, Reading};

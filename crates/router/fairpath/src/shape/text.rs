@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fairpath_rtt::snapshot::{Queue, Row, Shape, Snapshot};
+use fairpath_history::snapshot::{Queue, Row, Shape, Snapshot};
 
 /// The whole, and up to `most` classes, those whose packets waited longest first.
 pub fn status(snapshot: &Snapshot, most: usize) -> String {

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use fairpath_rtt::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, Row, Volume};
+use fairpath_history::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, Row, Volume};
 
 use super::RTT_BOUNDS_S;
 use super::text::{Encoder, Kind};

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use fairpath_rtt::snapshot::{FlowCounts, Kind, Leg, Row, Volume};
+use fairpath_history::snapshot::{FlowCounts, Kind, Leg, Row, Volume};
 
 /// The class of rows that were summed.
 const OTHER: &str = "other";
@@ -115,7 +115,7 @@ fn add_leg(sum: &mut Leg, leg: &Leg) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairpath_rtt::snapshot::AlertKind;
+    use fairpath_history::snapshot::AlertKind;
 
     fn row(name: &str, parent: Option<&str>, bytes: u64) -> Row {
         let mut row = Row {

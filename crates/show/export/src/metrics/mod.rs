@@ -17,7 +17,7 @@ mod text;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fairpath_rtt::snapshot::{Row, Snapshot};
+use fairpath_history::snapshot::{Row, Snapshot};
 
 use families::FAMILIES;
 pub use text::Exposition;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use fairpath_rtt::IntervalRow;
+use fairpath_history::IntervalRow;
 use jiff::Timestamp;
 use serde::Serialize;
 

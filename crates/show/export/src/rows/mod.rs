@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ::parquet::errors::ParquetError;
-use fairpath_rtt::IntervalRow;
+use fairpath_history::IntervalRow;
 
 pub use json_lines::JsonLines;
 pub use parquet::{PARQUET_SCHEMA, ParquetOptions, ParquetWriter};

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairpath_rtt::IntervalRow;
+use fairpath_history::IntervalRow;
 use jiff::Timestamp;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_history::snapshot::{Detail, Query, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::metrics::MAX_SERIES;

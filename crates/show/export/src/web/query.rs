@@ -2,7 +2,7 @@
 //!
 //! Every parameter is known or refused: a misspelt filter must not look like an answer.
 
-use fairpath_rtt::snapshot::{Query, Sort};
+use fairpath_history::snapshot::{Query, Sort};
 use serde::de::value::{Error as Unknown, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
@@ -83,7 +83,7 @@ fn text(name: &str, value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairpath_rtt::snapshot::Kind;
+    use fairpath_history::snapshot::Kind;
 
     #[test]
     fn parameters_become_a_query() {

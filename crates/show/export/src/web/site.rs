@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use fairpath_rtt::snapshot::Query;
+use fairpath_history::snapshot::Query;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};

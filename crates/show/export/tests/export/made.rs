@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairpath_rtt::Histogram;
-use fairpath_rtt::snapshot::*;
+use fairpath_history::Histogram;
+use fairpath_history::snapshot::*;
 
 /// Subscribers of each site.
 const SUBSCRIBERS: u64 = 14;

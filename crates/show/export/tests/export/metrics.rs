@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use fairpath_export::{Exposition, MetricsOptions, openmetrics};
-use fairpath_rtt::snapshot::Snapshot;
+use fairpath_history::snapshot::Snapshot;
 
 use crate::made::{ODD, Router, TYPICAL_RTT_NS};
 use crate::needs::command;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter, RowsWanted};
-use fairpath_rtt::IntervalRow;
-use fairpath_rtt::snapshot::Kind;
+use fairpath_history::IntervalRow;
+use fairpath_history::snapshot::Kind;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Value, json};

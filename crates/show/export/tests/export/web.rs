@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use fairpath_export::{MAX_CONNECTIONS, Pictures, Server, ServerOptions, serve};
-use fairpath_rtt::snapshot::{Detail, Query, Snapshot};
+use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 use crate::made::{ODD, Router};
 

@@ -1,6 +1,6 @@
 //! Lists of a closeup: remotes, hosts and flows.
 
-use fairpath_rtt::snapshot::{Detail, FlowLine, Peer};
+use fairpath_history::snapshot::{Detail, FlowLine, Peer};
 use ratatui::text::{Line, Span};
 
 use super::{Page, field};

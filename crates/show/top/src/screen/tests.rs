@@ -1,6 +1,6 @@
 //! Screens as they are drawn, character for character.
 
-use fairpath_rtt::snapshot::{Query, Snapshot, Sort};
+use fairpath_history::snapshot::{Query, Snapshot, Sort};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

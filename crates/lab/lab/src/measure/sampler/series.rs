@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use fairpath_analysis::record::{FlowRecord, LossEvents, TcpSample};
 use fairpath_bpf::RecoveryCounts;
 use fairpath_netlink::{BbrInfo, SocketId, TcpInfo};
 
 use crate::measure::clock::Window;
 use crate::measure::traffic::Transfer;
-use crate::record::{FlowRecord, LossEvents, TcpSample};
 
 use super::Sampled;
 

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fairpath_analysis::record::CommandRecord;
 use fairpath_testbed::{Netns, Process, RunError};
 
 use super::report::{Reports, Transfer};
 use super::{FlowPlan, Load, TrafficError};
 use crate::measure::clock::Origin;
-use crate::record::CommandRecord;
 
 /// Time for a server to listen; a loaded machine starts processes slowly.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(10);

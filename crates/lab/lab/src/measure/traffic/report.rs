@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use fairpath_analysis::record::{CommandRecord, FlowRecord, UdpRecord};
 use serde::Deserialize;
 
 use super::{FlowPlan, Load, TrafficError};
 use crate::measure::clock::Window;
-use crate::record::{CommandRecord, FlowRecord, UdpRecord};
 
 /// What the receiver got in one of its intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -92,11 +92,7 @@ fn suggestion(message: &str) -> Option<&str> {
         return None;
     }
     let mut words = message.split('`').skip(1).step_by(2);
-    let found = words.next()?;
-    let (near, distance) = words
-        .map(|word| (word, strsim::damerau_levenshtein(found, word)))
-        .min_by_key(|(_, distance)| *distance)?;
-    (distance <= found.len().div_ceil(2)).then_some(near)
+    fairpath_units::nearest(words.next()?, words)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
 use fairpath_sched::quantity::read_rate;
@@ -14,7 +15,6 @@ use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::sched;
 use crate::shape::{Mode, OnFailure, Via, is_own, takes};
 
 /// Packets that one line may be told to hold.
@@ -101,7 +101,7 @@ impl Check<'_, '_> {
         let Some(path) = self.path(KEY, given.policy.clone()) else {
             return (name, None);
         };
-        match sched::own::read(&path) {
+        match author::read(&path) {
             Ok(author) => {
                 let policy = author.policy.name.clone();
                 let own = Own {
@@ -111,7 +111,7 @@ impl Check<'_, '_> {
                 (policy, Some(own))
             }
             Err(error) => {
-                self.wrong(KEY, span, format!("{error:#}"));
+                self.wrong(KEY, span, format!("{:#}", anyhow::Error::new(error)));
                 // Some policy that there is, or the error would be told twice.
                 ("fq_codel".to_owned(), None)
             }

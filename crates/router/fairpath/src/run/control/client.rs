@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use fairpath_rtt::snapshot::{Answer, Request};
+use fairpath_history::snapshot::{Answer, Request};
 
 use crate::run::ask::Asker;
 

@@ -7,8 +7,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use fairpath_rtt::IntervalRow;
-use fairpath_rtt::snapshot::Kind;
+use fairpath_history::IntervalRow;
+use fairpath_history::snapshot::Kind;
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;

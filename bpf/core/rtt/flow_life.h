@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * flow_life.h: how a flow gets its place in a table, and how it ends.
+ *
+ *   fp_make_room -> fp_flow_start ... fp_close (reported, counted) -> fp_flow_free
+ *
+ * A place is given up only by policy (fp_victim): closed or idle flows first, one-sided ones
+ * next, established ones never before config.evict_guard of silence. Nothing sweeps a whole
+ * table: fp_rtt_expire() looks at a few sets a call. The end of a flow is counted for the classes
+ * of its ends (class/tally.h).
+ */
+#ifndef FP_FLOW_LIFE_H
+#define FP_FLOW_LIFE_H
+
+#include "../class/tally.h"
+
+/* A one-sided flow (no answer seen) keeps its place this long against newcomers. */
+#define FP_ONE_SIDED_GUARD 1000000000ull
+
+/* Fills the flow event's head and counts; `side` opened or closed it. */
+FP_FUNC int fp_tell_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 struct fp_flow FP_MEM *f FP_ARG, u32 kind_reason_side, u64 now)
+{
+	struct fp_flow_event FP_MEM *e = &w->event;
+	u32 side;
+
+	if (r->config.quiet)
+		return 0;
+	e->head.time = now;
+	e->head.number = w->frame.number;
+	FP_PUT(e->head.rtt, 0);
+	FP_PUT(e->head.least, 0);
+	FP_COPY(&e->head.key, &f->key);
+	e->head.flow = f->id;
+	e->head.ifindex = w->frame.ifindex;
+	FP_PUT(e->head.towards, 0);
+	FP_PUT(e->head.seq, 0);
+	FP_PUT(e->head.ack, 0);
+	FP_PUT(e->head.acked_bytes, 0);
+	e->head.kind = kind_reason_side;
+	e->head.reason = kind_reason_side >> 8;
+	e->head.side = kind_reason_side >> 16;
+	FP_PUT(e->head.method, 0);
+	FP_PUT(e->head.own_queue, 0);
+	FP_PUT(e->head.way, 0);
+	e->head.seen = fp_seen(f, 0) | fp_seen(f, 1) << 1;
+	e->head.opened = f->opened;
+	fp_loop(side, 2) {
+		FP_COPY(&e->counts[side], &f->dir[side].counts);
+		e->least[side] = f->dir[!side].least;
+		e->towards[side] = f->dir[side].behind;
+	}
+	if (fp_emit(w, sizeof(struct fp_flow_event)))
+		w->stats.events_lost++;
+	return 0;
+}
+
+FP_INLINE void fp_tell(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struct fp_flow FP_MEM *f,
+		       u32 kind, u32 reason, u32 side, u64 now)
+{
+	fp_tell_flow(r, w, f, kind | reason << 8 | side << 16, now);
+}
+
+/* Tells the end of an announced flow once; one that was never answered is only counted. */
+FP_INLINE void fp_close(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struct fp_flow FP_MEM *f,
+			u32 reason, u32 side, u64 now)
+{
+	if (f->flags & FP_FLOW_CLOSED)
+		return;
+	f->flags |= FP_FLOW_CLOSED;
+	if (!(f->flags & FP_FLOW_ANNOUNCED)) {
+		w->stats.one_sided_flows++;
+		w->stats.one_sided_bytes += f->dir[0].counts.bytes + f->dir[1].counts.bytes;
+		fp_tally_flush(r, w, f, FP_TALLY_ONE_SIDED);
+		return;
+	}
+	w->stats.flows_closed++;
+	fp_tally_flush(r, w, f, FP_TALLY_CLOSED);
+	if (reason == FP_CLOSED_TIMEOUT)
+		w->stats.flows_timed_out++;
+	if (reason == FP_CLOSED_EVICTED)
+		w->stats.flows_evicted++;
+	if (reason == FP_CLOSED_REUSE)
+		w->stats.flows_reused++;
+	fp_tell(r, w, f, FP_EVENT_CLOSED, reason, side, now);
+}
+
+/* Gives back what a flow holds and frees its place in a locked set. */
+FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_set FP_MEM *s FP_ARG,
+			 struct fp_flow FP_MEM *f FP_ARG, u32 way)
+{
+	u32 side;
+
+	fp_loop(side, 2) {
+		struct fp_dir FP_MEM *d = &f->dir[side];
+
+		if (d->segments.head)
+			fp_segments_clear(r, &d->segments, way);
+		if (d->trouble)
+			fp_chunk_give(r, d->trouble, way);
+		d->trouble = 0;
+	}
+	if (way < FP_WAYS)
+		s->tag[way] = 0;
+	return 0;
+}
+
+/* Frees the place of a flow that is over, telling so where it was announced. */
+FP_INLINE void fp_retire(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			 const struct fp_table *t, u32 set, u32 way, u32 reason, u64 now)
+{
+	struct fp_flow FP_MEM *f = fp_flow_at(r, t, set, way);
+
+	if (t->half) {
+		if (reason == FP_CLOSED_TIMEOUT) {
+			w->stats.half_open_failed++;
+			fp_tally_flush(r, w, f, FP_TALLY_FAILED);
+		} else if (reason == FP_CLOSED_EVICTED) {
+			w->stats.half_open_evicted++;
+		}
+	} else if (f->flags & FP_FLOW_CLOSED) {
+		fp_tally_flush(r, w, f, 0); /* what came behind its end */
+	} else {
+		fp_close(r, w, f, reason, f->closer, now);
+	}
+	fp_flow_free(r, fp_set_at(r, t, set), f, way);
+}
+
+/* How readily a flow gives up its place; 0 never. */
+FP_INLINE u32 fp_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f, int half,
+			   int privileged, u64 now)
+{
+	u64 idle = fp_idle(f, now);
+
+	if (half)
+		return 1;
+	if ((f->flags & FP_FLOW_CLOSED) || fp_flow_expired(r, f, half, now))
+		return 3;
+	if (!fp_seen(f, 0) || !fp_seen(f, 1))
+		return privileged || idle > FP_ONE_SIDED_GUARD ? 2 : 0;
+	return idle > r->config.evict_guard ? 1 : 0;
+}
+
+/* The way whose flow gives up its place most readily, FP_NO_WAY if none does. */
+FP_FUNC u32 fp_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+		      u32 privileged)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	u32 set = fp_set_of(w->hash, t.mask);
+	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+	u32 way, best = FP_NO_WAY, best_ready = 0;
+	u64 now = w->frame.now, best_idle = 0;
+
+	fp_loop(way, FP_WAYS) {
+		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
+		u32 ready;
+		u64 idle;
+
+		if (!s->tag[way])
+			return way;
+		ready = fp_readiness(r, f, half, privileged, now);
+		idle = fp_idle(f, now);
+		if (ready > best_ready || (ready && ready == best_ready && idle > best_idle)) {
+			best = way;
+			best_ready = ready;
+			best_idle = idle;
+		}
+	}
+	return best;
+}
+
+/* A free way of a locked set, made free by policy if need be, or FP_NO_WAY. */
+FP_FUNC u32 fp_make_room(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			 u32 privileged)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	u32 set = fp_set_of(w->hash, t.mask), way = fp_victim(r, w, half, privileged);
+	u64 now = w->frame.now;
+	int over;
+
+	if (way >= FP_WAYS || !fp_set_at(r, &t, set)->tag[way])
+		return way;
+	over = fp_flow_expired(r, fp_flow_at(r, &t, set, way), half, now);
+	fp_retire(r, w, &t, set, way, over ? FP_CLOSED_TIMEOUT : FP_CLOSED_EVICTED, now);
+	return way;
+}
+
+/* A blank flow for w->packet in a way of a locked set. */
+FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			  u32 way)
+{
+	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
+	u32 set = fp_set_of(w->hash, t.mask), i;
+	struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
+	volatile u64 FP_MEM *word = (volatile u64 FP_MEM *)f;
+
+	for (i = 0; i < sizeof(*f) / 8; i++)
+		word[i] = 0;
+	FP_COPY(&f->key, &w->packet.key);
+	f->opened = w->frame.now;
+	f->id = fp_fetch_add32(&r->next_flow, 1);
+	f->initiator = w->packet.side;
+	f->closer = w->packet.side;
+	f->tally.flushed = w->frame.now;
+	fp_set_at(r, &t, set)->tag[way] = fp_tag(w->hash);
+	return 0;
+}
+
+#endif /* FP_FLOW_LIFE_H */

@@ -1,0 +1,45 @@
+//! Experiments, the records of their runs, and what these show: from runs to findings and a page.
+//!
+//! Pure but for files: no clock, no socket, no kernel, no testbed. `fairpath-lab` makes the runs.
+//!
+//! ```text
+//! experiment (TOML) ─ Document ─ Experiment of one setting ─ (fairpath-lab) ─ RunRecord, Manifest ─ Results
+//!
+//! Results ─ Grid: cells ─┬─ estimate(metric)            median of true runs, with its interval
+//!                        ├─ theory, timeouts             models at what each run measured, and what they leave out
+//!                        ├─ change(baseline, metric)     in percent, with its interval
+//!                        ├─ sentences, talk              what the page says first
+//!                        └─ page, compare                one page; two directories of results
+//! ```
+//!
+//! Runs that are not true are in a cell, but never in its figures.
+
+pub mod axis_value;
+pub mod change;
+pub mod compare;
+pub mod correlation;
+pub mod experiment;
+pub mod fairness;
+pub mod figure;
+pub mod grid;
+pub mod manifest;
+pub mod metrics;
+pub mod model;
+mod model_sentences;
+pub mod page;
+pub mod playout;
+pub mod quantity;
+pub mod record;
+pub mod results;
+pub mod sentences;
+pub mod talk;
+pub mod theory;
+pub mod timeouts;
+pub mod topology;
+pub mod truth;
+pub mod voice;
+
+/// The confidence that intervals aim at; few runs give less, and then say so.
+pub const CONFIDENCE: f64 = 0.95;
+/// Seed of the resampling, so that the same runs always give the same report.
+pub const BOOTSTRAP_SEED: u64 = 0xfa1f_9a78;

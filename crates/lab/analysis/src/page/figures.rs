@@ -1,0 +1,327 @@
+//! The figures that the experiment asks for, made of its cells.
+//!
+//! Settings are never pooled: an axis that a figure names neither for x nor for its lines makes panels.
+
+use std::collections::BTreeSet;
+
+use fairpath_report::figure::{Axis as FigureAxis, Figure, Line, Panel, Point, Reference, Series};
+use fairpath_report::{Block, Notice, Section};
+
+use super::provenance::command_line;
+use super::runs_inside::{distribution, timeline};
+use super::scaled;
+use crate::axis_value::{self, Kind};
+use crate::figure::{FigureKind, FigureSpec};
+use crate::grid::{Cell, Grid, Setting, word};
+use crate::metrics::{self, Asked, Measure};
+use crate::theory;
+
+/// Panels of one figure; settings beyond are named in its caption, and are in the list of runs.
+const MAX_PANELS: usize = 12;
+
+/// All figures, in the experiment's order.
+pub fn all(grid: &Grid) -> Vec<Figure> {
+    grid.figures()
+        .enumerate()
+        .map(|(i, spec)| figure(grid, spec, i + 1))
+        .collect()
+}
+
+/// The section of them; a figure without a point says so.
+pub fn section(figures: Vec<Figure>) -> Section {
+    let block = |figure: Figure| match figure.panels.iter().all(Panel::is_empty) {
+        true => Block::Notice(Notice::warning(format!(
+            "No true run measured what \"{}\" is to show. {}",
+            figure.title, figure.caption
+        ))),
+        false => Block::Figure(figure),
+    };
+    Section::new("Results", figures.into_iter().map(block).collect())
+}
+
+fn figure(grid: &Grid, spec: &FigureSpec, number: usize) -> Figure {
+    let id = match &spec.x {
+        Some(x) => format!("{number}-{}-by-{x}", spec.y.replace('@', "-of-")),
+        None => format!("{number}-{}", spec.y.replace('@', "-of-")),
+    };
+    let command = command_line(&grid.manifest.command);
+    let asked = match metrics::find(&spec.y) {
+        Ok(asked) => asked,
+        Err(error) => return Figure::new(&id, &spec.title, Vec::new()).caption(error.to_string()),
+    };
+    let settings = panel_settings(grid, spec);
+    let shown = &settings[..settings.len().min(MAX_PANELS)];
+    let panels: Vec<Panel> = shown
+        .iter()
+        .map(|part| panel(grid, spec, &asked, part))
+        .collect();
+    let mut caption = caption(grid, spec, &asked);
+    if settings.len() > MAX_PANELS {
+        let more = settings.len() - MAX_PANELS;
+        caption.push_str(&format!(" {more} further settings have no panel here."));
+    }
+    Figure::new(&id, &spec.title, panels)
+        .caption(caption)
+        .command(command)
+}
+
+/// Axes that make panels: the one asked for first, then every one that would otherwise be pooled.
+fn panel_axes<'a>(grid: &Grid<'a>, spec: &FigureSpec) -> Vec<&'a str> {
+    let is_used = |name: &str| {
+        [&spec.x, &spec.by]
+            .into_iter()
+            .flatten()
+            .any(|used| used == name)
+    };
+    let mut axes: Vec<&str> = grid
+        .manifest
+        .axes
+        .iter()
+        .map(|axis| axis.name.as_str())
+        .filter(|name| !is_used(name) && grid.values(name).len() > 1)
+        .collect();
+    axes.sort_by_key(|name| spec.split.as_deref() != Some(name));
+    axes
+}
+
+/// The panels' parts of the setting. Where grids of different axes are run together, a part that has
+/// only a few of the x axis's values belongs to another figure.
+fn panel_settings(grid: &Grid, spec: &FigureSpec) -> Vec<Setting> {
+    let all = grid.combinations(&panel_axes(grid, spec));
+    let Some(x) = &spec.x else {
+        return all;
+    };
+    let values = |part: &Setting| {
+        let values: BTreeSet<&str> = grid.cells_of(part).map(|cell| cell.value(x)).collect();
+        values.len()
+    };
+    let most = all.iter().map(values).max().unwrap_or(0);
+    all.iter()
+        .filter(|part| 2 * values(part) > most)
+        .cloned()
+        .collect()
+}
+
+fn panel(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting) -> Panel {
+    let title = grid.words(part);
+    match spec.kind {
+        FigureKind::Curve | FigureKind::Bars => over_axis(grid, spec, asked, part, &title),
+        FigureKind::Timeline => timeline(grid, spec, asked, part, &title),
+        FigureKind::Distribution => distribution(grid, spec, asked, part, &title),
+    }
+}
+
+/// The lines of a panel: (their name, their part of the setting).
+pub(super) fn lines(
+    grid: &Grid,
+    spec: &FigureSpec,
+    asked: &Asked,
+    part: &Setting,
+) -> Vec<(String, Setting)> {
+    let Some((by, axis)) = spec.by.as_ref().and_then(|by| Some((by, grid.axis(by)?))) else {
+        return vec![(asked.title(), part.clone())];
+    };
+    let line = |value: &str| {
+        let mut part = part.clone();
+        part.insert(by.clone(), value.to_owned());
+        (word(axis, value), part)
+    };
+    grid.values(by).into_iter().map(line).collect()
+}
+
+/// Medians over an axis, as curves where its values are numbers.
+fn over_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting, title: &str) -> Panel {
+    let x = spec.x.as_deref().unwrap_or_default();
+    let values = grid.values(x);
+    let numbers = axis_value::numbers(values.iter().copied());
+    let numbers = numbers.filter(|_| spec.kind == FigureKind::Curve);
+    let label = grid.axis(x).map_or(x, |axis| axis.title());
+    let label = &format!("{label}{}", scaled::label(grid, x));
+    let x_axis = match &numbers {
+        Some((kind, _)) if spec.log_x => FigureAxis::log(label, kind.unit()),
+        Some((kind, _)) => FigureAxis::linear(label, kind.unit()),
+        None => FigureAxis::names(label, values.iter().map(|v| (*v).to_owned()).collect()),
+    };
+    let place = |cell: &Cell| -> Option<f64> {
+        let index = values.iter().position(|value| *value == cell.value(x))?;
+        Some(
+            numbers
+                .as_ref()
+                .map_or(index as f64, |(_, numbers)| numbers[index]),
+        )
+    };
+    let mut panel = Panel::new(title, x_axis, y_axis(grid, spec, asked));
+    let lines = lines(grid, spec, asked, part);
+    for (name, part) in &lines {
+        let point = |cell: &Cell| Some(Point::estimate(place(cell)?, &cell.estimate(asked)?));
+        let points: Vec<Point> = grid.cells_of(part).filter_map(point).collect();
+        panel = panel.with(match numbers.is_some() {
+            true => Series::line(name, points),
+            false => Series::bars(name, points),
+        });
+    }
+    if spec.theory && is_goodput(asked) {
+        for (name, part) in &lines {
+            panel
+                .series
+                .extend(theory_lines(grid, asked, name, part, &place));
+        }
+    }
+    panel.references = references(grid, asked, part);
+    // On a linear axis it would lie on the axis itself.
+    if spec.theory
+        && spec.log_x
+        && numbers
+            .as_ref()
+            .is_some_and(|(kind, _)| *kind == Kind::Share)
+    {
+        panel.references.extend(meeting(grid, part));
+    }
+    panel
+}
+
+fn is_goodput(asked: &Asked) -> bool {
+    matches!(asked.metric.name, "goodput" | "goodput-share") && asked.who.is_none()
+}
+
+/// What each model says of a line's cells.
+fn theory_lines(
+    grid: &Grid,
+    asked: &Asked,
+    name: &str,
+    part: &Setting,
+    place: &dyn Fn(&Cell) -> Option<f64>,
+) -> Vec<Series> {
+    let rows: Vec<(&Cell, &theory::Row)> = grid
+        .cells_of(part)
+        .filter_map(|cell| Some((cell, cell.theory()?)))
+        .collect();
+    let in_unit = |cell: &Cell, bps: f64| match asked.metric.measure {
+        Measure::Share => limit(cell).map(|limit| bps / limit),
+        _ => Some(bps),
+    };
+    let line = |model: theory::Model| {
+        let points: Vec<Point> = rows
+            .iter()
+            .filter_map(|(cell, row)| {
+                let (_, bps, _) = row.models.iter().find(|(m, ..)| *m == model)?;
+                Some(Point::new(place(cell)?, in_unit(cell, *bps)?))
+            })
+            .collect();
+        (!points.is_empty())
+            .then(|| Series::theory(&format!("{} for {name}", model.name()), points))
+    };
+    theory::Model::ALL.into_iter().filter_map(line).collect()
+}
+
+fn limit(cell: &Cell) -> Option<f64> {
+    let run = cell.runs.first()?;
+    run.bottleneck.as_ref().map(|b| b.goodput_limit_bps)
+}
+
+/// What the link lets through, where all cells of the panel have the same link.
+fn references(grid: &Grid, asked: &Asked, part: &Setting) -> Vec<Reference> {
+    let limits: Vec<f64> = grid.cells_of(part).filter_map(limit).collect();
+    let same = limits.windows(2).all(|pair| pair[0] == pair[1]);
+    let at = match asked.metric.name {
+        "goodput" if same => limits.first().copied(),
+        "goodput-share" => Some(1.0),
+        _ => None,
+    };
+    let reference = |at| Reference {
+        label: "what the link lets through".to_owned(),
+        line: Line::Across(at),
+    };
+    at.map(reference).into_iter().collect()
+}
+
+/// Where Mathis meets the link rate, on an axis of shares.
+fn meeting(grid: &Grid, part: &Setting) -> Option<Reference> {
+    let rows = grid.cells_of(part).filter_map(Cell::theory);
+    let meetings: Vec<f64> = rows.filter_map(|row| row.meeting).collect();
+    let at = fairpath_report::statistics::median(&meetings)?;
+    Some(Reference {
+        label: "p*: Mathis meets the link".to_owned(),
+        line: Line::Up(at),
+    })
+}
+
+pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> FigureAxis {
+    let metric = asked.metric;
+    let unit = metric.measure.unit();
+    let title = match spec.kind {
+        FigureKind::Timeline => asked.quantity(),
+        _ => asked.title(),
+    };
+    if spec.log_y {
+        return FigureAxis::log(&title, unit);
+    }
+    match metric.name {
+        // Of n flows the index is 1/n at least.
+        "jain" => FigureAxis::linear(&title, unit).range(1.0 / most_flows(grid), 1.0),
+        name if name.starts_with("mos") => FigureAxis::linear(&title, unit).range(1.0, 4.5),
+        _ => FigureAxis::zero_based(&title, unit),
+    }
+}
+
+fn most_flows(grid: &Grid) -> f64 {
+    let runs = grid.cells.iter().flat_map(|cell| &cell.runs);
+    runs.map(|run| run.flows.len()).max().unwrap_or(1).max(1) as f64
+}
+
+/// How to read the figure, and how sure it is.
+fn caption(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> String {
+    let quantity = asked.quantity();
+    let mut text = match spec.kind {
+        FigureKind::Curve | FigureKind::Bars => {
+            format!("{} {}", asked.metric.about, medians(grid, asked))
+        }
+        FigureKind::Timeline => format!(
+            "{quantity} over the time of a run: of each setting the true run that is nearest to the median of all."
+        ),
+        FigureKind::Distribution => {
+            format!(
+                "{quantity}: share of samples that are at most x, over all true runs of a setting."
+            )
+        }
+    };
+    if spec.theory && is_goodput(asked) {
+        text.push_str(
+            " Dashed: models at the round trip and the rate of loss events that each run measured, \
+             never above what the link lets through.",
+        );
+    }
+    text.push_str(&scaled::caption(grid));
+    text
+}
+
+/// How many runs, and how sure the least sure interval is.
+fn medians(grid: &Grid, asked: &Asked) -> String {
+    let counts = |cell: &Cell| cell.values(asked).len();
+    let measured = || grid.cells.iter().filter(|cell| counts(cell) > 0);
+    let (Some(least), Some(most)) = (
+        measured().min_by_key(|c| counts(c)),
+        measured().map(counts).max(),
+    ) else {
+        return String::new();
+    };
+    let fewest = counts(least);
+    let n = match fewest == most {
+        true => format!("n\u{a0}=\u{a0}{most}"),
+        false => format!("n\u{a0}=\u{a0}{fewest} to {most}"),
+    };
+    let sure = match least.estimate(asked).and_then(|estimate| estimate.interval) {
+        Some(interval) if fewest < super::RUNS_FOR_95_PERCENT => format!(
+            "intervals hold the median with {} confidence, the most that so few runs can give",
+            interval.percent()
+        ),
+        Some(interval) => {
+            format!(
+                "intervals hold the median with {} confidence",
+                interval.percent()
+            )
+        }
+        None => "a single run has no interval".to_owned(),
+    };
+    format!("Points are medians over true runs ({n}); {sure}.")
+}

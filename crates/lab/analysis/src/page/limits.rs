@@ -1,0 +1,120 @@
+//! What limits results though every run was true: too few loss events, runs not made again, machines that differ.
+
+use std::collections::BTreeSet;
+
+use fairpath_report::Notice;
+
+use crate::grid::Grid;
+use crate::results::Results;
+use crate::truth::FEW_LOSS_EVENTS;
+
+/// Runs that are named; more are only counted.
+const MAX_NAMED_RUNS: usize = 10;
+
+/// Runs that were not true and not made again, since a quick form's time was up.
+pub fn not_again(grid: &Grid) -> Option<Notice> {
+    let left = &grid.manifest.not_again;
+    (!left.is_empty()).then(|| {
+        Notice::warning(format!(
+            "{} runs that were not true were not made again, for a quick form's five minutes were over (runs {}). The \
+             same command makes them.",
+            left.len(),
+            named(left)
+        ))
+    })
+}
+
+/// Runs of several kernels or versions in one directory.
+pub fn mixed(results: &Results) -> Option<Notice> {
+    let runs = results.runs.iter();
+    let made: BTreeSet<_> = runs.map(|run| (&run.kernel, &run.fairpath)).collect();
+    (made.len() > 1).then(|| {
+        let told: Vec<String> = made
+            .iter()
+            .map(|(kernel, fairpath)| format!("{kernel}, {fairpath}"))
+            .collect();
+        Notice::warning(format!(
+            "Runs of different kernels or versions are here, and figures mix them: {}.",
+            told.join("; ")
+        ))
+    })
+}
+
+/// Beside models: settings whose runs saw too few loss events for one.
+pub fn few_loss_events(grid: &Grid) -> Option<String> {
+    let cells = grid.cells.iter();
+    let few = cells.filter(|cell| cell.runs.iter().any(|run| !run.remarks.is_empty()));
+    let settings: Vec<String> = few.map(|cell| grid.words(&cell.setting)).collect();
+    (!settings.is_empty()).then(|| {
+        format!(
+            "Flows saw fewer than {FEW_LOSS_EVENTS} loss events in runs of {}: beside a model they are chance.",
+            settings.join("; ")
+        )
+    })
+}
+
+fn named(runs: &[u32]) -> String {
+    let mut words: Vec<String> = (runs.iter().take(MAX_NAMED_RUNS))
+        .map(u32::to_string)
+        .collect();
+    if runs.len() > MAX_NAMED_RUNS {
+        words.push("...".to_owned());
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Manifest;
+    use crate::record::RunRecord;
+
+    fn results(kernels: &[&str]) -> Results {
+        let run = |kernel: &&str| RunRecord {
+            kernel: (*kernel).to_owned(),
+            remarks: vec!["few".to_owned()],
+            ..RunRecord::default()
+        };
+        Results {
+            manifest: Manifest {
+                not_again: (0..12).collect(),
+                ..Manifest::default()
+            },
+            runs: kernels.iter().map(run).collect(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn runs_that_were_left_are_counted_and_the_first_are_named() {
+        let results = results(&[]);
+        let grid = Grid::new(&results);
+        let notice = not_again(&grid).unwrap();
+        assert!(
+            notice.text.starts_with("12 runs that were not true"),
+            "{}",
+            notice.text
+        );
+        assert!(
+            notice
+                .text
+                .contains("(runs 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)"),
+            "{}",
+            notice.text
+        );
+    }
+
+    #[test]
+    fn runs_of_two_kernels_are_told_and_of_one_are_not() {
+        assert_eq!(mixed(&results(&["6.18", "6.18"])), None);
+        let notice = mixed(&results(&["6.18", "7.0"])).unwrap();
+        assert!(notice.text.contains("6.18, ; 7.0, "), "{}", notice.text);
+    }
+
+    #[test]
+    fn settings_with_too_few_loss_events_are_named_beside_models() {
+        let results = results(&["6.18"]);
+        let told = few_loss_events(&Grid::new(&results)).unwrap();
+        assert!(told.contains("fewer than 20 loss events"), "{told}");
+    }
+}

@@ -1,0 +1,97 @@
+//! How it was done: the experiment in words, the quantities and how they are computed, the statistics.
+
+use std::collections::BTreeSet;
+
+use fairpath_report::{Block, Cell as TableCell, Column, Section, Table};
+
+use crate::grid::Grid;
+use crate::metrics;
+
+/// "Method".
+pub fn section(grid: &Grid) -> Section {
+    let manifest = grid.manifest;
+    let mut blocks: Vec<Block> = paragraphs(&manifest.text);
+    blocks.push(Block::Text(design(grid)));
+    blocks.push(Block::Table(quantities(grid)));
+    blocks.push(Block::Text(STATISTICS.to_owned()));
+    if grid.figures().any(|figure| figure.theory) {
+        blocks.push(Block::Text(MODELS.to_owned()));
+        blocks.push(Block::Code(FORMULAS.to_owned()));
+    }
+    Section::new("Method", blocks)
+}
+
+const STATISTICS: &str = "Values of a setting are medians over its true runs. Intervals of fewer than eight runs are made \
+    of order statistics, whose confidence is exact and told with them (75 % for three runs); those of more are \
+    bootstrap intervals. A change is called shown only if an interval of at least 90 % confidence (Hodges and \
+    Lehmann's for few runs) leaves out no change; three runs against three reach just that. Intervals are for one \
+    comparison at a time: among many, some will be wrong.";
+
+const MODELS: &str = "Models take the round trip and the rate of loss events that each run measured itself, and are bounded \
+    by what the link lets through. Mathis is the square-root law of Reno's saw-tooth, its constant by the measured segments an ACK (b); \
+    Linux counts segments and not ACKs, so that the table tells the law with b = 1 (C = 1.22) beside it; \
+    RFC 9438 is CUBIC's response function with its Reno-friendly region, which counts segments and not ACKs; Padhye adds \
+    timeouts, which Mathis and RFC 9438 do not know. None of them describes BBR.";
+
+const FORMULAS: &str = "\
+Mathis (CCR 27(3), 1997):             MSS / RTT * sqrt(3 / (2 b p))
+                                      b = 1: MSS / RTT * 1.22 / sqrt(p)
+RFC 9438, C = 0.4, beta = 0.7:        MSS / RTT * max(W, sqrt(3 / (2 p)))
+                                      W = 1.054 * (RTT / p)^(3/4)
+Padhye (ToN 8(2), 2000, equation 32): with timeouts
+p*, where Mathis meets the link:      (MSS / RTT * sqrt(3 / (2 b)) / rate)^2
+";
+
+fn paragraphs(text: &str) -> Vec<Block> {
+    text.split("\n\n")
+        .map(|paragraph| {
+            paragraph
+                .split_whitespace()
+                .collect::<Vec<&str>>()
+                .join(" ")
+        })
+        .filter(|paragraph| !paragraph.is_empty())
+        .map(Block::Text)
+        .collect()
+}
+
+/// The grid in a sentence.
+fn design(grid: &Grid) -> String {
+    let manifest = grid.manifest;
+    let axes: Vec<String> = manifest
+        .axes
+        .iter()
+        .filter(|axis| axis.values.len() > 1)
+        .map(|axis| format!("{} ({})", axis.title(), axis.values.join(", ")))
+        .collect();
+    let varied = match axes.is_empty() {
+        true => "Nothing is varied".to_owned(),
+        false => format!("Varied are {}", axes.join("; ")),
+    };
+    format!(
+        "{varied}. Every setting is run {} times, in one random order for all (seed {}), so that a machine that changes \
+         over time changes all settings alike. The first part of a run is not measured.",
+        manifest.repeats, manifest.seed
+    )
+}
+
+/// The quantities that this report shows, and how each is computed.
+fn quantities(grid: &Grid) -> Table {
+    let columns = vec![
+        Column::text("Name"),
+        Column::text("Quantity"),
+        Column::text("How it is computed"),
+    ];
+    let mut table = Table::new("quantities", "Quantities of this report", columns);
+    let asked: BTreeSet<&str> = grid.figures().map(|f| f.y.as_str()).collect();
+    for name in asked {
+        if let Ok(asked) = metrics::find(name) {
+            table.push(vec![
+                TableCell::from(name),
+                asked.title().into(),
+                asked.metric.about.into(),
+            ]);
+        }
+    }
+    table
+}

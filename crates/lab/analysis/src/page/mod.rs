@@ -1,0 +1,207 @@
+//! The report of a grid, finished or not: one value, which becomes HTML, Markdown, JSON, CSV and SVG.
+//!
+//! ```text
+//! summary    sentences, each with the figure that shows it         sentences
+//! results    the experiment's figures                              figures
+//! together   rank correlations of quantities with axes         together
+//! theory     models beside measurements; the talk, for ripe88      tables
+//! truth      achieved loss, lateness; runs left out and why        truth
+//! method     what was done and how it was computed                 method
+//! provenance machine, offloads, commands, every run                provenance
+//!            processor time by part                            processors
+//! ```
+//!
+//! Nothing here knows a result: all of it comes from the records and the manifest.
+
+mod figures;
+mod limits;
+mod method;
+mod processors;
+mod provenance;
+mod runs_inside;
+mod scaled;
+mod setting_table;
+mod tables;
+mod together;
+mod truth;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fairpath_report::{Fact, Notice, Report, Section};
+use thiserror::Error;
+
+use crate::grid::Grid;
+use crate::results::Results;
+use crate::{sentences, talk};
+
+/// Files that could not be read, named on the page; more are only counted.
+const MAX_NAMED_FILES: usize = 5;
+/// Below this many runs no interval of a median reaches 95 %.
+const RUNS_FOR_95_PERCENT: usize = 6;
+
+/// A report that could not be written.
+#[derive(Debug, Error)]
+#[error("cannot write {path}; make room, or give another directory (the runs are kept)")]
+pub struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The report of these results.
+pub fn report(results: &Results) -> Report {
+    let grid = Grid::new(results);
+    let manifest = &results.manifest;
+    let figures = figures::all(&grid);
+    let ids: Vec<String> = figures.iter().map(|figure| figure.id.clone()).collect();
+    let mut sections = vec![figures::section(figures)];
+    sections.extend(together::section(&grid));
+    sections.extend(tables::theory(&grid));
+    if talk::is_of(&manifest.experiment) {
+        sections.extend(tables::talk(&grid));
+    }
+    sections.push(truth::section(&grid));
+    sections.push(method::section(&grid));
+    sections.push(provenance::section(&grid, results));
+    Report {
+        title: manifest.title.clone(),
+        kicker: format!(
+            "Fairpath lab: {}, {} form",
+            manifest.experiment, manifest.form
+        ),
+        question: manifest.question.clone(),
+        facts: facts(&grid),
+        summary: sentences::headlines(&grid, &ids),
+        notices: notices(&grid, results),
+        sections: sections
+            .into_iter()
+            .filter(|s: &Section| !s.blocks.is_empty())
+            .collect(),
+        command: provenance::command_line(&manifest.command),
+        made_by: format!("fairpath-lab {}", manifest.fairpath_version),
+    }
+}
+
+/// Writes the report's files into `dir` and returns the path of its page. Every file is written beside
+/// its place and then put there, so that a full disk leaves the former report whole.
+///
+/// # Errors
+/// The directory or a file in it cannot be written.
+pub fn write(results: &Results, dir: &Path) -> Result<PathBuf, WriteError> {
+    for file in fairpath_report::files(&report(results)) {
+        let path = dir.join(&file.path);
+        put(&path, file.content.as_bytes()).map_err(|source| WriteError { path, source })?;
+    }
+    Ok(dir.join("index.html"))
+}
+
+fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut beside = tempfile::NamedTempFile::new_in(parent)?;
+    io::Write::write_all(&mut beside, content)?;
+    let kept = beside.persist(path)?;
+    // Temporary files are for their owner alone; a report is for whoever may read the directory.
+    kept.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+}
+
+fn facts(grid: &Grid) -> Vec<Fact> {
+    let manifest = grid.manifest;
+    let (runs, left_out) = grid.counts();
+    let distinct = grid.distinct_runs();
+    let mut counted = format!("{distinct} of {}", manifest.runs_planned);
+    for (count, what) in [(runs - distinct, "made again"), (left_out, "left out")] {
+        if count > 0 {
+            counted.push_str(&format!(", {count} {what}"));
+        }
+    }
+    let mut facts = vec![
+        Fact::new(
+            "Date",
+            manifest.started.get(..10).unwrap_or(&manifest.started),
+        ),
+        Fact::new("Runs", counted),
+        Fact::new("Repeats", manifest.repeats.to_string()),
+        Fact::new("Kernel", manifest.machine.kernel.clone()),
+    ];
+    if let Some(scale) = &manifest.scale {
+        facts.push(Fact::new("Scale of rates", scale.factor.to_string()));
+    }
+    facts.extend(scaled::fact(grid).map(|words| Fact::new("Round trip", words)));
+    facts
+}
+
+/// What limits the results, the gravest first.
+fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
+    let manifest = grid.manifest;
+    let (runs, left_out) = grid.counts();
+    let mut notices = Vec::new();
+    if runs == left_out {
+        let why = if runs == 0 {
+            "No run has ended"
+        } else {
+            "No run was emulated truthfully"
+        };
+        notices.push(Notice::warning(format!("{why}: there are no results.")));
+    } else if left_out > 0 {
+        notices.push(Notice::warning(format!(
+            "{left_out} of {runs} runs were not emulated truthfully. They are marked in the list of runs, with what \
+             was seen, and left out of every figure."
+        )));
+    }
+    notices.extend(unfinished(grid));
+    notices.extend(unreadable(results));
+    notices.extend(limits::not_again(grid));
+    notices.extend(limits::mixed(results));
+    if let Some(scale) = &manifest.scale {
+        notices.push(Notice::note(scale.text.clone()));
+    }
+    notices.extend(manifest.remarks.iter().map(Notice::note));
+    notices.extend(few_repeats(grid));
+    notices
+}
+
+fn unfinished(grid: &Grid) -> Option<Notice> {
+    let planned = grid.manifest.runs_planned as usize;
+    let missing = planned.saturating_sub(grid.distinct_runs());
+    (missing > 0).then(|| {
+        Notice::warning(format!(
+            "The experiment has not ended: {missing} of {planned} runs are missing. The same command goes on where \
+             it was left."
+        ))
+    })
+}
+
+fn unreadable(results: &Results) -> Option<Notice> {
+    let all = &results.unreadable;
+    (!all.is_empty()).then(|| {
+        let named = all[..all.len().min(MAX_NAMED_FILES)].join("; ");
+        Notice::warning(format!(
+            "{} files could not be read as runs: {named}.",
+            all.len()
+        ))
+    })
+}
+
+/// How sure so few runs can be, said once for the whole page.
+fn few_repeats(grid: &Grid) -> Option<Notice> {
+    let least = grid
+        .cells
+        .iter()
+        .map(|c| c.runs.len())
+        .filter(|n| *n > 0)
+        .min()?;
+    if least >= RUNS_FOR_95_PERCENT {
+        return None;
+    }
+    let text = match least {
+        1 => "Some settings have a single true run: their points have no interval.".to_owned(),
+        n => format!(
+            "Some settings have only {n} true runs: an interval of their median has {:.1}\u{a0}% confidence at most. \
+             Each interval tells the confidence that it has.",
+            100.0 * (1.0 - 0.5f64.powi(n as i32 - 1))
+        ),
+    };
+    Some(Notice::note(text))
+}

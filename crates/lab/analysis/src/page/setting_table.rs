@@ -1,0 +1,66 @@
+//! Tables with a row (or more) a setting: one column for each axis that tells settings apart, and no
+//! column in which nothing was measured.
+
+use fairpath_report::{Cell as TableCell, Column, Row, Table};
+
+use crate::grid::{Grid, Setting};
+
+/// A table whose first columns are the axes.
+pub struct SettingTable<'g, 'a> {
+    grid: &'g Grid<'a>,
+    table: Table,
+}
+
+impl<'g, 'a> SettingTable<'g, 'a> {
+    /// An empty one with these columns after the axes.
+    pub fn new(grid: &'g Grid<'a>, id: &str, title: &str, columns: Vec<Column>) -> Self {
+        let axes = grid
+            .telling_axes()
+            .into_iter()
+            .map(|axis| Column::text(axis.title()));
+        SettingTable {
+            grid,
+            table: Table::new(id, title, axes.chain(columns).collect()),
+        }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, setting: &Setting, cells: Vec<TableCell>, marked: bool) {
+        let axes = self.grid.telling_axes().into_iter().map(|axis| {
+            let value = setting.get(&axis.name).map_or("", String::as_str);
+            TableCell::from(value)
+        });
+        self.table.rows.push(Row {
+            cells: axes.chain(cells).collect(),
+            marked,
+        });
+    }
+
+    /// The table without columns that are empty in every row; none without rows.
+    pub fn finish(mut self, caption: &str, command: Option<String>) -> Option<Table> {
+        if self.table.rows.is_empty() {
+            return None;
+        }
+        let rows = &self.table.rows;
+        let told = |i: usize| {
+            rows.iter()
+                .any(|row| row.cells.get(i) != Some(&TableCell::Missing))
+        };
+        let told: Vec<bool> = (0..self.table.columns.len()).map(told).collect();
+        keep(&mut self.table.columns, &told);
+        for row in &mut self.table.rows {
+            keep(&mut row.cells, &told);
+        }
+        self.table.caption = caption.to_owned();
+        self.table.command = command;
+        Some(self.table)
+    }
+}
+
+fn keep<T>(items: &mut Vec<T>, told: &[bool]) {
+    let mut index = 0;
+    items.retain(|_| {
+        index += 1;
+        told[index - 1]
+    });
+}

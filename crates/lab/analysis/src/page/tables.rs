@@ -1,0 +1,270 @@
+//! Measurements beside models, and beside the talk.
+
+use fairpath_report::figure::{Axis as FigureAxis, Figure, Panel, Point, Series};
+use fairpath_report::statistics::Estimate;
+use fairpath_report::{Block, Cell as TableCell, Column, Section, Unit};
+
+use super::provenance::command_line;
+use super::setting_table::SettingTable;
+use crate::axis_value;
+use crate::change::{Change, signed};
+use crate::grid::{Cell, Grid};
+use crate::manifest::Axis;
+use crate::metrics;
+use crate::{sentences, talk, theory};
+
+/// Mathis, RFC 9438 and Padhye beside what was measured; none where no figure asks for models.
+pub fn theory(grid: &Grid) -> Option<Section> {
+    if !grid.figures().any(|figure| figure.theory) {
+        return None;
+    }
+    let title = "Models beside what was measured";
+    let mut table = SettingTable::new(grid, "models", title, theory_columns());
+    for cell in &grid.cells {
+        if let Some(row) = cell.theory() {
+            table.push(&cell.setting, theory_row(row), false);
+        }
+    }
+    let table = table.finish(THEORY_CAPTION, Some(command_line(&grid.manifest.command)))?;
+    let mut blocks = Vec::new();
+    let mut told = sentences::on_theory(grid);
+    told.extend(super::limits::few_loss_events(grid));
+    if !told.is_empty() {
+        blocks.push(Block::List(told));
+    }
+    blocks.push(Block::Table(table));
+    Some(Section::new("Models", blocks))
+}
+
+const THEORY_CAPTION: &str = "Each run is compared with models at its own round trip (mean of the sockets' samples, queue \
+    included), rate of loss events and segments an ACK. A residual of +10\u{a0}% is a measurement 10\u{a0}% above the model; \
+    the nearer one is of Mathis and RFC 9438. Mathis' constant is sqrt(3 / (2 b)) with b the measured segments an ACK: 0.87 \
+    with delayed ACKs. Linux grows by the segments that an ACK covers, whatever their number, for which the constant is 1.22: \
+    that value stands beside it, and is what RFC 9438 gives where CUBIC is Reno-friendly. Timeouts are retransmission \
+    timeouts a second of a flow; stalled is the share of its time in which nothing was acknowledged for longer than a round \
+    trip, by samples a tenth of a second apart (shorter waits are missing): a timeout is 200\u{a0}ms at least. \
+    Padhye counts timeouts that today's senders avoid by SACK, RACK and tail \
+    loss probes. p* is the rate of loss events at which Mathis meets the link rate, without a queue.";
+
+fn theory_columns() -> Vec<Column> {
+    vec![
+        Column::number("Round trip", Unit::seconds()),
+        Column::number("Loss events", Unit::share()),
+        Column::number("Measured", Unit::bits_per_second()),
+        Column::number("Mathis", Unit::bits_per_second()),
+        Column::number("Mathis, C = 1.22", Unit::bits_per_second()),
+        Column::number("RFC 9438", Unit::bits_per_second()),
+        Column::number("Padhye", Unit::bits_per_second()),
+        Column::text("Nearer"),
+        Column::number("Residual", Unit::share()),
+        Column::number("Padhye's residual", Unit::share()),
+        Column::number("Timeouts", Unit::plain("/s")),
+        Column::number("Stalled", Unit::share()),
+        Column::number("p*", Unit::share()),
+    ]
+}
+
+fn theory_row(row: &theory::Row) -> Vec<TableCell> {
+    let model = |wanted: theory::Model| row.models.iter().find(|(model, ..)| *model == wanted);
+    let predicted = |wanted| TableCell::from(model(wanted).map(|(_, bps, _)| *bps));
+    let padhye: Option<Estimate> = model(theory::Model::Padhye).map(|(.., residual)| *residual);
+    vec![
+        row.rtt_seconds.into(),
+        row.loss_event_rate.into(),
+        row.goodput.into(),
+        predicted(theory::Model::Mathis),
+        row.mathis_per_segment_bps.into(),
+        predicted(theory::Model::Cubic),
+        predicted(theory::Model::Padhye),
+        row.nearest.0.into(),
+        row.nearest.1.into(),
+        padhye.map_or(TableCell::Missing, TableCell::from),
+        row.timeouts.map(|timeouts| timeouts.per_second).into(),
+        row.timeouts.map(|timeouts| timeouts.stalled).into(),
+        row.meeting.into(),
+    ]
+}
+
+/// The talk's figures beside ours: rates, and shares of the goodput without loss, which compare.
+pub fn talk(grid: &Grid) -> Option<Section> {
+    let axis = loss_axis(grid)?;
+    let baseline = grid.baseline(axis)?;
+    let goodput = metrics::find("goodput").ok()?;
+    let title = "The talk at RIPE 88 and this experiment";
+    let mut table = SettingTable::new(grid, "talk", title, talk_columns());
+    for cell in &grid.cells {
+        if let Some(theirs) = talk_beside(grid, cell) {
+            let base = grid.sibling(cell, axis, baseline);
+            let base = base.filter(|_| cell.value(axis) != baseline);
+            let change = base
+                .and_then(|base| Change::between(&base.values(&goodput), &cell.values(&goodput)));
+            let ours = cell
+                .estimate(&goodput)
+                .map_or(TableCell::Missing, TableCell::from);
+            let cells = vec![
+                (theirs.mbit * 1e6).into(),
+                ours,
+                their_change(theirs),
+                change_cell(change),
+            ];
+            table.push(&cell.setting, cells, false);
+        }
+    }
+    let table = table.finish(TALK_CAPTION, Some(command_line(&grid.manifest.command)))?;
+    let figure = talk_figure(grid, axis, baseline);
+    Some(Section::new(
+        "Beside the talk",
+        vec![Block::Figure(figure), Block::Table(table)],
+    ))
+}
+
+const TALK_CAPTION: &str = "The talk tells neither its round trip nor its link's rate, so that rates are not to be compared; \
+    the change against no loss is.";
+
+/// The talk's change against its own goodput without loss; nothing for that itself.
+fn their_change(theirs: &talk::TalkFigure) -> TableCell {
+    let (low, high) = theirs.shares();
+    match (theirs.loss > 0.0, low == high) {
+        (false, _) => TableCell::Missing,
+        (true, true) => TableCell::Number(low - 1.0),
+        (true, false) => {
+            let percent = |share: f64| signed((share - 1.0) * 100.0);
+            TableCell::Text(format!(
+                "{} to {} (path not told)",
+                percent(low),
+                percent(high)
+            ))
+        }
+    }
+}
+
+fn talk_columns() -> Vec<Column> {
+    vec![
+        Column::number("The talk", Unit::bits_per_second()),
+        Column::number("Here", Unit::bits_per_second()),
+        Column::number("The talk, change", Unit::share()),
+        Column::number("Here, change", Unit::share()),
+    ]
+}
+
+/// The change as a share with its interval.
+fn change_cell(change: Option<Change>) -> TableCell {
+    let Some(percent) = change.and_then(|c| c.percent()) else {
+        return TableCell::Missing;
+    };
+    match change.and_then(|c| c.percent_interval()) {
+        Some(mut interval) => {
+            interval.low /= 100.0;
+            interval.high /= 100.0;
+            TableCell::Estimate(percent / 100.0, interval)
+        }
+        None => TableCell::Number(percent / 100.0),
+    }
+}
+
+/// What of the talk belongs to a cell. A further axis (the round trip) is none of the talk's, so only
+/// the cells count where it stays while the talk's axes vary.
+fn talk_beside(grid: &Grid, cell: &Cell) -> Option<&'static talk::TalkFigure> {
+    let stays = |axis: &&Axis| {
+        let value = cell.value(&axis.name);
+        talk::is_told(value) || grid.commonest(&axis.name) == Some(value)
+    };
+    grid.telling_axes()
+        .iter()
+        .all(stays)
+        .then(|| talk::beside(&cell.setting))?
+}
+
+/// The axis of losses: the one called so, or the first whose values are shares.
+fn loss_axis<'a>(grid: &Grid<'a>) -> Option<&'a str> {
+    let axes = &grid.manifest.axes;
+    let of_shares = |name: &str| {
+        let numbers = axis_value::numbers(grid.values(name));
+        numbers.is_some_and(|(kind, _)| kind == axis_value::Kind::Share)
+    };
+    let named = axes.iter().find(|axis| axis.name == "loss");
+    let axis = named.or_else(|| axes.iter().find(|axis| of_shares(&axis.name)))?;
+    Some(&axis.name)
+}
+
+/// Goodput as a share of the goodput without loss: ours, and the talk's.
+fn talk_figure(grid: &Grid, axis: &str, baseline: &str) -> Figure {
+    let others: Vec<&str> = grid
+        .manifest
+        .axes
+        .iter()
+        .map(|a| a.name.as_str())
+        .filter(|name| *name != axis)
+        .collect();
+    let mut panels: Vec<Panel> = Vec::new();
+    for line in grid.combinations(&others) {
+        if !grid
+            .cells_of(&line)
+            .any(|cell| talk_beside(grid, cell).is_some())
+        {
+            continue;
+        }
+        let congestion = line
+            .values()
+            .find(|v| talk::FIGURES.iter().any(|f| f.congestion == **v));
+        let Some(congestion) = congestion.cloned() else {
+            continue;
+        };
+        let mut place = line.clone();
+        place.retain(|_, value| *value != congestion);
+        let title = grid.words(&place);
+        let index = panels
+            .iter()
+            .position(|p| p.title == title)
+            .unwrap_or_else(|| {
+                let x = FigureAxis::linear("Packets lost", Unit::share());
+                let y = FigureAxis::zero_based("Goodput against no loss", Unit::share());
+                panels.push(Panel::new(&title, x, y));
+                panels.len() - 1
+            });
+        let cells: Vec<&Cell> = grid.cells_of(&line).collect();
+        let ours = cells
+            .iter()
+            .filter_map(|cell| our_share(grid, cell, axis, baseline))
+            .collect();
+        let theirs: Vec<Point> = cells
+            .iter()
+            .filter_map(|cell| their_share(cell, axis))
+            .collect();
+        let name = format!("{congestion}, the talk");
+        panels[index].series.push(Series::line(&congestion, ours));
+        panels[index]
+            .series
+            .push(Series::published(&name, theirs).like(&congestion));
+    }
+    Figure::new("talk-shares", "What is left of the goodput: the talk and here", panels)
+        .caption(
+            "Hollow: the talk's figures as shares of its own goodput without loss. Its 10\u{a0}% is one figure for BBR \
+             without a path; drawn is the middle of what both baselines allow. Intervals here are those of the ratio.",
+        )
+        .command(command_line(&grid.manifest.command))
+}
+
+fn our_share(grid: &Grid, cell: &Cell, axis: &str, baseline: &str) -> Option<Point> {
+    let goodput = metrics::find("goodput").ok()?;
+    let base = grid.sibling(cell, axis, baseline)?;
+    let change = Change::between(&base.values(&goodput), &cell.values(&goodput))?;
+    let (_, loss) = axis_value::number(cell.value(axis))?;
+    let mut point = Point::new(loss, change.to / change.from);
+    // Against itself a cell has no interval.
+    let ratio = change
+        .comparison
+        .ratio
+        .filter(|_| cell.value(axis) != baseline);
+    if let Some(interval) = ratio.and_then(|ratio| ratio.interval) {
+        point.interval = Some((interval.low, interval.high));
+        point.note = ratio.map_or_else(String::new, |ratio| ratio.note());
+    }
+    Some(point)
+}
+
+fn their_share(cell: &Cell, axis: &str) -> Option<Point> {
+    let (low, high) = talk::beside(&cell.setting)?.shares();
+    let (_, loss) = axis_value::number(cell.value(axis))?;
+    Some(Point::new(loss, 0.5 * (low + high)))
+}

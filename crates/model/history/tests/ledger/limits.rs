@@ -1,0 +1,251 @@
+//! Limits hold, and what is beyond them is counted; peers and subnets through the ledger.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use fairpath_core::{Cell, DOWN, INSIDE, OTHER, Pair, PairKind};
+use fairpath_history::ledger::{
+    Ledger, MAX_ALERTS_PER_INTERVAL, MAX_DAY_CLASSES, MAX_PEERS, PEERS_PER_CLASS, Reading, RowSpec,
+};
+use fairpath_history::snapshot::Kind;
+
+use crate::world::*;
+
+fn counter(ledger: &Ledger, name: &str) -> u64 {
+    let mut counters = ledger.counters();
+    counters.find(|(other, _)| *other == name).unwrap().1
+}
+
+fn pair(slot: u32, kind: PairKind, number: u32, bytes: u64) -> Pair {
+    Pair {
+        slot,
+        kind,
+        address: IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + (number << 8))),
+        prefix_len: 24,
+        label: number,
+        bytes_down: bytes,
+        samples: 6,
+        rtt_sum_ns: 6 * u64::from(number) * MS,
+        max_rtt_us: number * 1000,
+        ..Pair::default()
+    }
+}
+
+#[test]
+fn alerts_beyond_the_limit_of_an_interval_come_in_the_next_ones() {
+    let rows = MAX_ALERTS_PER_INTERVAL as u32 + 50;
+    let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
+    let mut world = World::new(rows as usize + 1);
+    let mut ledger = world.ledger(specs);
+    let mut told = Vec::new();
+    for _ in 0..30 {
+        (1..=rows).for_each(|slot| world.data(slot, DOWN, 1000, 200, 0));
+        let alerts = world.second(&mut ledger);
+        if !alerts.is_empty() {
+            told.push(alerts.len());
+        }
+    }
+    assert_eq!(told, [MAX_ALERTS_PER_INTERVAL, 50]);
+    assert_eq!(counter(&ledger, "ledger_alerts_waiting"), 50);
+    assert_eq!(counter(&ledger, "ledger_alerts_active"), u64::from(rows));
+}
+
+#[test]
+fn days_go_to_those_that_were_active_last() {
+    let rows = MAX_DAY_CLASSES as u32 + 10;
+    let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
+    let mut world = World::new(rows as usize + 1);
+    let mut ledger = world.ledger(specs);
+    let has_day = |ledger: &Ledger, at: u32| {
+        let detail = ledger.detail(&format!("c{at}"), 1).unwrap();
+        !detail.day.is_empty()
+    };
+    // The fifth first, then all but the last ten: nobody is displaced within five minutes.
+    world.bytes(5, DOWN, 1, 100);
+    world.second(&mut ledger);
+    for slot in (1..=rows - 10).filter(|slot| *slot != 5) {
+        world.bytes(slot, DOWN, 1, 100);
+    }
+    world.second(&mut ledger);
+    world.bytes(rows, DOWN, 1, 100);
+    world.second(&mut ledger);
+    assert!(!has_day(&ledger, rows) && has_day(&ledger, 1));
+    assert_eq!(counter(&ledger, "ledger_days_refused"), 1);
+    // Five minutes later, the one goes that was active longest ago.
+    world.now.unix_ns += 300 * SECOND;
+    world.now.mono_ns += 300 * SECOND;
+    world.bytes(1, DOWN, 1, 100);
+    world.second(&mut ledger);
+    world.bytes(rows, DOWN, 1, 100);
+    world.second(&mut ledger);
+    assert!(has_day(&ledger, rows) && has_day(&ledger, 2) && !has_day(&ledger, 5));
+    assert_eq!(counter(&ledger, "ledger_days_given_up"), 1);
+}
+
+#[test]
+fn peers_are_shown_by_class_with_those_of_the_classes_below() {
+    let mut world = World::new(4);
+    let rows = vec![
+        group("all"),
+        below(0, class("a", 1)),
+        below(0, class("b", 2)),
+    ];
+    let mut ledger = world.ledger(rows);
+    ledger.set_labels(HashMap::from([(3, "video".to_owned())]));
+    for slot in [1, 2] {
+        world.pairs.push(pair(slot, PairKind::Remote, 1, 1000));
+        world.pairs.push(pair(slot, PairKind::Label, 3, 300));
+    }
+    world.pairs.push(pair(2, PairKind::Remote, 9, 10));
+    world.pairs.push(pair(1, PairKind::Talker, 7, 500));
+    world.pairs.push(pair(3, PairKind::Remote, 7, 500));
+    world.second(&mut ledger);
+    let names = |class: &str, limit: usize| {
+        let detail = ledger.detail(class, limit).unwrap();
+        [detail.busiest, detail.worst, detail.talkers].map(|list| {
+            list.into_iter()
+                .map(|peer| peer.name)
+                .collect::<Vec<String>>()
+        })
+    };
+    let [busiest, worst, talkers] = names("all", 10);
+    assert_eq!(busiest, ["10.0.1.0/24", "video", "10.0.9.0/24"]);
+    assert_eq!(worst, ["10.0.9.0/24", "video", "10.0.1.0/24"]);
+    assert_eq!(talkers, ["10.0.7.0/24"]);
+    assert_eq!(names("a", 1)[0], ["10.0.1.0/24"]);
+    assert_eq!(ledger.detail("all", 1).unwrap().busiest[0].bytes_down, 2000);
+    assert!(ledger.detail("nobody", 1).is_none());
+    assert_eq!(counter(&ledger, "ledger_pairs_without_row"), 1);
+}
+
+#[test]
+fn a_remote_with_a_twentieth_of_the_bytes_is_found_among_thousands_of_small_ones() {
+    let mut world = World::new(2);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    for at in 0..8_000 {
+        // It comes when the list is full.
+        let number = if at > 100 && at % 20 == 0 { 9 } else { 10 + at };
+        world.pairs.push(pair(1, PairKind::Remote, number, 100));
+    }
+    world.second(&mut ledger);
+    let busiest = ledger.detail("a", 1).unwrap().busiest;
+    assert_eq!(busiest[0].name, "10.0.9.0/24");
+    let (exact, error) = (394 * 100, 8_000 * 100 / PEERS_PER_CLASS as u64);
+    assert!(
+        (exact - error..=exact).contains(&busiest[0].bytes_down),
+        "{busiest:?}"
+    );
+}
+
+#[test]
+fn peers_are_bounded_over_all_classes_and_given_back() {
+    let rows = (MAX_PEERS / PEERS_PER_CLASS) as u32 + 1;
+    let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
+    let mut world = World::new(rows as usize + 1);
+    let mut ledger = world.ledger(specs);
+    for slot in 1..=rows {
+        for number in 0..PEERS_PER_CLASS as u32 + 3 {
+            world.pairs.push(pair(slot, PairKind::Talker, number, 1000));
+        }
+    }
+    world.second(&mut ledger);
+    assert_eq!(counter(&ledger, "ledger_peers"), MAX_PEERS as u64);
+    let refused = counter(&ledger, "ledger_peers_refused");
+    assert_eq!(refused, PEERS_PER_CLASS as u64 + 3);
+    ledger.configure(Vec::new(), &[]).unwrap();
+    assert_eq!(counter(&ledger, "ledger_peers"), 0);
+}
+
+#[test]
+fn unmatched_subnets_are_told_busiest_first_until_they_are_rows() {
+    let mut world = World::new(3);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    for (number, bytes) in [(1, 100), (2, 900), (3, 300)] {
+        world
+            .pairs
+            .push(pair(OTHER, PairKind::Unmatched, number, bytes));
+    }
+    world.second(&mut ledger);
+    let names = |ledger: &Ledger| {
+        let busiest = ledger.unmatched(2).into_iter();
+        busiest
+            .map(|(prefix, bytes)| format!("{prefix} {bytes}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&ledger), ["10.0.2.0/24 900", "10.0.3.0/24 300"]);
+    let subnet = RowSpec {
+        kind: Kind::Subnet,
+        ..class("10.0.2.0/24", 2)
+    };
+    let rows = vec![class("a", 1), subnet];
+    ledger.configure(rows, &world.counts).unwrap();
+    assert_eq!(names(&ledger), ["10.0.3.0/24 300", "10.0.1.0/24 100"]);
+    assert!(ledger.idle_rows(Kind::Subnet, SECOND).is_empty());
+    world.second(&mut ledger);
+    assert_eq!(ledger.idle_rows(Kind::Subnet, SECOND), ["10.0.2.0/24"]);
+}
+
+#[test]
+fn a_subnet_that_is_a_row_is_not_told_as_unmatched_whatever_comes_late() {
+    let mut world = World::new(3);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    let late = |world: &mut World| {
+        world.pairs = [2, 3]
+            .map(|number| pair(OTHER, PairKind::Unmatched, number, 20_000))
+            .to_vec();
+    };
+    let names = |ledger: &Ledger| {
+        let busiest = ledger.unmatched(9).into_iter();
+        busiest
+            .map(|(prefix, _)| prefix.to_string())
+            .collect::<Vec<_>>()
+    };
+    late(&mut world);
+    world.second(&mut ledger);
+    let subnet = RowSpec {
+        kind: Kind::Subnet,
+        ..class("10.0.2.0/24", 2)
+    };
+    let rows = vec![class("a", 1), subnet];
+    ledger.configure(rows, &world.counts).unwrap();
+    // What passed between the last reading and the rules that lead to the row.
+    late(&mut world);
+    world.second(&mut ledger);
+    assert_eq!(names(&ledger), ["10.0.3.0/24"]);
+    // A row no more: what passes now makes it a candidate again.
+    ledger
+        .configure(vec![class("a", 1)], &world.counts)
+        .unwrap();
+    late(&mut world);
+    world.second(&mut ledger);
+    assert_eq!(names(&ledger), ["10.0.3.0/24", "10.0.2.0/24"]);
+}
+
+#[test]
+fn what_belongs_to_no_row_is_counted_and_harms_nothing() {
+    let mut world = World::new(2);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    let cell = |slot: u32, leg: u8, bucket: u16| Cell {
+        slot,
+        leg,
+        bucket,
+        count: 5,
+    };
+    ledger.take(&Reading {
+        unix_ns: THEN,
+        mono_ns: 78 * SECOND,
+        // Fewer slots than rows, and cells of legs and slots that do not exist.
+        counts: &[],
+        cells: &[
+            cell(0, 0, 3),
+            cell(9_999, 0, 3),
+            cell(1, 7, 3),
+            cell(1, 0, 60_000),
+        ],
+        pairs: &[],
+    });
+    assert_eq!(counter(&ledger, "ledger_cells_without_row"), 20);
+    world.rtt(1, INSIDE, 20 * MS);
+    world.second(&mut ledger);
+    assert_eq!(row(&ledger, "a").inside.total.histogram.count(), 1);
+}

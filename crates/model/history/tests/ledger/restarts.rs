@@ -1,0 +1,323 @@
+//! What survives restarts, new configurations and clocks that are set.
+
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
+use fairpath_history::ledger::{
+    Ledger, Moment, PARKED_NS, RowSpec, STATE_VERSION, Settings, State, StateError,
+};
+use fairpath_history::snapshot::{AlertKind, Kind, Row};
+use proptest::prelude::*;
+
+use crate::world::*;
+
+fn traffic(world: &mut World, dice: &mut Dice, slots: u32) {
+    for slot in 1..slots {
+        if dice.below(3) == 0 {
+            continue;
+        }
+        world.bytes(slot, UP, 10, 9_000 + dice.below(900));
+        world.bytes(slot, DOWN, 100, 90_000 + dice.below(900_000));
+        world.data(slot, DOWN, 90, dice.below(3) as u32, 1);
+        for _ in 0..dice.below(40) {
+            let rtt = dice.rtt(30.0, 0.5);
+            world.rtt(slot, INSIDE, rtt);
+            world.rtt(slot, OUTSIDE, rtt / 2);
+        }
+        world.counts[slot as usize].flows_opened += 2;
+        world.counts[slot as usize].flows_closed += 2;
+    }
+}
+
+/// What of a row does not depend on where it stands.
+fn own(row: &Row) -> Row {
+    Row {
+        parent: None,
+        depth: 0,
+        ..row.clone()
+    }
+}
+
+/// What of a row survives a restart.
+fn lasting(row: &Row) -> Row {
+    let mut row = row.clone();
+    for volume in [&mut row.up, &mut row.down] {
+        (volume.rate_bps, volume.packet_rate, volume.unmeasured) = (0.0, 0.0, None);
+    }
+    for leg in [&mut row.inside, &mut row.outside] {
+        leg.samples = 0;
+        (
+            leg.min_rtt_ns,
+            leg.p50_rtt_ns,
+            leg.p95_rtt_ns,
+            leg.p99_rtt_ns,
+        ) = (None, None, None, None);
+        (leg.loss_to, leg.loss_from) = (None, None);
+    }
+    row.history.clear();
+    row
+}
+
+fn lasting_rows(ledger: &Ledger) -> Vec<Row> {
+    picture(ledger).rows.iter().map(lasting).collect()
+}
+
+fn specs(rows: u32) -> Vec<RowSpec> {
+    let leaf = |at: u32| below((at % 2) as usize, class(&format!("leaf {at}"), at));
+    let mut specs = vec![group("a"), group("b")];
+    specs.extend((1..rows).map(leaf));
+    specs
+}
+
+fn lived(seed: u64, rows: u32, seconds: u64) -> (World, Ledger, Dice) {
+    let mut dice = Dice(seed);
+    let mut world = World::new(rows as usize);
+    let mut ledger = world.ledger(specs(rows));
+    for _ in 0..seconds {
+        traffic(&mut world, &mut dice, rows);
+        world.second(&mut ledger);
+    }
+    (world, ledger, dice)
+}
+
+proptest! {
+    #![proptest_config(fairpath_units::property!(24))]
+
+    #[test]
+    fn a_restored_ledger_is_the_one_that_was_saved(
+        seed in any::<u64>(), rows in 2u32..12, seconds in 1u64..40,
+    ) {
+        let (world, ledger, mut dice) = lived(seed, rows, seconds);
+        let bytes = ledger.save().to_bytes().unwrap();
+        let state = State::from_bytes(&bytes).unwrap();
+        prop_assert_eq!(state.rows(), ledger.rows());
+        let mut again = Ledger::restore(Settings::default(), world.now, state);
+        again.configure(specs(rows), &world.counts).unwrap();
+        prop_assert_eq!(lasting_rows(&again), lasting_rows(&ledger));
+        prop_assert_eq!(again.save().to_bytes().unwrap(), bytes);
+        let days = |ledger: &Ledger| ledger.detail("a", 1).map(|detail| detail.day);
+        prop_assert_eq!(days(&again), days(&ledger));
+        // And both go on alike.
+        let (mut one, mut two) = (ledger, again);
+        let mut world = world;
+        for _ in 0..3 {
+            traffic(&mut world, &mut dice, rows);
+            let mut copy = world.fork();
+            world.second(&mut one);
+            copy.second(&mut two);
+        }
+        prop_assert_eq!(lasting_rows(&one), lasting_rows(&two));
+    }
+
+    #[test]
+    fn a_new_configuration_keeps_all_that_belongs_to_the_rows_that_stay(
+        seed in any::<u64>(), rows in 2u32..12,
+    ) {
+        let (mut world, mut ledger, mut dice) = lived(seed, rows, 15);
+        let before = picture(&ledger).rows;
+        // Other slots, other parents, other plans; the slots' new owners begin at zero.
+        let mut moved = vec![group("b"), group("new"), below(1, group("a"))];
+        for at in (1..rows).rev() {
+            let name = format!("leaf {at}");
+            moved.push(below(dice.below(3) as usize, class(&name, rows - at)));
+        }
+        world.counts = vec![Default::default(); rows as usize];
+        ledger.configure(moved, &world.counts).unwrap();
+        let after = picture(&ledger);
+        prop_assert_eq!(after.configuration, 2);
+        for row in &before {
+            let there = after.rows.iter().find(|other| other.name == row.name).unwrap();
+            let mut there = own(there);
+            there.children = row.children;
+            prop_assert_eq!(there, own(row));
+        }
+        world.bytes(rows - 1, UP, 1, 1_000);
+        world.second(&mut ledger);
+        let told = |rows: &[Row]| rows.iter().find(|row| row.name == "leaf 1").unwrap().up.bytes;
+        prop_assert_eq!(told(&picture(&ledger).rows), told(&before) + 1_000);
+    }
+
+    #[test]
+    fn damage_anywhere_is_found(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let (_, ledger, _) = lived(5, 4, 5);
+        let whole = ledger.save().to_bytes().unwrap();
+        let mut bytes = whole.clone();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(State::from_bytes(&bytes).is_err());
+        prop_assert!(State::from_bytes(&whole[..at]).is_err());
+    }
+}
+
+#[test]
+fn a_state_of_a_newer_version_is_refused_and_says_what_to_do() {
+    let (_, ledger, _) = lived(5, 4, 5);
+    let mut bytes = ledger.save().to_bytes().unwrap();
+    let before = bytes.clone();
+    bytes[8..12].copy_from_slice(&(STATE_VERSION + 1).to_le_bytes());
+    let error = State::from_bytes(&bytes).unwrap_err();
+    assert_eq!(error, StateError::Version { found: 2 });
+    let text = error.to_string();
+    assert!(
+        text.contains("version 2") && text.contains("install"),
+        "{text}"
+    );
+    assert_eq!(
+        State::from_bytes(b"[monitor]").unwrap_err(),
+        StateError::NotState
+    );
+    // What was refused was not touched: put right, it is read.
+    bytes[8..12].copy_from_slice(&STATE_VERSION.to_le_bytes());
+    assert_eq!(bytes, before);
+    assert_eq!(State::from_bytes(&bytes).unwrap().rows(), ledger.rows());
+}
+
+#[test]
+fn the_gap_of_a_restart_is_told_and_flows_of_before_are_closed() {
+    let (mut world, mut ledger, _) = lived(1, 3, 20);
+    world.counts[1].flows_opened += 7;
+    world.second(&mut ledger);
+    assert!(row(&ledger, "leaf 1").flows.open() > 0);
+    let state = ledger.save();
+    let start = Moment {
+        unix_ns: world.now.unix_ns + 90 * SECOND,
+        mono_ns: 5,
+    };
+    let mut again = Ledger::restore(Settings::default(), start, state.clone());
+    let counts = vec![Default::default(); 3];
+    again.configure(specs(3), &counts).unwrap();
+    let snapshot = picture(&again);
+    assert_eq!(snapshot.gap_ns, Some(90 * SECOND));
+    assert_eq!((snapshot.counting_since_unix_ns, snapshot.up_ns), (THEN, 0));
+    let flows = row(&again, "leaf 1").flows;
+    assert_eq!(flows.open(), 0);
+    assert_eq!(flows.opened, row(&ledger, "leaf 1").flows.opened);
+    // The clock was set back behind what was saved.
+    let start = Moment {
+        unix_ns: THEN,
+        mono_ns: 5,
+    };
+    assert_eq!(
+        Ledger::restore(Settings::default(), start, state).gap_ns(),
+        None
+    );
+}
+
+#[test]
+fn an_alert_that_held_before_a_restart_goes_on_and_is_not_told_again() {
+    let mut world = World::new(2);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    let lossy = |world: &mut World, ledger: &mut Ledger| {
+        let mut alerts = Vec::new();
+        for _ in 0..60 {
+            world.data(1, DOWN, 300, 30, 0);
+            world.rtt(1, INSIDE, 20 * MS);
+            alerts.extend(world.second(ledger));
+        }
+        alerts
+    };
+    assert_eq!(lossy(&mut world, &mut ledger).len(), 1);
+    let mut again = Ledger::restore(Settings::default(), world.now, ledger.save());
+    again.configure(vec![class("a", 1)], &world.counts).unwrap();
+    assert_eq!(row(&again, "a").alerts, [AlertKind::Loss]);
+    assert!(lossy(&mut world, &mut again).is_empty());
+}
+
+#[test]
+fn a_row_that_vanishes_comes_back_to_its_numbers_for_an_hour() {
+    let (mut world, mut ledger, _) = lived(9, 3, 20);
+    let bytes = row(&ledger, "leaf 1").down.bytes;
+    for (absent, expected) in [(PARKED_NS - 70 * SECOND, bytes), (PARKED_NS, 0)] {
+        ledger.configure(vec![group("a")], &world.counts).unwrap();
+        assert_eq!(picture(&ledger).rows.len(), 1);
+        for _ in 0..absent / (60 * SECOND) {
+            world.now.mono_ns += 59 * SECOND;
+            world.now.unix_ns += 59 * SECOND;
+            world.second(&mut ledger);
+        }
+        // What is parked is looked through once in 64 intervals.
+        (0..64).for_each(|_| drop(world.second(&mut ledger)));
+        ledger.configure(specs(3), &world.counts).unwrap();
+        assert_eq!(row(&ledger, "leaf 1").down.bytes, expected);
+    }
+}
+
+#[test]
+fn a_row_that_keeps_its_slot_is_counted_without_a_break() {
+    let (mut world, mut ledger, _) = lived(9, 3, 20);
+    let bytes = row(&ledger, "leaf 1").down.bytes;
+    // Counted after the last reading, and before the new rows.
+    world.bytes(1, DOWN, 1, 400);
+    ledger.configure(specs(3), &world.counts).unwrap();
+    world.bytes(1, DOWN, 1, 30);
+    world.second(&mut ledger);
+    assert_eq!(row(&ledger, "leaf 1").down.bytes, bytes + 430);
+}
+
+#[test]
+fn a_refused_configuration_changes_nothing() {
+    let (mut world, mut ledger, _) = lived(9, 3, 20);
+    let before = picture(&ledger);
+    let twice = vec![class("x", 1), class("x", 2)];
+    assert!(ledger.configure(twice, &world.counts).is_err());
+    assert_eq!(picture(&ledger), before);
+    world.bytes(1, DOWN, 1, 10);
+    world.second(&mut ledger);
+    let bytes = before
+        .rows
+        .iter()
+        .find(|row| row.name == "leaf 1")
+        .unwrap()
+        .down
+        .bytes;
+    assert_eq!(row(&ledger, "leaf 1").down.bytes, bytes + 10);
+}
+
+#[test]
+fn the_interval_is_measured_by_the_clock_that_is_never_set() {
+    let mut world = World::new(2);
+    let mut ledger = world.ledger(vec![class("a", 1)]);
+    let day = 24 * 3600 * SECOND;
+    for step in [0, day, 0, 0] {
+        world.now.unix_ns += step;
+        world.bytes(1, UP, 1, 125_000);
+        world.second(&mut ledger);
+    }
+    // Back by two days, twice, with traffic going on.
+    for _ in 0..2 {
+        world.now.unix_ns -= 2 * day;
+        world.bytes(1, UP, 1, 125_000);
+        world.second(&mut ledger);
+        let told = row(&ledger, "a");
+        assert!((told.up.rate_bps / 1e6 - 1.0).abs() < 1e-9, "{told:?}");
+        assert!(
+            told.history
+                .iter()
+                .all(|point| (point.rate_bps - 1e6).abs() < 1.0)
+        );
+        let interval = ledger.interval_rows().next().unwrap();
+        assert_eq!(interval.interval_ns, SECOND);
+        assert_eq!(interval.unix_ns, world.now.unix_ns - SECOND);
+    }
+    let days = ledger.detail("a", 1).unwrap().day;
+    assert!(days.is_sorted_by(|a, b| a.unix_ns < b.unix_ns));
+    assert!(days.iter().all(|point| point.rate_up_bps > 0.0));
+    // A reading at the same moment makes no infinite rate.
+    world.bytes(1, UP, 1, 125_000);
+    world.read(&mut ledger);
+    let told = row(&ledger, "a");
+    assert!(told.up.rate_bps.is_finite() && told.history.last().unwrap().rate_bps == 0.0);
+}
+
+#[test]
+fn a_rows_kind_is_part_of_its_name() {
+    let mut world = World::new(3);
+    let subnet = RowSpec {
+        kind: Kind::Subnet,
+        ..class("a", 2)
+    };
+    let mut ledger = world.ledger(vec![class("a", 1), subnet]);
+    world.bytes(2, UP, 1, 50);
+    world.second(&mut ledger);
+    let rows = picture(&ledger).rows;
+    assert_eq!((rows[0].up.bytes, rows[1].up.bytes), (0, 50));
+    assert_eq!(ledger.detail("a", 1).unwrap().row.kind, Kind::Class);
+}
