@@ -19,7 +19,7 @@ use fairpath_bpf::{Options, RttMonitor};
 use fairpath_core::Config;
 use fairpath_core::forward::{FibAnswer, FibQuestion, Forwarder, Way};
 use fairpath_testbed::{LinkEnd, Need, Netns, Testbed, Veth, requires};
-use fairpath_units::IfIndex;
+use fairpath_units::{IfIndex, Share, test_seed};
 use frames::{Addresses, EXIT_MACS, Random};
 
 const FRAMES: u64 = 60_000;
@@ -42,19 +42,6 @@ mod code {
     pub const NOT_FORWARDED: i32 = 4;
     pub const NO_NEIGHBOUR: i32 = 7;
     pub const TOO_BIG: i32 = 8;
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("FAIRPATH_TEST_SEED").map_or(0, |text| text.parse().unwrap());
-    println!("FAIRPATH_TEST_SEED={seed}");
-    seed
-}
-
-fn share(full: u64) -> u64 {
-    match std::env::var("FAIRPATH_TEST_SHARE").as_deref() {
-        Ok("full") => full,
-        _ => full.div_ceil(5),
-    }
 }
 
 /// By the third byte of an IPv4 address (10.9.N.x), and the seventh of an IPv6 one, the network.
@@ -254,7 +241,7 @@ fn moved(monitor: &RttMonitor, before: &mut BTreeMap<(usize, usize), u64>) -> (u
 fn compare() {
     let interfaces = NAMES.map(|name| IfIndex(nix::net::if_::if_nametoindex(name).unwrap()));
     let [lan, wan, _] = interfaces;
-    let mut random = Random(seed());
+    let mut random = Random(test_seed());
     let options = Options::live(Config::default().with_flows(1024)).with_forwarding();
     let mut monitor = RttMonitor::load(&options).unwrap();
     let sockets = [socket(), socket()];
@@ -263,7 +250,7 @@ fn compare() {
     }
     let (mut before, mut met) = (BTreeMap::new(), BTreeMap::new());
     let addresses = addresses();
-    for number in 0..share(FRAMES).div_ceil(FRAMES_OF_A_PLAN) {
+    for number in 0..Share::told().of(FRAMES).div_ceil(FRAMES_OF_A_PLAN) {
         let plan = frames::plan(&mut random, [lan, wan]);
         monitor.set_forwarding(&plan).unwrap();
         let native = Forwarder::new(&plan);

@@ -10,25 +10,12 @@ use std::collections::BTreeMap;
 use fairpath_core::forward::{
     FibAnswer, FibQuestion, ForwardPlan, Forwarder, Forwarding, Way, look_at_link,
 };
-use fairpath_units::IfIndex;
+use fairpath_units::{IfIndex, Share, test_seed};
 use forward_oracle::frames::{self, Addresses, BRIDGE_MAC, EXIT_MACS, Random};
 use forward_oracle::{change, decide, look};
 
 const INTERFACES: [IfIndex; 2] = [IfIndex(3), IfIndex(8)];
 const FRAMES: u64 = 1_500_000;
-
-fn seed() -> u64 {
-    let seed = std::env::var("FAIRPATH_TEST_SEED").map_or(0, |text| text.parse().unwrap());
-    println!("FAIRPATH_TEST_SEED={seed}");
-    seed
-}
-
-fn share(full: u64) -> u64 {
-    match std::env::var("FAIRPATH_TEST_SHARE").as_deref() {
-        Ok("full") => full,
-        _ => full.div_ceil(5),
-    }
-}
 
 fn addresses() -> Addresses {
     let v6 = |last| {
@@ -138,9 +125,9 @@ fn check(case: &Case) -> Way {
 
 #[test]
 fn random_frames_are_forwarded_as_the_oracle_says() {
-    let mut random = Random(seed());
+    let mut random = Random(test_seed());
     let mut met = BTreeMap::new();
-    for _ in 0..share(FRAMES) {
+    for _ in 0..Share::told().of(FRAMES) {
         *met.entry(check(&case(&mut random)) as usize).or_insert(0) += 1;
     }
     // What a hook finds out is not the core's.
@@ -154,8 +141,8 @@ fn random_frames_are_forwarded_as_the_oracle_says() {
 
 #[test]
 fn every_length_of_a_frame_is_forwarded_as_the_oracle_says() {
-    let mut random = Random(seed() ^ 1);
-    for _ in 0..share(1000) {
+    let mut random = Random(test_seed() ^ 1);
+    for _ in 0..Share::told().of(1000) {
         let whole = case(&mut random);
         for bytes in 0..whole.frame.len().min(100) {
             let frame = whole.frame[..bytes].to_vec();
@@ -177,7 +164,7 @@ fn every_length_of_a_frame_is_forwarded_as_the_oracle_says() {
 
 #[test]
 fn every_answer_of_the_fib_means_what_the_oracle_says() {
-    let mut random = Random(seed() ^ 2);
+    let mut random = Random(test_seed() ^ 2);
     for code in -200..=200 {
         let mut met = 0;
         while met < 5 {
@@ -206,7 +193,7 @@ fn every_answer_of_the_fib_means_what_the_oracle_says() {
 /// Every checksum that a header can have, so that each carry over the end of the circle is met.
 #[test]
 fn one_hop_keeps_every_checksum_right() {
-    let mut random = Random(seed() ^ 3);
+    let mut random = Random(test_seed() ^ 3);
     let plan = loop {
         let plan = frames::plan(&mut random, INTERFACES);
         if plan.forwarding == Forwarding::Router && plan.exits.iter().all(|exit| exit.vlan == 0) {
@@ -245,7 +232,7 @@ fn one_hop_keeps_every_checksum_right() {
 /// What a caller that keeps a decision for another frame gets is an error, and no other memory.
 #[test]
 fn a_frame_that_ends_before_its_headers_is_refused() {
-    let mut random = Random(seed() ^ 4);
+    let mut random = Random(test_seed() ^ 4);
     let mut met = 0;
     while met < 1000 {
         let case = case(&mut random);
