@@ -5,7 +5,7 @@ mod hostile;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use fairpath_core::sched::policies;
 use fairpath_tests::binary;
@@ -14,7 +14,7 @@ use fairpath_wire::capture::{LinkType, Packet, Writer};
 use serde_json::Value;
 
 fn sched(directory: &Path, words: &[&str]) -> Output {
-    Command::new(binary::fairpath())
+    binary::command(binary::fairpath())
         .arg("sched")
         .args(words)
         .current_dir(directory)

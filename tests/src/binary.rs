@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use fairpath_testbed::with_default_signals;
+
 /// Path of `fairpath`, with `fairpath-sched` next to it, which `fairpath sched` runs.
 ///
 /// # Panics
@@ -24,6 +26,13 @@ pub fn fairpath() -> &'static Path {
 pub fn fairpath_lab() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| named_or_built("fairpath-lab", &["fairpath-lab"]))
+}
+
+/// A command of `program` that Ctrl-C ends, however this process was started.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    with_default_signals(&mut command);
+    command
 }
 
 fn named_or_built(binary: &str, packages: &[&str]) -> PathBuf {

@@ -463,7 +463,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(fairpath_units::property!(64))]
 
         #[test]
         fn every_handle_comes_back_once_and_the_account_adds_up(

@@ -307,7 +307,7 @@ fn no_truncated_object_makes_anything_panic() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(fairpath_units::property!(4096))]
 
     #[test]
     fn no_bytes_of_code_make_anything_panic(text in prop::collection::vec(any::<u64>(), 1..64)) {

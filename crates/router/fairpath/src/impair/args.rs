@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use fairpath_config::duration::parse_duration;
 
-use crate::duration::parse_duration;
 use crate::shape::Mode;
 
 /// The first packet queue, unless said otherwise; directions have one each.

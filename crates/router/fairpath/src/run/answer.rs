@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use fairpath_class::SlotKey;
+use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_history::ledger::{Meta, parse_subnet};
 use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
@@ -12,7 +13,6 @@ use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, S
 use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
-use crate::duration::nanos;
 use crate::shape::{Shaping, Side};
 use crate::watch::monotonic_ns;
 

@@ -1,8 +1,8 @@
 //! Taking in the configuration again: all of it or nothing, and not a count is lost.
 
 use fairpath_class::Changes;
+use fairpath_config::{self as config, Config};
 
-use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;

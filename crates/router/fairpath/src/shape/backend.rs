@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use fairpath_class::ClassSet;
+use fairpath_config::Shape as ShapeConfig;
 use fairpath_core::Rules;
 use fairpath_core::sched::Op;
 use fairpath_netlink::{Link, Links};
 use fairpath_shape::{Both, Figures, Lines, Side};
 
 use super::Via;
-use crate::run::{Kernel, ShapeConfig};
+use crate::run::Kernel;
 
 /// What a port is made of.
 pub struct Job<'a> {

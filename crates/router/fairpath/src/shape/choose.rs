@@ -1,11 +1,12 @@
 //! Which port: what was named, or the best that this kernel can do, and why.
 
 use fairpath_class::ClassSet;
+use fairpath_config::Shape as ShapeConfig;
 use fairpath_netlink::{NetlinkError, Tc};
 use fairpath_shape::Impaired;
 
 use super::{OnFailure, Via};
-use crate::run::ShapeConfig;
+pub use fairpath_config::takes;
 
 /// A port and what trees for it must be like.
 pub struct Choice {
@@ -28,72 +29,6 @@ pub fn traits(via: Via) -> Choice {
         marks: matches!(via, Via::Afxdp | Via::Kernel),
         stack: via == Via::Afxdp,
     }
-}
-
-fn refuse(via: Via, what: &str, why: &str, remedy: &str) -> Result<(), String> {
-    Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
-}
-
-/// Whether a port can do what is asked for; `impaired` is what its lines do on purpose.
-///
-/// # Errors
-/// What it cannot, and what to do.
-pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), String> {
-    let refuse = |what: &str, why: &str, remedy: &str| refuse(via, what, why, remedy);
-    if config.on_failure == OnFailure::Stop && via != Via::Nfqueue {
-        let why = match via {
-            Via::Afxdp => "the kernel forwards when this process is gone",
-            _ => "the kernel goes on shaping when this process is gone",
-        };
-        return refuse("keep on_failure = \"stop\"", why, "use \"nfqueue\"");
-    }
-    if via == Via::Afxdp && config.outside.is_none() {
-        let why = "it carries packets from one interface to another";
-        return refuse("shape one side", why, "name [shape] outside");
-    }
-    impairs(via, impaired)?;
-    if matches!(via, Via::Nfqueue | Via::Afxdp) {
-        return Ok(());
-    }
-    let lanes = "use \"nfqueue\" or \"afxdp\"";
-    if let Some(own) = &config.lines.own {
-        let why = match via {
-            Via::Kernel => "HTB and its leaves rank by themselves",
-            _ => "the qdisc's program has shipped policies only",
-        };
-        return refuse(&format!("run policy {}", own.file), why, lanes);
-    }
-    match config.record {
-        Some(_) => refuse("record", "its scheduler runs in the kernel", lanes),
-        None => Ok(()),
-    }
-}
-
-/// Whether a port can do this to packets.
-fn impairs(via: Via, impaired: Impaired) -> Result<(), String> {
-    if !impaired.some {
-        return Ok(());
-    }
-    let (what, why, remedy) = match via {
-        Via::Afxdp => return Ok(()),
-        Via::Nfqueue | Via::Qdisc if !impaired.changes => return Ok(()),
-        Via::Nfqueue => (
-            "duplicate or corrupt packets",
-            "it hands packets back as they came",
-            "use \"afxdp\"",
-        ),
-        Via::Qdisc => (
-            "duplicate or corrupt packets",
-            "a BPF qdisc may neither copy nor write them",
-            "use \"afxdp\"",
-        ),
-        Via::Kernel => (
-            "impair packets",
-            "HTB and its leaves know nothing of it",
-            "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
-        ),
-    };
-    refuse(via, what, why, remedy)
 }
 
 /// The port for this configuration; `impaired` is what its lines do on purpose.

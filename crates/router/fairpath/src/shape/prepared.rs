@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use fairpath_bpf::Pins;
+use fairpath_config::Shape as ShapeConfig;
 
 use super::Via;
-use crate::run::ShapeConfig;
 
 /// A place where what is attached outlives this process.
 #[derive(Debug, Default)]

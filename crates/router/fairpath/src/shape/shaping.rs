@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_class::ClassSet;
+use fairpath_config::Shape as ShapeConfig;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
@@ -13,7 +14,7 @@ use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 use super::backend::{Backend, Job, Reading};
 use super::{Prepared, Via};
 use super::{afxdp, choose, kernel, nfqueue, qdisc};
-use crate::run::{Kernel, ShapeConfig};
+use crate::run::Kernel;
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);

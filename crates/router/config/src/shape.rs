@@ -15,7 +15,7 @@ use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::shape::{Mode, OnFailure, Via, is_own, takes};
+use crate::backend::{Mode, OnFailure, Via, is_own, takes};
 
 /// Packets that one line may be told to hold.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
