@@ -58,6 +58,7 @@ const EXTENSIONS: &[&str] = &["rs", "c", "h", "toml", "md"];
 pub fn run() -> Result<()> {
     let files = read_files()?;
     let mut findings = arrows::check(&arrows::from_metadata(&files)?);
+    findings.extend(arrows::router()?);
     findings.extend(places::check(&files));
     findings.extend(links::check(&files, Path::exists));
     findings.extend(promises::check(&files));

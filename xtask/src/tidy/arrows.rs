@@ -17,8 +17,9 @@
 //! the testbed.
 
 use super::{File, Finding};
-use anyhow::Result;
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use anyhow::{Context, Result};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Each plane and the planes that its crates may see.
 const PLANES: &[(&str, &[&str])] = &[
@@ -206,6 +207,69 @@ fn line_of(manifest: &str, name: &str) -> usize {
     manifest.lines().position(names_it).map_or(1, |i| i + 1)
 }
 
+/// What the router's binary must not link, and where it belongs instead.
+const NOT_IN_THE_ROUTER: &[(&str, &str)] = &[("mlua", "crates/author: `fairpath sched` runs it")];
+
+/// The router's binary links no Lua: all that `fairpath` is built from, by the lock file.
+pub fn router() -> Result<Vec<Finding>> {
+    let metadata = whole_metadata().context("ask cargo what fairpath is built from")?;
+    Ok(unwanted(&linked(&metadata, "fairpath")))
+}
+
+/// With all packages, those for other systems excepted: a clean clone has not downloaded them.
+fn whole_metadata() -> Result<Metadata> {
+    let mut command = MetadataCommand::new();
+    command.features(CargoOpt::AllFeatures).other_options([
+        "--locked".to_owned(),
+        "--filter-platform=x86_64-unknown-linux-gnu".to_owned(),
+    ]);
+    Ok(command.exec()?)
+}
+
+fn unwanted(linked: &BTreeSet<&str>) -> Vec<Finding> {
+    let there = NOT_IN_THE_ROUTER
+        .iter()
+        .filter(|(name, _)| linked.contains(name));
+    there
+        .map(|(name, remedy)| Finding {
+            path: "crates/router/fairpath/Cargo.toml".into(),
+            line: 1,
+            rule: "the router's binary links no Lua",
+            message: format!("fairpath is built from {name}"),
+            remedy,
+        })
+        .collect()
+}
+
+/// Names of the packages that a package links, at any depth; those of its tests and build are not.
+fn linked<'a>(metadata: &'a Metadata, package: &str) -> BTreeSet<&'a str> {
+    let names: BTreeMap<_, _> = metadata
+        .packages
+        .iter()
+        .map(|package| (&package.id, package.name.as_str()))
+        .collect();
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    let nodes: BTreeMap<_, _> = nodes.map(|node| (&node.id, node)).collect();
+    let root = names.iter().find(|(_, name)| **name == package);
+    let mut next: Vec<_> = root.into_iter().map(|(id, _)| *id).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(id) = next.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let links = nodes.get(id).into_iter().flat_map(|node| &node.deps);
+        let normal = links.filter(|dep| {
+            dep.dep_kinds
+                .iter()
+                .any(|kind| kind.kind == DependencyKind::Normal)
+        });
+        next.extend(normal.map(|dep| &dep.pkg));
+    }
+    seen.iter()
+        .filter_map(|id| names.get(id).copied())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +379,20 @@ mod tests {
             line: 1,
         };
         assert_eq!(check(&[arrow]).len(), 1);
+    }
+
+    #[test]
+    fn lua_in_the_router_is_found() {
+        assert!(unwanted(&["anyhow", "fairpath-policy"].into()).is_empty());
+        assert_eq!(unwanted(&["anyhow", "mlua"].into()).len(), 1);
+    }
+
+    #[test]
+    fn what_a_package_links_is_followed_through_others() {
+        let metadata = whole_metadata().unwrap();
+        assert!(linked(&metadata, "fairpath-author").contains("mlua"));
+        let router = linked(&metadata, "fairpath");
+        assert!(router.contains("fairpath-core") && !router.contains("mlua"));
     }
 
     #[test]
