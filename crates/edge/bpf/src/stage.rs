@@ -31,8 +31,10 @@ use crate::skel::xdp::XdpSkelBuilder;
 
 /// The root's name, by which it is known.
 const ROOT: &str = "fairpath_xdp";
-/// How long a stage whose owner ended may take to go, and how long others may take to join.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a stage may take to go after its owner; the kernel takes some milliseconds.
+const GOING: Duration = Duration::from_millis(250);
+/// How long others may take to join.
+const JOINING: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A part of what XDP does, in the order in which packets meet them.
@@ -157,8 +159,8 @@ impl From<io::Error> for Refused {
 }
 
 fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held, Refused> {
-    let until = Instant::now() + PATIENCE;
-    let _lock = lock(until)?;
+    let _lock = lock()?;
+    let until = Instant::now() + GOING;
     loop {
         let there = Root::find(ifindex);
         let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
@@ -181,7 +183,8 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
 }
 
 /// Of this network namespace: nobody else joins or looks meanwhile.
-fn lock(until: Instant) -> io::Result<Flock<File>> {
+fn lock() -> io::Result<Flock<File>> {
+    let until = Instant::now() + JOINING;
     let mut space = File::open("/proc/thread-self/ns/net")?;
     loop {
         match Flock::lock(space, FlockArg::LockExclusiveNonblock) {
