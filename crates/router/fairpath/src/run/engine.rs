@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_backend::Leads;
 use fairpath_core::Prefix;
 use fairpath_history::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
 use fairpath_history::snapshot::{Alert, Kind};
@@ -16,7 +17,6 @@ use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
 use crate::duration::nanos;
-use crate::shape::Leads;
 use crate::watch::{Change, monotonic_ns, unix_ns};
 
 /// How long a loop rests at most, whatever is due.

@@ -29,10 +29,9 @@ mod sinks;
 mod state;
 mod web;
 
-pub use config::{Shape as ShapeConfig, Wish};
-pub use kernel::Kernel;
+pub use config::Wish;
 pub use own::Own;
-pub use signals::{Signals, spawn_spared};
+pub use signals::Signals;
 
 use std::path::PathBuf;
 
