@@ -26,12 +26,12 @@ setup: ## installs everything that building, the demo and the tests need
 
 build: ## the release binaries, in target/release
 	@setup/needs build
-	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-lab
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-lab --package fairpath-author
 	@$(XTASK) docs --man '$(TARGET_DIR)/man' --binary '$(TARGET_DIR)/release/fairpath'
 
 demo: ## client, router and server on this machine, measured (root)
 	@setup/needs demo
-	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-author
 	@setup/as-root '$(TARGET_DIR)/release/fairpath' demo $(ARGS)
 
 test: ## lint and every test tier; what CI runs (tiers 1 to 3: root)

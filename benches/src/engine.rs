@@ -18,7 +18,7 @@ use fairpath_core::sched::{
     COST_ONE, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Plan, Policy, SchedConfig,
     Scheduler, encode_rate, policies,
 };
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 use fairpath_sched::tree::{Known, Tree};
 use serde::Serialize;
 

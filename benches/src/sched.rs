@@ -5,9 +5,9 @@
 
 use anyhow::{Context, bail};
 use fairpath_core::sched::{Scheduler, policies};
-use fairpath_sched::simulate::{Settings, simulate};
-use fairpath_sched::traffic::{Generator, Spec};
 use fairpath_sched::tree::{Known, Tree};
+use fairpath_sim::simulate::{Settings, simulate};
+use fairpath_sim::traffic::{Generator, Spec};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 

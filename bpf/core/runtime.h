@@ -35,6 +35,8 @@ typedef u16 net16;
  */
 #define FP_FUNC __attribute__((noinline))
 #define FP_ARG	__attribute__((btf_decl_tag("arg:arena")))
+/* Before a loop whose bounds are few and known. */
+#define FP_UNROLL _Pragma("unroll")
 
 /* True until the kernel's own budget for loops is used up (may_goto, Linux 6.9). */
 #define fp_can_loop                                                                                \
@@ -74,6 +76,27 @@ FP_INLINE u32 fp_load32_raw(const u8 FP_MEM *p)
 FP_INLINE u64 fp_load64_raw(const u8 FP_MEM *p)
 {
 	return *(const u64 FP_MEM *)p;
+}
+
+/* Bytes of a packet, as they lie; the verifier wants their bounds compared before. */
+FP_INLINE u16 fp_packet16(const u8 *p)
+{
+	return *(const u16 *)p;
+}
+
+FP_INLINE u32 fp_packet32(const u8 *p)
+{
+	return *(const u32 *)p;
+}
+
+FP_INLINE void fp_set_packet16(u8 *p, u16 value)
+{
+	*(u16 *)p = value;
+}
+
+FP_INLINE void fp_set_packet32(u8 *p, u32 value)
+{
+	*(u32 *)p = value;
 }
 
 /* Full barriers: clang 19 has no acquire and release atomics for BPF. */
@@ -133,6 +156,7 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 /* Headers are included for some of what they have: the rest is no mistake. */
 #define FP_FUNC static __attribute__((unused))
 #define FP_ARG
+#define FP_UNROLL
 #define fp_can_loop 1
 #define FP_ZERO	    0
 
@@ -165,6 +189,29 @@ FP_INLINE u64 fp_load64_raw(const u8 *p)
 FP_INLINE u32 fp_load32(const u8 *p)
 {
 	return __builtin_bswap32(fp_load32_raw(p));
+}
+
+FP_INLINE u16 fp_packet16(const u8 *p)
+{
+	u16 value;
+
+	memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+FP_INLINE u32 fp_packet32(const u8 *p)
+{
+	return fp_load32_raw(p);
+}
+
+FP_INLINE void fp_set_packet16(u8 *p, u16 value)
+{
+	memcpy(p, &value, sizeof(value));
+}
+
+FP_INLINE void fp_set_packet32(u8 *p, u32 value)
+{
+	memcpy(p, &value, sizeof(value));
 }
 
 /* One thread works on a native monitor at a time (Monitor is not Sync): nothing need be atomic. */
@@ -214,6 +261,10 @@ FP_INLINE void fp_store_release32(u32 *p, u32 value)
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the core's loads are written for little-endian machines"
 #endif
+
+/* Between network and host order, whichever way. */
+#define fp_be16(x) ((u16)__builtin_bswap16(x))
+#define fp_be32(x) ((u32)__builtin_bswap32(x))
 
 /*
  * A store that stays one: clang makes a memset of neighbouring constant stores and forgets the

@@ -11,7 +11,7 @@
  * was on the wire; in generic mode it does not, and what is longer than the MTU allows is counted.
  */
 #include "kernel.h"
-#include "redirect.h"
+#include "../core/forward/link.h"
 
 #define FP_FATE_MEM
 #include "../core/sched/fate.h"
@@ -65,12 +65,12 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 FP_INLINE int has_number(struct xdp_md *ctx)
 {
-	struct glance g;
+	struct fp_glance g;
 
 	if (impair_all)
 		return 1;
-	return look_at_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
-	       TO_SOCKET;
+	return fp_look_at_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
+	       FP_GO_TO_SOCKET;
 }
 
 FP_INLINE int is_lost(void)

@@ -3,7 +3,7 @@
  * redirect.bpf.c: the way into AF_XDP: an IP packet to the socket of the queue it came by, all else
  * to the stack.
  *
- * The stack gets what redirect.h says, and everything as long as a queue has no socket: a process
+ * The stack gets what core/forward/link.h says, and everything as long as a queue has no socket: a process
  * that dies takes its sockets along, and traffic flows on. rtt_forward (rtt.bpf.c) does the same
  * and more for interfaces that are monitored, too.
  *
@@ -11,12 +11,12 @@
  * (XDP_STATISTICS). Deliberately absent: fragments of headers beyond the first buffer, tunnels.
  */
 #include "kernel.h"
-#include "redirect.h"
+#include "../core/forward/link.h"
 
 #define MAX_SOCKETS 64
 
 /* MAC addresses of this host, all zero where unused; set before loading. */
-const volatile u8 redirect_own[MAX_OWN][6] = {};
+const volatile u8 redirect_own[FP_MAX_OWN][FP_MAC_BYTES] = {};
 /* Whether the time of arrival (ns, monotonic) is to stand before the frame; set before loading. */
 const volatile u32 redirect_stamp = 0;
 
@@ -28,43 +28,22 @@ struct {
 	__type(value, u32);
 } sockets SEC(".maps");
 
-/* Key: enum way; value: frames, for each CPU. Written here, read by user space. */
+/* Key: FP_GO_*; value: frames, for each CPU. Written here, read by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, REDIRECT_WAYS);
+	__uint(max_entries, FP_GO_REDIRECT_OUTCOMES);
 	__type(key, u32);
 	__type(value, u64);
 } ways SEC(".maps");
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-FP_INLINE void count(u32 way)
+FP_INLINE void count(u32 outcome)
 {
-	u64 *frames = bpf_map_lookup_elem(&ways, &way);
+	u64 *frames = bpf_map_lookup_elem(&ways, &outcome);
 
 	if (frames)
 		(*frames)++;
-}
-
-FP_INLINE int is_own(const u8 *mac)
-{
-	u32 i;
-
-#pragma unroll
-	for (i = 0; i < MAX_OWN; i++) {
-		if (same_mac(mac, redirect_own[i]))
-			return 1;
-	}
-	return 0;
-}
-
-FP_INLINE u32 way_of(const u8 *frame, const u8 *end)
-{
-	struct glance g;
-	u32 way = look_at_link(frame, end, &g);
-
-	return way != SHORT && way != GROUP && frame + MAC_BYTES <= end && is_own(frame) ? OWN
-											 : way;
 }
 
 /* Writes the time before the frame, where AF_XDP carries it along; all pointers are void then. */
@@ -84,16 +63,17 @@ FP_INLINE int stamp(struct xdp_md *ctx)
 SEC("xdp.frags")
 int redirect(struct xdp_md *ctx)
 {
-	u32 way = way_of((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end);
+	u32 outcome = fp_redirect_outcome((const u8 *)(u64)ctx->data,
+					  (const u8 *)(u64)ctx->data_end, redirect_own[0]);
 	int verdict;
 
-	if (way == TO_SOCKET && redirect_stamp && !stamp(ctx))
-		way = NO_ROOM;
-	if (way != TO_SOCKET) {
-		count(way);
+	if (outcome == FP_GO_TO_SOCKET && redirect_stamp && !stamp(ctx))
+		outcome = FP_GO_NO_ROOM;
+	if (outcome != FP_GO_TO_SOCKET) {
+		count(outcome);
 		return XDP_PASS;
 	}
 	verdict = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
-	count(verdict == XDP_PASS ? NO_SOCKET : TO_SOCKET);
+	count(verdict == XDP_PASS ? FP_GO_NO_SOCKET : FP_GO_TO_SOCKET);
 	return verdict;
 }

@@ -4,9 +4,9 @@
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_forward                           XDP: likewise, and to AF_XDP what goes through
- * (forward.h) rtt_expire                            run by the driver now and then: closes silent
- * flows rtt_replay                            unattached: frames and times from the arena (tests)
+ *   rtt_forward                           XDP: likewise, and to AF_XDP what goes through (forward.h)
+ *   rtt_expire                            run by the driver now and then: closes silent flows
+ *   rtt_replay                            unattached: frames and times from the arena (tests)
  *
  * But for rtt_forward, no program ever changes a packet or its fate: verdicts are "next" and
  * "pass".
@@ -214,18 +214,18 @@ int rtt_xdp(struct xdp_md *ctx)
 }
 
 /* Where the frame goes, told to the monitor; its receiver's MAC address is the next hop's. */
-FP_INLINE void go_through(struct fp_work FP_MEM *w, const struct fp_forward *f, u32 plan)
+FP_INLINE void go_through(struct fp_work FP_MEM *w, const struct fp_forward *f, u32 go)
 {
-	const struct fp_exit *out = &f->exit[OUT_OF(plan)];
-	u16 tag = IP_OF(plan) > ETH_BYTES ? fp_load16(w->head + ETH_BYTES) : 0;
+	const struct fp_exit *out = &f->exit[FP_GO_OUT(go)];
+	u16 tag = FP_GO_IP(go) > FP_ETH_BYTES ? fp_load16(w->head + FP_ETH_BYTES) : 0;
 
 	w->frame.flags = FP_FRAME_THROUGH;
 	w->frame.rx_ifindex = out->ifindex;
-	w->frame.out_vlan = tag_of(f, plan, tag);
+	w->frame.out_vlan = fp_forward_tag(f, go, tag);
 	if (f->mode == FP_FORWARD_ROUTER) {
-		((volatile u16 FP_MEM *)w->head)[0] = going_of(w)->macs[0];
-		((volatile u16 FP_MEM *)w->head)[1] = going_of(w)->macs[1];
-		((volatile u16 FP_MEM *)w->head)[2] = going_of(w)->macs[2];
+		((volatile u16 FP_MEM *)w->head)[0] = going_of(w)->next.macs[0];
+		((volatile u16 FP_MEM *)w->head)[1] = going_of(w)->next.macs[1];
+		((volatile u16 FP_MEM *)w->head)[2] = going_of(w)->next.macs[2];
 	}
 }
 
@@ -235,19 +235,19 @@ int rtt_forward(struct xdp_md *ctx)
 	struct fp_rtt FP_MEM *r = the_monitor();
 	struct fp_work FP_MEM *w = claim_work(r);
 	struct fp_forward *f = the_forwarding();
-	u32 bytes = bpf_xdp_get_buff_len(ctx), plan;
+	u32 bytes = bpf_xdp_get_buff_len(ctx), go;
 
 	if (!f || !w) {
-		count_way(0, NO_DESK);
+		count_outcome(0, FP_GO_NO_DESK);
 		return XDP_PASS;
 	}
-	plan = fp_decide(ctx, w);
-	if (WAY_OF(plan) == TO_SOCKET && make_room(ctx, growth(f, plan)))
-		plan = PLAN(NO_ROOM, IN_OF(plan), 0, 0);
-	if (WAY_OF(plan) == TO_SOCKET || !f->exit[IN_OF(plan)].stack_seen) {
+	go = fp_decide(ctx, w);
+	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET && make_room(ctx, fp_forward_growth(f, go)))
+		go = FP_GO(FP_GO_NO_ROOM, FP_GO_IN(go), 0, 0);
+	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET || !f->exit[FP_GO_IN(go)].stack_seen) {
 		begin_xdp(ctx, w, bytes);
-		if (WAY_OF(plan) == TO_SOCKET)
-			go_through(w, f, plan);
+		if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET)
+			go_through(w, f, go);
 		w->known = 0;
 		if (fp_rtt_frame(r, w, w->head_bytes >= bytes) == FP_TRUNCATED &&
 		    w->head_bytes < bytes) {
@@ -255,13 +255,13 @@ int rtt_forward(struct xdp_md *ctx)
 			fp_rtt_frame(r, w, 1);
 		}
 	}
-	if (WAY_OF(plan) == TO_SOCKET) {
-		fp_note_of(r, w, plan);
-		if (fp_put_note(ctx, w, plan))
-			plan = PLAN(LOST, IN_OF(plan), 0, 0);
+	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET) {
+		fp_note_of(r, w, go);
+		if (fp_put_note(ctx, w, go))
+			go = FP_GO(FP_GO_LOST, FP_GO_IN(go), 0, 0);
 	}
 	release_work(w);
-	return send_on(ctx, f, plan);
+	return send_on(ctx, f, go);
 }
 
 /* Softirqs are off in a test run of this type, so no packet waits for a lock held here. */

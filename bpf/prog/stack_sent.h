@@ -31,7 +31,7 @@ FP_INLINE void count_stack(struct __sk_buff *skb)
 {
 	struct fp_forward *f = the_forwarding();
 	u32 segs = skb->gso_segs ? skb->gso_segs : 1, key;
-	u32 vlan = skb->vlan_present ? skb->vlan_tci & VLAN_MASK : 0;
+	u32 vlan = skb->vlan_present ? skb->vlan_tci & FP_VLAN_MASK : 0;
 	struct fp_stack_sent *sent;
 	int one_armed;
 
@@ -49,7 +49,7 @@ FP_INLINE void count_stack(struct __sk_buff *skb)
 		return;
 	__sync_fetch_and_add(&sent->packets, segs);
 	__sync_fetch_and_add(&sent->bytes,
-			     skb->wire_len + (u64)segs * (skb->vlan_present ? TAG_BYTES : 0));
+			     skb->wire_len + (u64)segs * (skb->vlan_present ? FP_TAG_BYTES : 0));
 }
 
 #endif /* FP_STACK_SENT_H */

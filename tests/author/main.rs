@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use fairpath_testbed::{Need, requires};
 use fairpath_tests::binary;
 use serde_json::Value;
 
 fn sched(directory: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     command.arg("sched").args(words).current_dir(directory);
     command.output().expect("it runs")
 }
@@ -199,7 +199,7 @@ fn without_clang_an_author_is_told_what_to_install() {
     fs::write(&old, "#!/bin/sh\necho 14.0.6\n").expect("written");
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).expect("executable");
     for clang in [old.as_path(), Path::new("/nowhere/clang")] {
-        let mut command = Command::new(binary::fairpath());
+        let mut command = binary::command(binary::fairpath());
         command
             .args(["sched", "check", "mine.c"])
             .env("CLANG", clang);

@@ -4,13 +4,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use fairpath_tests::binary;
 use serde_json::Value;
 
 fn check(directory: &Path, words: &[&str]) -> Output {
-    Command::new(binary::fairpath())
+    binary::command(binary::fairpath())
         .args(["class", "check"])
         .args(words)
         .current_dir(directory)

@@ -28,6 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seeds;
 
 /// A sample: the frame that completed it, and its nanoseconds.
 type Samples = BTreeSet<(u64, u64)>;
@@ -126,7 +127,7 @@ fn ack_rtt_and_resptime_are_tsharks_frame_by_frame() {
 fn random_packets_are_paired_as_tshark_does() {
     requires!(Need::Tool("tshark"));
     let directory = tempfile::tempdir().unwrap();
-    for seed in 1..=4 {
+    for seed in test_seeds(20) {
         let capture = directory.path().join(format!("seed-{seed}.pcap"));
         random::write(&capture, seed, 20_000);
         let (tcp, icmp) = held_against_tshark(&capture).unwrap();

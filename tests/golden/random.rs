@@ -14,7 +14,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// xorshift64* (Vigna 2016); the seed is not zero.
+/// xorshift64* (Vigna 2016); its state is not zero.
 struct Random(u64);
 
 impl Random {
@@ -125,7 +125,12 @@ fn any_echo(random: &mut Random, v6: bool) -> Vec<u8> {
 
 /// Writes `count` packets. Two in a hundred are cut in their TCP options.
 pub fn write(path: &Path, seed: u64, count: u32) {
-    let mut random = Random(seed);
+    // Spread, so that seeds beside each other give other packets; the golden ratio is odd.
+    let mut random = Random(
+        seed.wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .max(1),
+    );
     let mut time = 1_700_000_000_000_000_000;
     let mut out = writer(path);
     for at in 0..count {

@@ -1,7 +1,6 @@
 //! What `fairpath rtt -r` says of a capture.
 
 use std::path::Path;
-use std::process::Command;
 
 use fairpath_tests::binary;
 use serde_json::Value;
@@ -41,7 +40,7 @@ impl Told {
 
 /// Runs the binary on a capture.
 pub fn samples(capture: &Path, how: &[&str]) -> Told {
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     command.args(["rtt", "--format", "json", "--samples-only", "-r"]);
     let output = command
         .arg(capture)

@@ -7,11 +7,13 @@ use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use fairpath_testbed::{Netns, Offloads, Process, Router, Testbed, wait_for};
 use fairpath_tests::PATIENCE;
 use fairpath_tests::binary::fairpath;
+use fairpath_units::tell_retry;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -20,6 +22,10 @@ use crate::stream::{CPU, Course, Stream};
 
 /// Of everything that is drawn, where a test does not say: chance makes no test fail.
 const SEED: &str = "5";
+
+/// Runs that may be late, in all tests of this suite together: of some forty.
+const LATE_LIMIT: u32 = 8;
+static LATE: AtomicU32 = AtomicU32::new(0);
 
 /// A router that no other test impairs beside: threads that run before all others would take the
 /// processors from each other.
@@ -196,17 +202,20 @@ impl Ended {
     }
 
     /// Likewise, unless others kept the machine so busy that packets left late or could not be taken
-    /// in time, which it says.
+    /// in time, which it says. What a test asserts of order and of times that are not too early holds
+    /// then, too; such runs are counted, and few.
     pub fn assert_true_or_late(&self) {
         let why = self.report["why"].as_array().unwrap();
         let is_late = |why: &Value| {
             let why = why.as_str().unwrap();
             why.contains("late on average") || why.contains("too slow for them")
         };
-        match !why.is_empty() && why.iter().all(is_late) {
-            true => println!("this machine was busy: {why:?}"),
-            false => self.assert_true(),
+        if why.is_empty() || !why.iter().all(is_late) {
+            return self.assert_true();
         }
+        let late = LATE.fetch_add(1, Ordering::Relaxed) + 1;
+        tell_retry("impair::late", late, &format!("{why:?}"));
+        assert!(late <= LATE_LIMIT, "{late} runs of this suite were late");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use fairpath_tests::binary::{fairpath, fairpath_lab};
+use fairpath_tests::binary::{self, fairpath, fairpath_lab};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -66,7 +66,7 @@ impl Scene {
 
     /// Likewise, with this as the router's binary.
     pub fn command_with(&self, fairpath: &Path) -> Command {
-        let mut command = Command::new(fairpath_lab());
+        let mut command = binary::command(fairpath_lab());
         command.arg("run").arg(self.place.path().join("x.toml"));
         command.arg("--out").arg(self.out());
         command.arg("--fairpath").arg(fairpath);

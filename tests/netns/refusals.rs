@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> String {
 }
 
 fn fairpath(words: &[&str]) -> Output {
-    Command::new(binary::fairpath())
+    binary::command(binary::fairpath())
         .args(words)
         .output()
         .unwrap()
@@ -124,7 +124,7 @@ fn without_privileges_captures_are_read_and_live_says_what_is_missing() {
 }
 
 fn read_bytes(bytes: &[u8]) -> Output {
-    let mut child = Command::new(binary::fairpath())
+    let mut child = binary::command(binary::fairpath())
         .args(["rtt", "--format", "json", "-r", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ mod hostile;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use fairpath_core::sched::policies;
 use fairpath_tests::binary;
@@ -14,7 +14,7 @@ use fairpath_wire::capture::{LinkType, Packet, Writer};
 use serde_json::Value;
 
 fn sched(directory: &Path, words: &[&str]) -> Output {
-    Command::new(binary::fairpath())
+    binary::command(binary::fairpath())
         .arg("sched")
         .args(words)
         .current_dir(directory)
@@ -362,7 +362,7 @@ fn wrong_usage_exits_2() {
 /// The scripts of the shipped policies: each names its policy, or has its tree beside it.
 #[test]
 fn every_shipped_script_holds_in_both_homes_at_once() {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/model/sched/scripts");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/author/author/scripts");
     let mut names: Vec<String> = fs::read_dir(&scripts)
         .unwrap()
         .filter_map(|entry| {

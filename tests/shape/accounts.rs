@@ -5,7 +5,9 @@ use std::time::Duration;
 use fairpath_testbed::{Need, Offloads, Router, requires};
 
 use crate::by;
-use crate::scene::{BERT, Counted, Numbered, Scene, lost_before, number, settled};
+use crate::scene::{
+    BERT, Counted, Numbered, Scene, for_a_time, limits_queues, lost_before, number, settled,
+};
 
 const CLASSES: &str = r#"
 [[class]]
@@ -35,7 +37,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
     let every = Duration::from_micros(500);
     let sources = [Router::CLIENT.v4, BERT]
         .map(|to| Numbered::start(&scene.net.server, to.into(), every, 958));
-    std::thread::sleep(Duration::from_secs(3));
+    for_a_time(Duration::from_secs(3));
     let sent = sources.map(Numbered::finish);
     let came = sinks
         .each_ref()
@@ -55,7 +57,9 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         assert_eq!(by_reason, since("dropped_packets"), "{queue:#}");
         assert_eq!(since("came_packets"), came + by_reason, "{queue:#}");
     }
-    assert!(came[0] < sent[0] / 2 || port == "kernel", "four of sixteen");
+    if limits_queues(port) {
+        assert!(came[0] < sent[0] / 2, "four of sixteen");
+    }
     let lost = lost_before(&daemon, port, "down");
     assert!(came[1] + lost >= sent[1] * 98 / 100, "there is room for it");
     let of = |key| number(&line, key);

@@ -7,7 +7,7 @@ use fairpath_testbed::{Need, Offloads, Router, requires};
 use fairpath_tests::Daemon;
 
 use crate::by;
-use crate::scene::{Counted, Numbered, Scene, picture};
+use crate::scene::{Counted, Numbered, Scene, for_a_time, picture};
 
 /// Where the order is looked at.
 const PORT: u16 = 7778;
@@ -134,11 +134,11 @@ fn a_changed_policy_takes_over_and_a_broken_one_changes_nothing(port: &'static s
     let sink = Counted::bind(&scene.net.client, scene.to_client());
     let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
     for first in [SECOND, FIRST, SECOND] {
-        std::thread::sleep(100 * MS);
+        for_a_time(100 * MS);
         scene.place.write("mine.c", &mine(first, ""));
         took_in(&daemon);
     }
-    std::thread::sleep(100 * MS);
+    for_a_time(100 * MS);
     let sent = source.finish();
     let came = sink.drain(Duration::from_secs(1));
     println!("{port}: {sent} sent, {came:?}");
@@ -178,7 +178,7 @@ fn a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it(port: &'static s
     scene.meet(&[Router::CLIENT.v4]);
     let sink = Counted::bind(&scene.net.client, scene.to_client());
     let source = Numbered::start(&scene.net.server, scene.to_client(), MS, 100);
-    std::thread::sleep(100 * MS);
+    for_a_time(100 * MS);
     let poison = scene
         .net
         .server
@@ -190,7 +190,7 @@ fn a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it(port: &'static s
     let failure = shape["failure"].as_str().unwrap_or_default();
     assert!(failure.contains("mine.c was stopped"), "{shape:#}");
     assert!(failure.contains("mine.c:9"), "{shape:#}");
-    std::thread::sleep(100 * MS);
+    for_a_time(100 * MS);
     let sent = source.finish();
     let came = sink.drain(Duration::from_secs(1));
     println!("{port}: {sent} sent, {came:?}; {failure}");

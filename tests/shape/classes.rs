@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairpath_testbed::{Need, Offloads, requires};
 
 use crate::by;
-use crate::scene::{Counted, Numbered, Scene, queue};
+use crate::scene::{Counted, Numbered, Scene, for_a_time, queue};
 
 const CLASSES: usize = 10_000;
 const CHANGED: usize = 1_000;
@@ -53,14 +53,14 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
         400,
     );
     for generation in 1..=3 {
-        std::thread::sleep(Duration::from_millis(300));
+        for_a_time(Duration::from_millis(300));
         scene.place.write("isp.csv", &isp(generation));
         let answer = daemon.reload();
         assert_eq!(answer["answer"], "done", "{answer:#}");
         let text = answer["text"].as_str().unwrap_or_default();
         assert!(!text.contains("shaping is as it was"), "{text}");
     }
-    std::thread::sleep(Duration::from_millis(300));
+    for_a_time(Duration::from_millis(300));
     let sent = source.finish();
     let came = sink.drain(Duration::from_secs(2));
     let queue = queue(&daemon, "down", Some("anna"));

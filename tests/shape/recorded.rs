@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use fairpath_core::sched::{OpKind, OutcomeKind};
@@ -14,7 +13,7 @@ use fairpath_tests::binary;
 use fairpath_wire::capture;
 
 use crate::by;
-use crate::scene::{BERT, Numbered, PORT, Scene, number, queue};
+use crate::scene::{BERT, Numbered, PORT, Scene, for_a_time, number, queue};
 
 const CLASSES: &str = r#"
 [[class]]
@@ -116,7 +115,7 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
             Numbered::start_from(&scene.net.server, FLOWS[flow], to.into(), every, bytes)
         },
     );
-    std::thread::sleep(Duration::from_secs(1));
+    for_a_time(Duration::from_secs(1));
     // A change of rates is an operation like others.
     assert!(
         scene
@@ -124,9 +123,9 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
             .status
             .success()
     );
-    std::thread::sleep(Duration::from_secs(1));
+    for_a_time(Duration::from_secs(1));
     let offered: u64 = sources.map(Numbered::finish).iter().sum();
-    std::thread::sleep(Duration::from_secs(1));
+    for_a_time(Duration::from_secs(1));
     assert!(daemon.stop().success());
     let wire = sent_on_the_wire(&wire.stop().unwrap().bytes().unwrap());
 
@@ -148,7 +147,7 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
     for side in ["down", "up"] {
         let log = recording(&recordings, side);
         for home in ["native", "kernel"] {
-            let mut command = Command::new(binary::fairpath());
+            let mut command = binary::command(binary::fairpath());
             command.args(["sched", "replay", "--home", home]).arg(&log);
             let output = command.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

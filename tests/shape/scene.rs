@@ -12,10 +12,23 @@ use fairpath_tests::daemon::client;
 use fairpath_tests::{Daemon, Place};
 use serde_json::{Value, json};
 
+/// Lets traffic, or its absence, last for so long: this time is what a test is about, not what it waits for.
+pub fn for_a_time(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Short beside any silence.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Where datagrams go.
 pub const PORT: u16 = 7777;
 /// More addresses of the client: subscribers of their own.
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
+
+/// Whether a queue is no longer than `packets` and a policy drops from it. The `kernel` port promises neither: its leaf's
+/// qdisc has a limit of its own (docs/guide/shape.md, "The four ports"), which may hold seconds of overload.
+pub fn limits_queues(port: &str) -> bool {
+    port != "kernel"
+}
 
 /// Tests that hold rates and times to percents run alone, others beside each other.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -306,13 +319,15 @@ impl Counted {
     /// What came until nothing came for `silence`.
     pub fn drain(&self, silence: Duration) -> Came {
         let mut before = self.seen.lock().unwrap().came.count;
+        let mut since = Instant::now();
         loop {
-            thread::sleep(silence);
+            thread::sleep(LOOK_EVERY);
             let came = self.seen.lock().unwrap().came;
-            if came.count == before {
+            if came.count != before {
+                (before, since) = (came.count, Instant::now());
+            } else if since.elapsed() >= silence {
                 return came;
             }
-            before = came.count;
         }
     }
 }

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Path of `fairpath`.
+use fairpath_testbed::with_default_signals;
+
+/// Path of `fairpath`, with `fairpath-sched` next to it, which `fairpath sched` runs.
 ///
 /// # Panics
 /// Where it is neither named nor can be built.
 pub fn fairpath() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| named_or_built("fairpath"))
+    PATH.get_or_init(|| named_or_built("fairpath", &["fairpath", "fairpath-author"]))
 }
 
 /// Path of `fairpath-lab`.
@@ -23,22 +25,33 @@ pub fn fairpath() -> &'static Path {
 /// As [`fairpath`].
 pub fn fairpath_lab() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| named_or_built("fairpath-lab"))
+    PATH.get_or_init(|| named_or_built("fairpath-lab", &["fairpath-lab"]))
 }
 
-fn named_or_built(binary: &str) -> PathBuf {
+/// A command of `program` that Ctrl-C ends, however this process was started.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    with_default_signals(&mut command);
+    command
+}
+
+fn named_or_built(binary: &str, packages: &[&str]) -> PathBuf {
     match env::var_os("FAIRPATH_BIN_DIR") {
         Some(directory) => PathBuf::from(directory).join(binary),
-        None => build(binary),
+        None => build(binary, packages),
     }
 }
 
-/// Builds a binary of the package that has its name.
-fn build(binary: &str) -> PathBuf {
+/// Builds the binaries of packages, and returns the path of one.
+fn build(binary: &str, packages: &[&str]) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", binary])
-        .args(["--bin", binary])
+        .args(["build", "--quiet", "--bins"])
+        .args(
+            packages
+                .iter()
+                .map(|package| format!("--package={package}")),
+        )
         .args((!cfg!(debug_assertions)).then_some("--release"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();

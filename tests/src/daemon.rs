@@ -237,7 +237,7 @@ impl<'p> Daemon<'p> {
 /// # Panics
 /// If it cannot be started.
 pub fn client(place: &Place, words: &[&str]) -> Output {
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     command.args(words).arg("--socket").arg(place.socket());
     command.output().expect("start fairpath")
 }

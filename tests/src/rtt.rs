@@ -77,7 +77,7 @@ pub fn run(ns: &Netns, words: &[&str]) -> Output {
 /// # Panics
 /// If it does not end well.
 pub fn read_capture(path: &Path, args: &[&str]) -> Records {
-    let output = std::process::Command::new(binary::fairpath())
+    let output = binary::command(binary::fairpath())
         .args(["rtt", "--format", "json", "-r"])
         .arg(path)
         .args(args)

@@ -66,7 +66,7 @@ fn a_class_that_vanished_is_said_and_the_table_is_still_there() {
 fn without_a_daemon_it_says_how_to_start_one() {
     let nowhere = tempfile::tempdir().unwrap();
     let socket = nowhere.path().join("control.sock");
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     let said = failing(command.args(["top", "--once", "--socket"]).arg(&socket));
     for part in [
         socket.to_str().unwrap(),
@@ -110,7 +110,7 @@ fn a_socket_that_is_not_for_us_names_the_group() {
 #[test]
 fn a_live_table_into_a_pipe_names_once() {
     let daemon = Daemon::showing(town());
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     let said = failing(command.args(["top", "--socket"]).arg(daemon.socket()));
     assert!(said.contains("--once"), "{said}");
 }

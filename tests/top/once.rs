@@ -1,6 +1,6 @@
 //! The table for pipes and logs, and the snapshot as JSON.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use fairpath_history::snapshot::Snapshot;
 use fairpath_tests::binary;
@@ -8,7 +8,7 @@ use fairpath_tests::binary;
 use crate::daemon::{Daemon, picture, row, town};
 
 fn once(daemon: &Daemon, args: &[&str]) -> String {
-    let mut command = Command::new(binary::fairpath());
+    let mut command = binary::command(binary::fairpath());
     command
         .args(["top", "--once", "--socket"])
         .arg(daemon.socket());
@@ -64,7 +64,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         row.history.clear();
     }
     let daemon = Daemon::showing(snapshot);
-    let mut child = Command::new(binary::fairpath())
+    let mut child = binary::command(binary::fairpath())
         .args(["top", "--once", "--socket"])
         .arg(daemon.socket())
         .stdout(Stdio::piped())

@@ -5,6 +5,7 @@
 #     fail TEXT     ends the scenario as failed
 #     skip TEXT     ends the scenario as skipped: what it needs is absent, and may be
 #     quietly CMD   runs CMD and shows its output only if it fails
+#     jq -e ...     fails where its input is empty, too
 #     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario when the time is up
 #
 # FAIRPATH_VM_KERNEL is `floor` or `newest`. Leftovers (processes, namespaces, links, pins) are cleaned up by /init.
@@ -42,6 +43,17 @@ await() {
 		[ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || fail "waited in vain for: $*"
 		busybox usleep 50000
 	done
+}
+
+# Where nothing was printed, nothing was said: jq 1.6 with -e takes an empty input for a yes.
+jq() {
+	[ "$1" = -e ] || {
+		command jq "$@"
+		return
+	}
+	said=$(command jq "$@") || return
+	[ -n "$said" ] || return 4
+	printf '%s\n' "$said"
 }
 
 . "/fairpath/scenarios/$1.sh"

@@ -23,7 +23,7 @@ pub struct Args {
     /// Where the package goes [default: target/deb]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Package this binary, and fairpath-lab beside it, instead of building them (they must run here)
+    /// Package this binary, and fairpath-lab and fairpath-sched beside it, instead of building them (they must run here)
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// The package's version [default: the workspace's, with the commit where it is no release]
@@ -114,10 +114,12 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
     pages::generate("completions", &made.join("completions"), Some(order.binary))?;
     let stripped = made.join("fairpath");
     strip(order.binary, &stripped)?;
-    strip(
-        &pages::lab_beside(order.binary),
-        &pages::lab_beside(&stripped),
-    )?;
+    let mut binaries = vec![stripped.clone()];
+    for (_, name) in pages::OTHERS {
+        let other = pages::beside(&stripped, name);
+        strip(&pages::beside(order.binary, name), &other)?;
+        binaries.push(other);
+    }
     let mut tree = contents::Tree::new(&stage, order.epoch);
     contents::lay_out(&mut tree, &stripped, &made, order)?;
     control::write(
@@ -125,7 +127,7 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
         &Facts {
             version: order.version,
             architecture: &architecture()?,
-            libraries: &libraries(&[&stripped, &pages::lab_beside(&stripped)], &made)?,
+            libraries: &libraries(&binaries, &made)?,
         },
     )?;
     tree.settle()?;
@@ -180,13 +182,9 @@ fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
     run::run(
         run::cargo()
             .args(["build", "--release", "--locked", "--quiet"])
-            .args([
-                "--package",
-                "fairpath",
-                "--package",
-                "fairpath-lab",
-                "--target-dir",
-            ])
+            .args(["--package", "fairpath"])
+            .args(pages::OTHERS.map(|(package, _)| format!("--package={package}")))
+            .arg("--target-dir")
             .arg(target)
             .current_dir(root)
             .env("CARGO_ENCODED_RUSTFLAGS", flags)
@@ -236,7 +234,7 @@ fn architecture() -> Result<String> {
 }
 
 /// The packages whose libraries the binaries load, with the versions they need of them.
-fn libraries(binaries: &[&Path], work: &Path) -> Result<String> {
+fn libraries(binaries: &[PathBuf], work: &Path) -> Result<String> {
     // dpkg-shlibdeps insists on a source package around it.
     let source = work.join("debian");
     fs::create_dir_all(&source).with_context(|| format!("create {}", source.display()))?;

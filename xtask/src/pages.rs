@@ -1,6 +1,6 @@
 //! Manual pages: what the command line says of itself, joined with the prose of the guide.
 //!
-//! `fairpath generate man`, and the lab's, write a page for every subcommand from what they parse; a page
+//! `fairpath generate man`, and that of [`OTHERS`], write a page for every subcommand from what they parse; a page
 //! of the guide that begins with `# fairpath NAME: about` is about that subcommand. Neither alone
 //! will do: options that are copied by hand go out of date, and a list of options explains nothing.
 //!
@@ -16,6 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Package and name of the binaries that `fairpath NAME` runs; their pages replace the router's.
+pub const OTHERS: [(&str, &str); 2] = [
+    ("fairpath-lab", "fairpath-lab"),
+    ("fairpath-author", "fairpath-sched"),
+];
 const GUIDE: &str = "docs/guide";
 /// Sections that come from the command line and keep their name.
 const OF_THE_COMMAND: [&str; 2] = ["OPTIONS", "SUBCOMMANDS"];
@@ -29,12 +34,10 @@ pub fn write(dir: &Path, binary: Option<&Path>) -> Result<usize> {
     }
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     generate("man", dir, binary)?;
-    generate_by(
-        "fairpath-lab",
-        "man",
-        dir,
-        binary.map(lab_beside).as_deref(),
-    )?;
+    for (package, name) in OTHERS {
+        let other = binary.map(|binary| beside(binary, name));
+        generate_by(package, "man", dir, other.as_deref())?;
+    }
     let guide = guide()?;
     let generated = generated(dir)?;
     let names: BTreeSet<&String> = generated.keys().chain(guide.keys()).collect();
@@ -55,9 +58,9 @@ pub fn generate(what: &str, dir: &Path, binary: Option<&Path>) -> Result<()> {
     generate_by("fairpath", what, dir, binary)
 }
 
-/// The lab's binary, which is built and lies beside the router's.
-pub fn lab_beside(binary: &Path) -> PathBuf {
-    binary.with_file_name("fairpath-lab")
+/// Another binary, which is built and lies next to the router's.
+pub fn beside(binary: &Path, name: &str) -> PathBuf {
+    binary.with_file_name(name)
 }
 
 fn generate_by(package: &str, what: &str, dir: &Path, binary: Option<&Path>) -> Result<()> {

@@ -265,11 +265,14 @@ fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBu
             "fairpath",
             "--package",
             "fairpath-lab",
+            "--package",
+            "fairpath-author",
         ])
         .status()
         .context("run cargo")?;
     anyhow::ensure!(status.success(), "build fairpath: {status}");
     stripped("fairpath-lab", places)?;
+    stripped("fairpath-sched", places)?;
     Ok(Some(stripped("fairpath", places)?))
 }
 

@@ -12,26 +12,13 @@
 #define FP_PARSE_H
 
 #include "../work.h"
+#include "numbers.h"
 
 #define FP_MAX_VLAN_TAGS   4
 #define FP_MAX_EXTENSIONS  8
 #define FP_MAX_TCP_OPTIONS 40
 /* BIG TCP makes super-packets of up to 512 KiB. */
 #define FP_MAX_PAYLOAD (1u << 20)
-
-#define FP_ETH_IPV4	     0x0800
-#define FP_ETH_IPV6	     0x86dd
-#define FP_ETH_VLAN	     0x8100
-#define FP_ETH_QINQ	     0x88a8
-#define FP_ETH_QINQ_OLD	     0x9100
-#define FP_ETH_PPPOE_SESSION 0x8864
-#define FP_PPP_IPV4	     0x0021
-#define FP_PPP_IPV6	     0x0057
-
-#define FP_PROTO_ICMP	1
-#define FP_PROTO_TCP	6
-#define FP_PROTO_UDP	17
-#define FP_PROTO_ICMPV6 58
 
 enum fp_parsed {
 	FP_PARSED = 0,

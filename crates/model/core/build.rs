@@ -10,6 +10,7 @@ fn main() {
     println!("cargo:rerun-if-changed=../../../bpf/core");
     println!("cargo:rerun-if-changed=../../../bpf/policy");
     println!("cargo:rerun-if-changed=src/cc.c");
+    println!("cargo:rerun-if-changed=src/forward.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
     println!("cargo:rerun-if-changed=src/sched/native.c");
@@ -25,6 +26,7 @@ fn main() {
     let mut build = cc::Build::new();
     build
         .file("src/cc.c")
+        .file("src/forward.c")
         .file("src/native.c")
         .file("src/pifo.c")
         .file("src/sched/native.c")

@@ -3,7 +3,7 @@
 #     near (inside: near0; class "far" is impaired, its neighbour is not) ----------- far
 #
 # kernels: newest
-# needs: fairpath ip tc ping iperf3 jq
+# needs: fairpath fairpath-sched ip tc ping iperf3 jq
 # timeout: 300
 
 NEAR=192.0.2.1

@@ -1,7 +1,7 @@
 # The scheduler's kernel home agrees with the native one on this kernel, packet by packet.
 #
 # kernels: floor newest
-# needs: fairpath
+# needs: fairpath fairpath-sched
 # timeout: 240
 
 cat >/tmp/shares.lua <<'LUA'

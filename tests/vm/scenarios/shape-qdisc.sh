@@ -35,7 +35,7 @@ status() {
 }
 
 shapes() {
-	status && jq -e '.shape.running and .shape.via == "qdisc"' /tmp/status
+	status && [ -s /tmp/status ] && jq -e '.shape.running and .shape.via == "qdisc"' /tmp/status
 }
 
 begin() {

@@ -5,7 +5,7 @@
 //! /usr/lib/systemd/system                /usr/share/doc/fairpath: copyright, changelogs, guide
 //! /usr/include/fairpath                  headers of queues and policies
 //! /usr/lib/sysusers.d                    /etc/fairpath/fairpath.toml, the only configuration file
-//! /usr/libexec/fairpath                  fairpath-lab, which `fairpath lab` finds
+//! /usr/libexec/fairpath                  fairpath-lab and fairpath-sched, which `fairpath NAME` finds
 //! ```
 
 use std::fs::{self, File, Permissions};
@@ -51,8 +51,8 @@ const COMPLETIONS: &[(&str, &str)] = &[
         "usr/share/fish/vendor_completions.d/fairpath.fish",
     ),
 ];
-/// The lab is a binary of its own, not meant to be typed.
-const LAB: &str = "usr/libexec/fairpath/fairpath-lab";
+/// Binaries that `fairpath NAME` runs, not meant to be typed.
+const LIBEXEC: &str = "usr/libexec/fairpath";
 const DOC: &str = "usr/share/doc/fairpath";
 /// Where a dashboard and rules for other programs lie, if the repository has any.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -142,7 +142,10 @@ fn settle(path: &Path, time: std::time::SystemTime) -> Result<()> {
 /// Fills `tree`; `made` has what was generated.
 pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Result<()> {
     tree.put("usr/bin/fairpath", 0o755, &read(binary)?)?;
-    tree.put(LAB, 0o755, &read(&pages::lab_beside(binary))?)?;
+    for (_, name) in pages::OTHERS {
+        let content = read(&pages::beside(binary, name))?;
+        tree.put(&format!("{LIBEXEC}/{name}"), 0o755, &content)?;
+    }
     for (from, to) in AS_THEY_ARE {
         tree.put(to, 0o644, &read(&run::root().join(from))?)?;
     }

@@ -157,7 +157,7 @@ fn may_not_create_namespaces(path: &str) -> bool {
         Some(("testbed" | "tests", _)) | None => false,
         Some(("xtask", inside)) => !inside.starts_with("src/vm") && !inside.starts_with("src/tidy"),
         // What the kernel can do is tried where it harms nothing, also without the testbed.
-        Some(("fairpath", "src/features/scratch.rs") | ("netlink", "src/testing.rs")) => false,
+        Some(("features", "src/scratch.rs") | ("netlink", "src/testing.rs")) => false,
         Some((_, inside)) => !inside.starts_with("tests/"),
     }
 }

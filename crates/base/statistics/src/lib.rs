@@ -4,6 +4,7 @@
 //! |---|---|
 //! | which shares fit so many hits of so many | [`binomial`] (Clopper and Pearson) |
 //! | is this the distribution it should be | [`kolmogorov`] |
+//! | numbers that a seed determines | [`Random`] (SplitMix64) |
 //! | tails of beta, gamma and their kind | [`special`] |
 //!
 //! Own code and not `statrs`: these are a few functions of some twenty lines each. What is of few repeats
@@ -11,4 +12,7 @@
 
 pub mod binomial;
 pub mod kolmogorov;
+mod random;
 pub mod special;
+
+pub use random::Random;

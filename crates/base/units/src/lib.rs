@@ -3,11 +3,15 @@
 //! Pure: no clock is read here. Every type is a thin wrapper whose unit is in its name.
 
 pub mod quantity;
+mod repeat;
+mod seed;
 mod skip;
 mod suggest;
 
 use std::fmt;
 
+pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, tell_retry};
+pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};
 pub use suggest::nearest;
 

@@ -124,7 +124,7 @@ fn ipv6_header() -> impl Strategy<Value = ipv6::Header> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(fairpath_units::property!(512))]
 
     #[test]
     fn tcp_comes_back(header in tcp_header(), payload in vec(any::<u8>(), 0..20)) {

@@ -4,7 +4,7 @@
 //!   magic u32 | exit u32 | struct fp_meta (80 bytes) | Ethernet header ...
 //! ```
 //!
-//! Mirrors `struct fp_note` of `bpf/prog/redirect.h`. Bytes without the magic are no note: another
+//! Mirrors `struct fp_note` of `bpf/core/forward/abi.h`. Bytes without the magic are no note: another
 //! program's metadata, or what an earlier packet left in the frame. What it says is a hint of the
 //! kernel's side, whose memory user space can write: a reader checks what it indexes with it.
 

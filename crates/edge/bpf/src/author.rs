@@ -15,6 +15,7 @@
 //! endless loop stays one (-fno-finite-loops), to be refused.
 //! Absent: running what was compiled; that is the scheduler's home.
 
+mod read;
 mod verdict;
 
 use std::ffi::{OsStr, OsString};
@@ -24,6 +25,7 @@ use std::{fs, io};
 
 use libbpf_rs::Linker;
 
+pub use read::{ReadError, parse, read};
 pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 
 /// Path below bpf/ and text of all that programs and policies include.
@@ -100,7 +102,7 @@ impl Compiler {
         Ok(Compiler { clang, dir })
     }
 
-    /// The file alone: what `fairpath_sched::author` reads. Its state's true sizes are in a section of
+    /// The file alone: what `fairpath_policy` reads. Its state's true sizes are in a section of
     /// their own, so that what its POLICY block says can be compared.
     ///
     /// # Errors

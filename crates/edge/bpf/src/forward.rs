@@ -1,4 +1,5 @@
-//! Forwarding through AF_XDP by the monitor's own XDP program (`rtt_forward`, bpf/prog/forward.h).
+//! Forwarding through AF_XDP by the monitor's own XDP program (`rtt_forward`, bpf/prog/forward.h);
+//! what it decides is the core's ([`fairpath_core::forward`]).
 //!
 //! ```text
 //!   set_forwarding(plan), set_socket(exit, queue, fd), attach_forward(interface)   in this order
@@ -10,65 +11,20 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use fairpath_core::sched::End;
+use fairpath_core::forward::MAX_OWN;
 use fairpath_units::IfIndex;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+
+pub use fairpath_core::forward::{EXITS, Exit, ForwardPlan, Forwarding, Way};
 
 use crate::attach::{self, AttachError, Attached, Hook};
 use crate::rtt::{RttMonitor, RunError};
 use crate::stack_sent::StackSent;
 
-/// Exits of a monitor: towards subscribers, and towards the internet.
-pub const EXITS: usize = 2;
 /// Receive queues of an exit's interface that can have a socket.
 pub const EXIT_QUEUES: u32 = 64;
-/// MAC addresses of this host that a bridge tells apart (`MAX_OWN`).
-const MAX_OWN: usize = 4;
-const MAC_BYTES: usize = 6;
 /// What a frame can grow by: a note and a tag.
 const ROOM_BYTES: usize = 256;
-/// Of `struct fp_forward`.
-const PLAN_BYTES: usize = 96;
-
-/// How packets find their exit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Forwarding {
-    /// By the other one.
-    Bridge = 1,
-    /// By the one that the kernel's FIB names.
-    Router = 2,
-}
-
-/// Where frames come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit {
-    /// The interface that the program is attached to.
-    pub ifindex: IfIndex,
-    /// The interface that routes name: the VLAN device, or the same.
-    pub route: IfIndex,
-    /// Whose class counts for what leaves here.
-    pub end: End,
-    /// Bytes of IP.
-    pub mtu: u32,
-    /// The tag of its frames; 0: none, or in a bridge whatever they have.
-    pub vlan: u16,
-    /// Its MAC address; of a router, that of `route`.
-    pub mac: [u8; MAC_BYTES],
-    /// A tcx ingress program of this monitor measures what the stack gets from `ifindex`.
-    pub stack_seen: bool,
-}
-
-/// What [`RttMonitor::set_forwarding`] puts into force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForwardPlan {
-    /// How.
-    pub forwarding: Forwarding,
-    /// Two interfaces, or two VLANs of one. Their order gives them their numbers, 0 and 1.
-    pub exits: [Exit; EXITS],
-    /// Of a bridge: MAC addresses whose packets are the stack's, up to four.
-    pub own: Vec<[u8; MAC_BYTES]>,
-}
 
 /// Forwarding could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -100,86 +56,6 @@ pub enum ForwardError {
     /// The stack's counts could not be mapped.
     #[error("map the stack's counts: {0}; see `fairpath features`")]
     Counts(#[from] io::Error),
-}
-
-/// What became of a frame (`enum way` of bpf/prog/redirect.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Way {
-    /// Redirected to a socket, which may have had no room (`XDP_STATISTICS`).
-    ToSocket,
-    /// Passed: the queue had no socket.
-    NoSocket,
-    /// Passed: neither IPv4 nor IPv6.
-    NotIp,
-    /// Passed: to a group or to all.
-    Group,
-    /// Passed: a bridge's packet to this host.
-    Own,
-    /// Passed: neighbour discovery.
-    Neighbour,
-    /// Passed: shorter than its headers.
-    Short,
-    /// Passed: the driver has no room before the frame.
-    NoRoom,
-    /// Passed: its tag is none of the exits'.
-    OtherVlan,
-    /// Passed: the monitor has no work area for this CPU.
-    NoDesk,
-    /// Passed: longer than the exit's MTU.
-    TooBig,
-    /// Passed: not sent to the interface's MAC address.
-    OtherHost,
-    /// Passed: its TTL or hop limit ends here.
-    Ttl,
-    /// Passed: options of IPv4, or hop-by-hop ones.
-    Options,
-    /// Passed: addresses that no router forwards, or a wrong header checksum.
-    Strange,
-    /// Passed: the next hop's MAC address is not known yet.
-    NoNeighbour,
-    /// Passed: to this host, a broadcast, or no route (the FIB does not tell them apart).
-    Local,
-    /// Passed: a route that refuses: unreachable, prohibit, blackhole.
-    Unreachable,
-    /// Passed: the interface does not forward (sysctl).
-    NotForwarding,
-    /// Passed: the route encapsulates.
-    Tunnel,
-    /// Passed: it leaves by an interface that is no exit.
-    OtherExit,
-    /// Dropped: the socket went away when the frame was changed already.
-    Lost,
-}
-
-impl Way {
-    /// How many there are.
-    pub const COUNT: usize = Way::Lost as usize + 1;
-    /// All, in their order, with the names that a status shows.
-    pub const ALL: [(Way, &'static str); Way::COUNT] = [
-        (Way::ToSocket, "to socket"),
-        (Way::NoSocket, "no socket"),
-        (Way::NotIp, "not IP"),
-        (Way::Group, "group address"),
-        (Way::Own, "to this host"),
-        (Way::Neighbour, "neighbour discovery"),
-        (Way::Short, "cut short"),
-        (Way::NoRoom, "no headroom"),
-        (Way::OtherVlan, "other VLAN"),
-        (Way::NoDesk, "no work area"),
-        (Way::TooBig, "above the MTU"),
-        (Way::OtherHost, "other MAC address"),
-        (Way::Ttl, "TTL over"),
-        (Way::Options, "IP options"),
-        (Way::Strange, "not to be forwarded"),
-        (Way::NoNeighbour, "neighbour unknown"),
-        (Way::Local, "local address or no route"),
-        (Way::Unreachable, "route refuses"),
-        (Way::NotForwarding, "forwarding off"),
-        (Way::Tunnel, "tunnel"),
-        (Way::OtherExit, "other interface"),
-        (Way::Lost, "lost"),
-    ];
 }
 
 /// Frames that came by one exit, by what became of them.
@@ -215,7 +91,7 @@ impl RttMonitor {
         }
         check(plan)?;
         let map = &self.skel.maps.forward;
-        map.update(&0u32.to_ne_bytes(), &bytes_of(plan), MapFlags::ANY)?;
+        map.update(&0u32.to_ne_bytes(), &plan.to_bytes(), MapFlags::ANY)?;
         Ok(())
     }
 
@@ -349,32 +225,10 @@ fn check(plan: &ForwardPlan) -> Result<(), ForwardError> {
     }
 }
 
-/// `struct fp_forward`.
-fn bytes_of(plan: &ForwardPlan) -> [u8; PLAN_BYTES] {
-    let mut bytes = Vec::with_capacity(PLAN_BYTES);
-    bytes.extend((plan.forwarding as u32).to_ne_bytes());
-    bytes.extend([0; 4]);
-    for exit in &plan.exits {
-        for word in [exit.ifindex.0, exit.route.0, exit.end as u32, exit.mtu] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        bytes.extend(exit.vlan.to_ne_bytes());
-        bytes.extend(u16::from(exit.stack_seen).to_ne_bytes());
-        bytes.extend(exit.mac);
-        bytes.extend([0; 2]);
-    }
-    for own in &plan.own {
-        bytes.extend(own);
-        bytes.extend([0; 2]);
-    }
-    bytes.resize(PLAN_BYTES, 0);
-    let mut all = [0; PLAN_BYTES];
-    all.copy_from_slice(&bytes);
-    all
-}
-
 #[cfg(test)]
 mod tests {
+    use fairpath_core::sched::End;
+
     use super::*;
 
     fn plan(ifindexes: [u32; 2], vlans: [u16; 2], forwarding: Forwarding) -> ForwardPlan {
@@ -416,12 +270,5 @@ mod tests {
         let mut many = plan([1, 2], [0, 0], Bridge);
         many.own = vec![[2; 6]; 5];
         assert!(matches!(check(&many), Err(ForwardError::Own(5))));
-    }
-
-    #[test]
-    fn ways_are_listed_in_the_order_of_their_numbers() {
-        for (number, (way, _)) in Way::ALL.iter().enumerate() {
-            assert_eq!(*way as usize, number);
-        }
     }
 }

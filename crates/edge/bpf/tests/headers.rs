@@ -33,7 +33,12 @@ fn run(command: &mut Command) -> Vec<u8> {
 fn install(dir: &Path) -> PathBuf {
     let release = dir.join("target/release");
     fs::create_dir_all(&release).expect("written");
-    for name in ["fairpath", "fairpath-demo", "fairpath-lab"] {
+    for name in [
+        "fairpath",
+        "fairpath-demo",
+        "fairpath-lab",
+        "fairpath-sched",
+    ] {
         let program = release.join(name);
         fs::write(&program, "#!/bin/sh\n").expect("written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");

@@ -1,6 +1,7 @@
 //! Queues in the kernel, beside their oracle: every answer, every count, and an audit after each part.
 //!
-//! The logs are those of the native home's test. `FAIRPATH_QUEUE_OPS=n` changes the number of operations.
+//! The logs are those of the native home's test. A fifth of the operations in `make test`, from the
+//! environment's seed on; `FAIRPATH_QUEUE_OPS=n` changes their number.
 
 #[path = "../../../model/core/tests/pifo_oracle/mod.rs"]
 mod pifo_oracle;
@@ -8,25 +9,30 @@ mod pifo_oracle;
 use fairpath_bpf::{KernelPool, QueueBench, Variant};
 use fairpath_core::pifo::{Kind, Op, PifoConfig, Pool, Refusal, Window};
 use fairpath_testbed::{Need, requires};
+use fairpath_units::{Share, test_seed, test_seeds};
 use pifo_oracle::Oracle;
 use pifo_oracle::log::{Random, Writer, assert_counts, assert_same, assert_whole, plan};
 
 /// Operations in all, in one part, and on one pool: loading one takes longer than many thousands.
-const OPS: usize = 10_000_000;
+const OPS: u64 = 10_000_000;
 const PART: usize = 16_384;
 const OPS_OF_A_POOL: usize = 20 * PART;
 
 fn wanted() -> usize {
     let wanted = std::env::var("FAIRPATH_QUEUE_OPS").ok();
-    wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS)
+    wanted
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(Share::told().of(OPS) as usize)
 }
 
 #[test]
 fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
     requires!(Need::Root);
-    let (mut done, mut seed) = (0, 0);
+    let first = test_seed().wrapping_add(1_000);
+    let (mut done, mut pools) = (0, 0);
     while done < wanted() {
-        let mut random = Random(1_000 + seed);
+        let seed = first.wrapping_add(pools);
+        let mut random = Random(seed);
         let plan = plan(&mut random);
         let mut kernel = KernelPool::load(plan.items, &plan.pifos).unwrap();
         let mut oracle = Oracle::new(plan.items, &plan.pifos);
@@ -46,17 +52,17 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
             }
         }
         done += OPS_OF_A_POOL;
-        seed += 1;
+        pools += 1;
     }
-    println!("{done} operations on {seed} pools");
+    println!("{done} operations on {pools} pools");
 }
 
 /// Natively and in the kernel, the same operations leave the same bytes; so also after damage, and both end.
 #[test]
 fn damaged_pools_answer_alike_in_kernel_and_natively() {
     requires!(Need::Root);
-    for seed in 0..4 {
-        let mut random = Random(2_000 + seed);
+    for seed in test_seeds(20) {
+        let mut random = Random(seed.wrapping_add(2_000));
         let plan = plan(&mut random);
         let mut kernel = KernelPool::load(plan.items, &plan.pifos).unwrap();
         let mut native = Pool::new(plan.items, &plan.pifos).unwrap();
@@ -93,7 +99,7 @@ fn a_damaged_header_stops_nothing_but_the_answers() {
         PifoConfig::new(Kind::Heap, 100),
         PifoConfig::new(Kind::Cffs(window), 100),
     ];
-    let mut random = Random(3_000);
+    let mut random = Random(test_seed().wrapping_add(3_000));
     for word in 0..16 {
         let mut kernel = KernelPool::load(100, &pifos).unwrap();
         for value in [0, 1, u64::MAX, u64::MAX / 3, random.next()] {

@@ -6,6 +6,7 @@ use fairpath_core::sched::{
     Setting, encode_rate, policies,
 };
 use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seed;
 
 const HEAP: u32 = 1;
 const PACKETS: u32 = 500;
@@ -158,7 +159,9 @@ fn agree(what: &str, plan: &Plan, seed: u64, classes: u64, leaf: u32) {
 #[test]
 fn every_policy_alone_gives_the_same_outcomes_in_both_homes() {
     requires!(Need::Root);
-    for (policy, seed) in policies().iter().zip(1..) {
+    let first = test_seed();
+    for (policy, n) in policies().iter().zip(1..) {
+        let seed = first.wrapping_add(n);
         for over in policy
             .over
             .iter()
@@ -174,7 +177,9 @@ fn every_policy_alone_gives_the_same_outcomes_in_both_homes() {
 fn trees_of_each_policy_give_the_same_outcomes_in_both_homes() {
     requires!(Need::Root);
     let fifo = &policies()[0];
-    for (policy, seed) in policies().iter().zip(1..) {
+    let first = test_seed();
+    for (policy, n) in policies().iter().zip(1..) {
+        let seed = first.wrapping_add(n);
         for over in policy
             .over
             .iter()

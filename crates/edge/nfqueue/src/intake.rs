@@ -246,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+        #![proptest_config(fairpath_units::property!(2_000))]
 
         #[test]
         fn no_bytes_panic_or_reach_outside(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4)) {

@@ -24,6 +24,7 @@ use nix::unistd::{Pid, getppid};
 
 use crate::process::{Process, RunError};
 use crate::run::{RUN_ENV, RunId};
+use crate::signals;
 use crate::sysctl::SysctlError;
 
 /// Time after which [`Netns::run`] gives a tool up; configuration takes milliseconds.
@@ -167,6 +168,7 @@ impl Netns {
         let parent = Pid::this();
         let prepare = move || {
             die_with(parent)?;
+            signals::reset()?;
             setns(&inner.fd, CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
         };
         // SAFETY: the closure makes system calls only and touches no lock and no allocator.

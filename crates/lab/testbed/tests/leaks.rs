@@ -1,7 +1,6 @@
 //! Nothing is left behind, however a test ends.
 //!
-//! The test binary starts itself again as a child that builds a testbed and then panics, or waits to be
-//! killed. A namespace has no name that could be looked up, so the child also ties one of its links
+//! A test starts itself again as a child that builds a testbed and then panics, or waits to be killed. A namespace has no name that could be looked up, so the child also ties one of its links
 //! to a namespace of the parent: when the child's namespace is truly gone, so is the parent's end.
 
 use std::env;
@@ -50,20 +49,22 @@ fn build_everything(here: &Netns, testbed: &Testbed) {
     drop((server, running, capture, echo, shell));
 }
 
-/// Does nothing unless another test started it.
-#[test]
-fn child() {
+/// In a child, which is the same test started again by itself: builds everything and ends as told.
+///
+/// False where no test is the parent.
+fn is_child() -> bool {
     if env::var_os(ENDING).is_none() {
-        return;
+        return false;
     }
     let testbed = Testbed::new();
     build_everything(&testbed.current_netns().unwrap(), &testbed);
+    true
 }
 
-/// Starts the child inside `observer` and waits until its testbed stands.
-fn start_child(observer: &Netns, ending: &str) -> (Process, RunId) {
+/// Starts `test` again inside `observer` and waits until its testbed stands.
+fn start_child(observer: &Netns, test: &str, ending: &str) -> (Process, RunId) {
     let mut command: Command = observer.command(env::current_exe().unwrap());
-    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env(ENDING, ending);
     let child = observer.spawn(command).unwrap();
     if let Err(error) = child.wait_stdout(" end\n", DEADLINE) {
@@ -123,8 +124,11 @@ fn assert_all_seen(observer: &Netns, run: &RunId) {
 #[test]
 fn kill_9_leaves_nothing() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tcpdump"));
+    if is_child() {
+        return;
+    }
     let observer = Testbed::new().netns("observer").unwrap();
-    let (mut child, run) = start_child(&observer, "kill");
+    let (mut child, run) = start_child(&observer, "kill_9_leaves_nothing", "kill");
     assert_all_seen(&observer, &run);
     child.signal(Signal::SIGKILL);
     child.wait(DEADLINE).unwrap();
@@ -134,8 +138,11 @@ fn kill_9_leaves_nothing() {
 #[test]
 fn ctrl_c_leaves_nothing() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tcpdump"));
+    if is_child() {
+        return;
+    }
     let observer = Testbed::new().netns("observer").unwrap();
-    let (mut child, run) = start_child(&observer, "kill");
+    let (mut child, run) = start_child(&observer, "ctrl_c_leaves_nothing", "kill");
     child.signal(Signal::SIGINT);
     child.wait(DEADLINE).unwrap();
     assert_nothing_left(&observer, &run);
@@ -170,8 +177,15 @@ fn a_panic_leaves_nothing_while_the_process_lives_on() {
 #[test]
 fn a_panic_of_the_whole_test_leaves_nothing() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tcpdump"));
+    if is_child() {
+        return;
+    }
     let observer = Testbed::new().netns("observer").unwrap();
-    let (mut child, run) = start_child(&observer, "panic");
+    let (mut child, run) = start_child(
+        &observer,
+        "a_panic_of_the_whole_test_leaves_nothing",
+        "panic",
+    );
     child.wait(DEADLINE).unwrap();
     assert_nothing_left(&observer, &run);
 }

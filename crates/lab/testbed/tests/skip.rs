@@ -5,32 +5,28 @@ use std::process::Command;
 
 /// Tells the child that it is one.
 const CHILD: &str = "FAIRPATH_SKIP_CHILD";
+/// The test, which starts itself again.
+const NAME: &str = "a_skip_returns_from_the_test_and_adds_one_line_to_the_log";
 
 use fairpath_testbed::{Need, SKIP_LOG_ENV, requires};
 
-/// Does nothing unless the other test started it.
-#[test]
-fn child() {
-    if env::var_os(CHILD).is_none() {
-        return;
-    }
-    requires!(Need::Tool("no-such-tool-of-fairpath"));
-    panic!("the test went on without its need");
-}
-
 #[test]
 fn a_skip_returns_from_the_test_and_adds_one_line_to_the_log() {
+    if env::var_os(CHILD).is_some() {
+        requires!(Need::Tool("no-such-tool-of-fairpath"));
+        panic!("the test went on without its need");
+    }
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut child = Command::new(env::current_exe().unwrap());
     child
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", NAME, "--nocapture"])
         .env(CHILD, "1")
         .env(SKIP_LOG_ENV, log.path());
     let output = child.output().unwrap();
-    let line = "SKIP skip::child: needs the tool no-such-tool-of-fairpath\n";
-    let logged =
-        "skip::child\tcommand:no-such-tool-of-fairpath\tneeds the tool no-such-tool-of-fairpath\n";
+    let reason = "needs the tool no-such-tool-of-fairpath";
+    let line = format!("SKIP skip::{NAME}: {reason}\n");
+    let logged = format!("skip::{NAME}\tcommand:no-such-tool-of-fairpath\t{reason}\n");
     assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains(line));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&line));
     assert_eq!(std::fs::read_to_string(log.path()).unwrap(), logged);
 }

@@ -99,7 +99,7 @@ fn read(texts: &[(&str, Vec<u8>)]) -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(1500))]
 
     #[test]
     fn no_bytes_panic(bytes in vec(any::<u8>(), 0..200), name in select(&NAMES[..])) {

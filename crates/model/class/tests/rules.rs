@@ -127,7 +127,7 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(400))]
 
     #[test]
     fn rules_lead_where_the_slow_lookup_leads(text in configuration(), endpoints in vec(facts(), 1..50)) {

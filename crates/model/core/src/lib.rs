@@ -3,13 +3,14 @@
 //! [`Monitor`] is the native home: captures, tests, fuzzing. [`Memory`] is a monitor's memory
 //! wherever it lies; `fairpath-bpf` puts it over the kernel's arena, so that formatting, counting
 //! and ending are the same code in every home. [`pifo`] has queues over
-//! numbers, [`cc`] congestion control. Pure: `now` is an argument everywhere.
+//! numbers, [`cc`] congestion control, [`forward`] what passes the stack by. Pure: `now` is an argument everywhere.
 
 mod abi;
 mod aggregate;
 pub mod cc;
 mod classes;
 mod ffi;
+pub mod forward;
 mod image;
 mod memory;
 mod monitor;

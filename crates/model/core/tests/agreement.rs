@@ -1,6 +1,7 @@
 //! The core against the oracle and against the truth, on generated traffic.
 //!
-//! Seeds are fixed and named in every failure; `FAIRPATH_SEEDS=n` runs n of them (best with `--release`).
+//! Seeds go on from the environment's and are named in every failure; `FAIRPATH_SEEDS=n` runs n of them (best with
+//! `--release`).
 
 mod oracle;
 mod traffic;
@@ -8,14 +9,21 @@ mod traffic;
 use std::collections::HashMap;
 
 use fairpath_core::{Config, Event, FlowRecord, Key, Mode, Monitor, Sample, Stats};
+use fairpath_units::{Share, test_seed};
 use oracle::{Oracle, Told};
 use traffic::{Flow, Options, SECOND, Traffic, generate};
 
 const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
 
-fn seeds() -> std::ops::Range<u64> {
+/// Seeds of a test in `make soak`; `make test` has a fifth.
+const SEEDS: u64 = 30;
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let first = test_seed();
     let count = std::env::var("FAIRPATH_SEEDS").ok();
-    0..count.and_then(|count| count.parse().ok()).unwrap_or(6)
+    let share = Share::told().of(SEEDS);
+    let count = count.and_then(|count| count.parse().ok()).unwrap_or(share);
+    (0..count).map(move |n| first.wrapping_add(n))
 }
 
 /// What the core made of some traffic.

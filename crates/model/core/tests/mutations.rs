@@ -2,22 +2,24 @@
 //!
 //! Mutations of generated traffic: bits, lengths, cuts, splices, repeats, wrong times and link types. With
 //! `FAIRPATH_SANITIZE` set (`cargo xtask sanitize`) the C is watched by AddressSanitizer and UBSan meanwhile.
-//! `FAIRPATH_MUTATIONS=n` changes their number.
+//! A fifth of them in `make test`, from the environment's seed; `FAIRPATH_MUTATIONS=n` changes their number.
 
 mod traffic;
 
 use std::time::Instant;
 
 use fairpath_core::{Config, Event, Frame, Mode, Monitor};
+use fairpath_units::{Share, test_seed};
 use traffic::{Options, Random, SECOND, generate};
 
-const SEED: u64 = 0x5eed;
 /// How often the tables are looked through, in packets.
 const CHECK_EVERY: u64 = 20_000;
 
 fn mutations() -> u64 {
     let wanted = std::env::var("FAIRPATH_MUTATIONS").ok();
-    wanted.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+    wanted
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(Share::told().of(1_000_000))
 }
 
 /// Small tables, so that all of them overflow.
@@ -95,6 +97,7 @@ fn mutate(random: &mut Random, frame: &mut Frame, data: &mut Vec<u8>, other: &[u
 
 #[test]
 fn a_million_damaged_packets_leave_the_tables_sound() {
+    let first = test_seed();
     // Some long flows, and many short ones, whose handshakes meet.
     let shapes = [
         (4, 20_000),
@@ -111,10 +114,13 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
                 bytes,
                 ..Options::default()
             };
-            generate(seed, &options).frames().collect::<Vec<_>>()
+            generate(first.wrapping_add(seed), &options)
+                .frames()
+                .collect::<Vec<_>>()
         })
         .collect();
-    let (mut random, mut samples, mut spent) = (Random::new(SEED), 0u64, std::time::Duration::ZERO);
+    let (mut random, mut samples, mut spent) =
+        (Random::new(first), 0u64, std::time::Duration::ZERO);
     let modes = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
     let each = mutations() / modes.len() as u64;
     for mode in modes {
@@ -133,7 +139,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
                 assert_sound(
                     &monitor,
                     &config,
-                    &format!("seed {SEED}, {mode:?}, packet {i}"),
+                    &format!("seed {first}, {mode:?}, packet {i}"),
                 );
             }
         }
@@ -141,7 +147,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
         assert_sound(
             &monitor,
             &config,
-            &format!("seed {SEED}, {mode:?}, finished"),
+            &format!("seed {first}, {mode:?}, finished"),
         );
         let stats = monitor.stats();
         assert_eq!(stats.lock_failures, 0);
@@ -159,7 +165,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
     }
     let rate = mutations() as f64 / spent.as_secs_f64() / 1e6;
     println!(
-        "seed {SEED}: {samples} samples from {} damaged packets, {rate:.2} million a second",
+        "seed {first}: {samples} samples from {} damaged packets, {rate:.2} million a second",
         mutations()
     );
     assert!(samples > 0);
@@ -170,7 +176,8 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
 fn random_bytes_leave_the_tables_sound() {
     let config = config(Mode::Hybrid);
     let mut monitor = Monitor::new(&config);
-    let mut random = Random::new(SEED);
+    let seed = test_seed();
+    let mut random = Random::new(seed);
     for i in 0..mutations() / 10 {
         let data: Vec<u8> = (0..random.within(0, 200))
             .map(|_| random.next() as u8)
@@ -184,5 +191,5 @@ fn random_bytes_leave_the_tables_sound() {
         monitor.frame(&frame, &data, |_| {});
     }
     monitor.finish(|_| {});
-    assert_sound(&monitor, &config, &format!("seed {SEED}"));
+    assert_sound(&monitor, &config, &format!("seed {seed}"));
 }

@@ -1,16 +1,18 @@
 //! Queues, natively, beside their oracle: every answer, every count, and an audit after each part.
 //!
-//! `FAIRPATH_QUEUE_OPS=n` changes the number of operations.
+//! Ten million operations in `make soak`, a fifth of them in `make test`, from the environment's seed on.
+//! `FAIRPATH_QUEUE_OPS=n` changes their number.
 
 mod pifo_oracle;
 
 use fairpath_core::pifo::{Op, Pool};
+use fairpath_units::{Share, test_seed};
 use pifo_oracle::Oracle;
 use pifo_oracle::log::{Plan, Random, Writer, assert_counts, assert_same, assert_whole, plan};
 use proptest::prelude::*;
 
 /// Operations in all, and in one part.
-const OPS: usize = 10_000_000;
+const OPS: u64 = 10_000_000;
 const PART: usize = 10_000;
 /// Operations of a log that can be shrunk.
 const LOG: usize = 400;
@@ -34,10 +36,14 @@ fn compare(what: &str, plan: &Plan, pool: &mut Pool, oracle: &mut Oracle, ops: &
 #[test]
 fn ten_million_operations_are_answered_as_by_the_oracle() {
     let wanted = std::env::var("FAIRPATH_QUEUE_OPS").ok();
-    let ops: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS);
+    let ops: usize = wanted
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(Share::told().of(OPS) as usize);
+    let first = test_seed();
     let mut tally = std::collections::BTreeMap::<(&str, bool), u64>::new();
     let mut totals = [0u64; 6];
-    for seed in 0..ops.div_ceil(PART * PARTS) as u64 {
+    for n in 0..ops.div_ceil(PART * PARTS) as u64 {
+        let seed = first.wrapping_add(n);
         let mut random = Random(seed);
         let plan = plan(&mut random);
         let mut pool = Pool::new(plan.items, &plan.pifos).unwrap();
@@ -69,7 +75,7 @@ fn ten_million_operations_are_answered_as_by_the_oracle() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(300))]
 
     /// The same in small, for failures that are shrunk: a failing part of a log is a log.
     #[test]

@@ -5,6 +5,7 @@ mod pifo_oracle;
 use fairpath_core::pifo::{Kind, Outside, PifoConfig, Pool, Window};
 use pifo_oracle::log::Random;
 
+/// Fixed, not the environment's: published ratios are held within a band, which other draws may leave.
 const SEED: u64 = 4;
 /// Ranks are uniform in 0..RANKS, as in SP-PIFO's evaluation.
 const RANKS: u64 = 100;

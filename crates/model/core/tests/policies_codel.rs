@@ -178,7 +178,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(100))]
 
     #[test]
     fn codel_decides_each_packet_as_rfc_8289(steps in steps(1, 1514), settings in settings()) {

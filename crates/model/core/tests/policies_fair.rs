@@ -91,6 +91,8 @@ mod drr {
     }
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         #[test]
         fn packets_leave_as_the_papers_algorithm_sends_them(
             quantum in prop_oneof![Just(64u64), Just(500), Just(1514), Just(9000)],
@@ -245,6 +247,8 @@ mod stfq {
     }
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         /// Theorem 1 of the paper: two flows that wait differ by less than a packet of each.
         #[test]
         fn two_flows_that_wait_never_differ_by_more_than_the_papers_bound(
@@ -481,6 +485,8 @@ mod qfq {
     }
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         /// Section 3 and theorem 2 of the paper: who is sent, and B-WFI.
         #[test]
         fn the_least_finish_of_those_eligible_is_sent_and_nobody_falls_behind_by_more_than_the_wfi(

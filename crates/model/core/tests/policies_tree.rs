@@ -172,7 +172,7 @@ fn compare<H: Home>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(400))]
 
     #[test]
     fn class_trees_borrow_exactly_to_a_packet(nodes in trees(), steps in steps()) {

@@ -27,6 +27,8 @@ mod srpt {
     }
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         /// Section 2.13 of the notes: shortest first starves by design; the guard bounds it.
         #[test]
         fn nobody_who_comes_later_than_patience_goes_before(
@@ -99,6 +101,8 @@ mod pfabric {
     }
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         #[test]
         fn the_flow_with_the_fewest_bytes_left_sends_its_oldest_packet(
             ops in prop::collection::vec((0u32..6, 1u64..9, any::<bool>()), 1..100),
@@ -130,6 +134,8 @@ mod lstf {
     use super::*;
 
     proptest! {
+        #![proptest_config(fairpath_units::property!(256))]
+
         #[test]
         fn who_has_the_least_slack_left_goes_first(
             ops in prop::collection::vec((0u64..1000, 0u64..5000, any::<bool>()), 1..100),
@@ -173,7 +179,7 @@ mod edf {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..ProptestConfig::default() })]
+        #![proptest_config(fairpath_units::property!(256, max_global_rejects: 100_000))]
         #[test]
         fn if_any_order_keeps_all_deadlines_this_one_does(
             mut packets in prop::collection::vec((0u64..20, 1u64..12), 1..16),

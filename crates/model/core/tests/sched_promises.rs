@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use fairpath_core::sched::{
     Drop, Function, Home, NEVER, Op, OpKind, Outcome, OutcomeKind, Plan, Scheduler,
 };
+use fairpath_units::test_seeds;
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::trees::{Tree, tree};
 
@@ -18,7 +19,7 @@ const ASKED: usize = 20_000;
 
 /// Runs `then` on random trees of shipped policies, each with a log.
 fn each(mut then: impl FnMut(u64, &Tree, Vec<Op>)) {
-    for seed in 0..TREES {
+    for seed in test_seeds(TREES) {
         let mut random = Random(seed);
         let tree = tree(&mut random, None);
         let log = Writer::new(&mut random).write(&mut random, &tree, OPS);

@@ -1,22 +1,17 @@
-//! Schedulers before they touch a packet: what to build, what to send through it, what came of it.
+//! The scheduler's plans: trees and impairments in, plans for the core out; logs of operations.
 //!
 //! ```text
-//! tree ---- Plan ----.
-//! author -- Policy --+--> Home (native, kernel) --> outcomes --> report
-//! traffic - packets -+         ^
-//! script, log - operations ----'     simulate: the clock and the link between them
+//! tree (TOML, classes, a policy) --.
+//! impair (options, traces) --------+--> Plan --> runtime (native, kernel) --> outcomes
+//! log: operations and outcomes, recorded and replayed ----^                      |
+//!  ^-----------------------------------------------------------------------------'
 //! ```
 //!
-//! Pure: virtual time only. Which home runs is the caller's choice, since every home gives the same
-//! outcomes for the same operations.
+//! Pure: no clock, no files. Every runtime gives the same outcomes for the same operations, so the
+//! caller chooses one.
 
-pub mod author;
 pub mod impair;
 pub mod log;
-pub mod report;
-pub mod script;
-pub mod simulate;
-pub mod traffic;
 pub mod tree;
 
 pub use fairpath_units::quantity;

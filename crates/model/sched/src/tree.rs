@@ -25,11 +25,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairpath_core::sched::{Meta, Over, Overflow, Param, Plan, Policy};
+use fairpath_policy::Author;
 use thiserror::Error;
 use toml::Spanned;
 
 pub use classes::Way;
-pub(crate) use draft::dscp_number;
+pub use draft::dscp_number;
 pub use fairpath_units::nearest;
 pub use layout::{
     SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
@@ -39,7 +40,6 @@ pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
 pub use shape::MAX_NODES;
 
-use crate::author::Author;
 use crate::impair::Spec;
 use crate::quantity::{self, written};
 use draft::{Draft, NodeDraft};

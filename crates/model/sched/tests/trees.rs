@@ -409,7 +409,7 @@ fn a_hundred_thousand_nodes_are_read_and_end_in_one_plan() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(fairpath_units::test_seed()), ..ProptestConfig::with_cases(300) })]
 
     /// Whatever a file says, it is a tree that the core takes or a list of problems in lines.
     #[test]

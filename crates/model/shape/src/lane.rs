@@ -11,7 +11,7 @@ use fairpath_core::sched::{
     OutcomeKind, Plan, SchedReader, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
-use fairpath_sched::author::Watch;
+use fairpath_policy::Watch;
 use fairpath_sched::log::Run;
 use fairpath_sched::tree::Tree;
 
@@ -463,7 +463,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(fairpath_units::property!(64))]
 
         #[test]
         fn every_handle_comes_back_once_and_the_account_adds_up(

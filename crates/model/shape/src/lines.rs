@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Policy, policies};
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 use fairpath_sched::tree::{BadTree, Known, LINE_BURST_NS, Line, SetError, TooDeep, Tree, Way};
 
 /// What leaves by which interface.

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use fairpath_afxdp::PREFERENCE;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
-use fairpath_sched::author::Watch;
+use fairpath_policy::Watch;
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
 

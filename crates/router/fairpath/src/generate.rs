@@ -4,11 +4,15 @@
 //! is generated cannot differ from what it accepts, and no installed file is needed. Prose comes
 //! from the guide, which `cargo xtask docs --man` joins with these pages.
 
+mod outline;
+
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap_complete::Shell;
+
+use crate::external;
 
 /// The shells that have a directory for other packages' completions on every distribution.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
@@ -41,7 +45,11 @@ pub fn run(command: clap::Command, args: &Args) -> anyhow::Result<()> {
     written.with_context(|| format!("write into {}", dir.display()))
 }
 
-fn completions(mut command: clap::Command, args: &Args) -> std::io::Result<()> {
+fn completions(command: clap::Command, args: &Args) -> std::io::Result<()> {
+    let mut command = command.mut_subcommands(|shown| match shown.get_name() {
+        external::SCHED => outline::of(external::SCHED).unwrap_or(shown),
+        _ => shown,
+    });
     for shell in SHELLS {
         clap_complete::generate_to(shell, &mut command, "fairpath", &args.dir)?;
     }

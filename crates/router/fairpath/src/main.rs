@@ -1,7 +1,8 @@
 //! The programmable packet path for Linux routers: the router's binary.
 //!
 //! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
-//! git does: the lab and the demo are binaries of their own.
+//! git does: the lab and the demo are binaries of their own, and so is `fairpath sched`, because it
+//! embeds Lua.
 
 mod check;
 mod class;
@@ -13,7 +14,6 @@ mod generate;
 mod impair;
 mod rtt;
 mod run;
-mod sched;
 mod shape;
 mod status;
 mod top;
@@ -51,7 +51,7 @@ enum Command {
     /// Run the daemon: watch interfaces, count by class, answer the others
     Run(run::Args),
     /// Packet schedulers: list and show policies, simulate a link
-    Sched(sched::Args),
+    Sched,
     /// Give every class its rate and every flow its fair share
     Shape(Box<shape::Args>),
     /// Tell how the daemon is
@@ -72,8 +72,16 @@ enum Command {
 
 fn main() -> ExitCode {
     fairpath_bpf::quiet_libbpf();
-    let cli = Cli::try_parse().unwrap_or_else(|error| check::leave(&error));
-    let result = match cli.command {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let command = match external::shown(&words) {
+        Some(words) => Command::External(words),
+        None => {
+            Cli::try_parse()
+                .unwrap_or_else(|error| check::leave(&error))
+                .command
+        }
+    };
+    let result = match command {
         Command::Class(args) => class::run(&args),
         Command::Impair(args) => match impair::run(&args) {
             Ok(status) => return status,
@@ -82,7 +90,7 @@ fn main() -> ExitCode {
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Run(args) => run::run(&args),
-        Command::Sched(args) => sched::run(&args),
+        Command::Sched => external::run(&[external::SCHED.into()]),
         Command::Shape(args) => shape::run(&args),
         Command::Status(args) => status::status(&args),
         Command::Reload(args) => status::reload(&args),

@@ -4,11 +4,12 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use fairpath_core::sched::{Custom, Function, Meta};
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seeds;
 
 use super::object::{EXIT, object, op};
-use fairpath_sched::traffic::Random;
+use fairpath_statistics::Random;
 
 const PROGRAMS: u64 = 400;
 const RUNS: usize = 16;
@@ -166,7 +167,7 @@ fn run_in_kernel(program: &OwnedFd, words: &mut [u64; 8]) {
 #[test]
 fn random_programs_leave_the_same_in_the_kernel_and_in_the_machine() {
     requires!(Need::Root);
-    for seed in 0..PROGRAMS {
+    for seed in test_seeds(PROGRAMS) {
         println!("seed {seed}");
         let text = program(&mut Random::new(seed), true);
         let in_kernel = load(&text);

@@ -4,17 +4,16 @@
 mod instructions;
 mod policies;
 mod refusals;
-mod templates;
 
 #[allow(dead_code)] // made for more than these tests
-#[path = "../../../../model/sched/tests/author/object.rs"]
+#[path = "../../../../model/policy/tests/author/object.rs"]
 mod object;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairpath_bpf::author::{CompileError, Compiler};
-use fairpath_sched::author::Author;
+use fairpath_policy::Author;
 
 /// The shipped policies' files.
 fn shipped() -> Vec<PathBuf> {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{Home, Op, Over, Policy, Scheduler, policies};
-use fairpath_sched::author::Author;
-use fairpath_sched::author::trial::{self, Trial};
+use fairpath_policy::Author;
+use fairpath_policy::trial::{self, Trial};
 use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seed;
 
 use super::{read, shipped};
 
@@ -41,14 +42,14 @@ fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
 
 /// All files, over everything that they rank, with operations of a seed that is printed.
 fn each(mut then: impl FnMut(&Author, &Path, Over, &[Op])) {
-    let mut seed = 20_261_121;
+    let mut seed = test_seed();
     for file in shipped() {
         let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
         for over in &author.policy.over {
             println!("{} over {over:?}: seed {seed}", author.policy.name);
             let ops = trial::operations(&[&author.policy], 4, OPERATIONS, seed);
             then(&author, &file, *over, &ops);
-            seed += 1;
+            seed = seed.wrapping_add(1);
         }
     }
 }

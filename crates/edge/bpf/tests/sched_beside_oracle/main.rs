@@ -2,7 +2,8 @@
 //! audit after each part, on random trees.
 //!
 //! The trees and logs are those of the native home's test; the policy that reacts to everything is
-//! here a file in C, as an author's is. `FAIRPATH_SCHED_OPS=n` changes the number of operations.
+//! here a file in C, as an author's is. A fifth of the operations in `make test`, from the environment's seed
+//! on; `FAIRPATH_SCHED_OPS=n` changes their number.
 
 #[path = "../../../../model/core/tests/sched_oracle/mod.rs"]
 mod sched_oracle;
@@ -13,6 +14,7 @@ use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{Function, Op, Policy, Scheduler};
 use fairpath_testbed::{Need, requires};
+use fairpath_units::{Share, test_seed};
 use sched_oracle::Oracle;
 use sched_oracle::case::{Done, check, compare};
 use sched_oracle::log::{Random, Writer};
@@ -21,7 +23,7 @@ use sched_oracle::trees::tree;
 
 /// Operations in all, and on one tree of few or of many: loading a scheduler takes as long as
 /// thousands.
-const OPS: usize = 150_000;
+const OPS: u64 = 150_000;
 const OPS_OF_A_TREE: usize = 3_000;
 const OPS_OF_MANY: usize = 20_000;
 
@@ -105,19 +107,22 @@ fn operations_in_the_kernel_and_natively_come_out_as_in_the_oracle() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let wanted = std::env::var("FAIRPATH_SCHED_OPS").ok();
-    let wanted: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(OPS);
+    let wanted: usize = wanted
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(Share::told().of(OPS) as usize);
     let authors = authors();
-    let (mut done, mut seed) = (Done::default(), 0_u64);
+    let first = test_seed();
+    let (mut done, mut seed) = (Done::default(), first);
     while done.ops < wanted {
         let author = (!seed.is_multiple_of(3)).then(|| &authors[seed as usize % authors.len()]);
-        let ops = if wanted > OPS {
+        let ops = if wanted > OPS as usize {
             OPS_OF_MANY
         } else {
             OPS_OF_A_TREE
         };
         done.add(&run_tree(seed, author, ops));
-        seed += 1;
+        seed = seed.wrapping_add(1);
     }
-    println!("{seed} trees");
+    println!("{} trees", seed.wrapping_sub(first));
     done.assert_all_sides_seen();
 }

@@ -1,7 +1,7 @@
 //! Measurements beside real traffic through a router in namespaces.
 //!
 //! Amounts are asserted, and relations between independent measurements; no tight times. What a busy
-//! machine may disturb is tried again, three times at most.
+//! machine may disturb is measured again by name, three times at most.
 
 mod mathis;
 mod passive;
@@ -23,7 +23,7 @@ use fairpath_netlink::Links;
 use fairpath_testbed::{Impairment, Need, Netns, Router, Testbed, requires, wait_for};
 
 use path::{LEAD, bulk, run};
-use steady::steady;
+use steady::{steady, timed};
 
 /// Loss planted in the router, on what arrives from the client.
 fn plant(router: &Netns, share: f64) -> Dropper {
@@ -38,7 +38,7 @@ fn plant(router: &Netns, share: f64) -> Dropper {
 #[test]
 fn loss_events_are_as_many_as_the_retransmissions_allow() {
     requires!(Need::Root, Need::Tool("iperf3"));
-    steady(|| {
+    steady!(|| {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         let dropper = plant(&net.router, 0.01);
@@ -49,7 +49,7 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
         let record = ran.record(0, window);
         let (_, dropped) = dropper.counts();
 
-        assert!(dropped > 20, "{dropped} dropped");
+        timed!(dropped > 20, "{dropped} dropped");
         let events = record.loss_events.clone().unwrap();
         assert!(!events.sampled);
         // Every event repairs at least one segment, and 1 % of loss gives few bursts: most repair one or two.
@@ -57,29 +57,29 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
             events.events <= record.retransmits,
             "{events:?}, {record:?}"
         );
-        assert!(
+        timed!(
             events.events * 8 >= record.retransmits,
             "{events:?}, {} sent again",
             record.retransmits
         );
         // The planted losses are what was sent again, but for what is under way at the window's ends.
         let whole = ran.record(0, Window { from: 0.0, to: 3.5 });
-        assert!(
+        timed!(
             whole.retransmits * 2 > dropped,
             "{} of {dropped}",
             whole.retransmits
         );
-        assert!(
+        timed!(
             whole.retransmits < dropped * 2,
             "{} of {dropped}",
             whole.retransmits
         );
         let share = record.retransmits as f64 / record.segments_sent as f64;
-        assert!((0.005..0.02).contains(&share), "{share}");
+        timed!((0.005..0.02).contains(&share), "{share}");
 
         // Samples of 100 ms alone see far fewer.
         let sampled = ran.without_recoveries(0).loss_events(window).unwrap();
-        assert!(
+        timed!(
             sampled.sampled && sampled.events < events.events,
             "{sampled:?} {events:?}"
         );
@@ -98,13 +98,14 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
             record.goodput_bps / 1e6,
             ran.sampled.cores(),
         );
+        Ok(())
     });
 }
 
 #[test]
 fn goodput_is_the_receivers_and_the_warm_up_is_cut_off() {
     requires!(Need::Root, Need::Tool("iperf3"));
-    steady(|| {
+    steady!(|| {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         let mut there = bulk(&net, "there", 5201, "reno", 2);
@@ -129,20 +130,20 @@ fn goodput_is_the_receivers_and_the_warm_up_is_cut_off() {
         let window = Window { from: 0.5, to: 2.0 };
 
         let there = ran.record(0, window);
-        assert!(
+        timed!(
             (there.goodput_bps / 20e6 - 1.0).abs() < 0.2,
             "{}",
             there.goodput_bps
         );
         assert_eq!(there.congestion_seen, ["reno"]);
-        assert!(there.goodput.len() >= 15, "{:?}", there.goodput);
+        timed!(there.goodput.len() >= 15, "{:?}", there.goodput);
         let back = ran.record(1, window);
-        assert!(
+        timed!(
             (back.goodput_bps / 10e6 - 1.0).abs() < 0.3,
             "{}",
             back.goodput_bps
         );
-        assert!(
+        timed!(
             (1.0..1.5).contains(&back.start_seconds),
             "{}",
             back.start_seconds
@@ -150,16 +151,17 @@ fn goodput_is_the_receivers_and_the_warm_up_is_cut_off() {
         assert_eq!(back.congestion_seen, ["cubic"]);
         let udp = ran.record(2, window);
         let packets = udp.udp.clone().unwrap();
-        assert!(
+        timed!(
             (450..=550).contains(&packets.packets) && packets.lost == 0,
             "{packets:?}"
         );
-        assert!(
+        timed!(
             (udp.goodput_bps / 1e6 - 1.0).abs() < 0.2,
             "{}",
             udp.goodput_bps
         );
         assert!(udp.samples.is_empty());
+        Ok(())
     });
 }
 
@@ -194,7 +196,7 @@ fn a_switch_mid_run_is_done_and_seen() {
 #[test]
 fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
     requires!(Need::Root);
-    steady(|| {
+    steady!(|| {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         let origin = Origin::ahead(LEAD);
@@ -224,14 +226,14 @@ fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
 
         let good = Window { from: 0.0, to: 1.0 };
         let record = echoes.record(good);
-        assert!((40..=52).contains(&record.sent), "{}", record.sent);
+        timed!((40..=52).contains(&record.sent), "{}", record.sent);
         assert_eq!(record.rtts_ns.len() as u32, record.sent);
-        assert!(
+        timed!(
             record.idle_rtts_ns.len() >= 10,
             "{}",
             record.idle_rtts_ns.len()
         );
-        assert!(
+        timed!(
             record
                 .rtts_ns
                 .iter()
@@ -249,15 +251,15 @@ fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
             from: 1.25,
             to: 1.5,
         });
-        assert!(lost.sent > 5 && lost.rtts_ns.is_empty(), "{lost:?}");
+        timed!(lost.sent > 5 && lost.rtts_ns.is_empty(), "{lost:?}");
 
         let record = called.record(good);
-        assert!(
+        timed!(
             (49..=51).contains(&record.delays_ns.len()),
             "{}",
             record.delays_ns.len()
         );
-        assert!(
+        timed!(
             record
                 .delays_ns
                 .iter()
@@ -281,6 +283,7 @@ fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
         );
         let after = net.server_end.counters().unwrap();
         assert!(after.rx_bytes - before.rx_bytes > 50 * PAYLOAD_BYTES as u64);
+        Ok(())
     });
 }
 
@@ -297,7 +300,7 @@ fn plant_small(router: &Netns) -> Dropper {
 #[test]
 fn forty_flows_are_sampled_for_less_than_a_twentieth_of_a_core() {
     requires!(Need::Root, Need::Tool("iperf3"));
-    steady(|| {
+    steady!(|| {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         let plans = (0..40u16).map(|n| {
@@ -319,7 +322,7 @@ fn forty_flows_are_sampled_for_less_than_a_twentieth_of_a_core() {
         assert_eq!(ran.transfers.len(), 40);
         for n in 0..40 {
             let record = ran.record(n, Window { from: 0.5, to: 3.0 });
-            assert!(
+            timed!(
                 record.samples.len() >= 15,
                 "{}: {}",
                 record.name,
@@ -327,7 +330,8 @@ fn forty_flows_are_sampled_for_less_than_a_twentieth_of_a_core() {
             );
         }
         println!("sampler: {:.4} cores for 40 flows", ran.sampled.cores());
-        assert!(ran.sampled.cores() < 0.05, "{}", ran.sampled.cores());
+        timed!(ran.sampled.cores() < 0.05, "{}", ran.sampled.cores());
+        Ok(())
     });
 }
 
@@ -386,7 +390,7 @@ fn what_cannot_be_is_told_with_the_flows_name() {
 #[test]
 fn a_sender_that_its_buffer_holds_back_is_seen_to_be() {
     requires!(Need::Root, Need::Tool("iperf3"));
-    steady(|| {
+    steady!(|| {
         let delay = Impairment::delay(Duration::from_millis(10));
         let net = Router::builder()
             .wan_wire(delay.clone(), delay)
@@ -404,9 +408,10 @@ fn a_sender_that_its_buffer_holds_back_is_seen_to_be() {
         let held = (last.rwnd_limited_us - first.rwnd_limited_us)
             + (last.sndbuf_limited_us - first.sndbuf_limited_us);
         let busy = last.busy_us - first.busy_us;
-        assert!(held * 2 > busy, "{held} of {busy} us");
+        timed!(held * 2 > busy, "{held} of {busy} us");
         // 16 KiB, which the kernel doubles, each 20 ms are 13 Mbit/s.
         assert!(record.goodput_bps < 40e6, "{}", record.goodput_bps);
+        Ok(())
     });
 }
 

@@ -8,12 +8,12 @@ use fairpath_lab::measure::Window;
 use fairpath_testbed::{Impairment, Need, Router, Testbed, requires};
 
 use crate::path::{bulk, run};
-use crate::steady::steady;
+use crate::steady::{steady, timed};
 
 #[test]
 fn renos_goodput_is_what_its_measured_loss_events_and_round_trip_allow() {
     requires!(Need::Root, Need::Tool("iperf3"));
-    steady(|| {
+    steady!(|| {
         let delay = Impairment::delay(Duration::from_millis(10));
         let there = delay.clone().with_loss(0.01, 11);
         let net = Router::builder()
@@ -35,7 +35,7 @@ fn renos_goodput_is_what_its_measured_loss_events_and_round_trip_allow() {
         );
 
         let events = record.loss_events.clone().unwrap();
-        assert!(events.events > 10, "{events:?}");
+        timed!(events.events > 10, "{events:?}");
         let share = events.events as f64 / events.segments as f64;
         let measured = record.samples.iter().filter(|s| s.at >= 1.0);
         let rtts: Vec<f64> = measured.map(|s| f64::from(s.rtt_us) / 1e6).collect();
@@ -49,6 +49,7 @@ fn renos_goodput_is_what_its_measured_loss_events_and_round_trip_allow() {
             rtt * 1e3
         );
         // Some 60 events: the formula's constant is that of periodic losses, random ones scatter about it.
-        assert!((0.6..1.5).contains(&ratio), "{ratio}");
+        timed!((0.6..1.5).contains(&ratio), "{ratio}");
+        Ok(())
     });
 }

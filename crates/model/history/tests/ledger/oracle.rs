@@ -338,7 +338,7 @@ fn about_to_wrap() -> ClassCounts {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20))]
+    #![proptest_config(fairpath_units::property!(20))]
 
     #[test]
     fn every_row_is_what_all_samples_of_its_subtree_come_to(

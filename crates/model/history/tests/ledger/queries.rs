@@ -149,7 +149,7 @@ fn queries() -> impl Strategy<Value = Query> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(fairpath_units::property!(100))]
 
     #[test]
     fn a_query_gives_its_rows_in_its_order(

@@ -79,7 +79,7 @@ fn lived(seed: u64, rows: u32, seconds: u64) -> (World, Ledger, Dice) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(fairpath_units::property!(24))]
 
     #[test]
     fn a_restored_ledger_is_the_one_that_was_saved(

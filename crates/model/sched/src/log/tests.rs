@@ -223,6 +223,8 @@ fn some_steps() -> Vec<(Op, Vec<Outcome>)> {
 }
 
 proptest! {
+    #![proptest_config(fairpath_units::property!(256))]
+
     #[test]
     fn what_is_recorded_is_read_back(steps in steps(), outcomes in any::<bool>()) {
         let bytes = written(outcomes, &steps);

@@ -516,7 +516,7 @@ fn dscp(text: &str) -> Option<Match> {
 }
 
 /// A code point by name (RFC 2474, 2597, 3246, 5865, 8622) or number.
-pub(crate) fn dscp_number(text: &str) -> Option<u8> {
+pub fn dscp_number(text: &str) -> Option<u8> {
     let upper = text.to_ascii_uppercase();
     let digits = upper.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let word = &upper[..upper.len() - digits.len()];

@@ -1,9 +1,9 @@
 //! Rates behind an impairment: ceilings with overhead and cells, and traces.
 
 use fairpath_core::sched::{Meta, Scheduler};
-use fairpath_sched::simulate::{Settings, simulate};
-use fairpath_sched::traffic::{Generator, Spec as Traffic};
 use fairpath_sched::tree::{Line, Tree};
+use fairpath_sim::simulate::{Settings, simulate};
+use fairpath_sim::traffic::{Generator, Spec as Traffic};
 
 use super::bed::{Bed, MS, fifo, spec};
 

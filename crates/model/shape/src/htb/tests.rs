@@ -244,7 +244,7 @@ fn sites() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(fairpath_units::property!(100))]
 
     #[test]
     fn whatever_the_tree_nothing_below_a_node_can_exceed_it(sites in sites(), bps in 1_000_000u64..1_000_000_000) {

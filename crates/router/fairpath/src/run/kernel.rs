@@ -97,11 +97,6 @@ impl Kernel {
         Ok(changes)
     }
 
-    /// The programs.
-    pub fn monitor(&self) -> &RttMonitor {
-        &self.monitor
-    }
-
     /// The programs, to be told something.
     pub fn monitor_mut(&mut self) -> &mut RttMonitor {
         &mut self.monitor

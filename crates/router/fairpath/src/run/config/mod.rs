@@ -15,7 +15,7 @@ mod sections;
 mod shape;
 mod values;
 
-pub use checked::{Alerts, Config, Filters, Monitor, Rows, Shape};
+pub use checked::{Alerts, Config, Filters, Monitor, Rows};
 pub use problem::Refused;
 
 use std::path::Path;

@@ -5,18 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fairpath_backend::choose::shaper::takes;
-use fairpath_backend::{Mode, OnFailure, ShapeVia, Via, is_own};
+use fairpath_backend::{Mode, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_own};
+use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
 use fairpath_sched::quantity::read_rate;
 use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
 use toml::Spanned;
 
-use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::sched;
 
 /// Packets that one line may be told to hold.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
@@ -102,7 +101,7 @@ impl Check<'_, '_> {
         let Some(path) = self.path(KEY, given.policy.clone()) else {
             return (name, None);
         };
-        match sched::own::read(&path) {
+        match author::read(&path) {
             Ok(author) => {
                 let policy = author.policy.name.clone();
                 let own = Own {
@@ -112,7 +111,7 @@ impl Check<'_, '_> {
                 (policy, Some(own))
             }
             Err(error) => {
-                self.wrong(KEY, span, format!("{error:#}"));
+                self.wrong(KEY, span, format!("{:#}", anyhow::Error::new(error)));
                 // Some policy that there is, or the error would be told twice.
                 ("fq_codel".to_owned(), None)
             }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * forward/forward.h: whether a frame passes the stack by, by which exit, and what is changed in it.
+ *
+ *   fp_forward_begin()    link header, exit by which it came: nothing is changed yet
+ *   fp_forward_bridge()   bridge: the other exit, if its MTU allows
+ *   fp_fib_ask(), _take() router: route.h
+ *   fp_forward_growth()   bytes that the hook makes or takes away before the frame
+ *   fp_forward_change()   tag, MAC addresses, hop count
+ *
+ * Two exits, towards subscribers and towards the internet; they may be two VLANs of one interface.
+ *
+ *   bridge  a frame leaves by the other exit, with its tag, or with the other exit's
+ *   router  the kernel's FIB says by which exit, to whose MAC address, and whether its MTU allows
+ *           it; TTL or hop limit goes down by one (RFC 1812 section 5.3.1, RFC 8200 section 3)
+ *
+ * What a router must answer or think about (TTL over, options, no neighbour, too big) is the
+ * stack's, counted by reason. Deliberately absent: reverse path filtering, and more than one tag
+ * that is changed.
+ */
+#ifndef FP_FORWARD_FORWARD_H
+#define FP_FORWARD_FORWARD_H
+
+#include "route.h"
+
+/* Does this frame belong to the exit? */
+FP_INLINE int fp_is_of_exit(const struct fp_forward *f, const struct fp_exit *e, u32 ifindex,
+			    u32 vlan)
+{
+	if (e->ifindex != ifindex)
+		return 0;
+	return e->vlan == vlan || (!e->vlan && f->mode == FP_FORWARD_BRIDGE);
+}
+
+/* The outcome FP_GO_TO_SOCKET: nothing so far speaks against it; the exit is the other one. */
+FP_INLINE u32 fp_forward_begin(const struct fp_forward *f, u32 ifindex, const u8 *frame,
+			       const u8 *end)
+{
+	struct fp_glance g;
+	u32 outcome = fp_look_at_link(frame, end, &g), in = 0, out = 1;
+	int router, own;
+
+	if (!f->mode)
+		return FP_GO(FP_GO_NO_SOCKET, 0, 0, 0);
+	if (outcome == FP_GO_SHORT)
+		return FP_GO(FP_GO_SHORT, 0, 0, 0);
+	router = f->mode == FP_FORWARD_ROUTER;
+	if (!fp_is_of_exit(f, &f->exit[0], ifindex, g.vlan)) {
+		if (!fp_is_of_exit(f, &f->exit[1], ifindex, g.vlan))
+			return FP_GO(FP_GO_OTHER_VLAN, ifindex != f->exit[0].ifindex, 0, 0);
+		in = 1;
+		out = 0;
+	}
+	if (outcome == FP_GO_GROUP || frame + FP_MAC_BYTES > end)
+		return FP_GO(outcome, in, 0, 0);
+	own = fp_is_own(frame, f->own[0], sizeof(f->own[0]));
+	if (router ? outcome == FP_GO_TO_SOCKET && !fp_same_mac(frame, f->exit[in].mac) : own)
+		return FP_GO(router ? FP_GO_OTHER_HOST : FP_GO_OWN, in, 0, 0);
+	if (outcome != FP_GO_TO_SOCKET)
+		return FP_GO(outcome, in, 0, 0);
+	return FP_GO(FP_GO_TO_SOCKET, in, out, g.ip);
+}
+
+/* A bridge's frame of `bytes` leaves by the other exit. */
+FP_INLINE u32 fp_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
+{
+	if (bytes - FP_GO_IP(go) > f->exit[FP_GO_OUT(go)].mtu)
+		return FP_GO(FP_GO_TOO_BIG, FP_GO_IN(go), 0, 0);
+	return go;
+}
+
+/* How many bytes longer a frame leaves than it came: a router's tag is its exit's. */
+FP_INLINE int fp_forward_growth(const struct fp_forward *f, u32 go)
+{
+	u32 tagged = FP_GO_IP(go) > FP_ETH_BYTES;
+
+	if (f->mode != FP_FORWARD_ROUTER)
+		return 0;
+	return f->exit[FP_GO_OUT(go)].vlan ? (tagged ? 0 : FP_TAG_BYTES)
+					   : (tagged ? -FP_TAG_BYTES : 0);
+}
+
+/* The tag that a frame leaves with. */
+FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 came_with)
+{
+	u16 vlan = f->exit[FP_GO_OUT(go)].vlan;
+
+	return vlan || f->mode == FP_FORWARD_ROUTER ? vlan : came_with;
+}
+
+/* Whether fp_forward_change() changes frames of this kind: they are no longer the stack's then. */
+FP_INLINE int fp_forward_changes(const struct fp_forward *f, u32 go)
+{
+	return f->mode == FP_FORWARD_ROUTER || f->exit[FP_GO_OUT(go)].vlan;
+}
+
+/* The hop count, one less; the header is behind `ip` (RFC 1624, equation 3). */
+FP_INLINE void fp_one_hop(u8 *ip)
+{
+	if (ip[0] >> 4 == 4) {
+		u32 sum = fp_packet16(ip + 10) + fp_be16(0x0100);
+
+		fp_set_packet16(ip + 10, (u16)(sum + (sum >= 0xffff)));
+		ip[8]--;
+	} else {
+		ip[7]--;
+	}
+}
+
+/*
+ * Changes a frame that the hook has made longer at its beginning by `more` (fp_forward_growth()),
+ * or shorter; 0, or -1: it ends before its headers, and is spoilt.
+ */
+FP_INLINE int fp_forward_change(const struct fp_forward *f, u32 go, int more,
+				const struct fp_next_hop FP_MEM *next, u8 *frame, const u8 *end)
+{
+	u32 ip_at = FP_GO_IP(go) + more, i;
+	u16 vlan = f->exit[FP_GO_OUT(go)].vlan;
+
+	if (vlan) {
+		if (frame + FP_ETH_BYTES + FP_TAG_BYTES > end)
+			return -1;
+		if (more)
+			fp_set_packet32(frame + 12, fp_be16(FP_ETH_VLAN) | (u32)fp_be16(vlan)
+										   << 16);
+		else
+			fp_set_packet16(frame + 14, (fp_packet16(frame + 14) & fp_be16(0xf000)) |
+							    fp_be16(vlan));
+	}
+	if (f->mode != FP_FORWARD_ROUTER)
+		return 0;
+	if (frame + 12 > end || frame + (ip_at & 31) + 12 > end)
+		return -1;
+	FP_UNROLL
+	for (i = 0; i < FP_MAC_BYTES; i++)
+		fp_set_packet16(frame + 2 * i, next->macs[i]);
+	fp_one_hop(frame + (ip_at & 31));
+	return 0;
+}
+
+#endif /* FP_FORWARD_FORWARD_H */

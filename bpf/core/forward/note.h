@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * forward/note.h: what policies see of a frame that goes to AF_XDP, from what the monitor parsed.
+ */
+#ifndef FP_FORWARD_NOTE_H
+#define FP_FORWARD_NOTE_H
+
+#include "../sched/meta.h"
+#include "forward.h"
+
+/* The slot of the class that counts, as the monitor found it, or by a look of our own. */
+FP_INLINE u32 fp_note_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 end)
+{
+	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
+
+	if (!r->config.slots || !w->packet.ip_bytes)
+		return FP_OTHER;
+	if (w->known)
+		return w->slot[side];
+	w->image = *(volatile u32 FP_MEM *)&r->image;
+	return fp_class_of(r, w, side, 1);
+}
+
+FP_INLINE void fp_note_write(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			     const struct fp_forward *f, u32 go, struct fp_note FP_MEM *note)
+{
+	u32 out = FP_GO_OUT(go);
+
+	FP_PUT(note->magic, FP_NOTE_MAGIC);
+	FP_PUT(note->exit, out);
+	fp_meta_of(&note->meta, w);
+	FP_PUT(note->meta.class_id, fp_note_slot(r, w, f->exit[out].end));
+	FP_PUT(note->meta.arrival, w->frame.now);
+	FP_PUT(note->meta.bytes, w->frame.wire_len + fp_forward_growth(f, go));
+	FP_PUT(note->meta.mark, 0);
+	FP_PUT(note->meta.segments, 1);
+}
+
+#endif /* FP_FORWARD_NOTE_H */

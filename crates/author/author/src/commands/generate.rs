@@ -1,0 +1,86 @@
+//! `fairpath-sched generate`: manual pages, and an outline of the command line.
+//!
+//! Hidden, since it is for packaging. Completions belong to `fairpath`, which asks for the outline:
+//! JSON with the options, values and help texts of each command.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Arg, Command};
+use serde_json::{Value, json};
+
+use super::output;
+
+/// Write the manual pages, or the outline that `fairpath` makes completions from
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// A page for fairpath-sched(1) and for every command that is shown
+    Man {
+        /// Where to; created if it does not exist
+        dir: PathBuf,
+    },
+    /// The command line as JSON, on standard output
+    Outline,
+}
+
+/// Writes what `args` ask for about `command`; files that exist are replaced.
+///
+/// # Errors
+/// Where the directory or standard output cannot be written.
+pub fn run(mut command: Command, args: &Args) -> anyhow::Result<()> {
+    match &args.what {
+        What::Man { dir } => {
+            fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+            clap_mangen::generate_to(command, dir)
+                .with_context(|| format!("write into {}", dir.display()))
+        }
+        What::Outline => {
+            command.build();
+            output::print(&format!("{}\n", outline(&command))).context("write to standard output")
+        }
+    }
+}
+
+fn outline(command: &Command) -> Value {
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    json!({
+        "name": command.get_name(),
+        "about": command.get_about().map(ToString::to_string),
+        "args": command.get_arguments().filter(|arg| !is_help(arg)).map(|arg| argument(command, arg)).collect::<Vec<_>>(),
+        "subcommands": command.get_subcommands().filter(shown).map(outline).collect::<Vec<_>>(),
+    })
+}
+
+/// Every command has it, and whoever reads the outline adds it.
+fn is_help(arg: &Arg) -> bool {
+    arg.get_id() == "help"
+}
+
+fn argument(command: &Command, arg: &Arg) -> Value {
+    let conflicts = command.get_arg_conflicts_with(arg);
+    let values = arg.get_possible_values();
+    json!({
+        "id": arg.get_id().as_str(),
+        "long": arg.get_long(),
+        "short": arg.get_short(),
+        "help": arg.get_help().map(ToString::to_string),
+        "takes_values": arg.get_action().takes_values(),
+        "repeats": matches!(arg.get_action(), clap::ArgAction::Append | clap::ArgAction::Count),
+        "required": arg.is_required_set(),
+        "several": arg.get_num_args().is_some_and(|range| range.max_values() > 1),
+        "value_names": arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect::<Vec<_>>(),
+        "values": values.iter().map(|value| json!({
+            "name": value.get_name(),
+            "help": value.get_help().map(ToString::to_string),
+        })).collect::<Vec<_>>(),
+        "is_path": arg.get_value_hint() == clap::ValueHint::AnyPath,
+        "conflicts": conflicts.iter().map(|other| other.get_id().as_str()).collect::<Vec<_>>(),
+    })
+}

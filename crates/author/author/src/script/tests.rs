@@ -1,0 +1,263 @@
+//! Scripts over a stand-in for the scheduler: a stable sorted list that ranks by `hint`, sends nothing
+//! before `mark`, and marks and drops at dequeue what `segments` says.
+
+mod dialect;
+mod hostile;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fairpath_core::sched::{
+    Drop, Home, HomeError, ImpairStats, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind,
+    Over, Param, Plan, Policy, SchedStats,
+};
+
+use super::*;
+use fairpath_sched::tree::{Known, Tree};
+
+/// How a home goes wrong, at which operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    Rank,
+    Unknown,
+    Sojourn,
+    Twice,
+    Silent,
+    Audit,
+    Stats,
+    Fails,
+}
+
+#[derive(Default)]
+struct Sorted {
+    queue: BTreeMap<(u64, u64), (u32, Meta)>,
+    held: BTreeSet<u32>,
+    arrivals: u64,
+    limit: usize,
+    ops: u64,
+    stats: SchedStats,
+    lie: Option<(u64, Lie)>,
+}
+
+/// `segments`: the packet is dropped, or marked, as it would leave.
+const DROPPED: u8 = 13;
+const MARKED: u8 = 14;
+
+impl Sorted {
+    fn outcome(kind: OutcomeKind, handle: u32, rank: u64, at: u64) -> Outcome {
+        Outcome {
+            kind,
+            handle,
+            rank,
+            at,
+            node: 1,
+            ..Outcome::default()
+        }
+    }
+
+    fn dropped(handle: u32, reason: Drop) -> Outcome {
+        let reason = reason as u8;
+        Outcome {
+            reason,
+            ..Sorted::outcome(OutcomeKind::Dropped, handle, 0, 0)
+        }
+    }
+
+    fn enqueue(&mut self, op: &Op) -> Outcome {
+        self.stats.enqueued += 1;
+        if self.held.contains(&op.handle) {
+            return Sorted::dropped(op.handle, Drop::BadHandle);
+        }
+        if self.queue.len() == self.limit {
+            return Sorted::dropped(op.handle, Drop::Limit);
+        }
+        self.arrivals += 1;
+        self.held.insert(op.handle);
+        self.queue
+            .insert((op.meta.hint, self.arrivals), (op.handle, op.meta));
+        Sorted::outcome(OutcomeKind::Queued, op.handle, op.meta.hint, 0)
+    }
+
+    fn dequeue(&mut self, op: &Op, outcomes: &mut Vec<Outcome>) {
+        let mut bytes = 0;
+        for _ in 0..op.count {
+            let Some((key, (handle, meta))) = self.queue.pop_first() else {
+                return outcomes.push(Sorted::outcome(OutcomeKind::Nothing, 0, 0, NEVER));
+            };
+            if u64::from(meta.mark) > op.now {
+                self.queue.insert(key, (handle, meta));
+                return outcomes.push(Sorted::outcome(
+                    OutcomeKind::Nothing,
+                    0,
+                    0,
+                    meta.mark.into(),
+                ));
+            }
+            self.held.remove(&handle);
+            if meta.segments == DROPPED {
+                outcomes.push(Sorted::dropped(handle, Drop::Policy));
+                return self.dequeue(&Op { count: 1, ..*op }, outcomes);
+            }
+            let waited = op.now - meta.arrival;
+            let flags = if meta.segments == MARKED {
+                Outcome::MARK
+            } else {
+                0
+            };
+            outcomes.push(Outcome {
+                flags,
+                ..Sorted::outcome(OutcomeKind::Sent, handle, key.0, waited)
+            });
+            self.stats.sent += 1;
+            bytes += u64::from(meta.bytes);
+            if op.value != 0 && bytes >= op.value {
+                return;
+            }
+        }
+    }
+
+    fn lie(&mut self, outcomes: &mut Vec<Outcome>) {
+        let Some((at, lie)) = self.lie else { return };
+        if self.ops != at {
+            return;
+        }
+        match lie {
+            Lie::Rank => outcomes[0].rank += 1,
+            Lie::Unknown => outcomes[0].handle += 7,
+            Lie::Sojourn => outcomes[0].at += 1,
+            Lie::Twice => outcomes.push(outcomes[0]),
+            Lie::Silent => outcomes.clear(),
+            Lie::Stats => self.stats.put_off += 1,
+            Lie::Audit | Lie::Fails => {}
+        }
+    }
+}
+
+impl Home for Sorted {
+    fn name(&self) -> &'static str {
+        if self.lie.is_some() {
+            "kernel"
+        } else {
+            "native"
+        }
+    }
+
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+        for (index, op) in (0..).zip(ops) {
+            self.ops += 1;
+            if self.lie == Some((self.ops, Lie::Fails)) {
+                return Err(HomeError::Kernel("no CAP_BPF".into()));
+            }
+            let mut of_this = Vec::new();
+            match op.kind {
+                OpKind::Enqueue => of_this.push(self.enqueue(op)),
+                OpKind::Dequeue => self.dequeue(op, &mut of_this),
+                OpKind::Param | OpKind::Weight | OpKind::Node | OpKind::Impair => {
+                    let value = u32::try_from(op.value).unwrap();
+                    of_this.push(Sorted::outcome(OutcomeKind::Done, value, 0, 0));
+                }
+                OpKind::Remove => {
+                    self.held.remove(&op.handle);
+                    self.queue.retain(|_, (handle, _)| *handle != op.handle);
+                    of_this.push(Sorted::dropped(op.handle, Drop::Removed));
+                }
+            }
+            self.lie(&mut of_this);
+            outcomes.extend(of_this.into_iter().map(|outcome| Outcome {
+                op: index,
+                ..outcome
+            }));
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> SchedStats {
+        self.stats
+    }
+
+    fn node_stats(&self, _: u32) -> NodeStats {
+        NodeStats {
+            packets: u32::try_from(self.queue.len()).unwrap(),
+            ..NodeStats::default()
+        }
+    }
+
+    fn impair_stats(&self, _: u32) -> ImpairStats {
+        ImpairStats::default()
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        match self.lie {
+            Some((_, Lie::Audit)) => Err("a bit is set and its bucket empty".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn sorted(lie: Option<(u64, Lie)>) -> MakeHome {
+    Rc::new(move |plan: &Plan| {
+        let limit = plan.config.limit_packets as usize;
+        Ok(Box::new(Sorted {
+            lie,
+            limit,
+            ..Sorted::default()
+        }) as Box<dyn Home>)
+    })
+}
+
+fn policies() -> Vec<Policy> {
+    let param = Param {
+        name: "target".into(),
+        unit: "ns".into(),
+        about: "how long packets may wait".into(),
+        least: 0,
+        most: 1_000_000_000,
+        standard: 5_000_000,
+    };
+    vec![Policy {
+        id: 1,
+        name: "fifo".into(),
+        about: "a stand-in".into(),
+        source: "none".into(),
+        over: vec![Over::Packets],
+        usual: Over::Packets,
+        wants: 0,
+        state_bytes: [0; 3],
+        queue: [0; 4],
+        params: vec![param],
+        functions: vec![],
+    }]
+}
+
+fn bench(homes: Vec<MakeHome>) -> Bench {
+    let policies = policies();
+    let known = Known {
+        policies: &policies,
+        classes: &[],
+    };
+    let tree = Tree::of_policy(&policies[0], known).unwrap();
+    Bench::new(Some(tree), &policies, homes)
+}
+
+fn run(text: &str) -> Report {
+    Script::new("a.lua", text).run(&bench(vec![sorted(None)]))
+}
+
+/// The only failure of a script.
+fn failure(text: &str) -> Failure {
+    failure_of(&run(text))
+}
+
+fn failure_of(report: &Report) -> Failure {
+    let failures: Vec<&Failure> = report
+        .cases
+        .iter()
+        .filter_map(|case| case.failure.as_ref())
+        .collect();
+    assert_eq!(failures.len(), 1, "{}", report.text(1));
+    failures[0].clone()
+}
+
+fn passes(text: &str) {
+    run(text).expect_pass();
+}

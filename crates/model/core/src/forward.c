@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * forward.c: the native runtime of forwarding. Every function here is declared in forward.rs;
+ * nothing else links to it.
+ */
+#include "forward/forward.h"
+
+const u32 fp_native_forward_sizes[4] = {
+	sizeof(struct fp_forward),
+	sizeof(struct fp_fib),
+	sizeof(struct fp_next_hop),
+	FP_GO_OUTCOMES,
+};
+
+u32 fp_native_redirect_outcome(const u8 *frame, u32 bytes, const u8 *own)
+{
+	return fp_redirect_outcome(frame, frame + bytes, own);
+}
+
+u32 fp_native_forward_begin(const struct fp_forward *f, u32 ifindex, const u8 *frame, u32 bytes)
+{
+	return fp_forward_begin(f, ifindex, frame, frame + bytes);
+}
+
+u32 fp_native_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
+{
+	return fp_forward_bridge(f, go, bytes);
+}
+
+/* `frame_bytes` are those of the whole frame, of which `bytes` are there to be looked at. */
+u32 fp_native_forward_ask(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
+			  u32 frame_bytes, struct fp_fib *fib)
+{
+	const u8 *ip = frame + FP_GO_IP(go);
+	u32 asked = fp_fib_ask(fib, ip, frame + bytes, frame_bytes - FP_GO_IP(go));
+
+	fib->ifindex = f->exit[FP_GO_IN(go)].route;
+	return fp_fib_go(go, asked);
+}
+
+u32 fp_native_forward_take(const struct fp_forward *f, u32 go, s64 answer, const struct fp_fib *fib,
+			   struct fp_next_hop *next)
+{
+	return fp_fib_go(go, fp_fib_take(f, (long)answer, fib, next));
+}
+
+s32 fp_native_forward_growth(const struct fp_forward *f, u32 go)
+{
+	return fp_forward_growth(f, go);
+}
+
+s32 fp_native_forward_change(const struct fp_forward *f, u32 go, const struct fp_next_hop *next,
+			     u8 *frame, u32 bytes)
+{
+	return fp_forward_change(f, go, fp_forward_growth(f, go), next, frame, frame + bytes);
+}

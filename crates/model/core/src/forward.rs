@@ -1,0 +1,463 @@
+//! Forwarding decisions: the native runtime of `bpf/core/forward`.
+//!
+//! ```text
+//!   frame ─ link header ─ exit by which it came ─┬─ bridge: the other exit ──────────┬─ Decision ─ change
+//!                                                └─ router: question ─ FIB ─ answer ─┘
+//! ```
+//!
+//! The FIB and the sockets are the caller's: [`Forwarder::decide`] asks for them once, where they
+//! matter. [`Forwarder::change`] edits the frame as the kernel's program does.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fairpath_units::IfIndex;
+
+use crate::sched::End;
+
+/// Exits of a monitor: towards subscribers, and towards the internet.
+pub const EXITS: usize = 2;
+/// MAC addresses of this host that a bridge tells apart (`FP_MAX_OWN`).
+pub const MAX_OWN: usize = 4;
+const MAC_BYTES: usize = 6;
+/// Of `struct fp_forward`.
+const PLAN_BYTES: usize = 96;
+
+/// How packets find their exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Forwarding {
+    /// By the other one.
+    Bridge = 1,
+    /// By the one that the kernel's FIB names.
+    Router = 2,
+}
+
+/// Where frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The interface that the program is attached to.
+    pub ifindex: IfIndex,
+    /// The interface that routes name: the VLAN device, or the same.
+    pub route: IfIndex,
+    /// Whose class counts for what leaves here.
+    pub end: End,
+    /// Bytes of IP.
+    pub mtu: u32,
+    /// The tag of its frames; 0: none, or in a bridge whatever they have.
+    pub vlan: u16,
+    /// Its MAC address; of a router, that of `route`.
+    pub mac: [u8; MAC_BYTES],
+    /// A tcx ingress program of this monitor measures what the stack gets from `ifindex`.
+    pub stack_seen: bool,
+}
+
+/// What `RttMonitor::set_forwarding` puts into force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardPlan {
+    /// How.
+    pub forwarding: Forwarding,
+    /// Two interfaces, or two VLANs of one. Their order gives them their numbers, 0 and 1.
+    pub exits: [Exit; EXITS],
+    /// Of a bridge: MAC addresses whose packets are the stack's, up to four.
+    pub own: Vec<[u8; MAC_BYTES]>,
+}
+
+/// What became of a frame (`FP_GO_*` of bpf/core/forward/abi.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Way {
+    /// Redirected to a socket, which may have had no room (`XDP_STATISTICS`).
+    ToSocket,
+    /// Passed: the queue had no socket.
+    NoSocket,
+    /// Passed: neither IPv4 nor IPv6.
+    NotIp,
+    /// Passed: to a group or to all.
+    Group,
+    /// Passed: a bridge's packet to this host.
+    Own,
+    /// Passed: neighbour discovery.
+    Neighbour,
+    /// Passed: shorter than its headers.
+    Short,
+    /// Passed: the driver has no room before the frame.
+    NoRoom,
+    /// Passed: its tag is none of the exits'.
+    OtherVlan,
+    /// Passed: the monitor has no work area for this CPU.
+    NoDesk,
+    /// Passed: longer than the exit's MTU.
+    TooBig,
+    /// Passed: not sent to the interface's MAC address.
+    OtherHost,
+    /// Passed: its TTL or hop limit ends here.
+    Ttl,
+    /// Passed: options of IPv4, or hop-by-hop ones.
+    Options,
+    /// Passed: addresses that no router forwards, or a wrong header checksum.
+    Strange,
+    /// Passed: the next hop's MAC address is not known yet.
+    NoNeighbour,
+    /// Passed: to this host, a broadcast, or no route (the FIB does not tell them apart).
+    Local,
+    /// Passed: a route that refuses: unreachable, prohibit, blackhole.
+    Unreachable,
+    /// Passed: the interface does not forward (sysctl).
+    NotForwarding,
+    /// Passed: the route encapsulates.
+    Tunnel,
+    /// Passed: it leaves by an interface that is no exit.
+    OtherExit,
+    /// Dropped: the socket went away when the frame was changed already.
+    Lost,
+}
+
+impl Way {
+    /// How many there are.
+    pub const COUNT: usize = Way::Lost as usize + 1;
+    /// All, in their order, with the names that a status shows.
+    pub const ALL: [(Way, &'static str); Way::COUNT] = [
+        (Way::ToSocket, "to socket"),
+        (Way::NoSocket, "no socket"),
+        (Way::NotIp, "not IP"),
+        (Way::Group, "group address"),
+        (Way::Own, "to this host"),
+        (Way::Neighbour, "neighbour discovery"),
+        (Way::Short, "cut short"),
+        (Way::NoRoom, "no headroom"),
+        (Way::OtherVlan, "other VLAN"),
+        (Way::NoDesk, "no work area"),
+        (Way::TooBig, "above the MTU"),
+        (Way::OtherHost, "other MAC address"),
+        (Way::Ttl, "TTL over"),
+        (Way::Options, "IP options"),
+        (Way::Strange, "not to be forwarded"),
+        (Way::NoNeighbour, "neighbour unknown"),
+        (Way::Local, "local address or no route"),
+        (Way::Unreachable, "route refuses"),
+        (Way::NotForwarding, "forwarding off"),
+        (Way::Tunnel, "tunnel"),
+        (Way::OtherExit, "other interface"),
+        (Way::Lost, "lost"),
+    ];
+}
+
+impl ForwardPlan {
+    /// `struct fp_forward`, as the kernel's map takes it. Own addresses beyond [`MAX_OWN`] are not
+    /// in it.
+    pub fn to_bytes(&self) -> [u8; PLAN_BYTES] {
+        let mut bytes = Vec::with_capacity(PLAN_BYTES);
+        bytes.extend((self.forwarding as u32).to_ne_bytes());
+        bytes.extend([0; 4]);
+        for exit in &self.exits {
+            for word in [exit.ifindex.0, exit.route.0, exit.end as u32, exit.mtu] {
+                bytes.extend(word.to_ne_bytes());
+            }
+            bytes.extend(exit.vlan.to_ne_bytes());
+            bytes.extend(u16::from(exit.stack_seen).to_ne_bytes());
+            bytes.extend(exit.mac);
+            bytes.extend([0; 2]);
+        }
+        for own in &self.own {
+            bytes.extend(own);
+            bytes.extend([0; 2]);
+        }
+        bytes.resize(PLAN_BYTES, 0);
+        let mut all = [0; PLAN_BYTES];
+        all.copy_from_slice(&bytes);
+        all
+    }
+}
+
+/// What the FIB is asked: where a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibQuestion {
+    /// The interface by which it came, as routes name it.
+    pub came_by: IfIndex,
+    /// Who sends it.
+    pub source: IpAddr,
+    /// Who receives it; of the same family.
+    pub destination: IpAddr,
+    /// The IP header's.
+    pub protocol: u8,
+    /// The DSCP of IPv4 without ECN; of IPv6 traffic class and flow label, in host order.
+    pub flow: u32,
+    /// Bytes of IP.
+    pub bytes: u16,
+}
+
+/// What the FIB answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FibAnswer {
+    /// `BPF_FIB_LKUP_RET_*`, or a negative error; 0: the rest is valid.
+    pub code: i32,
+    /// Where the packet leaves.
+    pub leaves_by: IfIndex,
+    /// That interface's MAC address.
+    pub source: [u8; MAC_BYTES],
+    /// The next hop's.
+    pub destination: [u8; MAC_BYTES],
+}
+
+/// `struct fp_fib`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Fib {
+    family: u8,
+    l4_protocol: u8,
+    sport: u16,
+    dport: u16,
+    tot_len: u16,
+    ifindex: u32,
+    flowinfo: u32,
+    src: [u32; 4],
+    dst: [u32; 4],
+    vlan: u32,
+    smac: [u8; MAC_BYTES],
+    dmac: [u8; MAC_BYTES],
+}
+
+/// `struct fp_next_hop`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct NextHop {
+    macs: [u16; 2 * MAC_BYTES / 2],
+    zero: u32,
+}
+
+/// `AF_INET` of Linux.
+const IPV4: u8 = 2;
+
+impl Fib {
+    fn question(&self) -> FibQuestion {
+        let address = |words: &[u32; 4]| {
+            if self.family == IPV4 {
+                return IpAddr::V4(Ipv4Addr::from(words[0].to_ne_bytes()));
+            }
+            let mut octets = [0; 16];
+            for (to, word) in octets.chunks_exact_mut(4).zip(words) {
+                to.copy_from_slice(&word.to_ne_bytes());
+            }
+            IpAddr::V6(Ipv6Addr::from(octets))
+        };
+        let flow = match self.family {
+            IPV4 => self.flowinfo,
+            _ => u32::from_be(self.flowinfo),
+        };
+        FibQuestion {
+            came_by: IfIndex(self.ifindex),
+            source: address(&self.src),
+            destination: address(&self.dst),
+            protocol: self.l4_protocol,
+            flow,
+            bytes: self.tot_len,
+        }
+    }
+}
+
+/// What was decided of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    go: u32,
+    next: NextHop,
+}
+
+impl Decision {
+    /// What becomes of it.
+    pub fn way(&self) -> Way {
+        Way::ALL[(self.go & 0xff) as usize].0
+    }
+
+    /// By which exit it came, as far as the core knows (0 where it does not).
+    pub fn came(&self) -> usize {
+        (self.go >> 8 & 1) as usize
+    }
+
+    /// By which exit it leaves; of [`Way::ToSocket`] only.
+    pub fn leaves(&self) -> usize {
+        (self.go >> 12 & 1) as usize
+    }
+}
+
+/// A frame ends before the headers that were to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("change a forwarded frame of {bytes} bytes: it ends before its headers; drop it")]
+pub struct Spoilt {
+    /// What there is.
+    pub bytes: usize,
+}
+
+unsafe extern "C" {
+    #[cfg(test)]
+    static fp_native_forward_sizes: [u32; 4];
+    fn fp_native_redirect_outcome(frame: *const u8, bytes: u32, own: *const u8) -> u32;
+    fn fp_native_forward_begin(f: *const u64, ifindex: u32, frame: *const u8, bytes: u32) -> u32;
+    fn fp_native_forward_bridge(f: *const u64, go: u32, bytes: u32) -> u32;
+    fn fp_native_forward_ask(
+        f: *const u64,
+        go: u32,
+        frame: *const u8,
+        bytes: u32,
+        frame_bytes: u32,
+        fib: *mut Fib,
+    ) -> u32;
+    fn fp_native_forward_take(
+        f: *const u64,
+        go: u32,
+        answer: i64,
+        fib: *const Fib,
+        next: *mut NextHop,
+    ) -> u32;
+    fn fp_native_forward_growth(f: *const u64, go: u32) -> i32;
+    fn fp_native_forward_change(
+        f: *const u64,
+        go: u32,
+        next: *const NextHop,
+        frame: *mut u8,
+        bytes: u32,
+    ) -> i32;
+}
+
+/// What goes to AF_XDP without a plan, by the link header alone: [`Way::ToSocket`], or why the stack
+/// gets it. `own` are this host's MAC addresses, zero where unused.
+pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
+    let own = own.as_flattened().as_ptr();
+    // SAFETY: reads `frame` within its length, and four addresses of six bytes.
+    let outcome = unsafe { fp_native_redirect_outcome(frame.as_ptr(), frame.len() as u32, own) };
+    Way::ALL[outcome as usize].0
+}
+
+/// A plan in force, natively.
+#[derive(Clone, Debug)]
+pub struct Forwarder {
+    /// `struct fp_forward`.
+    plan: [u64; PLAN_BYTES / 8],
+    forwarding: Forwarding,
+}
+
+impl Forwarder {
+    /// Of this plan, whose contradictions are not looked for.
+    pub fn new(plan: &ForwardPlan) -> Forwarder {
+        let mut words = [0; PLAN_BYTES / 8];
+        for (to, bytes) in words.iter_mut().zip(plan.to_bytes().chunks_exact(8)) {
+            *to = u64::from_ne_bytes(bytes.try_into().expect("chunks of eight"));
+        }
+        Forwarder {
+            plan: words,
+            forwarding: plan.forwarding,
+        }
+    }
+
+    /// What becomes of a frame that came by `ifindex`. Nothing is changed.
+    ///
+    /// `shown` is its beginning, in which all headers are looked for, `frame_bytes` its whole length.
+    /// `socket` says whether an exit's queue has a socket, `fib` answers a router's question.
+    ///
+    /// # Panics
+    /// Where a frame is shorter than what is shown of it.
+    pub fn decide(
+        &self,
+        ifindex: IfIndex,
+        shown: &[u8],
+        frame_bytes: u32,
+        socket: impl FnOnce(usize) -> bool,
+        fib: impl FnOnce(&FibQuestion) -> FibAnswer,
+    ) -> Decision {
+        let bytes = shown.len() as u32;
+        assert!(
+            frame_bytes >= bytes,
+            "a part of a frame is no longer than it"
+        );
+        let (plan, frame) = (self.plan.as_ptr(), shown.as_ptr());
+        // SAFETY: a whole plan; reads the frame within its length.
+        let go = unsafe { fp_native_forward_begin(plan, ifindex.0, frame, bytes) };
+        let begun = Decision {
+            go,
+            next: NextHop::default(),
+        };
+        if begun.way() != Way::ToSocket {
+            return begun;
+        }
+        if !socket(begun.came()) {
+            let go = Way::NoSocket as u32 | (begun.came() as u32) << 8;
+            return Decision { go, ..begun };
+        }
+        if self.forwarding == Forwarding::Bridge {
+            // SAFETY: a whole plan, and numbers.
+            let go = unsafe { fp_native_forward_bridge(plan, go, frame_bytes) };
+            return Decision { go, ..begun };
+        }
+        let mut asked = Fib::default();
+        // SAFETY: as above; the question is as large as in C.
+        let go =
+            unsafe { fp_native_forward_ask(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
+        let mut routed = Decision { go, ..begun };
+        if routed.way() != Way::ToSocket {
+            return routed;
+        }
+        let answer = fib(&asked.question());
+        let told = Fib {
+            ifindex: answer.leaves_by.0,
+            smac: answer.source,
+            dmac: answer.destination,
+            ..asked
+        };
+        let code = i64::from(answer.code);
+        // SAFETY: as above; the next hop is as large as in C.
+        routed.go = unsafe {
+            fp_native_forward_take(plan, go, code, &raw const told, &raw mut routed.next)
+        };
+        routed
+    }
+
+    /// By how many bytes a frame of this decision leaves longer than it came.
+    pub fn growth(&self, decision: &Decision) -> i32 {
+        // SAFETY: a whole plan, and a number.
+        unsafe { fp_native_forward_growth(self.plan.as_ptr(), decision.go) }
+    }
+
+    /// Changes a frame that goes through: tag, MAC addresses, hop count and checksum.
+    ///
+    /// # Errors
+    /// [`Spoilt`]: nothing that was decided of this frame fits it. It is useless then.
+    pub fn change(&self, decision: &Decision, frame: &mut Vec<u8>) -> Result<(), Spoilt> {
+        let bytes = frame.len();
+        match self.growth(decision) {
+            0 => (),
+            more if more > 0 => drop(frame.splice(..0, vec![0; more as usize])),
+            less => drop(frame.drain(..bytes.min(less.unsigned_abs() as usize))),
+        }
+        let (plan, next) = (self.plan.as_ptr(), &raw const decision.next);
+        let (at, len) = (frame.as_mut_ptr(), frame.len() as u32);
+        // SAFETY: a whole plan; reads and writes the frame within its length.
+        match unsafe { fp_native_forward_change(plan, decision.go, next, at, len) } {
+            0 => Ok(()),
+            _ => Err(Spoilt { bytes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_listed_in_the_order_of_their_numbers() {
+        for (number, (way, _)) in Way::ALL.iter().enumerate() {
+            assert_eq!(*way as usize, number);
+        }
+    }
+
+    #[test]
+    fn structures_are_as_large_as_in_c() {
+        // SAFETY: a constant.
+        let sizes = unsafe { fp_native_forward_sizes }.map(|size| size as usize);
+        let ours = [
+            PLAN_BYTES,
+            size_of::<Fib>(),
+            size_of::<NextHop>(),
+            Way::COUNT,
+        ];
+        assert_eq!(sizes, ours);
+    }
+}

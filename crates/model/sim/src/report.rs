@@ -1,0 +1,159 @@
+//! What a simulation found: tables, JSON, CSV, pictures.
+//!
+//! All four are made from one [`Report`]; none measures anything itself. Names come from files and
+//! captures: whatever they hold, a table stays a table and a picture stays one.
+
+mod chart;
+mod json;
+mod picture;
+mod table;
+
+use crate::simulate::{Findings, Measured, Settings};
+use fairpath_sched::quantity::written;
+use fairpath_sched::tree::Names;
+
+/// Rows of a table at most; CSV and JSON have all.
+pub const TABLE_ROWS: usize = 20;
+/// Lines of a chart at most; what is not among the largest is one line more, "others".
+pub const CHART_LINES: usize = 7;
+
+/// What was simulated, and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The policy or the tree's file.
+    pub subject: &'a str,
+    /// The traffic, in words.
+    pub traffic: &'a str,
+    /// "native" or "kernel".
+    pub home: &'a str,
+    /// What the random numbers began with.
+    pub seed: u64,
+    /// The link.
+    pub settings: Settings,
+    /// Of the tree.
+    pub names: &'a Names,
+    /// What was measured.
+    pub findings: &'a Findings,
+}
+
+impl Report<'_> {
+    /// For people, at most 80 columns wide.
+    pub fn table(&self) -> String {
+        table::write(self)
+    }
+
+    /// One JSON object with a schema number, and a newline.
+    pub fn json(&self) -> String {
+        json::write(self)
+    }
+
+    /// A line a flow, class and node; the first names the columns.
+    pub fn csv(&self) -> String {
+        table::csv(self)
+    }
+
+    /// One SVG file: throughput over time and the distribution of sojourn times.
+    pub fn svg(&self) -> String {
+        picture::write(self)
+    }
+
+    /// What lines of a picture and rows of a table are about: classes, if there are several.
+    fn groups(&self) -> (&'static str, Vec<(String, &Measured)>) {
+        let findings = self.findings;
+        if findings.classes.len() > 1 {
+            let classes = findings.classes.iter();
+            let named = classes.map(|(class, measured)| (self.names.class(*class), measured));
+            ("class", named.collect())
+        } else {
+            let rows = findings.rows.iter();
+            (
+                "flow",
+                rows.map(|(row, measured)| (row.name.clone(), measured))
+                    .collect(),
+            )
+        }
+    }
+
+    fn link(&self) -> String {
+        written(self.settings.rate_bps, "bps")
+    }
+}
+
+/// Without what would break a line or a terminal, and at most `columns` characters long.
+fn clean(text: &str, columns: usize) -> String {
+    let safe = |c: char| {
+        if c.is_control() || ('\u{200e}'..='\u{202e}').contains(&c) {
+            '?'
+        } else {
+            c
+        }
+    };
+    let mut cleaned: String = text.chars().map(safe).collect();
+    if let Some((end, _)) = cleaned.char_indices().nth(columns) {
+        let last = cleaned[..end].char_indices().next_back();
+        cleaned.truncate(last.map_or(0, |(at, _)| at));
+        cleaned.push('~');
+    }
+    cleaned
+}
+
+/// Three digits and a unit: `20.1 ms`.
+fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0 => return "0".to_owned(),
+        1..1_000 => (ns as f64, "ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+/// Three digits and a unit: `33.3 Mbit/s`.
+fn rate(bps: f64) -> String {
+    let (value, unit) = match bps {
+        bps if bps >= 1e9 => (bps / 1e9, "Gbit/s"),
+        bps if bps >= 1e6 => (bps / 1e6, "Mbit/s"),
+        bps if bps >= 1e3 => (bps / 1e3, "kbit/s"),
+        _ => (bps, "bit/s"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// 1234567 as 1,234,567.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_names_break_nothing() {
+        assert_eq!(time(999), "999 ns");
+        assert_eq!(time(20_130_000), "20.1 ms");
+        assert_eq!(time(9_999_000), "10.0 ms");
+        assert_eq!(rate(33_333_333.0), "33.3 Mbit/s");
+        assert_eq!(rate(0.0), "0.00 bit/s");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(clean("a\n\u{1b}[0m\u{202e}b", 80), "a??[0m?b");
+        assert_eq!(clean("ääääää", 4), "äää~");
+    }
+}

@@ -1,0 +1,547 @@
+//! The language of `--traffic`: sources, separated by `;`, each a kind and its keys.
+//!
+//! ```text
+//! bulk flows=4 rtt=20ms; voice class=1; poisson rate=10mbit size=imix name=web
+//! ```
+
+use thiserror::Error;
+
+use fairpath_sched::quantity;
+use fairpath_sched::tree::{dscp_number, nearest};
+
+/// Most sources of one specification.
+pub const MAX_SOURCES: usize = 64;
+/// Most flows of all sources together.
+pub const MAX_FLOWS: u64 = 100_000;
+/// Least and largest packet.
+const PACKET_BYTES: [u64; 2] = [64, 65_535];
+/// A full Ethernet frame without its checksum.
+const FULL_BYTES: u32 = 1514;
+
+/// What `--help` and the guide say of the language.
+pub const SYNTAX: &str = "\
+Sources are separated by ';', each a kind and KEY=VALUE words:
+  cbr       packets at equal distances          rate
+  poisson   packets at random distances         rate
+  onoff     cbr in bursts of random length      rate, on=100ms, off=100ms
+  bulk      as fast as a window allows          rtt=20ms, window=1000, cc=reno|none
+  transfers flows of random size come and go    load, mean=100KB, most=100MB, shape=1.2, rate=1gbit
+  incast    all flows send at the same time     bytes=64KiB, every=10ms, rate=1gbit
+  voice     a small packet every 20 ms          (DSCP EF, 214 bytes)
+Every kind: flows=1 name= class= dscp= weight=1 size=1514B|64B-1514B|imix hosts=
+            proto=udp|tcp|NUMBER port= ecn=no|yes start=0s stop= hint= deadline=
+rate is a flow's, load is all flows'.";
+
+/// How packets of a source are spaced.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// At equal distances.
+    Cbr,
+    /// At exponential distances.
+    Poisson,
+    /// Equal distances while on; mean times on and off, both exponential.
+    OnOff {
+        /// Mean time on.
+        on_ns: u64,
+        /// Mean time off.
+        off_ns: u64,
+    },
+    /// As a window allows.
+    Bulk {
+        /// From a packet's departure to the reaction.
+        rtt_ns: u64,
+        /// Most packets on their way.
+        window: u32,
+        /// Halve the window on loss and marks.
+        reacts: bool,
+    },
+    /// Flows of Pareto size begin at exponential distances.
+    Transfers {
+        /// Of all of them.
+        load_bps: u64,
+        /// Mean size of a flow.
+        mean_bytes: u64,
+        /// Largest flow.
+        most_bytes: u64,
+        /// Pareto's; the smaller, the heavier the tail.
+        shape: f64,
+    },
+    /// Every flow sends `bytes` at the same time, again and again.
+    Incast {
+        /// A flow's.
+        bytes: u64,
+        /// From one time to the next.
+        every_ns: u64,
+    },
+}
+
+/// Lengths of packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// Each between these, equally likely; both the same for one size.
+    Between(u32, u32),
+    /// 64, 576 and 1514 bytes, 7 to 4 to 1: the simple mix of RFC 6985 section 4's kind.
+    Imix,
+}
+
+/// What packets carry for policies that rank by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Bytes left of flows that have an end; [`Hint::ENDLESS`] of bulk; else 0.
+    Usual,
+    /// This number.
+    Fixed(u64),
+    /// Its arrival plus this many ns.
+    Deadline(u64),
+}
+
+impl Hint {
+    /// Bytes left of a flow without end.
+    pub const ENDLESS: u64 = 1 << 40;
+}
+
+/// One source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// Unique; what its rows are called.
+    pub name: String,
+    /// How packets are spaced.
+    pub kind: Kind,
+    /// How many flows it has (with [`Kind::Transfers`]: rows, always 1).
+    pub flows: u32,
+    /// Of one flow while it sends, bits a second.
+    pub rate_bps: u64,
+    /// Lengths of packets.
+    pub sizes: Sizes,
+    /// Its class as it is named; "0" none.
+    pub class: String,
+    /// 0 to 63.
+    pub dscp: u8,
+    /// Share of each flow.
+    pub weight: u32,
+    /// Hosts that its flows come from.
+    pub hosts: u32,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Destination port.
+    pub port: u16,
+    /// Packets are ECN-capable.
+    pub ecn: bool,
+    /// When it begins.
+    pub start_ns: u64,
+    /// When it ends; `u64::MAX` never.
+    pub stop_ns: u64,
+    /// What packets carry.
+    pub hint: Hint,
+}
+
+/// All sources of a specification.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spec {
+    /// At least one.
+    pub sources: Vec<Source>,
+}
+
+/// A specification that cannot be read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("traffic \"{part}\": {wrong}")]
+pub struct BadSpec {
+    /// The source it is in.
+    pub part: String,
+    /// The cause and the remedy.
+    pub wrong: String,
+}
+
+const KINDS: [&str; 7] = [
+    "cbr",
+    "poisson",
+    "onoff",
+    "bulk",
+    "transfers",
+    "incast",
+    "voice",
+];
+const KEYS: [&str; 16] = [
+    "flows", "name", "class", "dscp", "weight", "size", "hosts", "proto", "port", "ecn", "start",
+    "stop", "hint", "deadline", "rate", "load",
+];
+
+impl Spec {
+    /// Reads a specification; see [`SYNTAX`].
+    ///
+    /// # Errors
+    /// The first source that is wrong, with the remedy.
+    pub fn read(text: &str) -> Result<Spec, BadSpec> {
+        let mut spec = Spec::default();
+        for part in text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let bad = |wrong: String| BadSpec {
+                part: part.to_owned(),
+                wrong,
+            };
+            let (mut source, given) = source(part).map_err(bad)?;
+            source.name = spec.unique(source.name, given).map_err(bad)?;
+            spec.sources.push(source);
+            let flows: u64 = spec
+                .sources
+                .iter()
+                .map(|source| u64::from(source.flows))
+                .sum();
+            if flows > MAX_FLOWS {
+                return Err(bad(format!(
+                    "there are {flows} flows in all; {MAX_FLOWS} at most"
+                )));
+            }
+            if spec.sources.len() > MAX_SOURCES {
+                return Err(bad(format!("too many sources; {MAX_SOURCES} at most")));
+            }
+        }
+        if spec.sources.is_empty() {
+            let wrong = "it is empty; write for example \"bulk flows=2\"".to_owned();
+            return Err(BadSpec {
+                part: text.to_owned(),
+                wrong,
+            });
+        }
+        Ok(spec)
+    }
+
+    /// A name that was given stays; a kind that is there twice gets a number.
+    fn unique(&self, name: String, given: bool) -> Result<String, String> {
+        let taken = |name: &str| self.sources.iter().any(|source| source.name == name);
+        if !taken(&name) {
+            return Ok(name);
+        }
+        if given {
+            return Err(format!("the name \"{name}\" is taken; give it another"));
+        }
+        let mut numbered = (2..).map(|number| format!("{name}{number}"));
+        numbered.find(|name| !taken(name)).ok_or_else(String::new)
+    }
+}
+
+/// The words of one source, each used once.
+struct Words<'t> {
+    kind: &'t str,
+    pairs: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Words<'t> {
+    fn split(part: &'t str) -> Result<Words<'t>, String> {
+        let mut words = part
+            .split(|c: char| c.is_whitespace() || c == ',')
+            .filter(|word| !word.is_empty());
+        let kind = words.next().unwrap_or_default();
+        if !KINDS.contains(&kind) {
+            let near = nearest(kind, KINDS.into_iter());
+            let remedy = near.map_or_else(
+                || format!("known are {}", KINDS.join(", ")),
+                |near| format!("did you mean \"{near}\"?"),
+            );
+            return Err(format!("there is no kind \"{kind}\"; {remedy}"));
+        }
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for word in words {
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("\"{word}\" is no KEY=VALUE"))?;
+            if pairs.iter().any(|(known, _)| *known == key) {
+                return Err(format!("{key} is there twice; write it once"));
+            }
+            pairs.push((key, value));
+        }
+        Ok(Words { kind, pairs })
+    }
+
+    fn take(&mut self, key: &str) -> Option<&'t str> {
+        let at = self.pairs.iter().position(|(known, _)| *known == key)?;
+        Some(self.pairs.swap_remove(at).1)
+    }
+
+    fn number(
+        &mut self,
+        key: &str,
+        unit: &str,
+        usual: u64,
+        range: [u64; 2],
+    ) -> Result<u64, String> {
+        let Some(text) = self.take(key) else {
+            return Ok(usual);
+        };
+        let number = quantity::read(text, unit).map_err(|bad| format!("{key}: {bad}"))?;
+        if (range[0]..=range[1]).contains(&number) {
+            return Ok(number);
+        }
+        let [least, most] = range.map(|bound| quantity::written(bound, unit));
+        Err(format!("{key} is out of range; {least} to {most}"))
+    }
+
+    fn rate(&mut self, key: &str, usual: Option<u64>) -> Result<u64, String> {
+        match (self.take(key), usual) {
+            (Some(text), _) => quantity::read_rate(text).map_err(|bad| format!("{key}: {bad}")),
+            (None, Some(usual)) => Ok(usual),
+            (None, None) => Err(format!("{} wants {key}=, such as {key}=10mbit", self.kind)),
+        }
+    }
+
+    fn one_of<T: Copy>(&mut self, key: &str, known: &[(&str, T)]) -> Result<T, String> {
+        let text = self.take(key).unwrap_or(known[0].0);
+        let found = known.iter().find(|(name, _)| *name == text);
+        let names = || {
+            known
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| format!("{key} is {}, not \"{text}\"", names()))
+    }
+
+    /// What is left is unknown.
+    fn finish(self, more: &[&'static str]) -> Result<(), String> {
+        let Some((key, _)) = self.pairs.first() else {
+            return Ok(());
+        };
+        let known = || KEYS.iter().chain(more).copied();
+        let remedy = match nearest(key, known()) {
+            Some(near) if near == *key => "it is another kind's".to_owned(),
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("known are {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        Err(format!("{} has no key \"{key}\"; {remedy}", self.kind))
+    }
+}
+
+const DAY_NS: u64 = 86_400_000_000_000;
+const GBIT: u64 = 1_000_000_000;
+/// Bits a second of a flow that sends a byte a nanosecond.
+const MOST_PACKETS_BITS: u64 = 8 * GBIT;
+/// A 20 ms packet of G.711 with RTP, UDP, IPv4 and Ethernet headers.
+const VOICE_BYTES: u32 = 214;
+
+fn source(part: &str) -> Result<(Source, bool), String> {
+    let mut words = Words::split(part)?;
+    let is_voice = words.kind == "voice";
+    let (kind, more) = kind(&mut words)?;
+    let rate_bps = match &kind {
+        Kind::Bulk { .. } => 0,
+        Kind::Transfers { .. } | Kind::Incast { .. } => words.rate("rate", Some(GBIT))?,
+        _ if is_voice => u64::from(VOICE_BYTES) * 8 * 50,
+        _ => words.rate("rate", None)?,
+    };
+    let flows = match kind {
+        Kind::Transfers { .. } => 1,
+        _ => words.number("flows", "", 1, [1, MAX_FLOWS])? as u32,
+    };
+    let given = words.take("name");
+    let stop_ns = words.number("stop", "ns", u64::MAX, [1, DAY_NS])?;
+    let source = Source {
+        name: given.unwrap_or(words.kind).to_owned(),
+        flows,
+        rate_bps,
+        sizes: sizes(words.take("size"), is_voice)?,
+        class: words.take("class").unwrap_or("0").to_owned(),
+        dscp: dscp(words.take("dscp"), is_voice)?,
+        weight: words.number("weight", "", 1, [1, 65_536])? as u32,
+        hosts: words.number("hosts", "", u64::from(flows), [1, MAX_FLOWS])? as u32,
+        protocol: protocol(words.take("proto"), &kind)?,
+        port: words.number("port", "", 5001, [0, 65_535])? as u16,
+        ecn: words.one_of("ecn", &[("no", false), ("yes", true)])?,
+        start_ns: words.number("start", "ns", 0, [0, DAY_NS])?,
+        stop_ns,
+        hint: hint(&mut words)?,
+        kind,
+    };
+    words.finish(more)?;
+    if source.rate_bps > source.sizes.mean() * MOST_PACKETS_BITS {
+        return Err(
+            "rate: packets would come more often than one a nanosecond; lower it".to_owned(),
+        );
+    }
+    Ok((source, given.is_some()))
+}
+
+fn kind(words: &mut Words<'_>) -> Result<(Kind, &'static [&'static str]), String> {
+    let ms = |number: u64| number * 1_000_000;
+    let time = [1_000, DAY_NS];
+    Ok(match words.kind {
+        "poisson" => (Kind::Poisson, &[]),
+        "onoff" => {
+            let on_ns = words.number("on", "ns", ms(100), time)?;
+            let off_ns = words.number("off", "ns", ms(100), time)?;
+            (Kind::OnOff { on_ns, off_ns }, &["on", "off"])
+        }
+        "bulk" => {
+            let rtt_ns = words.number("rtt", "ns", ms(20), time)?;
+            let window = words.number("window", "packets", 1000, [1, 1 << 20])? as u32;
+            let reacts = words.one_of("cc", &[("reno", true), ("none", false)])?;
+            (
+                Kind::Bulk {
+                    rtt_ns,
+                    window,
+                    reacts,
+                },
+                &["rtt", "window", "cc"],
+            )
+        }
+        "transfers" => transfers(words)?,
+        "incast" => {
+            let bytes = words.number("bytes", "bytes", 64 << 10, [PACKET_BYTES[0], 1 << 40])?;
+            let every_ns = words.number("every", "ns", ms(10), time)?;
+            (Kind::Incast { bytes, every_ns }, &["bytes", "every"])
+        }
+        _ => (Kind::Cbr, &[]),
+    })
+}
+
+fn transfers(words: &mut Words<'_>) -> Result<(Kind, &'static [&'static str]), String> {
+    let sizes = [PACKET_BYTES[0], 1 << 40];
+    let load_bps = words.rate("load", None)?;
+    let mean_bytes = words.number("mean", "bytes", 100_000, sizes)?;
+    let most_bytes = words.number("most", "bytes", 100_000_000, sizes)?;
+    let text = words.take("shape").unwrap_or("1.2");
+    let shape: f64 = text.parse().unwrap_or(f64::NAN);
+    if !(1.01..=10.0).contains(&shape) {
+        return Err(format!("shape is 1.01 to 10, not \"{text}\""));
+    }
+    if most_bytes < mean_bytes.saturating_mul(2) {
+        return Err("most is below twice the mean; raise it".to_owned());
+    }
+    let kind = Kind::Transfers {
+        load_bps,
+        mean_bytes,
+        most_bytes,
+        shape,
+    };
+    Ok((kind, &["mean", "most", "shape"]))
+}
+
+fn sizes(text: Option<&str>, is_voice: bool) -> Result<Sizes, String> {
+    let usual = if is_voice { VOICE_BYTES } else { FULL_BYTES };
+    let size = |text: &str| {
+        let size = quantity::read(text, "bytes").map_err(|bad| format!("size: {bad}"))?;
+        let fits = (PACKET_BYTES[0]..=PACKET_BYTES[1]).contains(&size);
+        fits.then_some(size as u32)
+            .ok_or_else(|| "size is out of range; 64B to 65535B".to_owned())
+    };
+    match text {
+        None => Ok(Sizes::Between(usual, usual)),
+        Some("imix") => Ok(Sizes::Imix),
+        Some(text) => {
+            let (least, most) = text.split_once('-').unwrap_or((text, text));
+            let (least, most) = (size(least)?, size(most)?);
+            let ordered = least <= most;
+            ordered
+                .then_some(Sizes::Between(least, most))
+                .ok_or_else(|| "size: the first is the least".to_owned())
+        }
+    }
+}
+
+fn dscp(text: Option<&str>, is_voice: bool) -> Result<u8, String> {
+    let text = text.unwrap_or(if is_voice { "EF" } else { "0" });
+    dscp_number(text).ok_or_else(|| {
+        format!("\"{text}\" is no DSCP; 0 to 63, CS0 to CS7, AF11 to AF43, EF, VA, LE, DF")
+    })
+}
+
+fn protocol(text: Option<&str>, kind: &Kind) -> Result<u8, String> {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    match text {
+        None => Ok(
+            if matches!(
+                kind,
+                Kind::Bulk { .. } | Kind::Transfers { .. } | Kind::Incast { .. }
+            ) {
+                TCP
+            } else {
+                UDP
+            },
+        ),
+        Some("tcp") => Ok(TCP),
+        Some("udp") => Ok(UDP),
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("proto is udp, tcp or a number, not \"{text}\"")),
+    }
+}
+
+fn hint(words: &mut Words<'_>) -> Result<Hint, String> {
+    match (words.take("hint"), words.take("deadline")) {
+        (None, None) => Ok(Hint::Usual),
+        (Some(text), None) => Ok(Hint::Fixed(
+            quantity::read(text, "").map_err(|bad| format!("hint: {bad}"))?,
+        )),
+        (None, Some(text)) => Ok(Hint::Deadline(
+            quantity::read_time(text).map_err(|bad| format!("deadline: {bad}"))?,
+        )),
+        (Some(_), Some(_)) => Err("hint and deadline are the same field; write one".to_owned()),
+    }
+}
+
+impl Sizes {
+    /// Mean length, bytes.
+    pub fn mean(&self) -> u64 {
+        match self {
+            Sizes::Between(least, most) => (u64::from(*least) + u64::from(*most)) / 2,
+            Sizes::Imix => (7 * 64 + 4 * 576 + 1514) / 12,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        Spec::read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn sources_have_their_kinds_standards_and_keep_their_names() {
+        let spec = Spec::read("bulk flows=2 rtt=10ms; voice class=sip, flows=3; cbr rate=1mbit; cbr rate=2mbit name=x").unwrap();
+        let names: Vec<&str> = spec
+            .sources
+            .iter()
+            .map(|source| source.name.as_str())
+            .collect();
+        assert_eq!(names, ["bulk", "voice", "cbr", "x"]);
+        let bulk = &spec.sources[0];
+        assert_eq!(
+            bulk.kind,
+            Kind::Bulk {
+                rtt_ns: 10_000_000,
+                window: 1000,
+                reacts: true
+            }
+        );
+        let voice = &spec.sources[1];
+        assert_eq!((voice.dscp, voice.rate_bps, voice.flows), (46, 85_600, 3));
+        assert_eq!(voice.sizes, Sizes::Between(214, 214));
+        let twice = Spec::read("voice; voice").unwrap();
+        assert_eq!(twice.sources[1].name, "voice2");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_remedy() {
+        assert!(wrong("blk").contains("did you mean \"bulk\"?"));
+        assert!(wrong("cbr").contains("cbr wants rate="));
+        assert!(wrong("cbr rate=1mbit rtt=1ms").contains("cbr has no key \"rtt\""));
+        assert!(wrong("cbr rate=1mbit clas=1").contains("did you mean \"class\"?"));
+        assert!(wrong("cbr rate=1mbit rate=2mbit").contains("twice"));
+        assert!(wrong("cbr rate=1mbit size=9-10").contains("64B to 65535B"));
+        assert!(wrong("bulk flows=100001").contains("flows is out of range; 1 to 100000"));
+        assert!(wrong("bulk flows=60000; bulk flows=60000").contains("100000 at most"));
+        assert!(wrong("voice dscp=EE").contains("is no DSCP"));
+        assert!(wrong(" ; ").contains("it is empty"));
+        assert!(wrong("voice name=a; voice name=a").contains("taken"));
+        assert!(wrong("transfers load=1mbit shape=1").contains("1.01 to 10"));
+        assert!(wrong("cbr rate=1mbit hint=1 deadline=1ms").contains("same field"));
+    }
+}

@@ -1,0 +1,310 @@
+//! The simulation over the native home: what adds up, what is shared, what is the same again.
+
+use fairpath_core::sched::{
+    Home, HomeError, ImpairStats, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedStats,
+    Scheduler, policies,
+};
+use fairpath_sched::tree::{Known, Tree};
+use fairpath_sim::simulate::{Findings, Settings, SimulateError, simulate};
+use fairpath_sim::traffic::{Generator, Spec};
+
+fn known() -> Known<'static> {
+    Known {
+        policies: policies(),
+        classes: &[],
+    }
+}
+
+fn policy(name: &str) -> Tree {
+    let policy = policies()
+        .iter()
+        .find(|policy| policy.name == name)
+        .unwrap();
+    Tree::of_policy(policy, known()).unwrap()
+}
+
+fn settings(rate_bps: u64, seconds: f64) -> Settings {
+    let duration_ns = Some((seconds * 1e9) as u64);
+    Settings {
+        rate_bps,
+        overhead_bytes: 0,
+        duration_ns,
+    }
+}
+
+fn run(
+    tree: &Tree,
+    traffic: &str,
+    settings: Settings,
+    seed: u64,
+) -> Result<Findings, SimulateError> {
+    let mut home = Scheduler::new(&tree.plan).unwrap();
+    let spec = Spec::read(traffic).unwrap();
+    let mut generator = Generator::new(&spec, seed, |name| tree.names.class_number(name)).unwrap();
+    simulate(
+        &mut home,
+        tree,
+        &mut generator,
+        &settings,
+        None,
+        &mut |_| true,
+    )
+}
+
+fn rate(findings: &Findings, name: &str) -> f64 {
+    let (_, measured) = findings
+        .rows
+        .iter()
+        .find(|(row, _)| row.name == name)
+        .unwrap();
+    findings.rate_bps(measured.sent.bytes)
+}
+
+#[test]
+fn stfq_gives_weights_within_1_percent_over_one_second() {
+    let tree = policy("stfq");
+    let traffic = "bulk name=a cc=none rtt=1ms; bulk name=b cc=none rtt=1ms weight=3; bulk name=c cc=none rtt=1ms size=300B weight=6";
+    let findings = run(&tree, traffic, settings(100_000_000, 1.0), 1).unwrap();
+    for (name, share) in [("a", 0.1), ("b", 0.3), ("c", 0.6)] {
+        let got = rate(&findings, name) / 100e6;
+        assert!(
+            (got / share - 1.0).abs() < 0.01,
+            "{name}: {got} instead of {share}"
+        );
+    }
+    assert!(findings.jain() > 0.9999, "{}", findings.jain());
+    assert_eq!(findings.weights_refused, 0);
+}
+
+#[test]
+fn a_link_that_is_asked_for_more_sends_its_rate_and_never_rests() {
+    let findings = run(
+        &policy("fifo"),
+        "bulk flows=4 cc=none rtt=10us",
+        settings(1_000_000_000, 1.0),
+        2,
+    )
+    .unwrap();
+    let sent = findings.rate_bps(findings.total.sent.bytes);
+    assert!((sent / 1e9 - 1.0).abs() < 1e-3, "{sent}");
+    assert!(findings.utilisation() > 0.9999, "{:?}", findings.link);
+    let link = findings.link;
+    assert_eq!(
+        link.busy_ns + link.idle_empty_ns + link.idle_held_ns + link.idle_wrong_ns,
+        findings.duration_ns
+    );
+    assert_eq!((link.idle_held_ns, link.idle_wrong_ns), (0, 0));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_findings_and_another_gives_others() {
+    let traffic = "poisson rate=60mbit; onoff flows=3 rate=30mbit; bulk flows=2; transfers load=20mbit; incast flows=8";
+    let found = |seed| {
+        let findings = run(&policy("stfq"), traffic, settings(100_000_000, 0.5), seed).unwrap();
+        format!("{findings:?}")
+    };
+    assert_eq!(found(5), found(5));
+    assert_ne!(found(5), found(6));
+}
+
+#[test]
+fn every_policy_accounts_for_every_packet_of_every_kind_of_source() {
+    let traffic = "cbr rate=20mbit flows=2; poisson rate=30mbit size=imix deadline=5ms; onoff rate=40mbit flows=3 size=64-1514; \
+                   bulk flows=4 ecn=yes rtt=5ms; transfers load=30mbit mean=20KB most=1MB; incast flows=20 bytes=30KB every=50ms; voice flows=3";
+    let leaves = policies()
+        .iter()
+        .filter(|p| p.over.contains(&Over::Packets) || p.over.contains(&Over::Flows));
+    for policy in leaves {
+        let tree = Tree::of_policy(policy, known()).unwrap();
+        let findings = run(&tree, traffic, settings(50_000_000, 0.4), 9)
+            .unwrap_or_else(|error| panic!("{}: {error}", policy.name));
+        let total = &findings.total;
+        assert_eq!(
+            total.offered.packets,
+            total.sent.packets + total.dropped.packets + findings.held,
+            "{}",
+            policy.name
+        );
+        assert!(
+            total.sent.packets > 500,
+            "{}: {} packets",
+            policy.name,
+            total.sent.packets
+        );
+        let rows: u64 = findings
+            .rows
+            .iter()
+            .map(|(_, measured)| measured.sent.bytes)
+            .sum();
+        let slots: u64 = total.series.sums().iter().sum();
+        assert_eq!(
+            (rows, slots),
+            (total.sent.bytes, total.sent.bytes),
+            "{}",
+            policy.name
+        );
+    }
+}
+
+#[test]
+fn an_exact_queue_inverts_nothing_and_two_bands_for_many_ranks_do() {
+    let exact = run(
+        &policy("stfq"),
+        "poisson flows=20 rate=8mbit",
+        settings(100_000_000, 0.5),
+        3,
+    )
+    .unwrap();
+    assert!(exact.inversions.judged > 1000);
+    assert_eq!(
+        (exact.inversions.packets, exact.inversions.overtaken),
+        (0, 0)
+    );
+    let toml =
+        "[[node]]\nname = \"a\"\npolicy = \"stfq\"\nqueue = { kind = \"sp-pifo\", buckets = 2 }\n";
+    let rough = Tree::read("t", toml, known()).unwrap();
+    let rough = run(
+        &rough,
+        "poisson flows=20 rate=8mbit",
+        settings(100_000_000, 0.5),
+        3,
+    )
+    .unwrap();
+    assert!(rough.inversions.packets > 100, "{:?}", rough.inversions);
+    assert!(rough.inversions.overtaken >= rough.inversions.packets);
+}
+
+#[test]
+fn operations_seen_by_a_recorder_give_the_same_outcomes_again() {
+    let tree = policy("stfq");
+    let spec = Spec::read("bulk flows=3 rtt=2ms; poisson rate=30mbit").unwrap();
+    let mut generator = Generator::new(&spec, 1, |_| Some(0)).unwrap();
+    let mut home = Scheduler::new(&tree.plan).unwrap();
+    let mut again = Scheduler::new(&tree.plan).unwrap();
+    let (mut ops_seen, mut room) = (0, Vec::new());
+    let mut tap = |ops: &[Op], outcomes: &[Outcome]| {
+        room.clear();
+        again.run(ops, &mut room).unwrap();
+        assert_eq!(room, outcomes);
+        ops_seen += ops.len();
+    };
+    simulate(
+        &mut home,
+        &tree,
+        &mut generator,
+        &settings(50_000_000, 0.2),
+        Some(&mut tap),
+        &mut |_| true,
+    )
+    .unwrap();
+    assert!(ops_seen > 1000, "{ops_seen}");
+}
+
+/// Gives what a home says, but for one packet that it never mentions again.
+struct Forgetful(Scheduler, bool);
+
+impl Home for Forgetful {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+        self.0.run(ops, outcomes)?;
+        let sent = outcomes
+            .iter()
+            .position(|outcome| outcome.kind == OutcomeKind::Sent);
+        if let (Some(at), false) = (sent, self.1) {
+            outcomes[at] = Outcome {
+                kind: OutcomeKind::Nothing,
+                at: NEVER,
+                ..outcomes[at]
+            };
+            self.1 = true;
+        }
+        Ok(())
+    }
+    fn stats(&self) -> SchedStats {
+        self.0.stats()
+    }
+    fn node_stats(&self, node: u32) -> NodeStats {
+        self.0.node_stats(node)
+    }
+    fn impair_stats(&self, impairment: u32) -> ImpairStats {
+        self.0.impair_stats(impairment)
+    }
+    fn audit(&self) -> Result<(), String> {
+        self.0.audit()
+    }
+}
+
+#[test]
+fn a_home_that_loses_a_packet_is_an_error() {
+    let tree = policy("fifo");
+    let mut home = Forgetful(Scheduler::new(&tree.plan).unwrap(), false);
+    let spec = Spec::read("bulk").unwrap();
+    let mut generator = Generator::new(&spec, 1, |_| Some(0)).unwrap();
+    let result = simulate(
+        &mut home,
+        &tree,
+        &mut generator,
+        &settings(50_000_000, 0.2),
+        None,
+        &mut |_| true,
+    );
+    assert!(
+        matches!(result, Err(SimulateError::Accounting { .. })),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn an_interrupted_simulation_reports_what_was_until_then() {
+    // Of more than the link takes, some packets always are on their way to the home.
+    for rate in ["900mbit", "5gbit", "70gbit"] {
+        interrupted(&format!("cbr rate={rate}"));
+    }
+}
+
+fn interrupted(traffic: &str) {
+    let tree = policy("fifo");
+    let mut home = Scheduler::new(&tree.plan).unwrap();
+    let spec = Spec::read(traffic).unwrap();
+    let mut generator = Generator::new(&spec, 1, |_| Some(0)).unwrap();
+    let mut looks = 0;
+    let mut watch = |_| {
+        looks += 1;
+        looks < 3
+    };
+    let findings = simulate(
+        &mut home,
+        &tree,
+        &mut generator,
+        &settings(1_000_000_000, 60.0),
+        None,
+        &mut watch,
+    )
+    .unwrap();
+    assert!(
+        findings.interrupted && findings.duration_ns < 1_000_000_000,
+        "{}",
+        findings.duration_ns
+    );
+    let link = findings.link;
+    assert!(findings.total.sent.packets > 100 && link.busy_ns > 0);
+}
+
+#[test]
+fn a_sender_that_reacts_keeps_the_queue_shorter_than_one_that_does_not() {
+    let tree = policy("fifo");
+    let wait = |traffic: &str| {
+        let findings = run(&tree, traffic, settings(20_000_000, 2.0), 1).unwrap();
+        findings.total.sojourn.quantile(0.5)
+    };
+    let limit = "[scheduler]\nlimit = \"60 packets\"\n[[node]]\nname = \"a\"\npolicy = \"fifo\"\n";
+    let short = Tree::read("t", limit, known()).unwrap();
+    let findings = run(&short, "bulk rtt=20ms", settings(20_000_000, 4.0), 1).unwrap();
+    assert!(
+        findings.total.dropped.packets > 0 && findings.utilisation() > 0.8,
+        "{findings:?}"
+    );
+    assert!(wait("bulk cc=none window=500 rtt=20ms") > 5 * findings.total.sojourn.quantile(0.5));
+}

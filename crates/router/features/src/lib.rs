@@ -1,0 +1,92 @@
+//! `fairpath features`: what this kernel, this user and these interfaces can do, found out by trying.
+//!
+//! ```text
+//!   table --> probes --> findings --.
+//!               | (scratch)          >-- text | JSON        table --> docs/kernel-support.md
+//!   sysfs, netlink --> interfaces --'
+//!                          '--> advice
+//! ```
+//!
+//! Nothing is tried on an interface of the operator: hooks, qdiscs and sockets are tried in a network namespace
+//! that vanishes with its thread. Interfaces are only asked. The kernel may load modules for what is tried.
+
+mod advice;
+mod docs;
+mod host;
+mod interface;
+mod json;
+mod parse;
+mod probes;
+mod scratch;
+mod table;
+mod text;
+
+use anyhow::{Context, bail};
+
+pub use self::docs::kernel_support;
+
+use self::advice::Situation;
+use self::host::Host;
+use self::interface::Interface;
+use self::probes::Finding;
+
+/// Everything found out in one run.
+pub struct Report {
+    host: Host,
+    findings: Vec<Finding>,
+    interfaces: Vec<Interface>,
+}
+
+impl Report {
+    /// For people, with or without colours.
+    pub fn text(&self, colour: bool) -> String {
+        text::render(self, text::Style::for_terminal(colour))
+    }
+
+    /// One JSON object a line.
+    ///
+    /// # Errors
+    /// Where a value cannot be written as JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        json::render(self)
+    }
+}
+
+/// Tries everything and asks the interfaces `names`, or all.
+///
+/// Interfaces first: without privilege the probes' last step takes the process into namespaces of its own.
+///
+/// # Errors
+/// An interface that is not there; what the host or its interfaces are cannot be read.
+pub fn find_out(names: &[String]) -> anyhow::Result<Report> {
+    let host = Host::read().context("read what this host is")?;
+    let mut interfaces = interface::collect().context("list interfaces")?;
+    let findings = probes::run(&host, &interfaces);
+    refuse_unknown(names, &interfaces)?;
+    if !names.is_empty() {
+        interfaces.retain(|interface| names.contains(&interface.name));
+    }
+    let situation = Situation {
+        online_cpus: host.online_cpus.clone(),
+        fq_codel: probes::is_available(&findings, "fq_codel"),
+    };
+    for interface in &mut interfaces {
+        interface.advice = advice::advise(interface, &situation);
+    }
+    Ok(Report {
+        host,
+        findings,
+        interfaces,
+    })
+}
+
+fn refuse_unknown(names: &[String], interfaces: &[Interface]) -> anyhow::Result<()> {
+    let known: Vec<&str> = interfaces.iter().map(|i| i.name.as_str()).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => bail!(
+            "interface \"{name}\": not in this network namespace; there are {}",
+            known.join(", ")
+        ),
+        None => Ok(()),
+    }
+}
