@@ -5,10 +5,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
+SHARD ?=
+FULL ?=
 
 # The clang for BPF is looked up when a command runs: setup may just have installed it.
 CARGO = CLANG=$$(setup/needs --tool clang) cargo
 XTASK = $(CARGO) run --locked --quiet --package xtask --
+# As the one build compiles it (xtask/src/build.rs), so that it is not compiled twice.
+LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test bench soak lint docs deb install uninstall clean
@@ -34,22 +38,23 @@ demo: ## client, router and server on this machine, measured (root)
 	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-author
 	@setup/as-root '$(TARGET_DIR)/release/fairpath' demo $(ARGS)
 
-test: ## lint and every test tier; what CI runs (tiers 1 to 3: root)
+test: ## lint and every test tier, what CI runs (root); FULL=1: no test is left to other commits; SHARD=2: this share
 	@setup/needs test
-	@$(XTASK) check
-	@$(XTASK) test
+	@cargo fmt --all --check
+	@$(LINTED) $(XTASK) test --lint $(if $(FULL),--full) $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
 lint: ## formatting, clippy, C layout and the house rules
 	@setup/needs test
-	@$(XTASK) check
+	@cargo fmt --all --check
+	@$(LINTED) $(XTASK) check
 
 bench: ## speed, as ratios to a peer in the same run; ARGS=... goes to the harness
 	@setup/needs bench
 	@$(XTASK) bench $(ARGS)
 
-soak: ## the tests that take more than a minute
+soak: ## every test in full, then those that take more than a minute
 	@setup/needs test
-	@$(XTASK) soak $(ARGS)
+	@$(LINTED) $(XTASK) soak $(ARGS)
 
 docs: ## rewrites the generated pages of docs/
 	@setup/needs build

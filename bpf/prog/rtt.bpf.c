@@ -4,7 +4,7 @@
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_forward                           XDP: likewise, and to AF_XDP what goes through (forward.h)
+ *   rtt_forward                           XDP: likewise, and to AF_XDP what goes on (forward.h)
  *   rtt_expire                            run by the driver now and then: closes silent flows
  *   rtt_replay                            unattached: frames and times from the arena (tests)
  *

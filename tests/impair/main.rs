@@ -21,6 +21,7 @@ mod loss;
 mod refused;
 mod scene;
 mod split;
+mod stages;
 mod stream;
 mod tracked;
 mod twin;

@@ -26,12 +26,15 @@ fn has(test: &str, program: &str) -> bool {
 
 /// Packs the binary under test into `out`, as somebody whose umask and time zone are these.
 fn pack(out: &Path, umask: &str, time_zone: &str) -> PathBuf {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut command = Command::new("sh");
+    command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+    match env::var_os("FAIRPATH_BIN_DIR") {
+        Some(directory) => command.arg(Path::new(&directory).join("xtask")),
+        None => command
+            .arg(env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into()))
+            .args(["run", "--quiet", "--locked", "--package", "xtask", "--"]),
+    };
     command
-        .args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"])
-        .arg(cargo)
-        .args(["run", "--quiet", "--locked", "--package", "xtask", "--"])
         .args(["deb", "--version", VERSION, "--binary"])
         .arg(binary::fairpath())
         .arg("--out")

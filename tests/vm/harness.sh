@@ -3,7 +3,8 @@
 #
 #     pass TEXT     a promise that held; a scenario needs at least one
 #     fail TEXT     ends the scenario as failed
-#     skip TEXT     ends the scenario as skipped: what it needs is absent, and may be
+#     skip NEED TEXT  ends the scenario as skipped: NEED (feature:ID of `fairpath features`, or one word) is absent, and may be;
+#                   a feature that this kernel has according to `fairpath features` fails it instead
 #     quietly CMD   runs CMD and shows its output only if it fails
 #     jq -e ...     fails where its input is empty, too
 #     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario when the time is up
@@ -25,6 +26,13 @@ fail() {
 }
 
 skip() {
+	case $1 in
+	feature:*)
+		if fairpath features --format json 2>/dev/null | grep "\"feature\": *\"${1#feature:}\"" | grep -q '"available": *true'; then
+			fail "skipped for want of $1, but \`fairpath features\` says that it is available"
+		fi
+		;;
+	esac
 	printf %s "$*" >/run/scenario/reason
 	echo "skip: $*"
 	exit 77

@@ -1,10 +1,10 @@
 //! `cargo xtask bench` and `cargo xtask soak`: what takes long or measures time.
 //!
-//! Benches are the program of the crate fairpath-bench; soaks are tests of the package
+//! Benches are the program of the crate fairpath-bench; a soak is a full run of the tests, then tests of the package
 //! fairpath-tests that its cargo feature `soak` switches on, and ten million random operations on the
 //! scheduler: in the kernel and natively, beside its oracle.
 
-use crate::run;
+use crate::{run, test};
 use anyhow::{Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
@@ -38,6 +38,10 @@ pub fn soak(args: &Args) -> Result<()> {
     if !package(&metadata, "fairpath-tests").is_some_and(|p| p.features.contains_key("soak")) {
         bail!("there are no soaks yet (they will be the feature `soak` of fairpath-tests)");
     }
+    if args.args.is_empty() {
+        // Every test whole and every oracle with all of its operations, before what is a soak only.
+        test::run(&test::Args::full())?;
+    }
     run::run(run::cargo().args(["build", "--release", "--workspace", "--bins", "--locked"]))?;
     let flags = [
         "test",
@@ -51,6 +55,7 @@ pub fn soak(args: &Args) -> Result<()> {
             .args(flags)
             .args(["--features", "soak", "soak", "--", "--nocapture"])
             .args(&args.args)
+            .env("FAIRPATH_TEST_SHARE", "full")
             .env("FAIRPATH_BIN_DIR", run::target_dir().join("release")),
     )?;
     scheduler()
@@ -65,6 +70,7 @@ fn scheduler() -> Result<()> {
         run::cargo()
             .args(flags)
             .args(["--test", "sched_beside_oracle", "--", "--nocapture"])
+            .env("FAIRPATH_TEST_SHARE", "full")
             .env("FAIRPATH_SCHED_OPS", SCHED_OPS),
     )
 }

@@ -8,6 +8,7 @@ mod toolchain;
 
 use crate::run;
 use anyhow::{Context, Result, bail, ensure};
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,6 +67,18 @@ fn build(toolchain: &Toolchain) -> Result<PathBuf> {
     Ok(target.join(TARGET).join("debug/fairpath"))
 }
 
+/// This machine's binary: from `FAIRPATH_BIN_DIR`, else built now.
+fn native() -> Command {
+    match env::var_os("FAIRPATH_BIN_DIR") {
+        Some(directory) => Command::new(Path::new(&directory).join("fairpath")),
+        None => {
+            let mut cargo = run::cargo();
+            cargo.args(["run", "--locked", "--quiet", "--package", "fairpath", "--"]);
+            cargo
+        }
+    }
+}
+
 /// By the ELF header: the magic number, 64 bits, little endian, `EM_AARCH64`.
 fn is_aarch64(file: &[u8]) -> bool {
     const EM_AARCH64: [u8; 2] = 183_u16.to_le_bytes();
@@ -86,8 +99,7 @@ fn compare(binary: &Path, toolchain: &Toolchain) -> Result<()> {
         "in {EMULATOR}, --version says {version:?}"
     );
     let arguments = ["rtt", "--format", "json", "--read", CAPTURE];
-    let mut native = run::cargo();
-    native.args(["run", "--locked", "--quiet", "--package", "fairpath", "--"]);
+    let mut native = native();
     let (here, there) = (run::output(native.args(arguments))?, emulated(&arguments)?);
     ensure!(!here.is_empty(), "fairpath rtt told nothing of {CAPTURE}");
     for (line, (native, arm64)) in here.lines().zip(there.lines()).enumerate() {

@@ -3,10 +3,11 @@
 //! docs/kernel-support.md is what `fairpath features --docs` prints; it is kept in the repository,
 //! so `--check` tells whether it is current. How manual pages are made is in [`crate::pages`].
 
-use crate::{pages, run};
+use crate::{build, pages, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const KERNEL_SUPPORT: &str = "docs/kernel-support.md";
 
@@ -30,22 +31,21 @@ pub fn run(args: &Args) -> Result<()> {
             println!("docs: {made} manual pages in {}", dir.display());
             Ok(())
         }
-        None => kernel_support(args.check),
+        None => kernel_support(args.check, &build::all()?.program("fairpath")),
     }
 }
 
-/// The generated pages that exist are current; what nobody has generated yet is not missed.
-pub fn check() -> Result<()> {
+/// The generated pages that exist are current, as `binary` has it; one that does not exist is not missed.
+pub fn check(binary: &Path) -> Result<()> {
     if !Path::new(KERNEL_SUPPORT).exists() {
         println!("docs: no {KERNEL_SUPPORT} yet");
         return Ok(());
     }
-    kernel_support(true)
+    kernel_support(true, binary)
 }
 
-fn kernel_support(check: bool) -> Result<()> {
-    let flags = ["run", "--locked", "--quiet", "--package", "fairpath", "--"];
-    let page = run::output(run::cargo().args(flags).args(["features", "--docs"]))?;
+fn kernel_support(check: bool, binary: &Path) -> Result<()> {
+    let page = run::output(Command::new(binary).args(["features", "--docs"]))?;
     if page.trim().is_empty() {
         bail!("`fairpath features --docs` printed nothing");
     }

@@ -4,6 +4,7 @@
 //! that each is tested on a made-up input. Commands run in the repository's root.
 
 mod bench;
+mod build;
 mod check;
 mod cross;
 mod deb;

@@ -18,9 +18,13 @@ pub fn in_root<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     f()
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us, without the wrapper that lints: [`crate::build`] adds it where it is wanted.
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CLIPPY_ARGS");
+    cargo
 }
 
 /// Where cargo puts what it builds.

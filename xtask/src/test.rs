@@ -1,22 +1,65 @@
-//! `cargo xtask test`: every tier, then what was skipped and why.
+//! `cargo xtask test`: every tier, then what was skipped, what took how long, and whether it may.
 //!
-//! Tiers 0 (pure), 1 (prototype) and 2 (namespaces) are the tests and documentation examples of
-//! the workspace; tier 3 is `cargo xtask vm`; `cargo xtask cross` follows. All run even if one fails. What the runners
-//! print is passed on as it is.
+//! | file | what it holds |
+//! |---|---|
+//! | `table` | `tests/budget.toml`: classes, what a suite proves, budgets |
+//! | `changes` | what changed since everything passed |
+//! | `shard` | which share of a live suite is a commit's turn |
+//! | `plan` | what this run runs |
+//! | `schedule` | jobs side by side |
+//! | `process` | one program, with a deadline |
+//! | `outcome` | what runners print, read |
+//! | `report` | counts, times, budgets |
+//!
+//! Test executables of the one build are run directly, in three phases: those that use a processor, with
+//! the guests, one a processor; those that wait, six threads at a time; those that measure, each alone.
+//! All run even if one fails. What libtest prints is passed on as it is, when its program has ended.
 
+mod changes;
+mod outcome;
+mod plan;
+mod process;
+mod report;
+mod schedule;
+mod shard;
+mod table;
+
+use crate::build::{self, Built};
+use crate::check;
+use crate::run;
 use crate::skips::{self, Present, Skip};
-use crate::{has_subcommand, run};
 use anyhow::{Context, Result, bail};
+use plan::{Plan, Setting, Wanted, Work};
+use report::Report;
+use schedule::Job;
+use shard::Shard;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs, thread};
+use table::{Class, Table};
 
 /// `skip` leaves the binary for arm64 out, and counts that as a skip.
 const NO_CROSS: &str = "FAIRPATH_CROSS";
+/// Threads of tests that wait, at a time.
+const WAITING: usize = 6;
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct Args {
+    /// Check formatting and the house rules first, and the generated pages
+    #[arg(long)]
+    lint: bool,
+    /// Run every test, not a share of the live suites
+    #[arg(long)]
+    full: bool,
+    /// Run this share of the live suites [default: the one that is the commit's turn]
+    #[arg(long, value_name = "K/N", conflicts_with = "full")]
+    shard: Option<Shard>,
+    /// Only test executables of this class of tests/budget.toml, and of none the guests
+    #[arg(long, value_enum)]
+    class: Option<Class>,
     /// Leave the guest tier and the binary for arm64 out
     #[arg(long)]
     no_vm: bool,
@@ -24,109 +67,186 @@ pub struct Args {
     filter: Option<String>,
 }
 
-pub fn run(args: &Args) -> Result<()> {
-    let target = run::target_dir();
-    fs::create_dir_all(&target).with_context(|| format!("create {}", target.display()))?;
-    let log = fs::canonicalize(&target)?.join("skipped-tests.tsv");
-    fs::write(&log, "").with_context(|| format!("empty {}", log.display()))?;
-    let binaries = build_binaries(&target)?;
+impl Args {
+    /// Everything there is.
+    pub fn full() -> Args {
+        Args {
+            lint: true,
+            full: true,
+            ..Args::default()
+        }
+    }
+}
 
-    let mut failed = Vec::new();
-    if let Err(error) = workspace_tests(args, &log, &binaries) {
-        failed.push(format!("{error:#}"));
+pub fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new();
+    if args.lint {
+        report.step("formatting and house rules", |_| check::texts())?;
     }
-    if args.filter.is_none()
-        && let Err(error) = crate::sanitize::run()
-    {
-        failed.push(format!("{error:#}"));
+    let built = report.step("the one build, with lints", |_| build::all())?;
+    if args.lint {
+        report.step("generated pages", |_| check::pages(&built))?;
     }
-    if !args.no_vm
-        && args.filter.is_none()
-        && let Err(error) = guest_tests(&log, &binaries)
-    {
-        failed.push(format!("{error:#}"));
+    let table = Table::read()?;
+    let setting = setting(args, &built)?;
+    let wanted = Wanted {
+        full: args.full,
+        shard: args.shard,
+        filter: args.filter.as_deref(),
+        guests: !args.no_vm && args.class.is_none(),
+    };
+    let mut plan = report.step("plan", |_| plan::plan(&wanted, &built, &table, &setting))?;
+    if let Some(class) = args.class {
+        plan.keep(class);
     }
-    if !args.no_vm
-        && args.filter.is_none()
-        && let Err(error) = cross_build(&log)
-    {
-        failed.push(format!("{error:#}"));
+    skip_cross(&mut plan, &setting.skips)?;
+    phases(plan, &mut report)?;
+    report.times();
+    conclude(args, report, &table, &setting, &built)
+}
+
+/// Files that tests write to, emptied, and what they are told.
+fn setting(args: &Args, built: &Built) -> Result<Setting> {
+    let target = run::target_dir();
+    let empty = |name: &str| -> Result<PathBuf> {
+        let path = fs::canonicalize(&target)?.join(name);
+        fs::write(&path, "").with_context(|| format!("empty {}", path.display()))?;
+        Ok(path)
+    };
+    Ok(Setting {
+        binaries: built.binaries.clone(),
+        skips: empty("skipped-tests.tsv")?,
+        retries: empty("repeated-tests.tsv")?,
+        seed: plan::seed(),
+        full: args.full,
+    })
+}
+
+/// The binary for arm64 is not built where [`NO_CROSS`] says that this machine reaches no archive.
+fn skip_cross(plan: &mut Plan, log: &Path) -> Result<()> {
+    let before = plan.cpu.len();
+    if env::var_os(NO_CROSS).is_some_and(|value| value == "skip") {
+        plan.cpu.retain(|job| job.name != plan::CROSS);
     }
-    failed.extend(report_skips(&log, &binaries)?);
-    if !failed.is_empty() {
-        bail!("tests failed:\n  {}", failed.join("\n  "));
+    if plan.cpu.len() == before {
+        return Ok(());
+    }
+    let line = format!("cross/arm64\tDebian's archive\t{NO_CROSS}=skip\n");
+    let mut file = fs::OpenOptions::new().append(true).open(log)?;
+    file.write_all(line.as_bytes())
+        .context("write the log of skips")
+}
+
+/// Runs the phases one after the other; ends early only when it is interrupted.
+fn phases(plan: Plan, report: &mut Report) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("catch signals")?;
+    }
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    for (name, jobs, capacity) in [
+        ("tests that compute, and guests", plan.cpu, processors),
+        ("tests that wait", plan.waiting, WAITING),
+        ("tests that measure", plan.alone, 1),
+    ] {
+        report.step(name, |report| phase(jobs, capacity, &stop, report));
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+    }
+    Ok(())
+}
+
+fn phase(jobs: Vec<Job<Work>>, capacity: usize, stop: &AtomicBool, report: &mut Report) {
+    // Both are called on this thread, one after the other.
+    let report = std::cell::RefCell::new(report);
+    schedule::all(
+        jobs,
+        capacity,
+        |job| (!stop.load(Ordering::Relaxed)).then(|| process::run(&job.what.order, stop)),
+        |job, ended| match ended {
+            Some(Ok(ended)) => report.borrow_mut().ended(job, &ended),
+            Some(Err(error)) => report.borrow_mut().fail(format!("{}: {error:#}", job.name)),
+            None => {}
+        },
+        |names| report.borrow().still_running(names),
+    );
+}
+
+/// The audits, then the closing lines.
+fn conclude(
+    args: &Args,
+    mut report: Report,
+    table: &Table,
+    setting: &Setting,
+    built: &Built,
+) -> Result<()> {
+    for why in repeated(&setting.retries, table.limits.retries)? {
+        report.fail(why);
+    }
+    let (skipped, in_guests, unjustified) = audit(&setting.skips, &built.binaries)?;
+    for why in unjustified {
+        report.fail(why);
+    }
+    if args.full {
+        println!("budgets: not held against a full run");
+    } else {
+        for why in report.over_budget(table) {
+            report.fail(why);
+        }
+    }
+    // A test that skips returns, which libtest counts as passed.
+    let passed = report.counts.passed.saturating_sub(skipped - in_guests);
+    let failed = report.counts.failed;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if !report.failed.is_empty() {
+        bail!("tests failed:\n  {}", report.failed.join("\n  "));
+    }
+    if args.full && args.filter.is_none() && args.class.is_none() && !args.no_vm {
+        changes::record()?;
     }
     println!("test: every tier passed");
     Ok(())
 }
 
-/// Builds the programs the scenarios run, and returns the directory they are in.
-fn build_binaries(target: &Path) -> Result<PathBuf> {
-    run::run(run::cargo().args(["build", "--workspace", "--bins", "--locked", "--quiet"]))?;
-    Ok(fs::canonicalize(target.join("debug"))?)
-}
-
-/// Tiers 0, 1 and 2. `FAIRPATH_BIN_DIR` tells the scenarios which binaries to run.
-fn workspace_tests(args: &Args, log: &Path, binaries: &Path) -> Result<()> {
-    run::run(
-        run::cargo()
-            .args(["test", "--workspace", "--locked", "--no-fail-fast"])
-            .args(&args.filter)
-            .env("FAIRPATH_SKIP_LOG", log)
-            .env("FAIRPATH_BIN_DIR", binaries),
-    )
-}
-
-/// Tier 3. The guests' runner is a subcommand of ours, run as it can be by hand.
-fn guest_tests(log: &Path, binaries: &Path) -> Result<()> {
-    if !has_subcommand("vm") {
-        let line = "vm/all\tthe subcommand `cargo xtask vm`\tthe guest tier is not written yet\n";
-        return Ok(fs::write(log, fs::read_to_string(log)? + line)?);
+/// Prints each measurement that a test repeated; complains when there are too many.
+fn repeated(log: &Path, limit: usize) -> Result<Vec<String>> {
+    let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    for line in &lines {
+        println!("repeated {}", line.replace('\t', ": "));
     }
-    // Through cargo: building the tests may have replaced the program that runs here.
-    let flags = [
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "xtask",
-        "--",
-        "vm",
-    ];
-    run::run(
-        run::cargo()
-            .args(flags)
-            .env("FAIRPATH_SKIP_LOG", log)
-            .env("FAIRPATH_BIN_DIR", binaries),
-    )
+    println!("{} repeated (at most {limit})", lines.len());
+    let over = lines.len() > limit;
+    let why = || {
+        format!(
+            "{} measurements were repeated, more than {limit}",
+            lines.len()
+        )
+    };
+    Ok(over.then(why).into_iter().collect())
 }
 
-/// The binary for arm64, unless [`NO_CROSS`] says that this machine reaches no archive.
-fn cross_build(log: &Path) -> Result<()> {
-    if env::var_os(NO_CROSS).is_some_and(|value| value == "skip") {
-        let line = format!("cross/arm64\tDebian's archive\t{NO_CROSS}=skip\n");
-        let mut file = fs::OpenOptions::new().append(true).open(log)?;
-        return file
-            .write_all(line.as_bytes())
-            .context("write the log of skips");
-    }
-    let flags = ["run", "--quiet", "--locked", "--package", "xtask", "--"];
-    run::run(run::cargo().args(flags).arg("cross"))
-}
-
-/// Prints each skip and their number; returns those that this machine gave no reason for.
-fn report_skips(log: &Path, binaries: &Path) -> Result<Vec<String>> {
+/// Prints each skip; returns their number, that of guests, and those that this machine gave no reason for.
+fn audit(log: &Path, binaries: &Path) -> Result<(usize, usize, Vec<String>)> {
     let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
     let skips = skips::parse(&text).map_err(anyhow::Error::msg)?;
     for skip in &skips {
         println!("{skip}");
     }
-    println!("{} skipped", skips.len());
     let present = present(&skips, binaries);
-    Ok(skips
-        .iter()
-        .filter_map(|s| unjustified(s, &present))
-        .collect())
+    // What libtest does not count: guests' scenarios, and the binary for arm64.
+    let elsewhere = skips.iter().filter(|skip| {
+        ["vm/", "cross/"]
+            .iter()
+            .any(|place| skip.test.starts_with(place))
+    });
+    let unjustified = skips.iter().filter_map(|s| unjustified(s, &present));
+    Ok((skips.len(), elsewhere.count(), unjustified.collect()))
 }
 
 fn unjustified(skip: &Skip, present: &Present) -> Option<String> {

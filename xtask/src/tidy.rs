@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `arrows` | which crate may depend on which |
+//! | `commits` | the form of new commits |
 //! | `links` | what Markdown pages link to is there |
 //! | `source` | Rust and C text with comments (and strings) blanked out |
 //! | `places` | what may stand only in some files, and what nowhere |
@@ -11,6 +12,7 @@
 //! A finding names file and line, the rule, and the remedy.
 
 mod arrows;
+mod commits;
 mod links;
 mod places;
 mod promises;
@@ -59,6 +61,7 @@ pub fn run() -> Result<()> {
     findings.extend(places::check(&files));
     findings.extend(links::check(&files, Path::exists));
     findings.extend(promises::check(&files));
+    findings.extend(commits::check());
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         eprintln!("{finding}");

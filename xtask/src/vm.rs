@@ -16,15 +16,17 @@ mod session;
 mod version;
 mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::run;
 use archive::Archive;
 pub use archive::mirror;
 use kernel::Kernel;
@@ -35,6 +37,10 @@ use work::Work;
 
 /// `skip` counts every scenario as skipped; for machines that cannot emulate.
 const SWITCH: &str = "FAIRPATH_VM";
+/// Where built programs lie, if they are not to be built.
+const BIN_DIR: &str = "FAIRPATH_BIN_DIR";
+/// Where skipped tests are logged; see [`crate::skips`].
+const SKIP_LOG: &str = "FAIRPATH_SKIP_LOG";
 /// A ready binary to put into the guests instead of building one.
 const BINARY: &str = "FAIRPATH_VM_BINARY";
 
@@ -44,9 +50,9 @@ pub struct Args {
     /// Which kernel to boot
     #[arg(long, value_enum, default_value = "all")]
     kernel: Choice,
-    /// Run only this scenario of tests/vm/scenarios
-    #[arg(long, value_name = "NAME")]
-    scenario: Option<String>,
+    /// Run only these scenarios of tests/vm/scenarios
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    scenario: Vec<String>,
     /// Boot into a shell on this terminal instead (the newest kernel unless --kernel says otherwise)
     #[arg(long)]
     shell: bool,
@@ -63,7 +69,7 @@ enum Choice {
 }
 
 /// A kernel by its role; the version it stands for comes from the archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Which {
     Floor,
     Newest,
@@ -108,21 +114,58 @@ struct Places {
     target: PathBuf,
 }
 
-#[derive(Default)]
+/// What became of the scenarios; skips go to the log of skips, too, where one is kept.
 struct Tally {
     passed: usize,
     failed: usize,
     skipped: usize,
+    log: Option<File>,
+}
+
+impl Tally {
+    fn new() -> Result<Self> {
+        let open = |path| {
+            let file = OpenOptions::new().append(true).create(true).open(&path);
+            file.with_context(|| format!("open {}", Path::new(&path).display()))
+        };
+        Ok(Tally {
+            passed: 0,
+            failed: 0,
+            skipped: 0,
+            log: env::var_os(SKIP_LOG).map(open).transpose()?,
+        })
+    }
+
+    /// Counts, prints and logs a scenario that did not run to its end.
+    fn skip(&mut self, which: Which, name: &str, need: &str, reason: &str) {
+        self.skipped += 1;
+        println!(
+            "test {}/{name} ... skipped: needs {need}: {reason}",
+            which.name()
+        );
+        if let Some(log) = &mut self.log {
+            // In one call: the other kernel's guest may write, too.
+            let line = format!("vm/{}/{name}\t{need}\t{}\n", which.name(), one_line(reason));
+            if let Err(error) = log.write_all(line.as_bytes()) {
+                self.failed += 1;
+                println!("the log of skips cannot be written: {error}");
+            }
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\t', '\n'], " ")
 }
 
 /// Runs the subcommand. An error or a failed scenario is for a non-zero exit status.
 pub fn run(args: &Args) -> Result<()> {
     let places = places()?;
-    let scenarios = Scenario::load_all(&places.tests.join("scenarios"), args.scenario.as_deref())?;
+    let scenarios = Scenario::load_all(&places.tests.join("scenarios"), &args.scenario)?;
     if args.shell {
         return shell(args, &places, &scenarios);
     }
-    let mut tally = Tally::default();
+    let mut tally = Tally::new()?;
     if env::var_os(SWITCH).is_some_and(|value| value == "skip") {
         skip_all(args.kernel.kernels(), &scenarios, &mut tally);
     } else {
@@ -243,7 +286,7 @@ fn places() -> Result<Places> {
     })
 }
 
-/// Builds the binaries if a scenario needs them and leaves copies without symbols, which debug builds have 100 MB of.
+/// The binaries if a scenario needs them, as copies without symbols, which debug builds have 100 MB of.
 /// Where the package is made, both are needed.
 fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBuf>> {
     if let Some(binary) = env::var_os(BINARY) {
@@ -256,27 +299,17 @@ fn fairpath_for(scenarios: &[Scenario], places: &Places) -> Result<Option<PathBu
     {
         return Ok(None);
     }
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "fairpath",
-            "--package",
-            "fairpath-lab",
-            "--package",
-            "fairpath-author",
-        ])
-        .status()
-        .context("run cargo")?;
-    anyhow::ensure!(status.success(), "build fairpath: {status}");
-    stripped("fairpath-lab", places)?;
-    stripped("fairpath-sched", places)?;
-    Ok(Some(stripped("fairpath", places)?))
+    for (package, name) in [
+        ("fairpath-lab", "fairpath-lab"),
+        ("fairpath-author", "fairpath-sched"),
+    ] {
+        stripped(name, &program(package, name, places)?, places)?;
+    }
+    let router = program("fairpath", "fairpath", places)?;
+    Ok(Some(stripped("fairpath", &router, places)?))
 }
 
-/// Builds the programs of `tests/src/bin` that scenarios need; [`command::find`] knows where they lie.
+/// The programs of `tests/src/bin` that scenarios need; [`command::find`] knows where their copies lie.
 fn test_programs(scenarios: &[Scenario], places: &Places) -> Result<()> {
     let sources = places.tests.join("../src/bin");
     let needs = scenarios.iter().flat_map(|scenario| &scenario.needs);
@@ -284,30 +317,46 @@ fn test_programs(scenarios: &[Scenario], places: &Places) -> Result<()> {
         .filter(|need| sources.join(format!("{need}.rs")).is_file())
         .collect();
     for name in names {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "fairpath-tests", "--bin"])
-            .arg(name)
-            .status()
-            .context("run cargo")?;
-        anyhow::ensure!(status.success(), "build {name}: {status}");
-        stripped(name, places)?;
+        stripped(name, &program("fairpath-tests", name, places)?, places)?;
     }
     Ok(())
 }
 
+/// A program of ours: from [`BIN_DIR`], else built now.
+fn program(package: &str, name: &str, places: &Places) -> Result<PathBuf> {
+    if let Some(directory) = env::var_os(BIN_DIR) {
+        return Ok(PathBuf::from(directory).join(name));
+    }
+    let status = run::cargo()
+        .args(["build", "--quiet", "--package", package, "--bin", name])
+        .status()
+        .context("run cargo")?;
+    anyhow::ensure!(status.success(), "build {name}: {status}");
+    Ok(places.target.join("debug").join(name))
+}
+
 /// A copy of a built program without symbols; with them, where they cannot be taken out.
-fn stripped(name: &str, places: &Places) -> Result<PathBuf> {
-    let built = places.target.join("debug").join(name);
+fn stripped(name: &str, built: &Path, places: &Places) -> Result<PathBuf> {
     let to = places.target.join(command::BUILT);
     fs::create_dir_all(&to)?;
+    // The other kernel's guest may be packed at the same time, from the same copies.
+    let partial = to.join(format!("{name}.{}", std::process::id()));
     let mut strip = Command::new("strip");
-    strip.arg("-o").arg(to.join(name)).arg(&built);
-    Ok(if command::run(strip).is_ok() {
-        to.join(name)
-    } else {
-        built
-    })
+    strip.arg("-o").arg(&partial).arg(built);
+    if command::run(strip).is_err() {
+        return Ok(built.to_owned());
+    }
+    fs::rename(&partial, to.join(name)).with_context(|| format!("name {name}"))?;
+    Ok(to.join(name))
+}
+
+/// The scenarios that exist, and the kernels that each makes a promise about.
+pub fn scenarios() -> Result<BTreeMap<String, Vec<Which>>> {
+    let all = Scenario::load_all(&places()?.tests.join("scenarios"), &[])?;
+    let named = all
+        .into_iter()
+        .map(|scenario| (scenario.name, scenario.kernels));
+    Ok(named.collect())
 }
 
 fn skip_all(kernels: &[Which], scenarios: &[Scenario], tally: &mut Tally) {
@@ -316,7 +365,13 @@ fn skip_all(kernels: &[Which], scenarios: &[Scenario], tally: &mut Tally) {
             .iter()
             .filter(|scenario| scenario.kernels.contains(which))
         {
-            skipped(*which, &scenario.name, &format!("{SWITCH}=skip"), tally);
+            let reason = format!("{SWITCH}=skip");
+            tally.skip(
+                *which,
+                &scenario.name,
+                "a machine that may emulate",
+                &reason,
+            );
         }
     }
 }
@@ -333,21 +388,16 @@ fn without_lacking(which: Which, scenarios: Vec<Scenario>, tally: &mut Tally) ->
     let mut runnable = Vec::new();
     for scenario in scenarios {
         match lacks(&scenario) {
-            Some(program) => skipped(
+            Some(program) => tally.skip(
                 which,
                 &scenario.name,
-                &format!("{program} is not installed on the host"),
-                tally,
+                &format!("command:{program}"),
+                "it is not installed on the host",
             ),
             None => runnable.push(scenario),
         }
     }
     runnable
-}
-
-fn skipped(which: Which, name: &str, reason: &str, tally: &mut Tally) {
-    tally.skipped += 1;
-    println!("test {}/{name} ... skipped: {reason}", which.name());
 }
 
 fn show(which: Which, finished: &Finished, console_log: &Path, tally: &mut Tally) {
@@ -361,7 +411,11 @@ fn show(which: Which, finished: &Finished, console_log: &Path, tally: &mut Tally
                 seconds(finished.took)
             );
         }
-        Outcome::Skipped(reason) => skipped(which, &finished.scenario, reason, tally),
+        Outcome::Skipped(text) => {
+            // The harness begins it with the need, and has judged it by the guest's own features.
+            let (need, reason) = text.split_once(' ').unwrap_or((text, "no reason"));
+            tally.skip(which, &finished.scenario, need, reason);
+        }
         Outcome::Failed(reason) => {
             tally.failed += 1;
             println!(

@@ -44,6 +44,7 @@ fn main() {
         "redirect",
         "rtt",
         "sched",
+        "xdp",
     ] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));
         let mut builder = SkeletonBuilder::new();

@@ -51,8 +51,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// All scenarios of a directory by name, or the one called `only`.
-    pub fn load_all(dir: &Path, only: Option<&str>) -> Result<Vec<Scenario>> {
+    /// All scenarios of a directory by name, or those called `only`.
+    pub fn load_all(dir: &Path, only: &[String]) -> Result<Vec<Scenario>> {
         let mut scenarios = Vec::new();
         for entry in fs::read_dir(dir).with_context(|| format!("read {}", dir.display()))? {
             let path = entry?.path();
@@ -62,7 +62,7 @@ impl Scenario {
                 .to_string_lossy()
                 .into_owned();
             if path.extension().is_some_and(|ext| ext == "sh")
-                && only.is_none_or(|only| only == name)
+                && (only.is_empty() || only.contains(&name))
             {
                 let script = fs::read_to_string(&path)
                     .with_context(|| format!("read {}", path.display()))?;
@@ -71,12 +71,14 @@ impl Scenario {
                 );
             }
         }
-        ensure!(
-            !scenarios.is_empty(),
-            "no scenario {}in {}",
-            only.map(|name| format!("{name:?} ")).unwrap_or_default(),
-            dir.display()
-        );
+        ensure!(!scenarios.is_empty(), "no scenario in {}", dir.display());
+        for name in only {
+            ensure!(
+                scenarios.iter().any(|scenario| scenario.name == *name),
+                "no scenario {name:?} in {}",
+                dir.display()
+            );
+        }
         scenarios.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(scenarios)
     }

@@ -1,10 +1,12 @@
 //! Attachment of programs to interfaces, held by file descriptors.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use fairpath_units::IfIndex;
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
+
+use crate::stage;
 
 /// Where on an interface a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +85,47 @@ fn remedy_of(error: &std::io::Error) -> &'static str {
 /// A program on an interface; dropping it detaches.
 #[derive(Debug)]
 pub struct Attached {
-    link: Link,
+    by: By,
+}
+
+#[derive(Debug)]
+enum By {
+    /// A link of its own.
+    Link(Link),
+    /// A stage of the interface's XDP program.
+    Stage(stage::Held),
 }
 
 impl Attached {
-    /// Lets the attachment outlive this process, by a pin in a bpffs.
-    pub(crate) fn pin(mut self, path: &std::path::Path) -> Result<(), libbpf_rs::Error> {
-        self.link.pin(path)
+    /// By a link of its own.
+    fn of_link(link: Link) -> Attached {
+        Attached { by: By::Link(link) }
+    }
+
+    pub(crate) fn of_stage(held: stage::Held) -> Attached {
+        Attached {
+            by: By::Stage(held),
+        }
+    }
+
+    /// Lets the attachment outlive this process, by a pin in a bpffs; of a stage, by two: the second
+    /// has `-link` at its end.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn pin(self, path: &std::path::Path) -> Result<(), libbpf_rs::Error> {
+        match self.by {
+            By::Link(mut link) => link.pin(path),
+            By::Stage(held) => held.pin(path),
+        }
+    }
+
+    /// The XDP program of the interface, where this is a stage of it.
+    pub(crate) fn root(&self) -> Option<BorrowedFd<'_>> {
+        match &self.by {
+            By::Link(_) => None,
+            By::Stage(held) => Some(held.root()),
+        }
     }
 }
 
@@ -124,7 +160,7 @@ pub(crate) fn attach(
     };
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
-    Ok(Attached { link })
+    Ok(Attached::of_link(link))
 }
 
 /// Attaches `program` to tcx egress of an interface, before whatever is there.
@@ -151,11 +187,11 @@ pub(crate) fn attach_first(
     })?;
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
-    Ok(Attached { link })
+    Ok(Attached::of_link(link))
 }
 
 /// The program that is in the way, where the kernel says that one is.
-fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
+pub(crate) fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
     if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
         return None;
     }

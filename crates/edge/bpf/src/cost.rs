@@ -33,12 +33,12 @@ impl RunTime {
         }
     }
 
-    /// What came since `earlier`.
+    /// What came since `earlier`; nothing where a program that was counted then is gone.
     #[must_use]
     pub fn since(&self, earlier: RunTime) -> RunTime {
         RunTime {
-            runs: self.runs - earlier.runs,
-            time_ns: self.time_ns - earlier.time_ns,
+            runs: self.runs.saturating_sub(earlier.runs),
+            time_ns: self.time_ns.saturating_sub(earlier.time_ns),
         }
     }
 }

@@ -17,9 +17,10 @@ use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 pub use fairpath_core::forward::{EXITS, Exit, ForwardPlan, Forwarding, Way};
 
-use crate::attach::{self, AttachError, Attached, Hook};
+use crate::attach::{AttachError, Attached};
 use crate::rtt::{RttMonitor, RunError};
 use crate::stack_sent::StackSent;
+use crate::stage::{self, Stage};
 
 /// Receive queues of an exit's interface that can have a socket.
 pub const EXIT_QUEUES: u32 = 64;
@@ -129,7 +130,7 @@ impl RttMonitor {
         name: &str,
     ) -> Result<Attached, AttachError> {
         let program = &mut self.skel.progs.rtt_forward;
-        let attached = attach::attach(program, Hook::Xdp, ifindex, name)?;
+        let attached = stage::attach(program, Stage::Forward, ifindex, name)?;
         self.watch(ifindex);
         Ok(attached)
     }

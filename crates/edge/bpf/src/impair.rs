@@ -10,8 +10,9 @@ use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject};
 
-use crate::attach::{self, AttachError, Attached, Hook};
+use crate::attach::{AttachError, Attached};
 use crate::skel::impair::{ImpairSkel, ImpairSkelBuilder};
+use crate::stage::{self, Stage};
 
 /// An Ethernet header and two tags: what a frame has besides what its MTU counts.
 const LINK_BYTES: u32 = 14 + 2 * 4;
@@ -94,7 +95,7 @@ impl Loss {
     /// [`LossError::Attach`].
     pub fn attach(&mut self, ifindex: IfIndex, name: &str) -> Result<(), LossError> {
         let program = &mut self.skel.progs.impair;
-        self.attached = Some(attach::attach(program, Hook::Xdp, ifindex, name)?);
+        self.attached = Some(stage::attach(program, Stage::Impair, ifindex, name)?);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod redirect;
 mod rtt;
 mod sched;
 mod stack_sent;
+mod stage;
 mod tcx;
 
 pub use attach::{AttachError, Attached, Foreign, Hook};
@@ -48,6 +49,7 @@ pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
+pub use stage::Stage;
 pub use tcx::{TcxProgram, tcx_programs};
 
 /// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
@@ -95,6 +97,9 @@ mod skel {
     }
     pub mod redirect {
         include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
+    }
+    pub mod xdp {
+        include!(concat!(env!("OUT_DIR"), "/xdp.skel.rs"));
     }
     pub mod empty {
         include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));

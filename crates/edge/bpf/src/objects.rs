@@ -1,10 +1,15 @@
 //! Loading every object of the binary, to find out whether this kernel's verifier takes them.
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use crate::skel;
+
+/// The verdict that frames pass.
+const XDP_PASS: u32 = 2;
 
 /// What the kernel said of one object.
 #[derive(Debug)]
@@ -106,6 +111,47 @@ fn load_redirect() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
+/// With a program in each stage, and run once without attaching.
+fn load_xdp() -> Result<(), libbpf_rs::Error> {
+    let mut places = [const { MaybeUninit::uninit() }; 4];
+    let [root, impair, rtt, redirect] = &mut places;
+    let mut root = skel::xdp::XdpSkelBuilder::default().open(root)?;
+    if let Some(rodata) = root.maps.rodata_data.as_deref_mut() {
+        rodata.xdp_stages = 0b1111;
+    }
+    let root = root.load()?;
+    let impair = skel::impair::ImpairSkelBuilder::default()
+        .open(impair)?
+        .load()?;
+    let redirect = skel::redirect::RedirectSkelBuilder::default()
+        .open(redirect)?
+        .load()?;
+    let mut rtt = skel::rtt::RttSkelBuilder::default().open(rtt)?;
+    rtt.maps.arena.set_max_entries(16)?;
+    rtt.maps.arena.set_map_extra(crate::arena::next_address())?;
+    for mut program in rtt.open_object_mut().progs_mut() {
+        let wanted = program.name() == "rtt_xdp";
+        program.set_autoload(wanted);
+    }
+    let rtt = rtt.load()?;
+    for (stage, program) in [
+        (&root.maps.stage_impair, impair.progs.impair.as_fd()),
+        (&root.maps.stage_measure, rtt.progs.rtt_xdp.as_fd()),
+        (&root.maps.stage_forward, redirect.progs.redirect.as_fd()),
+    ] {
+        let fd = program.as_raw_fd().to_ne_bytes();
+        stage.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)?;
+    }
+    let input = ProgramInput {
+        data_in: Some(&[0; 64]),
+        ..ProgramInput::default()
+    };
+    match root.progs.fairpath_xdp.test_run(input)?.return_value {
+        XDP_PASS => Ok(()),
+        verdict => Err(std::io::Error::other(format!("XDP's stages gave {verdict}")).into()),
+    }
+}
+
 /// Where the kernel has BPF qdiscs.
 fn load_qdisc() -> Option<Loaded> {
     crate::probe::bpf_qdisc().ok().map(|()| Loaded {
@@ -168,6 +214,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "sched",
             result: crate::sched::load_shipped(),
+        },
+        Loaded {
+            name: "xdp",
+            result: load_xdp(),
         },
     ];
     all.extend(load_cc_bbr3());

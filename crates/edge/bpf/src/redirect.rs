@@ -10,8 +10,9 @@ use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject};
 
-use crate::attach::{self, AttachError, Attached, Hook};
+use crate::attach::{AttachError, Attached};
 use crate::skel::redirect::{RedirectSkel, RedirectSkelBuilder};
+use crate::stage::{self, Stage};
 
 /// Queues of an interface that can have a socket.
 pub const MAX_SOCKETS: u32 = 64;
@@ -118,7 +119,7 @@ impl Redirect {
     /// [`RedirectError::Attach`].
     pub fn attach(&mut self, ifindex: IfIndex, name: &str) -> Result<(), RedirectError> {
         let program = &mut self.skel.progs.redirect;
-        self.attached = Some(attach::attach(program, Hook::Xdp, ifindex, name)?);
+        self.attached = Some(stage::attach(program, Stage::Forward, ifindex, name)?);
         Ok(())
     }
 

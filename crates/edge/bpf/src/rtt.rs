@@ -1,8 +1,9 @@
 //! The kernel home of the RTT monitor: loaded, attached, read and ended.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use libbpf_rs::{MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder
 
 use crate::arena::{self, PAGE, START, STRIDE, touch};
 use crate::attach::{self, AttachError, Attached, Hook};
+use crate::cost::{self, RunTime};
 use crate::skel::rtt::{OpenRttSkel, RttSkel, RttSkelBuilder};
+use crate::stage::{self, Stage};
 
 /// How often a live reader should look: a full ring of [`Options::live`] then takes some seven
 /// million samples a second.
@@ -89,6 +92,8 @@ pub struct RttMonitor {
     table_bytes: u64,
     replay_frames: usize,
     pub(crate) forwards: bool,
+    /// XDP programs of interfaces that have `rtt_xdp` as a stage: the kernel's statistics are theirs.
+    roots: BTreeMap<IfIndex, OwnedFd>,
     pub(crate) skel: RttSkel<'static>,
 }
 
@@ -134,6 +139,7 @@ impl RttMonitor {
             table_bytes: used_pages(&config, pages) * PAGE,
             replay_frames: options.replay_frames,
             forwards: options.forwarding,
+            roots: BTreeMap::new(),
             skel,
         })
     }
@@ -160,10 +166,16 @@ impl RttMonitor {
             (Hook::TcxEgress, true) => &mut programs.rtt_egress_raw,
             (Hook::Xdp, _) => &mut programs.rtt_xdp,
         };
-        let attached = attach::attach(program, hook, ifindex, name)?;
+        let attached = match hook {
+            Hook::Xdp => stage::attach(program, Stage::Measure, ifindex, name)?,
+            _ => attach::attach(program, hook, ifindex, name)?,
+        };
         if hook != Hook::TcxEgress {
             self.memory.watch(ifindex.0, true);
         }
+        let root = attached.root().map(|root| root.try_clone_to_owned());
+        let root = root.and_then(Result::ok);
+        self.roots.extend(root.map(|root| (ifindex, root)));
         Ok(attached)
     }
 
@@ -176,6 +188,7 @@ impl RttMonitor {
     /// Forgets that an interface's ingress is watched.
     pub fn unwatch(&mut self, ifindex: IfIndex) {
         self.memory.watch(ifindex.0, false);
+        self.roots.remove(&ifindex);
     }
 
     /// Reads all events that are there. The programs wake nobody: ask every [`READ_EVERY`].
@@ -322,16 +335,35 @@ impl RttMonitor {
         self.table_bytes + self.memory.image_bytes()
     }
 
-    /// The programs' descriptors, with their names: for the kernel's statistics.
-    pub fn program_fds(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
+    /// What the kernel's statistics say of each program, with its name; see [`crate::cost`].
+    ///
+    /// `rtt_xdp` runs as a stage of the interfaces' XDP programs, whose time is told: all stages
+    /// that were there when it was attached, without those of others that joined later.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn run_times(&self) -> std::io::Result<Vec<(&'static str, RunTime)>> {
         let programs = &self.skel.progs;
-        vec![
-            ("rtt_ingress", programs.rtt_ingress.as_fd()),
-            ("rtt_egress", programs.rtt_egress.as_fd()),
-            ("rtt_ingress_raw", programs.rtt_ingress_raw.as_fd()),
-            ("rtt_egress_raw", programs.rtt_egress_raw.as_fd()),
-            ("rtt_xdp", programs.rtt_xdp.as_fd()),
-        ]
+        let mut times = vec![
+            ("rtt_ingress", cost::run_time(programs.rtt_ingress.as_fd())?),
+            ("rtt_egress", cost::run_time(programs.rtt_egress.as_fd())?),
+            (
+                "rtt_ingress_raw",
+                cost::run_time(programs.rtt_ingress_raw.as_fd())?,
+            ),
+            (
+                "rtt_egress_raw",
+                cost::run_time(programs.rtt_egress_raw.as_fd())?,
+            ),
+        ];
+        let mut xdp = RunTime::default();
+        for root in self.roots.values() {
+            let time = cost::run_time(root.as_fd())?;
+            xdp.runs += time.runs;
+            xdp.time_ns += time.time_ns;
+        }
+        times.push(("rtt_xdp", xdp));
+        Ok(times)
     }
 }
 

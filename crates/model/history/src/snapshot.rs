@@ -465,6 +465,8 @@ pub struct Query {
 
 /// The schema number of [`Snapshot`] and the control socket.
 pub const SNAPSHOT_SCHEMA: u32 = 1;
+/// Where the daemon listens unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/fairpath/control.sock";
 
 /// What can be asked on the control socket: one JSON object a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

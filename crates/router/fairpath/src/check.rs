@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use fairpath_config::duration::{nanos, parse_duration};
 use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
 
-use crate::duration::{nanos, parse_duration};
 use crate::watch::unix_ns;
 use fairpath_units::quantity::{Unit, parse};
 

@@ -6,10 +6,8 @@
 
 mod check;
 mod class;
-mod duration;
 mod external;
 mod features;
-mod filter;
 mod generate;
 mod impair;
 mod rtt;

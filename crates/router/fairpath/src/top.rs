@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use fairpath_config::duration::parse_duration;
+use fairpath_config::filter::read_filter;
 use fairpath_history::snapshot::{Query, Sort};
 use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
-use crate::duration::parse_duration;
-use crate::filter::read_filter;
 use crate::run::{Own, Wish};
 
 /// Rows that the live table asks for unless told otherwise: more than anybody scrolls through, and

@@ -38,9 +38,10 @@ mod table;
 mod terminal;
 mod text;
 
+pub use fairpath_history::snapshot::DEFAULT_SOCKET;
 pub use glyphs::Look;
 pub use live::{Options, TopError, run};
 pub use once::print_once;
-pub use socket::{ANSWER_TIMEOUT, DEFAULT_SOCKET, MAX_ANSWER_BYTES, SocketSource};
+pub use socket::{ANSWER_TIMEOUT, MAX_ANSWER_BYTES, SocketSource};
 pub use source::{Source, SourceError};
 pub use terminal::terminal_columns;

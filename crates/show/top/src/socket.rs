@@ -15,8 +15,6 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::source::{Source, SourceError};
 
-/// Where the daemon listens unless told otherwise.
-pub const DEFAULT_SOCKET: &str = "/run/fairpath/control.sock";
 /// How long a request may take until its answer is here, connecting included.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of one answer: some 100,000 rows without their history.

@@ -9,11 +9,16 @@ use fairpath_core::sched::{Home, Op, Over, Policy, Scheduler, policies};
 use fairpath_policy::Author;
 use fairpath_policy::trial::{self, Trial};
 use fairpath_testbed::{Need, requires};
-use fairpath_units::test_seed;
+use fairpath_units::{Share, test_seed};
 
 use super::{read, shipped};
 
-const OPERATIONS: usize = 100_000;
+const OPERATIONS: u64 = 100_000;
+
+/// The environment's share of them.
+fn operations() -> usize {
+    Share::told().of(OPERATIONS) as usize
+}
 
 /// What the C compiler made of a shipped policy.
 fn compiled(author: &Author) -> &'static Policy {
@@ -47,7 +52,7 @@ fn each(mut then: impl FnMut(&Author, &Path, Over, &[Op])) {
         let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
         for over in &author.policy.over {
             println!("{} over {over:?}: seed {seed}", author.policy.name);
-            let ops = trial::operations(&[&author.policy], 4, OPERATIONS, seed);
+            let ops = trial::operations(&[&author.policy], 4, operations(), seed);
             then(&author, &file, *over, &ops);
             seed = seed.wrapping_add(1);
         }
@@ -74,7 +79,7 @@ fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
             compiled.name
         );
         assert!(
-            wanted.sent > OPERATIONS as u64 / 50,
+            wanted.sent > operations() as u64 / 50,
             "only {} were sent",
             wanted.sent
         );

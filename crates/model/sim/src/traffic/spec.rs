@@ -236,7 +236,7 @@ impl<'t> Words<'t> {
             .filter(|word| !word.is_empty());
         let kind = words.next().unwrap_or_default();
         if !KINDS.contains(&kind) {
-            let near = nearest(kind, KINDS.into_iter());
+            let near = nearest(kind, KINDS);
             let remedy = near.map_or_else(
                 || format!("known are {}", KINDS.join(", ")),
                 |near| format!("did you mean \"{near}\"?"),

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use fairpath_backend::{ImpairVia, Mode};
 use fairpath_impair::Network;
 
-use crate::duration::parse_duration;
+use fairpath_config::duration::parse_duration;
 
 /// The first packet queue, unless said otherwise; directions have one each.
 const QUEUE: u16 = 5340;

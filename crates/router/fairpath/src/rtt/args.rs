@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::ValueEnum;
+use fairpath_config::duration::{nanos, parse_duration};
+use fairpath_config::filter::read_filter;
+use fairpath_config::{Hook, Method};
 use fairpath_core::{Config, Filter, MAX_FILTERS, MAX_FLOWS, Mode};
-
-use crate::duration::{nanos, parse_duration};
-use crate::filter::read_filter;
-use crate::watch::Hook;
 
 /// Watches TCP and ICMP echo that crosses this host and tells the round-trip time of each leg,
 /// without sending a packet.
@@ -79,19 +78,6 @@ pub struct Args {
     /// themselves slow every BPF program on this host by some 70 ns a run meanwhile)
     #[arg(long, conflicts_with = "read")]
     pub cost: bool,
-}
-
-/// How TCP is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Method {
-    /// Sequence numbers, and timestamps where only they are sure
-    Hybrid,
-    /// Sequence and acknowledgement numbers with Karn's rule
-    Seq,
-    /// TCP timestamps only
-    Ts,
-    /// SYN and its answers only
-    Handshake,
 }
 
 /// How data and acknowledgements are paired.

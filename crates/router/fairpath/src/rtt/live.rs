@@ -1,12 +1,11 @@
 //! Live: the kernel home attached to interfaces, its events read until it is enough.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use fairpath_bpf::cost::{self, Empty, RunTime, Statistics};
+use fairpath_bpf::cost::{Empty, RunTime, Statistics};
 use fairpath_bpf::{Options, READ_EVERY, RttMonitor};
 use fairpath_rtt::Clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -202,7 +201,7 @@ impl Live {
 struct Meter {
     _on: Statistics,
     empty: Empty,
-    before: Vec<RunTime>,
+    before: Vec<(&'static str, RunTime)>,
 }
 
 impl Meter {
@@ -210,7 +209,7 @@ impl Meter {
         let on = Statistics::enable()
             .context("switch the kernel's BPF statistics on (--cost); needs CAP_SYS_ADMIN")?;
         let empty = Empty::load().context("load the empty program that costs are compared with")?;
-        let before = read_all(monitor.program_fds())?;
+        let before = read_all(monitor)?;
         Ok(Meter {
             _on: on,
             empty,
@@ -219,36 +218,32 @@ impl Meter {
     }
 
     fn read(self, monitor: &RttMonitor) -> anyhow::Result<Vec<Cost>> {
-        let programs = monitor.program_fds();
-        let names: Vec<&'static str> = programs.iter().map(|(name, _)| *name).collect();
-        let after = read_all(programs)?;
+        let after = read_all(monitor)?;
         let empty = self
             .empty
             .measure()
             .context("measure the empty program")?
             .per_run_ns();
-        let cost =
-            names
-                .into_iter()
-                .zip(after.iter().zip(&self.before))
-                .map(|(program, (a, b))| {
-                    let spent = a.since(*b);
-                    let gross_ns = spent.per_run_ns();
-                    Cost {
-                        program,
-                        runs: spent.runs,
-                        gross_ns,
-                        empty_ns: empty,
-                        net_ns: (gross_ns - empty).max(0.0),
-                    }
-                });
+        let cost = after
+            .iter()
+            .zip(&self.before)
+            .map(|((program, a), (_, b))| {
+                let spent = a.since(*b);
+                let gross_ns = spent.per_run_ns();
+                Cost {
+                    program,
+                    runs: spent.runs,
+                    gross_ns,
+                    empty_ns: empty,
+                    net_ns: (gross_ns - empty).max(0.0),
+                }
+            });
         Ok(cost.collect())
     }
 }
 
-fn read_all(programs: Vec<(&'static str, BorrowedFd<'_>)>) -> anyhow::Result<Vec<RunTime>> {
-    programs
-        .into_iter()
-        .map(|(name, fd)| cost::run_time(fd).with_context(|| format!("read statistics of {name}")))
-        .collect()
+fn read_all(monitor: &RttMonitor) -> anyhow::Result<Vec<(&'static str, RunTime)>> {
+    monitor
+        .run_times()
+        .context("read statistics of the RTT programs")
 }

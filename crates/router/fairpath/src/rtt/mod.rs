@@ -12,7 +12,7 @@ mod offline;
 mod output;
 mod report;
 
-pub use args::{Args, Method};
+pub use args::Args;
 
 /// Runs `fairpath rtt`.
 pub fn run(args: &Args) -> anyhow::Result<()> {

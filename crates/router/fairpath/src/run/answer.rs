@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use fairpath_backend::Shaping;
 use fairpath_class::SlotKey;
+use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_history::ledger::{Meta, parse_subnet};
 use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
@@ -14,7 +15,6 @@ use fairpath_shape::Side;
 use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
-use crate::duration::nanos;
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fairpath_backend::{Prepared, Shaping};
+use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
 
 use super::ask::{self, Asker, Questions};
-use super::config::Config;
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;

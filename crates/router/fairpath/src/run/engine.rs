@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_backend::Leads;
+use fairpath_config::duration::nanos;
+use fairpath_config::{Alerts, Config};
 use fairpath_core::Prefix;
 use fairpath_history::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
 use fairpath_history::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::config::{Alerts, Config};
 use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
-use crate::duration::nanos;
 use crate::watch::{Change, monotonic_ns, unix_ns};
 
 /// How long a loop rests at most, whatever is due.

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_config::AlertHook as Hook;
 use fairpath_history::snapshot::Alert;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -30,15 +31,6 @@ const MAX_WAITING: usize = 256;
 const MAX_OUTPUT: usize = 4096;
 /// How often a running hook is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// What is run, and for how long it may.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hook {
-    /// Program and arguments; no shell.
-    pub command: Vec<String>,
-    /// Then it is killed.
-    pub timeout: Duration,
-}
 
 /// What became of alerts.
 #[derive(Debug, Default)]

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fairpath_backend::Via;
 use fairpath_bpf::{Options, RttMonitor};
+use fairpath_config::Hook;
+use fairpath_config::Method;
+use fairpath_config::duration::nanos;
+use fairpath_config::{Config, Filters, Monitor};
 use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::config::{Config, Filters, Monitor};
 use super::roster::{Layout, Roster, Watched};
-use crate::duration::nanos;
-use crate::rtt::Method;
-use crate::watch::{Change, Hook, Interfaces, monotonic_ns};
+use crate::watch::{Change, Interfaces, monotonic_ns};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);

@@ -11,7 +11,6 @@
 
 mod answer;
 mod ask;
-mod config;
 mod control;
 mod daemon;
 mod engine;
@@ -29,11 +28,13 @@ mod sinks;
 mod state;
 mod web;
 
-pub use config::Wish;
+pub use fairpath_config::Wish;
 pub use own::Own;
 pub use signals::Signals;
 
 use std::path::PathBuf;
+
+use fairpath_config as config;
 
 /// Watches interfaces for as long as the router runs, and answers `fairpath top`, `status` and
 /// `check`, Prometheus and browsers.

@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
+use fairpath_config::{self as config, Wish};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 
 use super::ask::{self, Asker, Questions};
-use super::config::{self, Wish};
 use super::engine::{Engine, MAX_REST};
 
 /// The monitor's thread; dropping this detaches everything.

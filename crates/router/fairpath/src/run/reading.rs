@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use fairpath_config::duration::nanos;
 use fairpath_core::Prefix;
 use fairpath_history::ledger::{Ledger, Reading, RowSpec, parse_subnet};
 use fairpath_history::snapshot::Kind;
 
 use super::engine::Engine;
-use crate::duration::nanos;
 use crate::watch::{monotonic_ns, unix_ns};
 
 /// A jump of the wall clock that is worth a line, nanoseconds.

@@ -2,8 +2,8 @@
 
 use fairpath_backend::{Prepared, Shaping};
 use fairpath_class::Changes;
+use fairpath_config::{self as config, Config};
 
-use super::config::{self, Config};
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;

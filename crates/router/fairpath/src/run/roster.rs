@@ -268,7 +268,7 @@ mod tests {
     use fairpath_history::ledger::Ledger;
 
     use super::*;
-    use crate::run::config;
+    use fairpath_config as config;
 
     fn net(third: u8) -> Prefix {
         Prefix::new([10, 10, third, 0].into(), 24)

@@ -11,11 +11,11 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
+use fairpath_config::{Config, Rows};
 use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter};
 use fairpath_history::IntervalRow;
 use fairpath_history::snapshot::Alert;
 
-use super::config::{Config, Rows};
 use super::privileges;
 
 /// Intervals and alerts that may wait for the disk; what comes on top is dropped and counted.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, anyhow};
+use fairpath_config::Config;
 use fairpath_export::{Pictures, Server, ServerOptions, serve};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
 use super::ask::Asker;
-use super::config::Config;
 use super::privileges;
 
 struct Asked {

@@ -8,7 +8,7 @@ use fairpath_netlink::{ArpType, Link, LinkEvent, LinkWatch};
 use fairpath_units::IfIndex;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::Hook;
+use fairpath_config::Hook;
 
 /// Interfaces that one run can watch; the core's table of watched ones is a little larger.
 pub const MAX_INTERFACES: usize = 512;

@@ -9,10 +9,8 @@ use fairpath_backend::ShapeConfig as Shape;
 use fairpath_core::Filter;
 use fairpath_export::RowsWanted;
 
-use super::classes::Classes;
-use crate::rtt::Method;
-use crate::run::hooks::Hook as AlertHook;
-use crate::watch::Hook;
+use crate::classes::Classes;
+use crate::measure::{Hook, Method};
 
 /// Everything that the file says, and what holds where it says nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,6 +139,15 @@ pub struct Alerts {
     pub rtt_floor: Duration,
     /// Share lost on a leg.
     pub loss: f64,
+}
+
+/// What is run, and for how long it may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertHook {
+    /// Program and arguments; no shell.
+    pub command: Vec<String>,
+    /// Then it is killed.
+    pub timeout: Duration,
 }
 
 /// `[state]`

@@ -161,7 +161,7 @@ fn shown_of(filter: &str) -> String {
 /// The example file, and the same with one key uncommented at a time, and with all.
 #[test]
 fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
-    let example = include_str!("../../../../../../packaging/fairpath.toml");
+    let example = include_str!("../../../../packaging/fairpath.toml");
     let plain = parse("fairpath.toml", example).unwrap();
     assert_eq!(plain, parse("fairpath.toml", LEAST).unwrap());
     let is_key =
@@ -196,7 +196,7 @@ fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
 
 /// The lines of `[shape]` in the example.
 fn shape_example() -> Vec<&'static str> {
-    let example = include_str!("../../../../../../packaging/fairpath.toml");
+    let example = include_str!("../../../../packaging/fairpath.toml");
     let section = example
         .lines()
         .skip_while(|line| *line != "#[shape]")

@@ -12,7 +12,7 @@ use globset::Glob;
 use toml::Spanned;
 
 use super::checked::{
-    Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
+    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
 };
 use super::classes::{self, Classes, Named, Sources};
 use super::file::{self, Given};
@@ -20,9 +20,7 @@ use super::problem::Problems;
 use super::shape;
 use super::values::Check;
 use crate::filter::read_filter;
-use crate::rtt::Method;
-use crate::run::hooks::Hook as AlertHook;
-use crate::watch::Hook;
+use crate::measure::{Hook, Method};
 
 /// The file as it was read.
 pub struct Source<'a> {
@@ -120,7 +118,7 @@ impl Check<'_, '_> {
             control: Control {
                 socket: self
                     .path("[control] socket", given.control.socket)
-                    .unwrap_or_else(|| fairpath_top::DEFAULT_SOCKET.into()),
+                    .unwrap_or_else(|| fairpath_history::snapshot::DEFAULT_SOCKET.into()),
                 group: self.word("[control] group", given.control.group, "fairpath"),
             },
             metrics: Metrics {

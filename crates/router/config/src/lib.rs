@@ -3,19 +3,27 @@
 //! ```text
 //! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
 //! values.rs   one value and its limits      sections.rs  each section's values
+//! measure.rs  how packets are seen and measured
 //! checked.rs  the configuration in force    classes.rs  classes and labels, of this and other files
 //! shape.rs    what is scheduled, held against what is measured
 //! ```
 
 mod checked;
 mod classes;
+pub mod duration;
 mod file;
+pub mod filter;
+mod measure;
 mod problem;
 mod sections;
 mod shape;
 mod values;
 
-pub use checked::{Alerts, Config, Filters, Monitor, Rows};
+pub use checked::{
+    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
+};
+pub use classes::Classes;
+pub use measure::{Hook, Method};
 pub use problem::Refused;
 
 use std::path::Path;

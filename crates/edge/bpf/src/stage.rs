@@ -1,0 +1,387 @@
+//! One XDP program an interface, whose stages are programs of several owners (bpf/prog/xdp.bpf.c).
+//!
+//! ```text
+//!   fairpath_xdp:  impair ─ measure ─ (rules) ─ forward          each a map of one program
+//! ```
+//!
+//! The owner of a stage holds its map and the link of the root. The kernel empties the map when the
+//! last descriptor or pin of it goes, and detaches the root when that of the link goes: whatever
+//! happens to an owner, its stage ends with it, and the root with the last one.
+//!
+//! Invariant: **a stage's map has one owner, ever.** Whoever joins loads the root again, with a new
+//! map for its own stage and those of the others, and replaces the program in the link at once.
+//! Otherwise the emptying of a dead owner's map, which the kernel does a moment later, could meet
+//! the program of the next one. A lock on the network namespace keeps two from joining at a time.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fairpath_units::IfIndex;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::attach::{self, AttachError, Attached, Foreign, Hook};
+use crate::skel::xdp::XdpSkelBuilder;
+
+/// The root's name, by which it is known.
+const ROOT: &str = "fairpath_xdp";
+/// How long a stage whose owner ended may take to go, and how long others may take to join.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A part of what XDP does, in the order in which packets meet them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Drops what a lossy wire would have dropped.
+    Impair,
+    /// Measures.
+    Measure,
+    /// Filters: reserved.
+    Rules,
+    /// Sends packets past the stack.
+    Forward,
+}
+
+const STAGES: [(Stage, &str); 4] = [
+    (Stage::Impair, "stage_impair"),
+    (Stage::Measure, "stage_measure"),
+    (Stage::Rules, "stage_rules"),
+    (Stage::Forward, "stage_forward"),
+];
+
+impl Stage {
+    /// Whether a test shows that both on one interface do what each does alone.
+    fn composes_with(self, other: Stage) -> bool {
+        matches!(
+            (self, other),
+            (Stage::Impair, Stage::Measure) | (Stage::Measure, Stage::Impair)
+        )
+    }
+}
+
+/// A stage on an interface; dropping it ends the stage, and with the last one the root.
+#[derive(Debug)]
+pub(crate) struct Held {
+    map: OwnedFd,
+    link: OwnedFd,
+    root: OwnedFd,
+    pinned: bool,
+}
+
+impl Held {
+    /// The root as this owner loaded it: the kernel counts what its stages take as the root's.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Lets the stage outlive this process, by a pin of its map, and of the link (`PATH-link`).
+    pub(crate) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
+        pin(self.map.as_fd(), path)?;
+        pin(self.link.as_fd(), &link_pin(path))?;
+        self.pinned = true;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.pinned {
+            // At once, and not a moment later; what fails here the kernel does then.
+            let key = 0u32;
+            // SAFETY: reads four bytes of `key`.
+            unsafe {
+                libbpf_sys::bpf_map_delete_elem(self.map.as_raw_fd(), (&raw const key).cast())
+            };
+        }
+    }
+}
+
+/// Where the link of a stage is pinned whose map is pinned at `path`.
+fn link_pin(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-link");
+    name.into()
+}
+
+fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), libbpf_rs::Error> {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a path that ends with 0.
+    let failed = unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) } != 0;
+    match failed {
+        true => Err(io::Error::last_os_error().into()),
+        false => Ok(()),
+    }
+}
+
+/// Puts `program` into a stage of an interface of the current network namespace.
+///
+/// A foreign XDP program is named in the error, and stays; so is the program of another owner that
+/// the stage does not go with.
+pub(crate) fn attach(
+    program: &mut ProgramMut<'_>,
+    stage: Stage,
+    ifindex: IfIndex,
+    name: &str,
+) -> Result<Attached, AttachError> {
+    let refused = |Refused { source, foreign }: Refused| AttachError {
+        hook: Hook::Xdp,
+        name: name.to_owned(),
+        ifindex,
+        source,
+        foreign,
+    };
+    let held = join(program.as_fd(), stage, ifindex).map_err(refused)?;
+    Ok(Attached::of_stage(held))
+}
+
+/// Why a stage cannot be had.
+struct Refused {
+    source: io::Error,
+    foreign: Option<Foreign>,
+}
+
+impl From<io::Error> for Refused {
+    fn from(source: io::Error) -> Refused {
+        Refused {
+            source,
+            foreign: None,
+        }
+    }
+}
+
+fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held, Refused> {
+    let until = Instant::now() + PATIENCE;
+    let _lock = lock(until)?;
+    loop {
+        let there = Root::find(ifindex);
+        let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
+        match in_the_way {
+            None => return install(program, stage, ifindex, there),
+            // Its owner may have ended just now. Our descriptors of its map are closed meanwhile.
+            Some(_) if Instant::now() < until => drop(there),
+            Some(id) => {
+                return Err(Refused {
+                    source: io::Error::from_raw_os_error(libc::EBUSY),
+                    foreign: Some(Foreign {
+                        name: attach::name_of(id).unwrap_or_default(),
+                        id,
+                    }),
+                });
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Of this network namespace: nobody else joins or looks meanwhile.
+fn lock(until: Instant) -> io::Result<Flock<File>> {
+    let mut space = File::open("/proc/thread-self/ns/net")?;
+    loop {
+        match Flock::lock(space, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((_, error)) if Instant::now() >= until => return Err(error.into()),
+            Err((unlocked, _)) => space = unlocked,
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A root that is attached already.
+struct Root {
+    link: OwnedFd,
+    maps: [OwnedFd; STAGES.len()],
+}
+
+impl Root {
+    /// `None`: no XDP program, a foreign one, or we may not look.
+    fn find(ifindex: IfIndex) -> Option<Root> {
+        let mut id = 0;
+        // SAFETY: writes the id; no flags means: in whatever mode it is.
+        let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
+        if asked != 0 || id == 0 || attach::name_of(id)? != ROOT {
+            return None;
+        }
+        // SAFETY: takes a number.
+        let program = owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) }).ok()?;
+        let mut maps = maps_of(program.as_fd())?;
+        let mut take = |wanted: &str| {
+            let at = maps.iter().position(|(name, _)| name == wanted)?;
+            Some(maps.swap_remove(at).1)
+        };
+        let [impair, measure, rules, forward] = STAGES.map(|(_, name)| take(name));
+        Some(Root {
+            link: link_of(id)?,
+            maps: [impair?, measure?, rules?, forward?],
+        })
+    }
+
+    /// The program of a stage.
+    fn program(&self, stage: Stage) -> Option<u32> {
+        let (key, mut id) = (0u32, 0u32);
+        let map = self.maps[stage as usize].as_raw_fd();
+        let (from, to) = ((&raw const key).cast(), (&raw mut id).cast());
+        // SAFETY: reads and writes four bytes.
+        let failed = unsafe { libbpf_sys::bpf_map_lookup_elem(map, from, to) } != 0;
+        (!failed && id != 0).then_some(id)
+    }
+
+    /// A program that is there and does not go with this stage, or has it.
+    fn in_the_way_of(&self, stage: Stage) -> Option<u32> {
+        let others = STAGES
+            .iter()
+            .filter(|(other, _)| !stage.composes_with(*other));
+        others.filter_map(|(other, _)| self.program(*other)).next()
+    }
+}
+
+fn install(
+    program: BorrowedFd<'_>,
+    stage: Stage,
+    ifindex: IfIndex,
+    there: Option<Root>,
+) -> Result<Held, Refused> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = XdpSkelBuilder::default().open(&mut place).map_err(told)?;
+    let mut stages = 1 << stage as u32;
+    for (other, _) in STAGES {
+        let Some(root) = there.as_ref().filter(|root| root.program(other).is_some()) else {
+            continue;
+        };
+        stages |= 1 << other as u32;
+        let maps = &mut open.maps;
+        let map = match other {
+            Stage::Impair => &mut maps.stage_impair,
+            Stage::Measure => &mut maps.stage_measure,
+            Stage::Rules => &mut maps.stage_rules,
+            Stage::Forward => &mut maps.stage_forward,
+        };
+        map.reuse_fd(root.maps[other as usize].as_fd())
+            .map_err(told)?;
+    }
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.xdp_stages = stages;
+    }
+    let skel = open.load().map_err(told)?;
+    let map = match stage {
+        Stage::Impair => &skel.maps.stage_impair,
+        Stage::Measure => &skel.maps.stage_measure,
+        Stage::Rules => &skel.maps.stage_rules,
+        Stage::Forward => &skel.maps.stage_forward,
+    };
+    let fd = program.as_raw_fd().to_ne_bytes();
+    map.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
+        .map_err(told)?;
+    let root = skel.progs.fairpath_xdp.as_fd();
+    let link = match there {
+        Some(there) => {
+            let (link, new) = (there.link.as_raw_fd(), root.as_raw_fd());
+            // SAFETY: two descriptors; no options.
+            if unsafe { libbpf_sys::bpf_link_update(link, new, std::ptr::null()) } != 0 {
+                return Err(io::Error::last_os_error().into());
+            }
+            there.link
+        }
+        None => create(root, ifindex)?,
+    };
+    Ok(Held {
+        map: map.as_fd().try_clone_to_owned()?,
+        link,
+        root: root.try_clone_to_owned()?,
+        pinned: false,
+    })
+}
+
+/// What libbpf says, as the kernel said it.
+fn told(error: libbpf_rs::Error) -> Refused {
+    let source = match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => io::Error::from_raw_os_error(libc::EPERM),
+        _ => io::Error::other(error.to_string()),
+    };
+    source.into()
+}
+
+fn create(root: BorrowedFd<'_>, ifindex: IfIndex) -> Result<OwnedFd, Refused> {
+    let (program, target) = (root.as_raw_fd(), ifindex.0 as i32);
+    // SAFETY: two numbers; no options.
+    let created = unsafe {
+        libbpf_sys::bpf_link_create(program, target, libbpf_sys::BPF_XDP, std::ptr::null())
+    };
+    owned(created).map_err(|source| Refused {
+        foreign: attach::foreign(&source, ifindex),
+        source,
+    })
+}
+
+/// What a call of libbpf gave: a descriptor that nobody else owns, or an error.
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: fresh, as said.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The maps of a program, with their names.
+fn maps_of(program: BorrowedFd<'_>) -> Option<Vec<(String, OwnedFd)>> {
+    // The root's are the stages', and its constants.
+    let mut ids = [0u32; 2 * STAGES.len()];
+    let mut info = libbpf_sys::bpf_prog_info {
+        nr_map_ids: ids.len() as u32,
+        map_ids: ids.as_mut_ptr() as u64,
+        ..libbpf_sys::bpf_prog_info::default()
+    };
+    let mut len = size_of_val(&info) as u32;
+    let to = &raw mut info;
+    // SAFETY: `to` points to `len` writable bytes, which name an array of as many numbers as they say.
+    if unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), to, &mut len) } != 0 {
+        return None;
+    }
+    let known = ids.iter().take(info.nr_map_ids as usize);
+    known.map(|id| map_of(*id)).collect()
+}
+
+fn map_of(id: u32) -> Option<(String, OwnedFd)> {
+    // SAFETY: takes a number.
+    let map = owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) }).ok()?;
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = size_of_val(&info) as u32;
+    let to = &raw mut info;
+    // SAFETY: `to` points to `len` writable bytes.
+    if unsafe { libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), to, &mut len) } != 0 {
+        return None;
+    }
+    // SAFETY: the kernel ends names with 0, within their 16 bytes.
+    let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+    Some((name.to_string_lossy().into_owned(), map))
+}
+
+/// The link that attaches a program to an interface by XDP.
+fn link_of(program: u32) -> Option<OwnedFd> {
+    let mut id = 0;
+    loop {
+        let last = id;
+        // SAFETY: writes the next number.
+        if unsafe { libbpf_sys::bpf_link_get_next_id(last, &mut id) } != 0 {
+            return None;
+        }
+        // SAFETY: takes a number.
+        let Ok(link) = owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) else {
+            continue;
+        };
+        let mut info = libbpf_sys::bpf_link_info::default();
+        let mut len = size_of_val(&info) as u32;
+        let to = &raw mut info;
+        // SAFETY: `to` points to `len` writable bytes.
+        let asked = unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), to, &mut len) };
+        if asked == 0 && info.type_ == libbpf_sys::BPF_LINK_TYPE_XDP && info.prog_id == program {
+            return Some(link);
+        }
+    }
+}

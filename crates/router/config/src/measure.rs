@@ -1,0 +1,25 @@
+//! How packets are seen and measured, in the words of the configuration and of command lines.
+
+use clap::ValueEnum;
+
+/// Where packets are seen on their way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// After the driver, before the stack; works everywhere
+    Tcx,
+    /// In the driver, before GRO
+    Xdp,
+}
+
+/// How TCP is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Sequence numbers, and timestamps where only they are sure
+    Hybrid,
+    /// Sequence and acknowledgement numbers with Karn's rule
+    Seq,
+    /// TCP timestamps only
+    Ts,
+    /// SYN and its answers only
+    Handshake,
+}

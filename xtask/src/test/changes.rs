@@ -1,0 +1,254 @@
+//! What changed since every test passed, and therefore what runs whole.
+//!
+//! `tests/passed-in-full` holds the commit that `make test FULL=1` passed on. A live suite runs whole if a
+//! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
+//! changes included. Where git cannot say (no history, an unknown commit), everything runs.
+
+use super::table::Covers;
+use crate::run;
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+pub const PASSED: &str = "tests/passed-in-full";
+
+/// Files that every crate is built with.
+const OF_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "setup/", ".cargo/"];
+/// The C that these crates compile.
+const C: (&str, [&str; 2]) = ("bpf/", ["fairpath-core", "fairpath-bpf"]);
+
+/// Our packages: where each lies, and what it is built on.
+#[derive(Debug, Default)]
+pub struct Packages {
+    /// Directories end in a slash.
+    dirs: BTreeMap<String, String>,
+    arrows: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Packages {
+    pub fn of_workspace() -> Result<Packages> {
+        let metadata = MetadataCommand::new()
+            .no_deps()
+            .exec()
+            .context("cargo metadata")?;
+        let mut packages = Packages::default();
+        for package in &metadata.packages {
+            let name = package.name.to_string();
+            let dir = package.manifest_path.parent().unwrap_or("".into());
+            let dir = dir.strip_prefix(&metadata.workspace_root).unwrap_or(dir);
+            packages.dirs.insert(format!("{dir}/"), name.clone());
+            let built_on = package.dependencies.iter().filter(|dependency| {
+                dependency.path.is_some() && dependency.kind != DependencyKind::Development
+            });
+            let built_on = built_on.map(|dependency| dependency.name.clone()).collect();
+            packages.arrows.insert(name, built_on);
+        }
+        Ok(packages)
+    }
+
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.arrows.keys().map(String::as_str).collect()
+    }
+
+    /// A crate and all that it is built on.
+    fn below(&self, name: &str) -> BTreeSet<String> {
+        let mut all = BTreeSet::new();
+        let mut open = vec![name.to_owned()];
+        while let Some(name) = open.pop() {
+            if all.insert(name.clone()) {
+                open.extend(self.arrows.get(&name).into_iter().flatten().cloned());
+            }
+        }
+        all
+    }
+
+    /// The packages that a file is part of.
+    fn of(&self, path: &str) -> Vec<&str> {
+        if path.starts_with(C.0) {
+            return C.1.to_vec();
+        }
+        let inside = self.dirs.iter().filter(|(dir, _)| path.starts_with(*dir));
+        let nearest = inside.max_by_key(|(dir, _)| dir.len());
+        nearest.map(|(_, name)| name.as_str()).into_iter().collect()
+    }
+}
+
+/// What is known of the changes.
+#[derive(Debug)]
+pub enum Since {
+    /// Why nothing is.
+    Unknown(String),
+    /// The commit that passed, and the files that differ from it.
+    Commit(String, Vec<String>),
+}
+
+impl Since {
+    pub fn read() -> Since {
+        match Since::ask() {
+            Ok(since) => since,
+            Err(error) => Since::Unknown(format!("{error:#}")),
+        }
+    }
+
+    fn ask() -> Result<Since> {
+        let text = fs::read_to_string(PASSED).with_context(|| format!("no {PASSED}"))?;
+        let passed = text
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        ensure!(!passed.is_empty(), "{PASSED} names no commit");
+        git(&["merge-base", "--is-ancestor", &passed, "HEAD"])
+            .with_context(|| format!("{passed} of {PASSED} is not in this history"))?;
+        let changed = git(&["diff", "--name-only", "--no-renames", &passed])?;
+        let new = git(&["ls-files", "--others", "--exclude-standard"])?;
+        let files = changed.lines().chain(new.lines());
+        Ok(Since::Commit(passed, files.map(str::to_owned).collect()))
+    }
+
+    /// Why what covers this runs whole; `None`: nothing that it covers changed.
+    pub fn reason(&self, covers: &Covers, packages: &Packages) -> Option<String> {
+        let files = match self {
+            Since::Unknown(why) => return Some(why.clone()),
+            Since::Commit(_, files) => files,
+        };
+        let below: BTreeSet<String> = covers
+            .crates
+            .iter()
+            .flat_map(|name| packages.below(name))
+            .collect();
+        let touches = |file: &&String| {
+            of_all(file)
+                || packages.of(file).iter().any(|name| below.contains(*name))
+                || covers
+                    .paths
+                    .iter()
+                    .any(|path| Path::new(file).starts_with(path))
+        };
+        let file = files.iter().find(touches)?;
+        Some(format!("{file} changed"))
+    }
+
+    /// The first changed file of which `matters` is true; unknown counts as changed.
+    pub fn find(&self, matters: impl Fn(&str) -> bool) -> Option<String> {
+        match self {
+            Since::Unknown(why) => Some(why.clone()),
+            Since::Commit(_, files) => files
+                .iter()
+                .find(|file| matters(file))
+                .map(|file| format!("{file} changed")),
+        }
+    }
+}
+
+fn of_all(file: &str) -> bool {
+    OF_ALL
+        .iter()
+        .any(|of_all| file == *of_all || (of_all.ends_with('/') && file.starts_with(of_all)))
+}
+
+/// The commit that is checked out, if git knows.
+pub fn head() -> Option<String> {
+    git(&["rev-parse", "HEAD"])
+        .ok()
+        .map(|id| id.trim().to_owned())
+}
+
+/// Records that everything passed on the commit that is checked out; not where files differ from it.
+pub fn record() -> Result<()> {
+    let changed = git(&["status", "--porcelain"])?;
+    let head = head().context("git names no commit")?;
+    if !changed.is_empty() {
+        println!("test: {PASSED} stays as it is: there are uncommitted changes");
+        return Ok(());
+    }
+    fs::write(PASSED, format!("{head}\n")).with_context(|| format!("write {PASSED}"))?;
+    println!("test: everything passed on {head}: commit {PASSED}");
+    Ok(())
+}
+
+fn git(arguments: &[&str]) -> Result<String> {
+    run::output(Command::new("git").args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages() -> Packages {
+        let of = |pairs: &[(&str, &str)]| {
+            let own = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
+            pairs.iter().map(own).collect()
+        };
+        let arrows = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Packages {
+            dirs: of(&[
+                ("crates/model/core/", "fairpath-core"),
+                ("crates/model/rtt/", "fairpath-rtt"),
+                ("crates/show/top/", "fairpath-top"),
+                ("tests/", "fairpath-tests"),
+            ]),
+            arrows: BTreeMap::from([
+                ("fairpath-core".to_owned(), BTreeSet::new()),
+                ("fairpath-rtt".to_owned(), arrows(&["fairpath-core"])),
+                ("fairpath-top".to_owned(), arrows(&["fairpath-rtt"])),
+                ("fairpath-tests".to_owned(), BTreeSet::new()),
+            ]),
+        }
+    }
+
+    fn reason(file: &str, crates: &[&str], paths: &[&str]) -> Option<String> {
+        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let covers = Covers {
+            crates: own(crates),
+            paths: own(paths),
+        };
+        Since::Commit("c".to_owned(), vec![file.to_owned()]).reason(&covers, &packages())
+    }
+
+    #[test]
+    fn a_change_below_what_a_suite_covers_runs_it_whole() {
+        for file in [
+            "crates/show/top/src/a.rs",
+            "crates/model/core/src/a.rs",
+            "bpf/core/rtt/x.h",
+            "Cargo.lock",
+            "setup/packages.txt",
+            "tests/top/keys.rs",
+        ] {
+            let reason = reason(file, &["fairpath-top"], &["tests/top"]);
+            assert_eq!(reason, Some(format!("{file} changed")));
+        }
+    }
+
+    #[test]
+    fn a_change_above_or_elsewhere_does_not() {
+        for file in [
+            "crates/show/top/src/a.rs",
+            "README.md",
+            "crates/model/cored/src/a.rs",
+            "tests/top/keys.rs",
+            "tests/rtt.rs",
+        ] {
+            assert_eq!(
+                reason(file, &["fairpath-rtt"], &["tests/rtt"]),
+                None,
+                "{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_known_commit_everything_runs() {
+        let unknown = Since::Unknown("no history".to_owned());
+        let covers = Covers::default();
+        assert_eq!(
+            unknown.reason(&covers, &packages()),
+            Some("no history".to_owned())
+        );
+        assert!(unknown.find(|_| false).is_some());
+    }
+}

@@ -1,0 +1,557 @@
+//! What one run of `cargo xtask test` runs, decided before any of it does.
+
+use super::changes::{self, Packages, Since};
+use super::process::Order;
+use super::schedule::Job;
+use super::shard::{self, Part, Shard};
+use super::table::{Class, Covers, Suite, Table};
+use crate::build::{Built, Executable};
+use crate::vm::{self, Which};
+use crate::{build, run};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// These run in every run on the floor kernel.
+const ALWAYS_ON_FLOOR: [&str; 2] = ["features", "load-all"];
+/// Files that every guest is made of.
+const OF_GUESTS: [&str; 6] = [
+    "tests/vm/debian",
+    "tests/vm/harness.sh",
+    "tests/vm/init",
+    "tests/vm/run.sh",
+    "tests/vm/text.sh",
+    "xtask/src/vm",
+];
+/// What cargo told xtask of itself, and the one build of its lints: nothing for tests.
+const NOT_FOR_TESTS: [&str; 3] = [
+    "RUSTC_WORKSPACE_WRAPPER",
+    "CLIPPY_ARGS",
+    "CARGO_MANIFEST_PATH",
+];
+
+/// The job that builds the binary for arm64.
+pub const CROSS: &str = "cross";
+
+/// What a job is, for its account.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub order: Order,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A test executable: of this crate, with these tests in libtest's order.
+    Tests {
+        package: String,
+        suite: Suite,
+        tests: Vec<String>,
+    },
+    Guest,
+    /// Something else of ours, or of cargo's.
+    Other,
+}
+
+/// How the run was asked for.
+pub struct Wanted<'a> {
+    pub full: bool,
+    pub shard: Option<Shard>,
+    pub filter: Option<&'a str>,
+    pub guests: bool,
+}
+
+/// Files and settings that every test gets.
+pub struct Setting {
+    pub binaries: PathBuf,
+    pub skips: PathBuf,
+    pub retries: PathBuf,
+    pub seed: u64,
+    pub full: bool,
+}
+
+/// What runs, by phase.
+pub struct Plan {
+    pub cpu: Vec<Job<Work>>,
+    pub waiting: Vec<Job<Work>>,
+    pub alone: Vec<Job<Work>>,
+    /// Why the binary for arm64 is built, or why not.
+    pub cross: std::result::Result<String, String>,
+    /// Tests of live suites that are other commits' turn.
+    pub left: usize,
+}
+
+/// What decides how much of something runs.
+struct Turn {
+    packages: Packages,
+    since: Since,
+    shard: Option<Shard>,
+    full: bool,
+}
+
+impl Turn {
+    /// How much, and why if it is all.
+    fn part(&self, covers: &Covers) -> (Part, Option<String>) {
+        // Why nothing is known is said once.
+        if self.full || matches!(self.since, Since::Unknown(_)) {
+            return (Part::Whole, None);
+        }
+        match (self.since.reason(covers, &self.packages), self.shard) {
+            (Some(reason), _) => (Part::Whole, Some(reason)),
+            (None, None) => (Part::Whole, Some("no commit names a shard".to_owned())),
+            (None, Some(shard)) => (Part::Share(shard), None),
+        }
+    }
+}
+
+pub fn plan(wanted: &Wanted, built: &Built, table: &Table, setting: &Setting) -> Result<Plan> {
+    let commit = changes::head();
+    let turn = Turn {
+        packages: Packages::of_workspace()?,
+        since: Since::read(),
+        shard: wanted
+            .shard
+            .or_else(|| commit.as_deref().and_then(Shard::of_commit)),
+        full: wanted.full || wanted.filter.is_some(),
+    };
+    let scenarios = vm::scenarios()?;
+    check(table, built, &turn.packages, &scenarios)?;
+    introduce(&turn, commit.as_deref(), setting);
+    let mut plan = Plan {
+        cpu: Vec::new(),
+        waiting: Vec::new(),
+        alone: Vec::new(),
+        cross: cross(&turn),
+        left: 0,
+    };
+    for executable in &built.tests {
+        plan.add_suite(executable, wanted, table, &turn, setting)?;
+    }
+    plan.cpu.push(doc_tests(wanted, setting));
+    if wanted.filter.is_none() {
+        plan.cpu.push(own(built, "sanitize", &[], 90.0, setting));
+    }
+    if wanted.guests && wanted.filter.is_none() {
+        plan.add_guests(&scenarios, built, table, &turn, setting);
+        if let Ok(why) = &plan.cross {
+            println!("cross: the binary for arm64 is built: {why}");
+            plan.cpu.push(own(built, CROSS, &[], 200.0, setting));
+        }
+    }
+    println!("plan: {} tests are other shards' turn", plan.left);
+    Ok(plan)
+}
+
+fn check(
+    table: &Table,
+    built: &Built,
+    packages: &Packages,
+    scenarios: &BTreeMap<String, Vec<Which>>,
+) -> Result<()> {
+    let executables = built.tests.iter().map(|test| test.name.as_str()).collect();
+    let scenarios: BTreeSet<&str> = scenarios.keys().map(String::as_str).collect();
+    table.check(&executables, &packages.names(), &scenarios, Path::exists)
+}
+
+fn introduce(turn: &Turn, commit: Option<&str>, setting: &Setting) {
+    let commit = commit.unwrap_or("unknown");
+    println!(
+        "plan: commit {commit}, seed {}, {}",
+        setting.seed,
+        match (turn.full, turn.shard) {
+            (true, _) | (false, None) => "everything".to_owned(),
+            (false, Some(shard)) => format!("shard {shard}"),
+        }
+    );
+    match &turn.since {
+        Since::Unknown(why) => println!("plan: no commit is known to have passed in full: {why}"),
+        Since::Commit(passed, files) => {
+            println!(
+                "plan: {} files differ from {passed}, which passed in full",
+                files.len()
+            );
+        }
+    }
+}
+
+/// What changes the binary for arm64 otherwise than the native one.
+fn cross(turn: &Turn) -> std::result::Result<String, String> {
+    if turn.full {
+        return Ok("everything is asked for".to_owned());
+    }
+    let matters = |file: &str| {
+        ["Cargo.lock", ".cargo/config.toml"].contains(&file)
+            || ["bpf/", "xtask/src/cross", "setup/"]
+                .iter()
+                .any(|dir| file.starts_with(dir))
+            || file.ends_with("Cargo.toml")
+            || file.ends_with("build.rs") && !file.starts_with("xtask/")
+    };
+    match (turn.since.find(matters), turn.shard) {
+        (Some(reason), _) => Ok(reason),
+        (None, Some(shard)) if !shard.is_first() => Err(format!(
+            "nothing of it changed, and it is built in shard 1, not in {shard}"
+        )),
+        (None, _) => Ok("it is this commit's turn".to_owned()),
+    }
+}
+
+impl Plan {
+    /// Drops the other classes.
+    pub fn keep(&mut self, class: Class) {
+        let others = [
+            (Class::Cpu, &mut self.cpu),
+            (Class::Waiting, &mut self.waiting),
+            (Class::Alone, &mut self.alone),
+        ];
+        for (_, jobs) in others.into_iter().filter(|(of, _)| *of != class) {
+            jobs.clear();
+        }
+    }
+
+    fn add_suite(
+        &mut self,
+        executable: &Executable,
+        wanted: &Wanted,
+        table: &Table,
+        turn: &Turn,
+        setting: &Setting,
+    ) -> Result<()> {
+        let suite = table.suite(&executable.name);
+        let all = list(executable)?;
+        let matching: Vec<String> = all
+            .iter()
+            .filter(|test| wanted.filter.is_none_or(|filter| test.contains(filter)))
+            .cloned()
+            .collect();
+        let chosen = if suite.rotates {
+            self.of_turn(
+                &executable.name,
+                &covers(executable, &suite),
+                turn,
+                &matching,
+            )
+        } else {
+            matching
+        };
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let job = suite_job(executable, &suite, table, (&all, chosen), setting);
+        match suite.class {
+            Class::Cpu => self.cpu.push(job),
+            Class::Waiting => self.waiting.push(job),
+            Class::Alone => self.alone.push(job),
+        }
+        Ok(())
+    }
+
+    /// Those of a list that run in this run.
+    fn of_turn<T: Clone>(&mut self, name: &str, covers: &Covers, turn: &Turn, all: &[T]) -> Vec<T> {
+        let (part, reason) = turn.part(covers);
+        let chosen = part.choose(all);
+        if let Some(reason) = reason {
+            println!("plan: {name}: whole: {reason}");
+        } else if chosen.len() < all.len() {
+            println!("plan: {name}: {} of {}", chosen.len(), all.len());
+        }
+        self.left += all.len() - chosen.len();
+        chosen
+    }
+
+    fn add_guests(
+        &mut self,
+        scenarios: &BTreeMap<String, Vec<Which>>,
+        built: &Built,
+        table: &Table,
+        turn: &Turn,
+        setting: &Setting,
+    ) {
+        // One list for both kernels: a shard then has a share of each.
+        let pairs = Which::ALL.into_iter().flat_map(|which| {
+            let here = scenarios.iter().filter(move |(_, on)| on.contains(&which));
+            here.map(move |(name, _)| (which, name.clone()))
+        });
+        let (always, others): (Vec<_>, Vec<_>) = pairs.partition(|(which, name)| {
+            *which == Which::Floor && ALWAYS_ON_FLOOR.contains(&name.as_str())
+        });
+        let mut chosen = always;
+        let (mut whole, mut turns) = (Vec::new(), Vec::new());
+        let mut reasons = BTreeSet::new();
+        for (which, name) in others {
+            let covers = covers_of_guest(&name, table);
+            match turn.part(&covers) {
+                (Part::Whole, reason) => {
+                    reasons.extend(reason.map(|reason| format!("{name} whole: {reason}")));
+                    whole.push((which, name));
+                }
+                (Part::Share(_), _) => turns.push((which, name)),
+            }
+        }
+        for reason in reasons {
+            println!("plan: guests: {reason}");
+        }
+        if let Some(shard) = turn.shard.filter(|_| !turns.is_empty()) {
+            // Without the first: two are in every run already.
+            let held = turns.iter().enumerate().filter(|(i, _)| shard.holds(*i));
+            let held: Vec<_> = held.map(|(_, pair)| pair.clone()).collect();
+            println!(
+                "plan: guests: {} of {} scenarios that nothing changed for",
+                held.len(),
+                turns.len()
+            );
+            self.left += turns.len() - held.len();
+            whole.extend(held);
+        }
+        chosen.extend(whole);
+        for which in Which::ALL {
+            let here = chosen.iter().filter(|(on, _)| *on == which);
+            let names: Vec<&str> = here.map(|(_, name)| name.as_str()).collect();
+            if !names.is_empty() {
+                self.cpu.push(guest(which, &names, built, table, setting));
+            }
+        }
+    }
+}
+
+/// What has a suite run whole: what its table says, or its own crate.
+fn covers(executable: &Executable, suite: &Suite) -> Covers {
+    let mut covers = suite.covers();
+    if covers.crates.is_empty() {
+        covers.crates.push(executable.package.clone());
+    } else {
+        // Scenarios of one package: what they share is that of each.
+        let dir = executable.dir.strip_prefix(run::root());
+        let dir = dir.unwrap_or(&executable.dir).to_string_lossy();
+        covers
+            .paths
+            .extend([format!("{dir}/src"), format!("{dir}/Cargo.toml")]);
+    }
+    covers
+}
+
+fn covers_of_guest(name: &str, table: &Table) -> Covers {
+    let mut covers = table.guest.get(name).cloned().unwrap_or_default();
+    covers.paths.push(format!("tests/vm/scenarios/{name}.sh"));
+    covers.paths.extend(OF_GUESTS.map(str::to_owned));
+    covers
+}
+
+fn guest(
+    which: Which,
+    names: &[&str],
+    built: &Built,
+    table: &Table,
+    setting: &Setting,
+) -> Job<Work> {
+    let only = names.join(",");
+    let args = ["vm", "--kernel", which.name(), "--scenario", &only];
+    let mut job = own(built, "guest", &[], 0.0, setting);
+    job.name = format!("guest {}", which.name());
+    // Before all else: nothing takes longer than a guest.
+    job.cost = 1000.0 + names.len() as f64;
+    job.what.kind = Kind::Guest;
+    job.what.order.args = args.map(OsString::from).to_vec();
+    job.what.order.deadline = Duration::from_secs(table.limits.guest_deadline_s);
+    job
+}
+
+/// A subcommand of ours, by the program that was just built.
+fn own(built: &Built, name: &str, args: &[&str], cost: f64, setting: &Setting) -> Job<Work> {
+    let mut all = vec![OsString::from(name)];
+    all.extend(args.iter().map(OsString::from));
+    let mut env = environment(setting);
+    // One of several jobs at a time.
+    env.push(("CARGO_BUILD_JOBS".to_owned(), "1".into()));
+    Job {
+        name: name.to_owned(),
+        width: 1,
+        cost,
+        what: Work {
+            order: Order {
+                program: built.program("xtask"),
+                args: all,
+                dir: run::root().to_owned(),
+                env,
+                without: NOT_FOR_TESTS.map(str::to_owned).to_vec(),
+                deadline: Duration::from_secs(900),
+            },
+            kind: Kind::Other,
+        },
+    }
+}
+
+/// The examples in documentation, which rustdoc compiles against what is built.
+fn doc_tests(wanted: &Wanted, setting: &Setting) -> Job<Work> {
+    let cargo = build::cargo();
+    let mut args = ["test", "--doc", "--workspace", "--locked", "--quiet"]
+        .map(OsString::from)
+        .to_vec();
+    args.push("--no-fail-fast".into());
+    args.extend(wanted.filter.map(OsString::from));
+    let mut env = environment(setting);
+    let own = cargo.get_envs();
+    env.extend(own.filter_map(|(name, value)| {
+        Some((name.to_string_lossy().into_owned(), value?.to_owned()))
+    }));
+    Job {
+        name: "documentation examples".to_owned(),
+        width: 1,
+        cost: 100.0,
+        what: Work {
+            order: Order {
+                program: cargo.get_program().into(),
+                args,
+                dir: run::root().to_owned(),
+                env,
+                without: Vec::new(),
+                deadline: Duration::from_secs(600),
+            },
+            kind: Kind::Other,
+        },
+    }
+}
+
+fn suite_job(
+    executable: &Executable,
+    suite: &Suite,
+    table: &Table,
+    (all, tests): (&[String], Vec<String>),
+    setting: &Setting,
+) -> Job<Work> {
+    let mut args: Vec<OsString> = vec![format!("--test-threads={}", suite.threads()).into()];
+    if tests.len() < all.len() {
+        args.push("--exact".into());
+        args.extend(tests.iter().map(OsString::from));
+    }
+    let mut env = environment(setting);
+    let dir = executable.dir.clone();
+    env.push(("CARGO_MANIFEST_DIR".to_owned(), dir.clone().into()));
+    env.push((
+        "CARGO_PKG_NAME".to_owned(),
+        executable.package.clone().into(),
+    ));
+    Job {
+        name: executable.name.clone(),
+        width: suite.threads(),
+        cost: suite.wall_s.unwrap_or(0.0),
+        what: Work {
+            order: Order {
+                program: executable.path.clone(),
+                args,
+                dir,
+                env,
+                without: NOT_FOR_TESTS.map(str::to_owned).to_vec(),
+                deadline: table.deadline(suite),
+            },
+            kind: Kind::Tests {
+                package: executable.package.clone(),
+                suite: suite.clone(),
+                tests,
+            },
+        },
+    }
+}
+
+fn environment(setting: &Setting) -> Vec<(String, OsString)> {
+    let share = if setting.full { "full" } else { "fifth" };
+    [
+        ("FAIRPATH_BIN_DIR", setting.binaries.clone().into()),
+        ("FAIRPATH_SKIP_LOG", setting.skips.clone().into()),
+        ("FAIRPATH_TEST_RETRIES_LOG", setting.retries.clone().into()),
+        ("FAIRPATH_TEST_SEED", setting.seed.to_string().into()),
+        ("FAIRPATH_TEST_SHARE", share.into()),
+    ]
+    .map(|(name, value): (&str, OsString)| (name.to_owned(), value))
+    .to_vec()
+}
+
+/// The seed that tests get for what they draw.
+pub fn seed() -> u64 {
+    shard::seed(changes::head().as_deref())
+}
+
+/// The tests of an executable, in the order in which libtest runs them.
+fn list(executable: &Executable) -> Result<Vec<String>> {
+    let said = run::output(
+        Command::new(&executable.path)
+            .args(["--list", "--format", "terse"])
+            .current_dir(&executable.dir),
+    )
+    .with_context(|| format!("ask {} for its tests", executable.name))?;
+    let tests = said.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(tests.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(files: &[&str], shard: &str) -> Turn {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        Turn {
+            packages: Packages::default(),
+            since: Since::Commit("c".to_owned(), files),
+            shard: Some(shard.parse().unwrap()),
+            full: false,
+        }
+    }
+
+    #[test]
+    fn arm64_is_built_after_a_change_in_what_differs_there_or_in_turn() {
+        for file in [
+            "Cargo.lock",
+            "bpf/core/abi.h",
+            "crates/edge/bpf/build.rs",
+            "crates/edge/bpf/Cargo.toml",
+            "xtask/src/cross.rs",
+        ] {
+            assert!(cross(&turn(&[file], "2/4")).is_ok(), "{file}");
+        }
+        for file in [
+            "README.md",
+            "crates/edge/bpf/src/lib.rs",
+            "xtask/src/build.rs",
+        ] {
+            assert!(cross(&turn(&[file], "2/4")).is_err(), "{file}");
+        }
+        assert!(cross(&turn(&[], "1/4")).is_ok());
+        let full = Turn {
+            full: true,
+            ..turn(&[], "2/4")
+        };
+        assert!(cross(&full).is_ok());
+    }
+
+    #[test]
+    fn a_share_runs_only_where_nothing_changed() {
+        let covers = Covers {
+            crates: Vec::new(),
+            paths: vec!["tests/top".to_owned()],
+        };
+        let share = Part::Share("2/4".parse().unwrap());
+        assert_eq!(turn(&["README.md"], "2/4").part(&covers), (share, None));
+        let (part, reason) = turn(&["tests/top/keys.rs"], "2/4").part(&covers);
+        assert_eq!(part, Part::Whole);
+        assert!(reason.is_some());
+        for whole in [
+            Turn {
+                full: true,
+                ..turn(&[], "2/4")
+            },
+            Turn {
+                since: Since::Unknown("no history".to_owned()),
+                ..turn(&[], "2/4")
+            },
+            Turn {
+                shard: None,
+                ..turn(&[], "2/4")
+            },
+        ] {
+            assert_eq!(whole.part(&covers).0, Part::Whole);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What became of the run: blocks of output as programs end, then counts, times and budgets.
+
+use super::outcome::{self, Counts};
+use super::plan::{Kind, Work};
+use super::process::{End, Ended};
+use super::schedule::Job;
+use super::table::{self, Class, Table};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The slowest tests that are named.
+const SLOWEST: usize = 20;
+
+pub struct Report {
+    began: Instant,
+    pub counts: Counts,
+    pub failed: Vec<String>,
+    times: Vec<(Duration, String)>,
+    steps: Vec<(String, Duration)>,
+    cpu_s: BTreeMap<String, f64>,
+    suites: Vec<Account>,
+}
+
+/// What an executable took.
+struct Account {
+    name: String,
+    class: Option<Class>,
+    wall_s: f64,
+    cpu_s: f64,
+    budget_wall_s: Option<f64>,
+}
+
+impl Report {
+    pub fn new() -> Report {
+        Report {
+            began: Instant::now(),
+            counts: Counts::default(),
+            failed: Vec::new(),
+            times: Vec::new(),
+            steps: Vec::new(),
+            cpu_s: BTreeMap::new(),
+            suites: Vec::new(),
+        }
+    }
+
+    /// Does a step and notes how long it took.
+    pub fn step<T>(&mut self, name: &str, step: impl FnOnce(&mut Report) -> T) -> T {
+        println!("== {} s: {name}", self.seconds());
+        let began = Instant::now();
+        let done = step(self);
+        self.steps.push((name.to_owned(), began.elapsed()));
+        done
+    }
+
+    pub fn fail(&mut self, why: String) {
+        println!("FAILED: {why}");
+        self.failed.push(why);
+    }
+
+    /// Nothing has ended for a while.
+    pub fn still_running(&self, names: &[&str]) {
+        println!("== {} s: running: {}", self.seconds(), names.join(", "));
+    }
+
+    fn seconds(&self) -> u64 {
+        self.began.elapsed().as_secs()
+    }
+
+    /// Prints what a job printed, and counts it.
+    pub fn ended(&mut self, job: &Job<Work>, ended: &Ended) {
+        let took = ended.took.as_secs_f64();
+        println!(
+            "== {} s: {}: {took:.1} s, {:.1} s of CPU time",
+            self.seconds(),
+            job.name,
+            ended.cpu_s
+        );
+        for (_, line) in &ended.lines {
+            println!("{line}");
+        }
+        self.account(job, ended);
+        let counts = outcome::counts(&ended.lines);
+        self.counts.add(counts);
+        if let End::Failed(why) = &ended.end {
+            if counts.failed == 0 {
+                // It ended before it could say so itself.
+                self.counts.failed += 1;
+            }
+            self.fail(format!("{}: {why}", job.name));
+        } else if let Some(why) = incomplete(&job.what.kind, counts) {
+            self.counts.failed += 1;
+            self.fail(format!("{}: {why}", job.name));
+        }
+    }
+
+    fn account(&mut self, job: &Job<Work>, ended: &Ended) {
+        let mut account = Account {
+            name: job.name.clone(),
+            class: None,
+            wall_s: ended.took.as_secs_f64(),
+            cpu_s: ended.cpu_s,
+            budget_wall_s: None,
+        };
+        match &job.what.kind {
+            Kind::Tests {
+                package,
+                suite,
+                tests,
+            } => {
+                let times = outcome::times(tests, suite.threads(), &ended.lines);
+                let named = times
+                    .into_iter()
+                    .map(|(test, time)| (time, format!("{}: {test}", job.name)));
+                self.times.extend(named);
+                account.class = Some(suite.class);
+                account.budget_wall_s = suite.wall_s;
+                if suite.class == Class::Cpu {
+                    *self.cpu_s.entry(package.clone()).or_default() += ended.cpu_s;
+                }
+            }
+            Kind::Guest => {
+                let times = outcome::guest_times(&ended.lines).into_iter();
+                self.times.extend(times.map(|(name, time)| (time, name)));
+            }
+            Kind::Other => {}
+        }
+        self.suites.push(account);
+    }
+
+    /// Prints where the time went.
+    pub fn times(&mut self) {
+        println!("\nseconds by step:");
+        for (name, time) in &self.steps {
+            println!("{:8.1}  {name}", time.as_secs_f64());
+        }
+        self.suites.sort_by(|a, b| b.wall_s.total_cmp(&a.wall_s));
+        println!("\nthe {SLOWEST} slowest programs (wall, CPU seconds):");
+        for account in self.suites.iter().take(SLOWEST) {
+            println!(
+                "{:8.1} {:8.1}  {}",
+                account.wall_s, account.cpu_s, account.name
+            );
+        }
+        self.times.sort_by(|a, b| b.cmp(a));
+        println!("\nthe {SLOWEST} slowest tests (seconds):");
+        for (time, name) in self.times.iter().take(SLOWEST) {
+            println!("{:8.1}  {name}", time.as_secs_f64());
+        }
+        println!("\nCPU seconds by crate, of class cpu:");
+        for (package, cpu_s) in &self.cpu_s {
+            println!("{cpu_s:8.1}  {package}");
+        }
+        println!();
+    }
+
+    /// Everything that took too long.
+    pub fn over_budget(&self, table: &Table) -> Vec<String> {
+        let crates = self.cpu_s.iter().filter_map(|(package, took)| {
+            let what = format!("crate {package}");
+            table::over(&what, *took, table.budget_of(package), "CPU s")
+        });
+        let suites = self.suites.iter().filter_map(|account| {
+            let waits = account.class.is_some_and(|class| class != Class::Cpu);
+            waits
+                .then(|| table::over(&account.name, account.wall_s, account.budget_wall_s, "s"))
+                .flatten()
+        });
+        crates.chain(suites).collect()
+    }
+}
+
+/// Tests that were asked for and did not end.
+fn incomplete(kind: &Kind, counts: Counts) -> Option<String> {
+    let Kind::Tests { tests, .. } = kind else {
+        return None;
+    };
+    let ran = counts.passed + counts.failed + counts.ignored;
+    (ran != tests.len()).then(|| format!("{} tests were asked for, {ran} ran", tests.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_runs_fewer_tests_than_asked_for_has_failed() {
+        let kind = Kind::Tests {
+            package: String::new(),
+            suite: table::Suite::default(),
+            tests: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let counts = |passed, failed, ignored| Counts {
+            passed,
+            failed,
+            ignored,
+            filtered: 7,
+        };
+        assert_eq!(incomplete(&kind, counts(1, 0, 1)), None);
+        assert_eq!(incomplete(&kind, counts(2, 0, 0)), None);
+        assert!(incomplete(&kind, counts(1, 0, 0)).is_some());
+        assert_eq!(incomplete(&Kind::Guest, counts(0, 0, 0)), None);
+    }
+}

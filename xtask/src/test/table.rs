@@ -1,0 +1,324 @@
+//! `tests/budget.toml`: how each test executable is run, what it proves, and how long it may take.
+//!
+//! An executable without a table is pure: class `cpu`, run whole every time. Those of `tests/` must each
+//! have one. An entry that names nothing that exists is an error, or it would outlive what it was for.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+pub const FILE: &str = "tests/budget.toml";
+/// The package whose executables are scenarios.
+const SCENARIOS: &str = "fairpath-tests";
+/// What is this much beyond its budget fails the run.
+const TOLERANCE: f64 = 1.5;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub limits: Limits,
+    /// CPU seconds of the tests of class `cpu`, by crate.
+    pub cpu_s: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub suite: BTreeMap<String, Suite>,
+    #[serde(default)]
+    pub guest: BTreeMap<String, Covers>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Measurements that tests repeat, in one run.
+    pub retries: usize,
+    /// CPU seconds of a crate that has no entry.
+    pub cpu_s: f64,
+    /// Of an executable that names none.
+    pub deadline_s: u64,
+    /// Of a guest kernel with all its scenarios.
+    pub guest_deadline_s: u64,
+}
+
+/// What runs next to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Uses a processor from begin to end.
+    #[default]
+    Cpu,
+    /// Waits for packets and timers most of the time.
+    Waiting,
+    /// Measures times or rates: nothing runs next to it.
+    Alone,
+}
+
+/// An executable that is not simply pure.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    #[serde(default)]
+    pub class: Class,
+    /// Tests of it that run at the same time.
+    pub threads: Option<usize>,
+    pub deadline_s: Option<u64>,
+    /// Wall-clock seconds, of those that wait.
+    pub wall_s: Option<f64>,
+    /// Whether commits take turns with its tests.
+    #[serde(default)]
+    pub rotates: bool,
+    /// What it proves: a change in it, or below it, has all of it run.
+    #[serde(default)]
+    pub crates: Vec<String>,
+    /// Files and directories outside of crates, of the same kind.
+    #[serde(default)]
+    pub paths: Vec<String>,
+}
+
+/// What a guest scenario proves, as of a suite.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Covers {
+    #[serde(default)]
+    pub crates: Vec<String>,
+    #[serde(default)]
+    pub paths: Vec<String>,
+}
+
+impl Suite {
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or(1)
+    }
+
+    pub fn covers(&self) -> Covers {
+        Covers {
+            crates: self.crates.clone(),
+            paths: self.paths.clone(),
+        }
+    }
+}
+
+impl Table {
+    pub fn read() -> Result<Table> {
+        let text = fs::read_to_string(FILE).with_context(|| format!("read {FILE}"))?;
+        Table::parse(&text).with_context(|| FILE)
+    }
+
+    pub fn parse(text: &str) -> Result<Table> {
+        let table: Table = toml::from_str(text)?;
+        for (name, suite) in &table.suite {
+            ensure!(
+                suite.class == Class::Cpu || suite.wall_s.is_some(),
+                "{name} is of class {:?} and has no wall_s",
+                suite.class
+            );
+            ensure!(suite.threads() > 0, "{name}: threads is 0");
+        }
+        Ok(table)
+    }
+
+    /// Every entry names something, and everything that must have an entry has one.
+    pub fn check(
+        &self,
+        executables: &BTreeSet<&str>,
+        packages: &BTreeSet<&str>,
+        scenarios: &BTreeSet<&str>,
+        exists: impl Fn(&Path) -> bool,
+    ) -> Result<()> {
+        let unknown = |what: &str, name: &str| bail!("{FILE}: there is no {what} {name}");
+        for name in self.suite.keys() {
+            if !executables.contains(name.as_str()) {
+                return unknown("test executable", name);
+            }
+        }
+        for name in self.guest.keys() {
+            if !scenarios.contains(name.as_str()) {
+                return unknown("guest scenario", name);
+            }
+        }
+        let suites = self.suite.values().map(Suite::covers);
+        for covers in suites.chain(self.guest.values().cloned()) {
+            for name in &covers.crates {
+                if !packages.contains(name.as_str()) {
+                    return unknown("crate", name);
+                }
+            }
+            for path in &covers.paths {
+                if !exists(Path::new(path)) {
+                    return unknown("file or directory", path);
+                }
+            }
+        }
+        for name in self.cpu_s.keys() {
+            if !packages.contains(name.as_str()) {
+                return unknown("crate", name);
+            }
+        }
+        for name in executables {
+            let is_scenario = name
+                .strip_prefix(SCENARIOS)
+                .is_some_and(|rest| rest.starts_with('/') && !rest.starts_with("/lib"));
+            if is_scenario && !rest_is_program(name) && !self.suite.contains_key(*name) {
+                bail!("{FILE}: {name} has no table [suite.{name:?}]");
+            }
+        }
+        for name in scenarios {
+            if !self.guest.contains_key(*name) {
+                bail!("{FILE}: the guest scenario {name} has no table [guest.{name}]");
+            }
+        }
+        Ok(())
+    }
+
+    /// How an executable is run.
+    pub fn suite(&self, name: &str) -> Suite {
+        self.suite.get(name).cloned().unwrap_or_default()
+    }
+
+    /// CPU seconds of a crate. One without an entry has the few that no entry is worth.
+    pub fn budget_of(&self, package: &str) -> Option<f64> {
+        Some(*self.cpu_s.get(package).unwrap_or(&self.limits.cpu_s))
+    }
+
+    pub fn deadline(&self, suite: &Suite) -> Duration {
+        Duration::from_secs(suite.deadline_s.unwrap_or(self.limits.deadline_s))
+    }
+}
+
+fn rest_is_program(name: &str) -> bool {
+    name.contains("/bin-")
+}
+
+/// Complains about what took more than it may.
+pub fn over(what: &str, took: f64, budget: Option<f64>, unit: &str) -> Option<String> {
+    match budget {
+        None => Some(format!(
+            "{what} took {took:.1} {unit} and has no budget; remedy: {FILE}"
+        )),
+        Some(budget) if took > budget * TOLERANCE => Some(format!(
+            "{what} took {took:.1} {unit}, more than {TOLERANCE} times its budget of {budget} s; remedy: make it faster, or change {FILE}"
+        )),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        [limits]
+        retries = 3
+        cpu_s = 5
+        deadline_s = 60
+        guest_deadline_s = 600
+
+        [cpu_s]
+        fairpath-core = 20
+
+        [suite."fairpath-tests/shape"]
+        class = "waiting"
+        threads = 2
+        wall_s = 40
+        rotates = true
+        crates = ["fairpath-shape"]
+        paths = ["examples"]
+
+        [guest.shape]
+        crates = ["fairpath-shape"]
+    "#;
+
+    fn check(text: &str, executables: &[&str], scenarios: &[&str]) -> Result<()> {
+        Table::parse(text)?.check(
+            &executables.iter().copied().collect(),
+            &BTreeSet::from(["fairpath-core", "fairpath-shape"]),
+            &scenarios.iter().copied().collect(),
+            |path| path == Path::new("examples"),
+        )
+    }
+
+    #[test]
+    fn a_suite_has_its_class_and_an_unnamed_one_is_pure() {
+        let table = Table::parse(TEXT).unwrap();
+        let shape = table.suite("fairpath-tests/shape");
+        assert_eq!(
+            (shape.class, shape.threads(), shape.rotates),
+            (Class::Waiting, 2, true)
+        );
+        let pure = table.suite("fairpath-core/lib");
+        assert_eq!(
+            (pure.class, pure.threads(), pure.rotates),
+            (Class::Cpu, 1, false)
+        );
+        assert_eq!(table.deadline(&pure), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn entries_name_what_exists_and_scenarios_have_one() {
+        let shape = "fairpath-tests/shape";
+        check(
+            TEXT,
+            &[shape, "fairpath-core/lib", "fairpath-tests/lib"],
+            &["shape"],
+        )
+        .unwrap();
+        for (text, executables, scenarios) in [
+            (TEXT.to_owned(), vec!["fairpath-core/lib"], vec!["shape"]),
+            (
+                TEXT.to_owned(),
+                vec![shape, "fairpath-tests/new"],
+                vec!["shape"],
+            ),
+            (TEXT.to_owned(), vec![shape], vec![]),
+            (TEXT.to_owned(), vec![shape], vec!["shape", "new"]),
+            (TEXT.replace("examples", "gone"), vec![shape], vec!["shape"]),
+            (
+                TEXT.replace("fairpath-core = 20", "gone = 20"),
+                vec![shape],
+                vec!["shape"],
+            ),
+            (
+                TEXT.replace("\"fairpath-shape\"", "\"gone\""),
+                vec![shape],
+                vec!["shape"],
+            ),
+        ] {
+            assert!(
+                check(&text, &executables, &scenarios).is_err(),
+                "{executables:?} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_waits_needs_a_budget_and_unknown_words_are_refused() {
+        assert!(Table::parse(&TEXT.replace("wall_s = 40\n", "")).is_err());
+        assert!(Table::parse(&TEXT.replace("\"waiting\"", "\"sleeping\"")).is_err());
+        assert!(Table::parse(&TEXT.replace("retries = 3", "retries = 3\nother = 1")).is_err());
+        assert!(Table::parse(&TEXT.replace("threads = 2", "threads = 0")).is_err());
+    }
+
+    #[test]
+    fn the_budget_fails_beyond_half_as_much_again() {
+        assert_eq!(over("x", 15.0, Some(10.0), "s"), None);
+        assert!(
+            over("x", 15.1, Some(10.0), "s")
+                .unwrap()
+                .contains("x took 15.1 s")
+        );
+        assert!(over("x", 0.1, None, "s").unwrap().contains("no budget"));
+    }
+
+    #[test]
+    fn the_table_of_this_repository_is_read() {
+        let text = fs::read_to_string(crate::run::root().join(FILE)).unwrap();
+        let table = Table::parse(&text).unwrap();
+        assert!(
+            table
+                .suite
+                .values()
+                .any(|suite| suite.class == Class::Alone)
+        );
+    }
+}
