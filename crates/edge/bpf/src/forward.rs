@@ -76,6 +76,11 @@ impl ExitWays {
 }
 
 impl RttMonitor {
+    /// Whether it was loaded with the program that forwards ([`Options::with_forwarding`](crate::Options::with_forwarding)).
+    pub fn forwards(&self) -> bool {
+        self.forwards
+    }
+
     /// Puts a plan into force for all interfaces that [`RttMonitor::attach_forward`] is called for;
     /// frames under way may meet parts of the one before.
     ///

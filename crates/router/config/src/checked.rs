@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairpath_backend::ShapeConfig as Shape;
 use fairpath_core::Filter;
 use fairpath_export::RowsWanted;
 
-use crate::backend::{Mode, OnFailure, Via};
 use crate::classes::Classes;
 use crate::measure::{Hook, Method};
 
@@ -157,29 +157,4 @@ pub struct State {
     pub file: Option<PathBuf>,
     /// How often.
     pub save_every: Duration,
-}
-
-/// `[shape]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
-    /// The interface towards subscribers: what leaves by it is down.
-    pub inside: String,
-    /// The interface towards the internet, if what leaves by it is scheduled, too.
-    pub outside: Option<String>,
-    /// Of a one-armed bridge: VLANs of both sides, inside first.
-    pub vlans: Option<[u16; 2]>,
-    /// How packets come and go, if somebody decided.
-    pub via: Option<Via>,
-    /// Of AF_XDP, likewise.
-    pub mode: Option<Mode>,
-    /// Rates, policy or tree, limits. `marks` and `stack` are the port's to say.
-    pub lines: fairpath_shape::Settings,
-    /// The first of the packet queues that NFQUEUE uses.
-    pub queue: u16,
-    /// What becomes of traffic when this process is gone.
-    pub on_failure: OnFailure,
-    /// A directory for operation logs.
-    pub record: Option<PathBuf>,
-    /// Whether it begins with the daemon.
-    pub start: bool,
 }

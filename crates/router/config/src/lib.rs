@@ -3,12 +3,11 @@
 //! ```text
 //! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
 //! values.rs   one value and its limits      sections.rs  each section's values
-//! backend.rs  how shaped packets come and go   measure.rs  how packets are seen and measured
+//! measure.rs  how packets are seen and measured
 //! checked.rs  the configuration in force    classes.rs  classes and labels, of this and other files
 //! shape.rs    what is scheduled, held against what is measured
 //! ```
 
-mod backend;
 mod checked;
 mod classes;
 pub mod duration;
@@ -20,9 +19,8 @@ mod sections;
 mod shape;
 mod values;
 
-pub use backend::{Mode, OnFailure, Via, is_own, takes};
 pub use checked::{
-    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, Shape, State, Subnets, Web,
+    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
 };
 pub use classes::Classes;
 pub use measure::{Hook, Method};

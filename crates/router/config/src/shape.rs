@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use fairpath_backend::choose::shaper::takes;
+use fairpath_backend::{Mode, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_own};
 use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
@@ -11,11 +13,9 @@ use fairpath_sched::quantity::read_rate;
 use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
 use toml::Spanned;
 
-use super::checked::Shape;
 use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
-use crate::backend::{Mode, OnFailure, Via, is_own, takes};
 
 /// Packets that one line may be told to hold.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
@@ -237,7 +237,8 @@ impl Check<'_, '_> {
 
     fn via(&mut self, given: Given<String>) -> Option<Via> {
         let given = given.filter(|word| word.get_ref() != "auto")?;
-        Some(self.choice("[shape] via", Some(given), Via::Kernel))
+        let ShapeVia(via) = self.choice("[shape] via", Some(given), ShapeVia(Via::Kernel));
+        Some(via)
     }
 
     fn rate(&mut self, key: &str, given: Given<String>) -> u64 {

@@ -10,19 +10,15 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fairpath_backend::choose::{Choice, impairment::Wish};
+use fairpath_backend::{Engine, How, Login, choose};
+use fairpath_impair::{Counts, Json, Ready, Report, check, directions};
 use fairpath_netlink::{Link, Links};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::args::Args;
-use super::choose::{self, Chosen};
-use super::counts::Counts;
-use super::directions::{self, Ready};
-use super::engine::Engine;
-use super::login::Login;
-use super::report::{Json, Report};
-use super::{check, start, watch};
+use super::args::{self, Args};
 use crate::run::Signals;
 
 /// How often what became of packets is told.
@@ -41,14 +37,14 @@ const UNTRUE: u8 = 1;
 /// What is asked for cannot be, or the port failed.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(queue) = args.end_rules {
-        watch::end_rules(queue)?;
+        fairpath_backend::end_rules(queue)?;
         return Ok(ExitCode::SUCCESS);
     }
     let seed = match args.seed {
         Some(seed) => seed,
         None => u64::from(getrandom::u32().context("draw a seed")?),
     };
-    let directions = directions::of(args, seed)?;
+    let directions = directions::of(args::wanted(args)?, args.peer.is_some(), args.packets, seed)?;
     if args.check || !args.no_check {
         let told = check::all(&directions, args.check)?;
         if args.check {
@@ -59,11 +55,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let (interface, peer) = links(args)?;
     refuse_own_login(args)?;
-    let chosen = choose::choose(args, &directions)?;
+    let wish = Wish {
+        via: args.via.0,
+        peer: args.peer.is_some(),
+        all: args.all,
+        has_mode: args.mode.is_some(),
+    };
+    let chosen = choose::impairment::choose(wish, &directions)?;
     // Before anything is attached: a signal from here on ends the run.
     let signals = Signals::take()?;
     let json = args.json.as_deref().map(Json::open).transpose()?;
-    let engine = start::start(args, &chosen, interface, peer, &directions)?;
+    let how = How {
+        all: args.all,
+        mode: args.mode,
+        queue: args.queue,
+    };
+    let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
     tell_ready(args, &chosen, engine.as_ref(), seed, &directions);
     let child = begin(args)?;
     let running = Running {
@@ -120,7 +127,7 @@ fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The line that programs wait for: packets are impaired from now on.
-fn tell_ready(args: &Args, chosen: &Chosen, engine: &dyn Engine, seed: u64, directions: &[Ready]) {
+fn tell_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, directions: &[Ready]) {
     let names: Vec<&str> = [&args.interface, &args.peer]
         .into_iter()
         .flatten()

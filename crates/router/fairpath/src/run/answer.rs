@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
+use fairpath_backend::Shaping;
 use fairpath_class::SlotKey;
 use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_history::ledger::{Meta, parse_subnet};
 use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
+use fairpath_shape::Side;
 
 use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
-use crate::shape::{Shaping, Side};
 use crate::watch::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
@@ -34,7 +35,11 @@ impl Daemon {
             Request::ShapeStart => done(self.with_shaping(|shaping, engine| {
                 let config = engine.config.shape.as_ref();
                 let config = config.context("there is no section [shape]")?;
-                shaping.start(config, &engine.config.classes.set, &mut engine.kernel)
+                shaping.start(
+                    config,
+                    &engine.config.classes.set,
+                    engine.kernel.monitor_mut(),
+                )
             })),
             Request::ShapeStop => done(self.with_shaping(|shaping, _| shaping.stop())),
             Request::ShapeSet { ref rates } => {

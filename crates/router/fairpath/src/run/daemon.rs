@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fairpath_backend::{Prepared, Shaping};
 use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
@@ -18,7 +19,6 @@ use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
-use crate::shape::{Prepared, Shaping};
 
 /// Everything that runs.
 pub struct Daemon {
@@ -142,7 +142,7 @@ impl Daemon {
             return;
         };
         let classes = &self.engine.config.classes.set;
-        let happened = shaping.read(config, classes, &mut self.engine.kernel);
+        let happened = shaping.read(config, classes, self.engine.kernel.monitor_mut());
         self.note_shaping(happened);
     }
 
@@ -158,7 +158,9 @@ impl Daemon {
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
             return;
         };
-        if let Err(error) = shaping.set_rules(config, classes, leads, &mut self.engine.kernel) {
+        if let Err(error) =
+            shaping.set_rules(config, classes, leads, self.engine.kernel.monitor_mut())
+        {
             tracing::warn!("shape by the links that there are now: {error:#}");
         }
     }
@@ -288,7 +290,7 @@ fn begin_shaping(
     let classes = &engine.config.classes.set;
     let mut shaping = Shaping::new(config, classes, leads, prepared)?;
     if config.start {
-        match shaping.start(config, classes, &mut engine.kernel) {
+        match shaping.start(config, classes, engine.kernel.monitor_mut()) {
             Ok(text) => tracing::info!("{text}"),
             Err(error) => {
                 let sides = [Some(&config.inside), config.outside.as_ref()];

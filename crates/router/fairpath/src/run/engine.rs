@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_backend::Leads;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Alerts, Config};
 use fairpath_core::Prefix;
@@ -16,7 +17,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::kernel::{self, Kernel};
 use super::roster::Roster;
 use super::state;
-use crate::shape::Leads;
 use crate::watch::{Change, monotonic_ns, unix_ns};
 
 /// How long a loop rests at most, whatever is due.

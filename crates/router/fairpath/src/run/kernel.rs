@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_backend::Via;
 use fairpath_bpf::{Options, RttMonitor};
 use fairpath_config::Hook;
 use fairpath_config::Method;
@@ -13,7 +14,6 @@ use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::roster::{Layout, Roster, Watched};
-use crate::shape::Via;
 use crate::watch::{Change, Interfaces, monotonic_ns};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
@@ -27,7 +27,6 @@ const SPARE_SLOTS: usize = 768;
 /// Programs, tables and attachments.
 pub struct Kernel {
     monitor: RttMonitor,
-    forwards: bool,
     interfaces: Interfaces,
     uplinks: GlobSet,
     reading: ClassReading,
@@ -69,10 +68,8 @@ impl Kernel {
         if wanted == Some(Via::Afxdp) && monitor.hook == Hook::Tcx {
             options = options.with_forwarding();
         }
-        let forwards = options.forwarding;
         Ok(Kernel {
             monitor: RttMonitor::load(&options)?,
-            forwards,
             interfaces,
             uplinks: globs(&monitor.uplinks)?,
             reading: ClassReading::default(),
@@ -99,16 +96,6 @@ impl Kernel {
             .want(&monitor.interfaces, &mut self.monitor)?;
         self.uplinks = uplinks;
         Ok(changes)
-    }
-
-    /// Whether its XDP program can hand packets to AF_XDP.
-    pub fn forwards(&self) -> bool {
-        self.forwards
-    }
-
-    /// The programs.
-    pub fn monitor(&self) -> &RttMonitor {
-        &self.monitor
     }
 
     /// The programs, to be told something.

@@ -29,9 +29,8 @@ mod state;
 mod web;
 
 pub use fairpath_config::Wish;
-pub use kernel::Kernel;
 pub use own::Own;
-pub use signals::{Signals, spawn_spared};
+pub use signals::Signals;
 
 use std::path::PathBuf;
 

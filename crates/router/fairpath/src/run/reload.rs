@@ -1,12 +1,12 @@
 //! Taking in the configuration again: all of it or nothing, and not a count is lost.
 
+use fairpath_backend::{Prepared, Shaping};
 use fairpath_class::Changes;
 use fairpath_config::{self as config, Config};
 
 use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
-use crate::shape::{Prepared, Shaping};
 
 /// Names of classes that one line of the log lists.
 const NAMES: usize = 8;
@@ -94,7 +94,7 @@ impl Daemon {
         let leads = self.engine.shape_leads();
         let engine = &mut self.engine;
         let (now, classes) = (&engine.config.shape, &engine.config.classes.set);
-        let kernel = &mut engine.kernel;
+        let kernel = engine.kernel.monitor_mut();
         let done = match (&mut self.shaping, &before.shape, now) {
             (Some(shaping), Some(before), Some(now)) => {
                 shaping.reload(before, now, classes, leads, kernel)

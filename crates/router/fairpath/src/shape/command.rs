@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use fairpath_backend::{Mode, OnFailure, ShapeVia, is_own};
 use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
 use fairpath_sched::quantity::read_rate;
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 
-use super::{Mode, OnFailure, Via, is_own, text};
+use super::text;
 
 /// Starting a port loads programs and lays schedulers out before there is an answer.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -65,7 +66,7 @@ struct StartArgs {
     up: Option<String>,
     /// How packets come and go
     #[arg(long, value_enum, requires = "inside")]
-    via: Option<Via>,
+    via: Option<ShapeVia>,
     /// What AF_XDP does with packets
     #[arg(long, value_enum, requires = "inside")]
     mode: Option<Mode>,

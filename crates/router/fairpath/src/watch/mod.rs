@@ -3,5 +3,6 @@
 mod clock;
 mod interfaces;
 
-pub use clock::{monotonic_ns, unix_ns};
+pub use clock::unix_ns;
+pub use fairpath_backend::monotonic_ns;
 pub use interfaces::{Change, Interfaces};

@@ -1,0 +1,156 @@
+//! What became of one direction's packets, as its port counts them.
+
+use hdrhistogram::Histogram;
+
+use crate::own_drops::OwnDrops;
+
+/// Lateness beyond this counts as this: a minute.
+const LATEST_NS: u64 = 60_000_000_000;
+/// Digits of a histogram's values that are kept.
+const DIGITS: u8 = 2;
+
+/// Counts since the start. A port that has no part in a column leaves it 0.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Packets that met the impairment.
+    pub came: u64,
+    /// Packets that the port let pass without a fate; they are not in `came`.
+    pub passed: u64,
+    /// Of those, packets that should have met it.
+    pub slipped: u64,
+    /// Of them that came, lost as planned.
+    pub lost: u64,
+    /// Dropped by the queue behind the impairment: its limit, its policy.
+    pub dropped: u64,
+    /// Packets that left, second ones among them.
+    pub sent: u64,
+    /// Bytes of them on the wire, as the rate counts.
+    pub sent_bytes: u64,
+    /// Second ones.
+    pub copies: u64,
+    /// Packets that left with a bit turned over.
+    pub corrupted: u64,
+    /// Packets that wait.
+    pub held: u64,
+    /// Packets that came as one of several segments, and have one fate.
+    pub super_packets: u64,
+    /// Of those that left, with CE set by the queue's policy.
+    pub marked: u64,
+    /// How long packets waited in the queue behind the delay, by the plan: p50, p95, p99, ns.
+    pub sojourn_ns: Option<[u64; 3]>,
+    /// Dropped here, or not treated as it was to be, against the plan.
+    pub own: OwnDrops,
+    /// Lost before they came here: the kernel's queues and rings were full.
+    pub queue_dropped: u64,
+    /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
+    pub stopped: u64,
+    /// What could not be read, and why: where it should say what was dropped, nothing is known.
+    pub unread: Vec<String>,
+    /// Left after one that came later, against the plan.
+    pub reordered: u64,
+    /// From arrival to leaving, summed over those that left, ns; second ones are left out.
+    pub delay_sum_ns: u128,
+    /// Squares of the same, ns squared.
+    pub delay_squares: u128,
+    /// Likewise as planned.
+    pub planned_sum_ns: u128,
+    /// Packets in both sums.
+    pub delays: u64,
+    /// How long after their planned time packets left, ns.
+    pub lateness: Histogram<u64>,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            came: 0,
+            passed: 0,
+            slipped: 0,
+            lost: 0,
+            dropped: 0,
+            sent: 0,
+            sent_bytes: 0,
+            copies: 0,
+            corrupted: 0,
+            held: 0,
+            super_packets: 0,
+            marked: 0,
+            sojourn_ns: None,
+            own: OwnDrops::default(),
+            queue_dropped: 0,
+            stopped: 0,
+            unread: Vec::new(),
+            reordered: 0,
+            delay_sum_ns: 0,
+            delay_squares: 0,
+            planned_sum_ns: 0,
+            delays: 0,
+            lateness: Histogram::new_with_bounds(1, LATEST_NS, DIGITS)
+                .expect("bounds and digits are in range"),
+        }
+    }
+}
+
+impl Counts {
+    /// A packet left that came at `came`, was to leave `planned` later, and left at `left`.
+    pub fn note_left(&mut self, came: u64, planned: u64, left: u64) {
+        let added = left.saturating_sub(came);
+        self.delays += 1;
+        self.delay_sum_ns += u128::from(added);
+        self.delay_squares += u128::from(added).pow(2);
+        self.planned_sum_ns += u128::from(planned);
+        self.lateness
+            .saturating_record(added.saturating_sub(planned));
+    }
+
+    /// The mean delay that was added, and the one that was planned, ns.
+    pub fn mean_delays_ns(&self) -> Option<(f64, f64)> {
+        let mean = |sum: u128| sum as f64 / self.delays as f64;
+        (self.delays > 0).then(|| (mean(self.delay_sum_ns), mean(self.planned_sum_ns)))
+    }
+
+    /// The standard deviation of the delay that was added, ns.
+    pub fn delay_deviation_ns(&self) -> Option<f64> {
+        let (mean, _) = self.mean_delays_ns()?;
+        let square = self.delay_squares as f64 / self.delays as f64;
+        Some((square - mean * mean).max(0.0).sqrt())
+    }
+
+    /// Lateness that half, 99 %, 99.9 % and all packets do not exceed, ns.
+    pub fn lateness_ns(&self) -> Option<[u64; 4]> {
+        let all = &self.lateness;
+        (!all.is_empty()).then(|| {
+            let at = |share| all.value_at_quantile(share);
+            [at(0.5), at(0.99), at(0.999), all.max()]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_means_and_lateness_is_a_distribution() {
+        let mut counts = Counts::default();
+        assert_eq!(
+            (counts.mean_delays_ns(), counts.lateness_ns()),
+            (None, None)
+        );
+        for i in 0..1000 {
+            counts.note_left(5_000, 20_000, 25_000 + i);
+        }
+        let (added, planned) = counts.mean_delays_ns().unwrap();
+        assert_eq!((added, planned), (20_499.5, 20_000.0));
+        // Of a thousand whole numbers in a row: the root of (1000^2 - 1) / 12.
+        let deviation = counts.delay_deviation_ns().unwrap();
+        assert!((deviation - 288.675).abs() < 0.001, "{deviation}");
+        let [p50, p99, p999, most] = counts.lateness_ns().unwrap();
+        let near = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 50 + 1;
+        assert!(
+            near(p50, 500) && near(p99, 990) && near(p999, 999),
+            "{p50} {p99} {p999}"
+        );
+        assert!((999..1_010).contains(&most), "{most}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Impairments without a back end: what a network is asked to do to packets, and whether it did.
+//!
+//! ```text
+//! words, options --> directions --> plan --> path: told packets and times, says which leave when
+//!    (network)        tree, asked                '--> counts --> truth <-- asked
+//!                                                                  '--> report: text, JSON
+//! ```
+//!
+//! A direction is a tree of one impaired leaf on a line; the scheduler's core decides what becomes of
+//! packets (docs/design/0012-impairment.md), back ends do it. [`Path`] runs a shaper instance on its own
+//! clock, so that the lateness of a back end is known for each packet. [`check`] tries a direction in
+//! virtual time before packets are trusted to it. No clock, no socket, no kernel.
+
+mod bursts;
+pub mod check;
+mod counts;
+pub mod directions;
+mod interval;
+mod network;
+mod own_drops;
+mod path;
+mod plan;
+mod report;
+mod truth;
+
+pub use counts::Counts;
+pub use directions::Ready;
+pub use network::Network;
+pub use own_drops::OwnDrops;
+pub use path::{Departure, Path};
+pub use plan::Plan;
+pub use report::{Direction, Json, Report};
+pub use truth::Asked;

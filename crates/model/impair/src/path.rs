@@ -1,0 +1,345 @@
+//! One direction: a lane that runs on its own clock.
+//!
+//! ```text
+//!   arrive(at) --> lane, told the time of arrival --> ready: left in virtual time, with the time
+//!                                                       '--> take: the port sends it, late or not
+//! ```
+//!
+//! The scheduler is run at the very times it names, not at those at which this process gets to run: a
+//! packet that was due at 20.000 ms leaves the lane at 20.000 ms, whenever the port asks. So rates and
+//! delays are exact, and how late the port was is known for each packet. A port that comes too late
+//! delays packets, but not those behind them.
+//!
+//! Invariant: time only goes forward. A packet whose arrival is told late comes to the lane when the
+//! clock stood; what it waited until then is lateness, and not planned.
+
+use std::collections::VecDeque;
+
+use fairpath_core::Frame;
+use fairpath_core::sched::{Drop as Reason, HomeError, Meta, SchedReader};
+use fairpath_shape::{Deed, Lane, Leaving, Places};
+
+use crate::counts::Counts;
+
+/// Of an Ethernet header, which is no part of a packet.
+const LINK_BYTES: u32 = 14;
+/// Packets that leave the lane by one call.
+const TURN: u32 = 64;
+
+/// A packet that has left the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// As it came.
+    pub handle: u32,
+    /// When it was to leave.
+    pub due: u64,
+    /// What is done to it; a bit that is turned over is counted from the IP header.
+    pub deed: Deed,
+}
+
+/// A packet on its way through, by its handle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passing {
+    came: u64,
+    /// What it was told late by.
+    behind: u64,
+    number: u64,
+    bytes: u32,
+}
+
+/// A packet that was taken, and is not yet known to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    came: u64,
+    /// The delay that was planned.
+    planned: u64,
+    bytes: u32,
+}
+
+/// See the file.
+pub struct Path {
+    lane: Lane,
+    /// For what the queue behind the delay counts.
+    reader: SchedReader,
+    places: Places,
+    /// Packets that may wait here.
+    most: u64,
+    clock: u64,
+    /// When the lane is to be run next.
+    next: Option<u64>,
+    fresh: bool,
+    passing: Vec<Passing>,
+    ready: VecDeque<Departure>,
+    dropped: Vec<u32>,
+    leaving: Vec<Leaving>,
+    /// Taken, and not yet known to be sent.
+    going: Vec<Going>,
+    /// Packets leave in the order of their arrival, if all is well.
+    in_order: bool,
+    /// Of the last that left: its number, or when it was due.
+    last: u64,
+    counts: Counts,
+}
+
+impl Path {
+    /// Of a lane that has seen nothing, whose tree has its figures at `places`, for `most` packets at
+    /// once; `in_order` says that it keeps the order of arrivals.
+    pub fn new(lane: Lane, places: Places, most: u32, in_order: bool) -> Path {
+        Path {
+            passing: vec![Passing::default(); lane.handles() as usize + 1],
+            reader: lane.reader(),
+            places,
+            lane,
+            most: most.into(),
+            clock: 0,
+            next: None,
+            fresh: false,
+            ready: VecDeque::new(),
+            dropped: Vec::new(),
+            leaving: Vec::new(),
+            going: Vec::new(),
+            in_order,
+            last: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// A packet came that the kernel has looked at. False: there is no room, and it is the port's to
+    /// drop.
+    ///
+    /// # Errors
+    /// As [`Lane::turn`], which a native scheduler keeps to itself.
+    pub fn arrive_as(&mut self, handle: u32, came: u64, meta: Meta) -> Result<bool, HomeError> {
+        let Some(at) = self.begin(handle, came, meta.bytes, meta.segments.into())? else {
+            return Ok(false);
+        };
+        self.lane.arrive_as(handle, at, meta);
+        Ok(true)
+    }
+
+    /// As [`Path::arrive_as`], for a packet whose first bytes are `head`.
+    ///
+    /// # Errors
+    /// As [`Path::arrive_as`].
+    pub fn arrive(
+        &mut self,
+        handle: u32,
+        frame: &Frame,
+        head: &[u8],
+        bytes: u32,
+    ) -> Result<bool, HomeError> {
+        let Some(at) = self.begin(handle, frame.now, bytes, frame.segs)? else {
+            return Ok(false);
+        };
+        let frame = Frame { now: at, ..*frame };
+        self.lane.arrive(handle, &frame, head, bytes);
+        Ok(true)
+    }
+
+    /// When the packet comes by the lane's clock; `None` where it holds as many as it may.
+    fn begin(
+        &mut self,
+        handle: u32,
+        came: u64,
+        bytes: u32,
+        segs: u32,
+    ) -> Result<Option<u64>, HomeError> {
+        let at = came.max(self.clock);
+        if at > self.clock {
+            self.run_to(at)?;
+            self.clock = at;
+        }
+        if self.counts.held >= self.most {
+            self.counts.own.no_place += 1;
+            return Ok(None);
+        }
+        self.fresh = true;
+        let number = self.counts.came;
+        if let Some(place) = self.passing.get_mut(handle as usize) {
+            *place = Passing {
+                came,
+                behind: at - came,
+                number,
+                bytes,
+            };
+        }
+        self.counts.came += 1;
+        self.counts.held += 1;
+        self.counts.super_packets += u64::from(segs > 1);
+        Ok(Some(at))
+    }
+
+    /// Lets leave the lane what is due by `now`.
+    ///
+    /// # Errors
+    /// As [`Path::arrive_as`].
+    pub fn run_to(&mut self, now: u64) -> Result<(), HomeError> {
+        if self.fresh {
+            self.fresh = false;
+            self.turn(self.clock)?;
+        }
+        while let Some(next) = self.next.filter(|next| *next <= now) {
+            self.turn(next.max(self.clock))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the lane at `at` until it has nothing more for that time.
+    fn turn(&mut self, at: u64) -> Result<(), HomeError> {
+        self.clock = at;
+        loop {
+            let next = self.lane.turn(at, TURN, &mut self.leaving)?;
+            let mut sent = 0;
+            for leaving in self.leaving.drain(..) {
+                match leaving {
+                    Leaving::Send { handle, deed } => {
+                        sent += 1;
+                        let due = at;
+                        self.ready.push_back(Departure { handle, due, deed });
+                    }
+                    Leaving::Drop { handle, reason } => {
+                        self.counts.held -= 1;
+                        *dropped_for(&mut self.counts, reason) += 1;
+                        self.dropped.push(handle);
+                    }
+                }
+            }
+            if sent < TURN {
+                self.next = next;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next packet to be sent; when it was is told to [`Path::note_sent`].
+    pub fn take(&mut self) -> Option<Departure> {
+        let mut departure = self.ready.pop_front()?;
+        let counts = &mut self.counts;
+        let Some(passing) = self.passing.get(departure.handle as usize) else {
+            return Some(departure);
+        };
+        let flip = &mut departure.deed.flip;
+        *flip = flip.map(|bit| bit_of_packet(bit, passing.bytes));
+        counts.held -= 1;
+        self.going.push(Going {
+            came: passing.came,
+            planned: departure.due.saturating_sub(passing.came + passing.behind),
+            bytes: passing.bytes,
+        });
+        let order = match self.in_order {
+            true => passing.number,
+            false => departure.due,
+        };
+        counts.reordered += u64::from(order < self.last);
+        self.last = self.last.max(order);
+        Some(departure)
+    }
+
+    /// How many packets the next one is on the wire, a second one with it; `None` where none is ready.
+    pub fn next_takes(&self) -> Option<u32> {
+        let next = self.ready.front()?;
+        Some(1 + u32::from(next.deed.twice))
+    }
+
+    /// Whether packets were taken of which it was not told yet whether they were sent.
+    pub fn is_going(&self) -> bool {
+        !self.going.is_empty()
+    }
+
+    /// The kernel had all that were taken by `now`, read when it had.
+    pub fn note_sent(&mut self, now: u64) {
+        for going in self.going.drain(..) {
+            self.counts.sent += 1;
+            self.counts.sent_bytes += u64::from(going.bytes);
+            self.counts.note_left(going.came, going.planned, now);
+        }
+    }
+
+    /// Nothing of what was taken was sent; the port counts why.
+    pub fn note_unsent(&mut self) {
+        self.going.clear();
+    }
+
+    /// A packet that was dropped, whose handle is free again.
+    pub fn take_dropped(&mut self) -> Option<u32> {
+        self.dropped.pop()
+    }
+
+    /// When the next packet is due; a time that is over where one is ready.
+    pub fn wake_at(&self) -> Option<u64> {
+        match (self.ready.front(), self.fresh) {
+            (Some(departure), _) => Some(departure.due),
+            (None, true) => Some(self.clock),
+            (None, false) => self.next,
+        }
+    }
+
+    /// What became of packets.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Likewise, with what the queue behind the delay says of itself; some microseconds.
+    pub fn told(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        let node = |node| (self.reader.node_stats(node), self.reader.account(node));
+        if let Some(root) = self.places.read(node).first() {
+            let sojourns = &root.sojourns;
+            let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|share| sojourns.quantile(share));
+            counts.sojourn_ns = p50.zip(p95).zip(p99).map(|((a, b), c)| [a, b, c]);
+            counts.marked = root.marked;
+        }
+        counts
+    }
+
+    /// For what only the port knows.
+    pub fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+/// The bit of a packet, from its IP header on, for one that was drawn of all bits of its frame: in
+/// proportion, so that no part of a packet is hit more often than another.
+fn bit_of_packet(bit: u32, frame_bytes: u32) -> u32 {
+    let (frame, packet) = (frame_bytes, frame_bytes.saturating_sub(LINK_BYTES));
+    let bit = u64::from(bit) * u64::from(packet) / u64::from(frame.max(1));
+    u32::try_from(bit).unwrap_or(0)
+}
+
+/// Where a drop is counted: planned ones are the impairment's or its queue's.
+fn dropped_for(counts: &mut Counts, reason: Reason) -> &mut u64 {
+    match reason {
+        Reason::Impaired => &mut counts.lost,
+        Reason::BadHandle
+        | Reason::NoReference
+        | Reason::NoFlow
+        | Reason::NoLeaf
+        | Reason::Broken
+        | Reason::Item
+        | Reason::Pifo
+        | Reason::Rank => &mut counts.own.broken,
+        _ => &mut counts.dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_a_packet_is_damaged_more_often_than_another() {
+        // 64 bytes of IP, as many tenths of them as a frame of 78 has bits.
+        let (frame, packet) = (78 * 8, 64 * 8);
+        let mut tenths = [0u32; 10];
+        for bit in 0..frame {
+            let at = bit_of_packet(bit, 78);
+            assert!(at < packet, "{bit}: {at}");
+            tenths[(at * 10 / packet) as usize] += 1;
+        }
+        let even = frame / 10;
+        for hits in tenths {
+            assert!(hits.abs_diff(even) <= 3, "{tenths:?}");
+        }
+        assert_eq!(bit_of_packet(5, 0), 0);
+    }
+}

@@ -1,0 +1,58 @@
+//! A direction as it is laid out: its tree, and what a path of it holds.
+
+use fairpath_core::sched::{End, Policy};
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Lane, Places};
+
+use crate::path::Path;
+
+/// One direction, ready to be laid out.
+pub struct Plan {
+    /// What it is called: "to-peer", "from-peer", "out" or "in".
+    pub name: &'static str,
+    /// Its line, the impaired leaf on it.
+    pub tree: Tree,
+    /// Packets that it holds at most, those in the pipe among them.
+    pub packets: u32,
+    /// Packets are copied or damaged: ports need their bytes.
+    pub changes: bool,
+    /// Packets leave in the order of their arrival, as far as it goes by the plan.
+    pub in_order: bool,
+}
+
+impl Plan {
+    /// Its lane, on its own clock.
+    ///
+    /// # Errors
+    /// Where the tree cannot be laid out.
+    pub fn path(&self, handles: u32) -> anyhow::Result<Path> {
+        self.path_of(&self.tree, handles)
+    }
+
+    /// Likewise, for a port that cannot set CE: its policy drops what it would mark.
+    ///
+    /// # Errors
+    /// As [`Plan::path`].
+    pub fn path_without_marks(&self, handles: u32) -> anyhow::Result<Path> {
+        let mut tree = self.tree.clone();
+        // Policies without this parameter mark nothing.
+        let _ = tree.set("ecn=0");
+        self.path_of(&tree, handles)
+    }
+
+    fn path_of(&self, tree: &Tree, handles: u32) -> anyhow::Result<Path> {
+        let (end, rules) = (End::Receiver, Default::default());
+        let lane = Lane::new(tree, end, &rules, handles, false)?;
+        Ok(Path::new(
+            lane,
+            Places::of(tree),
+            self.packets,
+            self.in_order,
+        ))
+    }
+}
+
+/// A policy that keeps the order of all its packets.
+pub fn keeps_order(policy: &Policy) -> bool {
+    matches!(policy.name.as_str(), "fifo" | "codel")
+}

@@ -1,0 +1,224 @@
+//! Both interfaces, as they are when the port is opened: what is forwarded between them, and by which rings.
+
+use anyhow::{Context, bail};
+use fairpath_afxdp::{LinkQueue, Placement, Plan, Port, QueueId};
+use fairpath_bpf::{Exit, ForwardPlan, Forwarding};
+use fairpath_netlink::{Ethtool, Link, Links};
+use fairpath_shape::{Both, Side};
+
+use crate::Mode;
+
+/// Entries of each ring.
+const RING: u32 = 2048;
+
+/// Of a one-armed bridge or router: inside, outside.
+pub type Vlans = Option<[u16; 2]>;
+
+/// Both interfaces as they are now.
+pub struct Ends {
+    /// The command that asks, for messages.
+    who: &'static str,
+    pub inside: Link,
+    pub outside: Link,
+    macs: Both<[u8; 6]>,
+    /// Of their bridge.
+    bridge: Option<[u8; 6]>,
+    queues: Both<u32>,
+    /// VLAN devices of the inside interface.
+    vlans: Vec<Link>,
+}
+
+impl Ends {
+    /// For the command `who`.
+    pub fn look(who: &'static str, inside: Link, outside: Link) -> anyhow::Result<Ends> {
+        let all = Links::open()?.list()?;
+        let bridge = inside.master.and_then(|master| {
+            let link = all.iter().find(|link| link.ifindex == master)?;
+            mac_of(who, &link.name).ok()
+        });
+        let mut ethtool = Ethtool::open().ok();
+        let mut queues = |link: &Link| {
+            let channels = ethtool
+                .as_mut()
+                .and_then(|e| e.channels(link.ifindex).ok()?);
+            channels.map_or(1, |c| (c.combined + c.rx).max(1))
+        };
+        Ok(Ends {
+            macs: Both {
+                down: mac_of(who, &inside.name)?,
+                up: mac_of(who, &outside.name)?,
+            },
+            queues: Both {
+                down: queues(&inside),
+                up: queues(&outside),
+            },
+            bridge,
+            who,
+            vlans: all
+                .into_iter()
+                .filter(|link| link.is_kind("vlan") && link.lower == Some(inside.ifindex))
+                .collect(),
+            inside,
+            outside,
+        })
+    }
+
+    /// Bridge where both are ports of one bridge, or are told apart by VLANs; router otherwise.
+    pub fn mode(&self, wanted: Option<Mode>) -> anyhow::Result<Mode> {
+        let (a, b) = (&self.inside, &self.outside);
+        let bridged = a.master.is_some() && a.master == b.master && self.bridge.is_some();
+        let one_armed = a.ifindex == b.ifindex;
+        match wanted {
+            None if bridged || one_armed => Ok(Mode::Bridge),
+            None => Ok(Mode::Router),
+            Some(Mode::Bridge) if !bridged && !one_armed => bail!(
+                "{} via afxdp as a bridge: {:?} and {:?} are no ports of one bridge, so nothing would carry broadcasts, or anything when this process is gone; \
+                 make a bridge of both (ip link set {} master br0)",
+                self.who,
+                a.name,
+                b.name,
+                a.name
+            ),
+            Some(mode) => Ok(mode),
+        }
+    }
+
+    /// The interface that routes name for a VLAN: its device.
+    fn vlan_device(&self, vlan: u16) -> anyhow::Result<&Link> {
+        let is_its = |link: &&Link| link.vlan_id.is_some_and(|id| id.0 == vlan);
+        self.vlans.iter().find(is_its).with_context(|| {
+            let (who, name) = (self.who, &self.inside.name);
+            format!(
+                "{who} via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
+                 make one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
+            )
+        })
+    }
+
+    /// The devices whose stages packets pass by.
+    pub fn passed(&self, mode: Mode, vlans: Vlans) -> anyhow::Result<Vec<[&Link; 2]>> {
+        let mut passed = vec![[&self.inside, &self.outside]];
+        if let (Mode::Router, Some([a, b])) = (mode, vlans) {
+            passed.push([self.vlan_device(a)?, self.vlan_device(b)?]);
+        }
+        Ok(passed)
+    }
+
+    fn exit(&self, side: Side, mode: Mode, vlans: Vlans) -> anyhow::Result<Exit> {
+        let (link, vlan) = match side {
+            Side::Down => (&self.inside, vlans.unwrap_or_default()[0]),
+            Side::Up => (&self.outside, vlans.unwrap_or_default()[1]),
+        };
+        let mut exit = Exit {
+            ifindex: link.ifindex,
+            route: link.ifindex,
+            end: side.end(),
+            mtu: link.mtu_bytes,
+            vlan,
+            mac: *self.macs.get(side),
+            stack_seen: true,
+        };
+        if mode == Mode::Router && vlan != 0 {
+            let device = self.vlan_device(vlan)?;
+            (exit.route, exit.mtu) = (device.ifindex, device.mtu_bytes);
+            exit.mac = mac_of(self.who, &device.name)?;
+        }
+        Ok(exit)
+    }
+
+    pub fn plan(&self, mode: Mode, vlans: Vlans) -> anyhow::Result<ForwardPlan> {
+        let mut own = vec![self.macs.down, self.macs.up];
+        own.extend(self.bridge);
+        own.dedup();
+        Ok(ForwardPlan {
+            forwarding: match mode {
+                Mode::Bridge => Forwarding::Bridge,
+                Mode::Router => Forwarding::Router,
+            },
+            exits: [
+                self.exit(Side::Down, mode, vlans)?,
+                self.exit(Side::Up, mode, vlans)?,
+            ],
+            own: match mode {
+                Mode::Bridge => own,
+                Mode::Router => Vec::new(),
+            },
+        })
+    }
+
+    pub fn is_one_armed(&self) -> bool {
+        self.inside.ifindex == self.outside.ifindex
+    }
+}
+
+fn mac_of(who: &str, name: &str) -> anyhow::Result<[u8; 6]> {
+    let addresses = nix::ifaddrs::getifaddrs().context("list the interfaces' addresses")?;
+    addresses
+        .filter(|address| address.interface_name == name)
+        .find_map(|address| address.address?.as_link_addr()?.addr())
+        .with_context(|| format!("{who} {name:?} via afxdp: it has no MAC address; use via = \"nfqueue\" or \"kernel\""))
+}
+
+/// A port whose user may hold `held` packets at once, how many frames it has, and where it runs.
+pub fn open_port(ends: &Ends, held: u32) -> anyhow::Result<(Port, u32, Placement)> {
+    let mut queues = Vec::new();
+    let links = match ends.is_one_armed() {
+        true => vec![(&ends.inside, Side::Down)],
+        false => vec![(&ends.inside, Side::Down), (&ends.outside, Side::Up)],
+    };
+    for (link, side) in links {
+        queues.extend((0..*ends.queues.get(side)).map(|queue| LinkQueue {
+            ifindex: link.ifindex,
+            name: link.name.clone(),
+            queue,
+        }));
+    }
+    let placement = Placement::of(&queues, &[]);
+    let mut plan = Plan::new(queues).sized(RING, held);
+    plan.node = placement.node;
+    let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
+    if mtu > Plan::largest_mtu(plan.frame_bytes) {
+        plan.frame_bytes = 4096;
+    }
+    let frames = plan.frames;
+    Ok((Port::open(&plan)?, frames, placement))
+}
+
+/// Each queue of one interface with one of the other; of one interface, with itself.
+pub fn pairs(ends: &Ends) -> Vec<(QueueId, QueueId)> {
+    let (a, b) = (ends.queues.down as usize, ends.queues.up as usize);
+    if ends.is_one_armed() {
+        return (0..a)
+            .map(|queue| (QueueId(queue), QueueId(queue)))
+            .collect();
+    }
+    let paired = (0..a.min(b)).map(|queue| (QueueId(queue), QueueId(a + queue)));
+    // What is left over receives; it leaves by the note's exit.
+    let rest = (a.min(b)..a).map(|queue| (QueueId(queue), QueueId(queue)));
+    let rest_b = (a.min(b)..b).map(|queue| (QueueId(a + queue), QueueId(a + queue)));
+    paired.chain(rest).chain(rest_b).collect()
+}
+
+/// The queue by which each side's packets leave.
+pub fn first_queues(ends: &Ends) -> Both<QueueId> {
+    Both {
+        down: QueueId(0),
+        up: match ends.is_one_armed() {
+            true => QueueId(0),
+            false => QueueId(ends.queues.down as usize),
+        },
+    }
+}
+
+pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) -> String {
+    let mode = match (mode, ends.is_one_armed()) {
+        (Mode::Bridge, true) => "bridge between VLANs of",
+        (Mode::Bridge, false) => "bridge between",
+        (Mode::Router, _) => "router between",
+    };
+    let copy = if zero_copy { "zero copy" } else { "copied" };
+    format!(
+        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards if this process goes",
+        ends.inside.name, ends.queues.down, ends.outside.name, ends.queues.up
+    )
+}

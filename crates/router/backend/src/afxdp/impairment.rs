@@ -1,0 +1,282 @@
+//! Impairment through AF_XDP: what goes between two interfaces, both directions in one thread.
+//!
+//! The monitor's XDP program takes packets and notes when they came; it decides by which interface a
+//! packet leaves, as for `fairpath shape` (bridge or router). A direction is an exit: what leaves by
+//! the peer is "to-peer". What the XDP program leaves to the stack is not impaired.
+
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, bail};
+use fairpath_afxdp::{Forwarder, LinkState, Placement, QueueId, Stop};
+use fairpath_bpf::{Attached, Options, RttMonitor, Way as ByWay};
+use fairpath_core::Config;
+use fairpath_impair::{Counts, Plan};
+use fairpath_netlink::Link;
+use fairpath_shape::{CHARGES, Side};
+use fairpath_units::Nanos;
+
+use super::ends::{Ends, about, first_queues, open_port, pairs};
+use super::paths::Paths;
+use super::skipped;
+use crate::Mode;
+use crate::impair::{Engine, awake_ns};
+use crate::interfaces::Interfaces;
+use crate::orders::{self, Command, Lead, Orders, Orphan};
+
+/// Of the monitor, whose flows nobody asks for.
+const FLOWS: u32 = 1024;
+const RING_BYTES: u32 = 1 << 12;
+
+/// Ways by which packets between both interfaces pass this process, and go on by the stack.
+const SLIPS: [ByWay; 7] = [
+    ByWay::NoSocket,
+    ByWay::NoRoom,
+    ByWay::NoDesk,
+    ByWay::TooBig,
+    ByWay::Options,
+    ByWay::NoNeighbour,
+    ByWay::Tunnel,
+];
+
+/// What the thread tells.
+#[derive(Clone, Default)]
+struct Told {
+    /// By exit: leaving by the interface, leaving by the peer.
+    counts: [Counts; 2],
+    /// Frames that the kernel had no room for, by the exit of whoever received them.
+    lost_before: [u64; 2],
+    gone: Option<String>,
+}
+
+/// The port.
+pub struct Afxdp {
+    lead: Lead<Told>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+    programs: Vec<Attached>,
+    monitor: RttMonitor,
+    /// The interface, the peer.
+    interfaces: Interfaces,
+    about: String,
+}
+
+impl Afxdp {
+    /// Between `interface` and `peer`; `plans` are to the peer, from the peer.
+    ///
+    /// # Errors
+    /// Where interfaces are not fit, or the kernel refuses.
+    pub fn start(
+        interface: Link,
+        peer: Link,
+        mode: Option<Mode>,
+        plans: &[&Plan],
+    ) -> anyhow::Result<Afxdp> {
+        let ends = Ends::look("impair", interface, peer)?;
+        if ends.is_one_armed() {
+            bail!(
+                "impair between {:?} and itself: name another --peer",
+                ends.inside.name
+            );
+        }
+        let mode = ends.mode(mode)?;
+        refuse_skipped(&ends, mode)?;
+        let held = plans.iter().map(|plan| plan.packets + CHARGES).sum();
+        let (port, frames, placement) = open_port(&ends, held)?;
+        let [to_peer, from_peer] = plans else {
+            bail!(
+                "impair via afxdp: two directions are needed, and there are {}",
+                plans.len()
+            );
+        };
+        // An exit is where packets leave: the peer is the second.
+        let paths = [from_peer.path(frames)?, to_peer.path(frames)?];
+        let exits = [first_queues(&ends).down, first_queues(&ends).up];
+        let limit = plans.iter().map(|plan| plan.packets).sum();
+        let order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
+        let mut monitor = load()?;
+        monitor.set_forwarding(&ends.plan(mode, None)?)?;
+        for (link, socket) in port.sockets() {
+            let exit = usize::from(link.ifindex == ends.outside.ifindex);
+            monitor.set_socket(exit, link.queue, socket)?;
+        }
+        let zero_copy = port.is_zero_copy();
+        let exits = [ends.inside.ifindex, ends.outside.ifindex];
+        let forwarder = Forwarder::with_exits(port, &pairs(&ends), &exits, order)?;
+        let stop = Stop::new().context("make a descriptor to end the thread by")?;
+        let bell = forwarder.bell();
+        let (lead, orders) = orders::pair(move || bell.ring());
+        let about = about(&ends, mode, zero_copy, &placement);
+        let theirs = stop.clone();
+        let thread = thread::Builder::new()
+            .name("impair afxdp".into())
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement))
+            .context("start the thread that carries packets")?;
+        let mut afxdp = Afxdp {
+            lead,
+            stop,
+            thread: Some(thread),
+            programs: Vec::new(),
+            monitor,
+            interfaces: Interfaces::watch([&ends.inside, &ends.outside])?,
+            about,
+        };
+        for link in [&ends.inside, &ends.outside] {
+            let program = afxdp.monitor.attach_forward(link.ifindex, &link.name)?;
+            afxdp.programs.push(program);
+        }
+        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        afxdp.interfaces = Interfaces::watch([&ends.inside, &ends.outside])?;
+        Ok(afxdp)
+    }
+
+    fn join(&mut self) {
+        self.programs.clear();
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn load() -> anyhow::Result<RttMonitor> {
+    let mut core = Config::default().with_flows(FLOWS);
+    core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
+    core.quiet = 1;
+    let options = Options {
+        ring_bytes: RING_BYTES,
+        ..Options::live(core)
+    };
+    Ok(RttMonitor::load(&options.with_forwarding())?)
+}
+
+/// Stages of the stack that packets would pass by, and that this host has.
+fn refuse_skipped(ends: &Ends, mode: Mode) -> anyhow::Result<()> {
+    let stages = skipped::stages([&ends.inside, &ends.outside], mode)?;
+    let Some(first) = stages.first() else {
+        return Ok(());
+    };
+    bail!(
+        "impair {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use --via nfqueue, which keeps it",
+        ends.inside.name,
+        ends.outside.name,
+        match stages.len() {
+            1 => String::new(),
+            more => format!(" and {} more", more - 1),
+        }
+    )
+}
+
+impl Engine for Afxdp {
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
+        let told = self.lead.count()?;
+        if let Some(name) = &told.gone {
+            bail!("the interface {name:?} is gone");
+        }
+        let [from_peer, to_peer] = told.counts;
+        let mut counts = vec![to_peer, from_peer];
+        // What came by the interface was on its way to the peer.
+        for (counts, lost) in counts.iter_mut().zip(told.lost_before) {
+            counts.queue_dropped += lost;
+        }
+        let mut stack = [0; 2];
+        for (at, (counts, ways)) in counts.iter_mut().zip(self.monitor.ways()).enumerate() {
+            counts.slipped = SLIPS.iter().map(|way| ways.of(*way)).sum();
+            counts.passed = counts.slipped;
+            counts.own.untaken += ways.of(ByWay::Lost);
+            let ways_by_it = ByWay::ALL.iter().map(|(way, _)| *way);
+            let by_it = ways_by_it.filter(|way| !matches!(way, ByWay::ToSocket | ByWay::Lost));
+            stack[at] = by_it.map(|way| ways.of(way)).sum();
+        }
+        // What arrives by the one leaves by the other.
+        for (at, dropped) in self.interfaces.since().into_iter().enumerate() {
+            match dropped {
+                Ok(dropped) => {
+                    // What nobody in the kernel wanted is among those that went by the stack.
+                    counts[at].queue_dropped += dropped.before.saturating_sub(stack[at]);
+                    counts[1 - at].own.behind += dropped.behind;
+                }
+                Err(error) => counts[at].unread.push(error),
+            }
+        }
+        Ok(counts)
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {
+        // Nothing comes any more: the kernel forwards. What waits in the pipe is no more.
+        self.programs.clear();
+        let counts = self.read();
+        self.join();
+        counts
+    }
+}
+
+impl Drop for Afxdp {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// The thread: packets until the end.
+fn carry(
+    mut forwarder: Forwarder<Paths>,
+    orders: &Orders<Told>,
+    stop: &Stop,
+    placement: &Placement,
+) {
+    if let Err(error) = placement.pin() {
+        eprintln!("fairpath impair: pin the thread that carries packets ({placement}): {error}");
+    }
+    forwarder.stay_awake(Nanos(awake_ns()));
+    forwarder.run(stop, |forwarder| {
+        loop {
+            match orders.next() {
+                Ok(Some(Command::Count(reply))) => drop(reply.try_send(tell(forwarder))),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(Orphan) => {
+                    stop.ask();
+                    break;
+                }
+            }
+        }
+    });
+}
+
+fn tell(forwarder: &Forwarder<Paths>) -> Told {
+    let (port, order) = (forwarder.port(), forwarder.order());
+    let mut told = Told {
+        counts: order.told(),
+        ..Told::default()
+    };
+    for queue in (0..port.len()).map(QueueId) {
+        let side = match queue.0 >= order.second_exit().0 {
+            true => Side::Up,
+            false => Side::Down,
+        };
+        let exit = usize::from(side == Side::Up);
+        match port.statistics(queue) {
+            Ok(ring) => {
+                told.lost_before[exit] += ring.lost();
+                // What a queue's ring is told to send leaves by its own side.
+                told.counts[exit].own.refused += ring.tx_invalid;
+            }
+            Err(error) => {
+                let name = &port.link(queue).name;
+                let what = format!("counters of the AF_XDP socket on {name:?}: {error}");
+                // What comes by this side leaves by the other.
+                told.counts[1 - exit].unread.push(what);
+            }
+        }
+        let own = port.counts(queue);
+        told.counts[exit].own.no_link += own.refused + own.lost;
+        if port.state(queue) == LinkState::Gone {
+            told.gone = Some(port.link(queue).name.clone());
+        }
+    }
+    told
+}

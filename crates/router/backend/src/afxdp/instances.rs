@@ -1,0 +1,309 @@
+//! The thread that carries packets: both sides' lanes as the forwarder's order.
+
+use std::time::{Duration, Instant};
+
+use fairpath_afxdp::{
+    Arrival, Change, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement,
+    QueueId, RingStatistics, Stop,
+};
+use fairpath_bpf::StackSent;
+use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
+use fairpath_shape::{Both, Deed, Lane, Leaving, Side};
+use fairpath_units::Nanos;
+
+use super::ends::{Ends, first_queues};
+use crate::monotonic_ns;
+use crate::orders::{self, Command, Orders};
+use crate::shape::Job;
+
+/// Arrivals that wait for the scheduler before it is told of them without anything leaving.
+const GATHERED: usize = 64;
+/// How long packets that wait have to leave at the end.
+const FLUSH: Duration = Duration::from_millis(300);
+
+/// What the thread counts.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    pub forwarder: ForwardCounts,
+    /// By side: what the kernel lost before the scheduler, and what it could not send.
+    pub rings: Both<RingStatistics>,
+    pub refused: Both<u64>,
+    pub charged_bytes: Both<u64>,
+    /// An interface that is no more.
+    pub gone: Option<String>,
+}
+
+/// Both lanes as the forwarder's order; an exit is a side.
+pub struct Lanes {
+    lanes: [Lane; 2],
+    /// Class numbers by the monitor's slots.
+    classes: Vec<u32>,
+    sent: StackSent,
+    charged: [u64; 2],
+    charged_total: [u64; 2],
+    wake: [Option<u64>; 2],
+    gathered: [usize; 2],
+    first: [QueueId; 2],
+    one_armed: bool,
+    inside: u32,
+    limit: u32,
+    leaving: Vec<Leaving>,
+    dropped: Vec<Leaving>,
+    failed: u64,
+}
+
+impl Lanes {
+    pub fn new(
+        lanes: Both<Lane>,
+        sent: StackSent,
+        job: &Job<'_>,
+        ends: &Ends,
+        one_armed: bool,
+    ) -> Lanes {
+        let limit: u32 = Side::BOTH.map(|side| job.lines.held(side)).iter().sum();
+        let first = first_queues(ends);
+        Lanes {
+            lanes: [lanes.down, lanes.up],
+            classes: job.slots.to_vec(),
+            charged: [sent.read(0).bytes, sent.read(1).bytes],
+            charged_total: [0; 2],
+            sent,
+            wake: [None; 2],
+            gathered: [0; 2],
+            first: [first.down, first.up],
+            one_armed,
+            inside: ends.inside.ifindex.0,
+            limit,
+            leaving: Vec::new(),
+            dropped: Vec::new(),
+            failed: 0,
+        }
+    }
+
+    /// A turn of one side; what leaves is told as outcomes.
+    fn turn(&mut self, exit: usize, now: u64, room: u32, out: &mut Vec<Outcome>) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.append(&mut self.dropped);
+        self.gathered[exit] = 0;
+        match self.lanes[exit].turn(now, room, &mut leaving) {
+            Ok(next) => self.wake[exit] = next,
+            // A native scheduler does not fail, whatever its policy does.
+            Err(_) => self.failed += 1,
+        }
+        out.extend(leaving.drain(..).map(|leaving| match leaving {
+            Leaving::Send { handle, deed } => sent(FrameId(handle - 1), deed),
+            Leaving::Drop { handle, .. } => Outcome::Drop(FrameId(handle - 1)),
+        }));
+        self.leaving = leaving;
+    }
+
+    /// What the stack has sent by this exit since the last time.
+    fn charge(&mut self, exit: usize) {
+        let bytes = self.sent.read(exit).bytes;
+        let more = bytes.wrapping_sub(self.charged[exit]);
+        if more > 0 {
+            self.charged[exit] = bytes;
+            self.charged_total[exit] += more;
+            self.lanes[exit].charge(more);
+        }
+    }
+}
+
+impl Order for Lanes {
+    fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>) {
+        let exit = arrival.exit.min(1);
+        let (handle, now) = (arrival.frame.0 + 1, arrival.now.0);
+        match arrival.meta {
+            Some(mut meta) => {
+                let slot = meta.class_id as usize;
+                meta.class_id = self.classes.get(slot).copied().unwrap_or(0);
+                self.lanes[exit].arrive_as(handle, now, meta);
+            }
+            None => {
+                // Either leaves by the inside, or came by it.
+                let way = match exit {
+                    0 => Passing::Out,
+                    _ => Passing::In,
+                };
+                let frame = Frame {
+                    now,
+                    wire_len: packet.len() as u32,
+                    segs: 1,
+                    ifindex: self.inside,
+                    link: LinkKind::Ethernet as u16,
+                    way: way as u8,
+                    ..Frame::default()
+                };
+                self.lanes[exit].arrive(handle, &frame, packet, packet.len() as u32);
+            }
+        }
+        self.gathered[exit] += 1;
+        if self.gathered[exit] >= GATHERED {
+            self.turn(exit, now, 0, out);
+        }
+    }
+
+    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        let mut left = room;
+        for exit in 0..2 {
+            if self.first[exit] != to {
+                continue;
+            }
+            self.charge(exit);
+            // One interface has one ring for both sides: the first leaves half of it at least.
+            let share = match self.one_armed && exit == 0 {
+                true => left.div_ceil(2),
+                false => left,
+            };
+            let share = match self.lanes[exit].copies() {
+                // One that leaves twice takes the room of two.
+                true if share == 1 => {
+                    self.wake[exit] = Some(now.0);
+                    continue;
+                }
+                true => share / 2,
+                false => share,
+            };
+            let before = out.len();
+            self.turn(exit, now.0, share, out);
+            let taken: u32 = out[before..].iter().map(room_of).sum();
+            left = left.saturating_sub(taken);
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        self.wake.iter().flatten().min().map(|at| Nanos(*at))
+    }
+}
+
+/// Places of a TX ring that an outcome takes.
+fn room_of(outcome: &Outcome) -> u32 {
+    match outcome {
+        Outcome::Drop(_) => 0,
+        Outcome::SendChanged(_, change) => 1 + u32::from(change.twice),
+        Outcome::Send(_) | Outcome::SendMarked(_) => 1,
+    }
+}
+
+/// What the forwarder does to a packet that leaves.
+pub fn sent(frame: FrameId, deed: Deed) -> Outcome {
+    if deed == Deed::default() {
+        return Outcome::Send(frame);
+    }
+    let Deed { mark, twice, flip } = deed;
+    Outcome::SendChanged(frame, Change { mark, flip, twice })
+}
+
+/// The thread: packets until the end.
+pub fn carry(
+    mut forwarder: Forwarder<Lanes>,
+    orders: &Orders<Counts>,
+    stop: &Stop,
+    placement: &Placement,
+    firsts: Both<QueueId>,
+) {
+    if let Err(error) = placement.pin() {
+        tracing::warn!("pin the thread that carries packets ({placement}): {error}");
+    }
+    orders::prefer_this_thread();
+    let mut end = None;
+    forwarder.run(stop, |forwarder| {
+        loop {
+            match orders.next() {
+                Ok(Some(command)) => end = obey(forwarder, command, firsts).or(end.take()),
+                Ok(None) => break,
+                Err(orders::Orphan) => {
+                    stop.ask();
+                    break;
+                }
+            }
+        }
+        if end.is_some() {
+            stop.ask();
+        }
+    });
+    if let Some(reply) = end {
+        // Packets come no more; those that wait leave at their rate, for a while.
+        let begin = Instant::now();
+        let quiet = Stop::new();
+        while forwarder.counts().held() > 0 && begin.elapsed() < FLUSH {
+            if !forwarder.turn()
+                && let Ok(quiet) = &quiet
+            {
+                forwarder.sleep(quiet);
+            }
+        }
+        let left = forwarder.counts().held();
+        let done = match left {
+            0 => Ok(forwarder.counts().sent),
+            left => Err(format!(
+                "{left} packets that waited longer than {FLUSH:?} were dropped"
+            )),
+        };
+        let _ = reply.try_send(done);
+    }
+}
+
+type Reply = std::sync::mpsc::SyncSender<Result<u64, String>>;
+
+/// Carries out a command; the end's reply where that is asked for.
+fn obey(
+    forwarder: &mut Forwarder<Lanes>,
+    command: Command<Counts>,
+    firsts: Both<QueueId>,
+) -> Option<Reply> {
+    match command {
+        Command::Count(reply) => {
+            let _ = reply.try_send(counts(forwarder, firsts));
+            None
+        }
+        Command::Classes(classes) => {
+            forwarder.order_mut().classes = classes;
+            None
+        }
+        Command::Stop(reply) => Some(reply),
+        Command::Apply(side, ..) | Command::Replace(side, ..) => {
+            let now = monotonic_ns().unwrap_or(0);
+            let exit = usize::from(side == Side::Up);
+            let order = forwarder.order_mut();
+            // What has no place any more goes with the next turn.
+            orders::obey(&mut order.lanes[exit], command, now, &mut order.dropped);
+            None
+        }
+    }
+}
+
+fn counts(forwarder: &Forwarder<Lanes>, firsts: Both<QueueId>) -> Counts {
+    let port = forwarder.port();
+    let mut counts = Counts {
+        forwarder: forwarder.counts(),
+        ..Counts::default()
+    };
+    for queue in (0..port.len()).map(QueueId) {
+        let side = match firsts.up != firsts.down && queue.0 >= firsts.up.0 {
+            true => Side::Up,
+            false => Side::Down,
+        };
+        if let Ok(ring) = port.statistics(queue) {
+            let sum = counts.rings.get_mut(side);
+            sum.rx_dropped += ring.rx_dropped;
+            sum.rx_ring_full += ring.rx_ring_full;
+            sum.tx_invalid += ring.tx_invalid;
+        }
+        if port.state(queue) == LinkState::Gone {
+            counts.gone = Some(port.link(queue).name.clone());
+        }
+        let own = port.counts(queue);
+        *counts.refused.get_mut(side) += own.refused + own.lost;
+    }
+    let charged = forwarder.order().charged_total;
+    counts.charged_bytes = Both {
+        down: charged[0],
+        up: charged[1],
+    };
+    counts
+}

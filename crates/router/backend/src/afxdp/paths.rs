@@ -1,0 +1,214 @@
+//! Both directions as the forwarder's order: which packets leave, and what became of those that did.
+
+use fairpath_afxdp::{Arrival, ForwardCounts, FrameId, Order, Outcome, QueueId};
+use fairpath_core::sched::HomeError;
+use fairpath_core::{Frame, Link as LinkKind, Way};
+use fairpath_impair::{Counts, Departure, Path};
+use fairpath_units::Nanos;
+
+use super::instances::sent;
+use crate::monotonic_ns;
+
+/// Both directions as the forwarder's order.
+pub struct Paths {
+    paths: [Path; 2],
+    exits: [QueueId; 2],
+    limit: u32,
+    inside: u32,
+    failure: Option<HomeError>,
+}
+
+impl Paths {
+    /// By exit: the path, and the first queue to leave by; `limit` packets are held by both.
+    pub fn new(paths: [Path; 2], exits: [QueueId; 2], limit: u32, inside: u32) -> Paths {
+        Paths {
+            paths,
+            exits,
+            limit,
+            inside,
+            failure: None,
+        }
+    }
+
+    /// What became of packets, by exit.
+    pub fn told(&self) -> [Counts; 2] {
+        [0, 1].map(|exit| self.paths[exit].told())
+    }
+
+    /// The first queue of the second exit.
+    pub fn second_exit(&self) -> QueueId {
+        self.exits[1]
+    }
+
+    fn drop_all(&mut self, exit: usize, out: &mut Vec<Outcome>) {
+        while let Some(handle) = self.paths[exit].take_dropped() {
+            out.push(Outcome::Drop(FrameId(handle - 1)));
+        }
+    }
+
+    fn note<T: Default>(&mut self, done: Result<T, HomeError>) -> T {
+        done.unwrap_or_else(|error| {
+            // A native scheduler does not fail, whatever its policy does.
+            self.failure.get_or_insert(error);
+            T::default()
+        })
+    }
+}
+
+impl Order for Paths {
+    fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>) {
+        let exit = arrival.exit.min(1);
+        let handle = arrival.frame.0 + 1;
+        let path = &mut self.paths[exit];
+        let done = match arrival.meta {
+            Some(mut meta) => {
+                let came = meta.arrival.min(arrival.now.0);
+                (meta.class_id, meta.arrival) = (0, came);
+                path.arrive_as(handle, came, meta)
+            }
+            None => {
+                let frame = Frame {
+                    now: arrival.now.0,
+                    wire_len: packet.len() as u32,
+                    segs: 1,
+                    ifindex: self.inside,
+                    link: LinkKind::Ethernet as u16,
+                    way: Way::Out as u8,
+                    ..Frame::default()
+                };
+                path.arrive(handle, &frame, packet, packet.len() as u32)
+            }
+        };
+        if !self.note(done) {
+            out.push(Outcome::Drop(arrival.frame));
+        }
+        self.drop_all(exit, out);
+    }
+
+    fn leave(&mut self, to: QueueId, _: Nanos, room: u32, out: &mut Vec<Outcome>) {
+        for exit in 0..2 {
+            if self.exits[exit] != to {
+                continue;
+            }
+            // The turn began before this packet's: its clock is old.
+            let now = monotonic_ns().unwrap_or(0);
+            let done = self.paths[exit].run_to(now);
+            self.note(done);
+            self.drop_all(exit, out);
+            let (path, mut left) = (&mut self.paths[exit], room);
+            while path.next_takes().is_some_and(|packets| packets <= left) {
+                let Some(Departure { handle, deed, .. }) = path.take() else {
+                    break;
+                };
+                left -= 1 + u32::from(deed.twice);
+                out.push(sent(FrameId(handle - 1), deed));
+            }
+        }
+    }
+
+    fn handed(&mut self, to: QueueId, done: &ForwardCounts) {
+        for exit in 0..2 {
+            let path = &mut self.paths[exit];
+            if self.exits[exit] != to || !path.is_going() {
+                continue;
+            }
+            // A link is up or down for all that a turn hands over.
+            match done.no_link {
+                0 => path.note_sent(monotonic_ns().unwrap_or(0)),
+                _ => path.note_unsent(),
+            }
+            let counts = path.counts_mut();
+            counts.sent += done.copies;
+            counts.copies += done.copies;
+            counts.corrupted += done.corrupted;
+            counts.own.no_room += done.no_room;
+            counts.own.no_link += done.no_link;
+            counts.own.no_copy += done.not_copied;
+        }
+    }
+
+    fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn wake_at(&self) -> Option<Nanos> {
+        let due = self.paths.iter().filter_map(Path::wake_at);
+        due.min().map(Nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairpath_impair::Ready;
+
+    const TO: QueueId = QueueId(1);
+
+    /// Both ways alike, with `packets` that came for the second exit.
+    fn paths(words: &str, packets: u32) -> Paths {
+        let path = || {
+            Ready::of_words("to-peer", words, 100, 7)
+                .unwrap()
+                .plan
+                .path(200)
+                .unwrap()
+        };
+        let mut paths = Paths::new([path(), path()], [QueueId(0), TO], 200, 1);
+        let mut out = Vec::new();
+        for frame in 0..packets {
+            let arrival = Arrival {
+                frame: FrameId(frame),
+                from: QueueId(0),
+                exit: 1,
+                to: TO,
+                now: Nanos(1_000_000),
+                meta: None,
+            };
+            paths.arrive(&arrival, &[0; 64], &mut out);
+        }
+        assert!(out.is_empty());
+        paths
+    }
+
+    fn leave(paths: &mut Paths, room: u32) -> Vec<Outcome> {
+        let mut out = Vec::new();
+        paths.leave(TO, Nanos(0), room, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_packet_that_leaves_twice_takes_the_room_of_two() {
+        let mut paths = paths("duplicate 100%", 40);
+        assert_eq!(leave(&mut paths, 64).len(), 32);
+        assert_eq!(leave(&mut paths, 1), []);
+        assert_eq!(leave(&mut paths, 7).len(), 3);
+        assert_eq!(leave(&mut paths, 64).len(), 5);
+    }
+
+    #[test]
+    fn what_the_forwarder_did_counts_and_not_what_it_was_told() {
+        let mut paths = paths("duplicate 100%", 20);
+        assert_eq!(leave(&mut paths, 20).len(), 10);
+        assert_eq!(paths.told()[1].sent, 0);
+        let done = ForwardCounts {
+            sent: 19,
+            copies: 9,
+            not_copied: 1,
+            ..ForwardCounts::default()
+        };
+        paths.handed(TO, &done);
+        let told = &paths.told()[1];
+        assert_eq!((told.sent, told.copies, told.own.no_copy), (19, 9, 1));
+        assert_eq!(told.delays, 10);
+        assert_eq!(leave(&mut paths, 64).len(), 10);
+        let down = ForwardCounts {
+            no_link: 10,
+            not_copied: 10,
+            ..ForwardCounts::default()
+        };
+        paths.handed(TO, &down);
+        let [other, told] = paths.told();
+        assert_eq!((told.sent, told.delays, told.own.no_link), (19, 10, 10));
+        assert_eq!((told.own.no_copy, other.own.sum()), (11, 0));
+    }
+}

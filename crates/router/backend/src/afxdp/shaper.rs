@@ -1,0 +1,241 @@
+//! The AF_XDP port: the monitor's XDP program takes packets, this process schedules and sends them.
+//!
+//! One thread, both sides' lanes, frames of one UMEM as handles. What the XDP program leaves to the
+//! stack (its own traffic, groups, neighbour discovery) is charged to the rate where the stack sends
+//! it. As a bridge, both interfaces are ports of one kernel bridge, which goes on when this process is
+//! gone; as a router, the kernel's routes decide, and the kernel goes on.
+
+use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, bail};
+use fairpath_afxdp::{Forwarder, Stop};
+use fairpath_bpf::{Attached, RttMonitor, Way};
+use fairpath_core::sched::Op;
+use fairpath_shape::{Both, CHARGES, Lines, Side};
+
+use super::ends::{Ends, about, first_queues, open_port, pairs};
+use super::instances::{Counts, Lanes, carry};
+use super::skipped;
+use crate::orders::{self, Command, Gauge, Lead};
+use crate::shape::{Backend, Job, Reading};
+use crate::{Mode, Via};
+
+/// The port.
+pub struct Afxdp {
+    lead: Lead<Counts>,
+    gauges: Both<Gauge>,
+    handles: u32,
+    programs: Vec<Attached>,
+    thread: Option<JoinHandle<()>>,
+    stop: Stop,
+    about: String,
+}
+
+impl Afxdp {
+    /// Opens the sockets, starts the thread, and attaches the XDP program.
+    ///
+    /// # Errors
+    /// Where interfaces are not there or not fit, or the kernel refuses.
+    pub fn start(job: &Job<'_>, monitor: &mut RttMonitor) -> anyhow::Result<Afxdp> {
+        is_ready(monitor)?;
+        let Both {
+            down: Some(inside),
+            up: Some(outside),
+        } = job.links()?
+        else {
+            bail!("shape via afxdp: both sides are needed; name the interface [shape] outside");
+        };
+        let ends = Ends::look("shape", inside, outside)?;
+        let mode = ends.mode(job.config.mode)?;
+        refuse_skipped(job, &ends, mode)?;
+        let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
+        let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
+        let (down_gauge, down) = orders::begin(job, Side::Down, frames, true)?;
+        let (up_gauge, up) = orders::begin(job, Side::Up, frames, true)?;
+        // Lanes are dropped before gauges.
+        let gauges = Both {
+            down: down_gauge,
+            up: up_gauge,
+        };
+        let lanes = Both { down, up };
+        monitor.set_forwarding(&ends.plan(mode, job.config.vlans)?)?;
+        for (link, socket) in port.sockets() {
+            // One interface may be both exits.
+            for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
+                if end.ifindex == link.ifindex {
+                    monitor.set_socket(exit, link.queue, socket)?;
+                }
+            }
+        }
+        let sent = monitor.stack_sent()?;
+        let one_armed = ends.is_one_armed();
+        let order = Lanes::new(lanes, sent, job, &ends, one_armed);
+        let pairs = pairs(&ends);
+        let exits = [ends.inside.ifindex, ends.outside.ifindex];
+        let zero_copy = port.is_zero_copy();
+        let forwarder = Forwarder::with_exits(port, &pairs, &exits, order)?;
+        let stop = Stop::new().context("make a descriptor to end the thread by")?;
+        let bell = forwarder.bell();
+        let (lead, orders) = orders::pair(move || bell.ring());
+        let about = about(&ends, mode, zero_copy, &placement);
+        let (theirs, firsts) = (stop.clone(), first_queues(&ends));
+        let thread = thread::Builder::new()
+            .name("shape afxdp".into())
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement, firsts))
+            .context("start the thread that carries packets")?;
+        let mut afxdp = Afxdp {
+            lead,
+            gauges,
+            handles: frames,
+            programs: Vec::new(),
+            thread: Some(thread),
+            stop,
+            about,
+        };
+        for link in [&ends.inside, &ends.outside]
+            .iter()
+            .take(if one_armed { 1 } else { 2 })
+        {
+            let program = monitor.attach_forward(link.ifindex, &link.name)?;
+            afxdp.programs.push(program);
+        }
+        Ok(afxdp)
+    }
+}
+
+/// Whether the monitor has the program that forwards, which it is loaded with or without.
+///
+/// # Errors
+/// What to do.
+pub fn is_ready(monitor: &RttMonitor) -> anyhow::Result<()> {
+    if !monitor.forwards() {
+        bail!(
+            "shape via afxdp: the monitor was loaded without its forwarding program; restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
+        );
+    }
+    Ok(())
+}
+
+/// Stages of the stack that packets would pass by, and that this router has.
+fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
+    let mut stages = Vec::new();
+    for links in ends.passed(mode, job.config.vlans)? {
+        stages.extend(skipped::stages(links, mode)?);
+    }
+    if let Some(first) = stages.first() {
+        bail!(
+            "shape {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
+            job.config.inside,
+            ends.outside.name,
+            match stages.len() {
+                1 => String::new(),
+                more => format!(" and {} more", more - 1),
+            }
+        );
+    }
+    Ok(())
+}
+
+impl Backend for Afxdp {
+    fn via(&self) -> Via {
+        Via::Afxdp
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
+        let counts = self.lead.count()?;
+        if let Some(name) = &counts.gone {
+            bail!("the interface {name:?} is gone");
+        }
+        let mut reading = Reading::default();
+        reading.figures.down = Some(self.gauges.down.read());
+        reading.figures.up = Some(self.gauges.up.read());
+        let stopped = self.gauges.down.stopped();
+        reading.stopped = stopped.or_else(|| self.gauges.up.stopped());
+        let ways = monitor.ways();
+        name_counts(&counts, &mut reading.counters);
+        for (exit, side) in ["inside", "outside"].iter().enumerate() {
+            for (way, name) in Way::ALL {
+                let frames = ways[exit].of(way);
+                if frames > 0 {
+                    let key = format!(
+                        "afxdp_from_{side}_{}",
+                        name.replace([' ', '-'], "_").to_lowercase()
+                    );
+                    reading.counters.insert(key, frames);
+                }
+            }
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        self.lead.apply(side, op)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
+        for side in Side::BOTH {
+            let trees = [job.lines.trees.get(side), before.trees.get(side)];
+            let gauge = self.gauges.get_mut(side);
+            orders::replace(
+                &self.lead,
+                gauge,
+                side,
+                trees,
+                job.rules,
+                self.handles,
+                true,
+            )?;
+        }
+        self.lead.tell(Command::Classes(job.slots.to_vec()))
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        // Nothing comes any more: the kernel forwards.
+        self.programs.clear();
+        let sent = self.lead.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+        Ok(format!("{} packets were carried", sent?))
+    }
+}
+
+impl Drop for Afxdp {
+    fn drop(&mut self) {
+        self.programs.clear();
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn name_counts(counts: &Counts, into: &mut BTreeMap<String, u64>) {
+    let all = &counts.forwarder;
+    let mut put = |name: String, n: u64| {
+        into.insert(format!("afxdp_{name}"), n);
+    };
+    put("received".into(), all.received);
+    put("sent".into(), all.sent);
+    put("dropped".into(), all.dropped);
+    put("no_room".into(), all.no_room);
+    put("no_link".into(), all.no_link);
+    put("held".into(), all.held());
+    put("checksums_completed".into(), all.completed);
+    for side in Side::BOTH {
+        let (ring, name) = (counts.rings.get(side), side.name());
+        put(format!("{name}_rx_dropped"), ring.rx_dropped);
+        put(format!("{name}_rx_ring_full"), ring.rx_ring_full);
+        put(format!("{name}_refused"), *counts.refused.get(side));
+        put(
+            format!("{name}_stack_bytes"),
+            *counts.charged_bytes.get(side),
+        );
+    }
+}

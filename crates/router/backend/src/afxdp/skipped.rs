@@ -1,0 +1,37 @@
+//! Stages of the stack that packets pass by where AF_XDP carries them.
+
+use anyhow::Context;
+use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
+
+use crate::Mode;
+
+/// What this router has of them, in words.
+///
+/// Filters and qdiscs of the interfaces count in both modes. A bridge's packets see no routing, and
+/// netfilter only where `bridge-nf-call-iptables` sends them there.
+///
+/// # Errors
+/// Where the kernel does not tell: then nothing should be passed by.
+pub fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
+    let devices = links.map(|link| Device {
+        ifindex: link.ifindex,
+        name: &link.name,
+    });
+    let all = stack_stages(&devices).context("find out what packets would pass by")?;
+    let met = |kind| match mode {
+        Mode::Router => true,
+        Mode::Bridge if bridge_netfilter() => kind != StageKind::PolicyRouting,
+        Mode::Bridge => matches!(kind, StageKind::Filter | StageKind::Qdisc),
+    };
+    let all = all.into_iter().filter(|stage| met(stage.kind));
+    Ok(all.map(|stage| stage.to_string()).collect())
+}
+
+/// Whether bridged packets meet netfilter's IP chains.
+fn bridge_netfilter() -> bool {
+    let set = |name| {
+        let path = format!("/proc/sys/net/bridge/bridge-nf-call-{name}");
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+    };
+    set("iptables") || set("ip6tables")
+}

@@ -1,0 +1,30 @@
+//! Which back end: what was named, or the best for what is asked, and the reason.
+
+pub mod impairment;
+pub mod shaper;
+
+use crate::Via;
+
+/// A back end, why it is this one, and what trees for it must be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The back end.
+    pub via: Via,
+    /// Why, for people.
+    pub reason: String,
+    /// Packets can be marked (CE).
+    pub marks: bool,
+    /// What the stack sends by the same interfaces can only be charged.
+    pub stack: bool,
+}
+
+/// What a back end can do.
+pub fn traits(via: Via) -> Choice {
+    Choice {
+        via,
+        reason: String::new(),
+        // A BPF qdisc may not write packets, NFQUEUE cannot write super-packets back.
+        marks: matches!(via, Via::Afxdp | Via::Kernel),
+        stack: via == Via::Afxdp,
+    }
+}

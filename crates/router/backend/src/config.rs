@@ -1,0 +1,38 @@
+//! What the shaper is configured to be.
+
+use std::path::PathBuf;
+
+use fairpath_shape::Settings;
+
+use crate::{Mode, OnFailure, Via};
+
+/// `[shape]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeConfig {
+    /// The interface towards subscribers: what leaves by it is down.
+    pub inside: String,
+    /// The interface towards the internet, if what leaves by it is scheduled, too.
+    pub outside: Option<String>,
+    /// Of a one-armed bridge: VLANs of both sides, inside first.
+    pub vlans: Option<[u16; 2]>,
+    /// How packets come and go, if somebody decided.
+    pub via: Option<Via>,
+    /// Of AF_XDP, likewise.
+    pub mode: Option<Mode>,
+    /// Rates, policy or tree, limits. `marks` and `stack` are the port's to say.
+    pub lines: Settings,
+    /// The first of the packet queues that NFQUEUE uses.
+    pub queue: u16,
+    /// What becomes of traffic when this process is gone.
+    pub on_failure: OnFailure,
+    /// A directory for operation logs.
+    pub record: Option<PathBuf>,
+    /// Whether it begins with the daemon.
+    pub start: bool,
+}
+
+/// Whether a policy's name is that of an author's file.
+pub fn is_own(policy: &str) -> bool {
+    let extension = std::path::Path::new(policy).extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("c"))
+}

@@ -1,0 +1,409 @@
+//! The kernel's own port: HTB with the best leaves that there are, and a program that leads packets to
+//! their classes.
+//!
+//! Everything is the kernel's: it goes on when this process is gone, and the next one takes it over by
+//! differences. Sojourns are not known here, and drops by reason only as far as the leaf's kind says.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, RttMonitor, Took};
+use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
+use fairpath_netlink::{
+    ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Link,
+    Links,
+};
+use fairpath_sched::tree::Tree;
+use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
+use fairpath_shape::{Both, Lines, Places, Side};
+use fairpath_units::IfIndex;
+
+use crate::Via;
+use crate::prepared::Prepared;
+use crate::shape::{Backend, Ended, Job, Reading};
+
+/// Ethernet's header, which an MTU does not count.
+const ETHERNET: u32 = 14;
+/// Class numbers that are left free, for classes that come later.
+const SPARE_CLASSES: u32 = 1024;
+
+/// The port.
+pub struct Kernel {
+    sides: Both<Option<Line>>,
+    pins: Option<Pins>,
+    about: String,
+}
+
+struct Line {
+    ifindex: IfIndex,
+    name: String,
+    frame_bytes: u32,
+    htb: Htb,
+    mark: Mark,
+    attached: Option<Attached>,
+    /// Class numbers that the program has room for.
+    room: u32,
+    tree: Tree,
+    plan: HtbPlan,
+    places: Places,
+    /// Classes of HTB that are to go once they are empty.
+    stale: Vec<u16>,
+    /// Counted by HTB before this program marked, by node: it came by an earlier one's marks.
+    before: Vec<u64>,
+    leaf: LeafKind,
+}
+
+impl Kernel {
+    /// Makes the trees and marks packets for them, or takes over what an earlier process left.
+    ///
+    /// # Errors
+    /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
+    pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
+        let found = job.links()?;
+        if let Some(pins) = prepared.pins() {
+            let present: Vec<IfIndex> = Links::open()?.list()?.iter().map(|l| l.ifindex).collect();
+            Mark::sweep_pins(pins, &present)?;
+        }
+        let mut kernel = Box::new(Kernel {
+            sides: Both::default(),
+            pins: prepared.pins().cloned(),
+            about: String::new(),
+        });
+        let mut notes = Vec::new();
+        for side in Side::BOTH {
+            let Some(link) = found.get(side) else {
+                continue;
+            };
+            match Line::start(job, side, link, prepared.pins()) {
+                Ok((line, note)) => {
+                    *kernel.sides.get_mut(side) = Some(line);
+                    notes.push(note);
+                }
+                Err(error) => {
+                    // One side alone is nothing that was asked for.
+                    let _ = kernel.stop();
+                    return Err(error);
+                }
+            }
+        }
+        notes.push("goes on if this process goes".to_owned());
+        notes.extend(
+            prepared
+                .why_not_pinned()
+                .map(|why| format!("but then all packets are of the default class: {why}")),
+        );
+        kernel.about = notes.join("; ");
+        Ok(*kernel)
+    }
+}
+
+/// What a plan is to netlink.
+pub fn tree_of(plan: &HtbPlan) -> HtbTree {
+    let class = |node: &HtbNode| HtbClass {
+        minor: node.minor,
+        parent: node.parent,
+        rate_bps: node.rate_bps,
+        ceil_bps: node.ceil_bps,
+        burst_bytes: node.burst_bytes,
+        cburst_bytes: node.cburst_bytes,
+        quantum_bytes: node.quantum_bytes,
+        prio: 0,
+    };
+    HtbTree {
+        major: HTB_MAJOR,
+        default: DEFAULT_MINOR,
+        classes: plan.classes.iter().map(class).collect(),
+        leaves: Leaves::Best,
+    }
+}
+
+impl Line {
+    fn start(
+        job: &Job<'_>,
+        side: Side,
+        link: &Link,
+        pins: Option<&Pins>,
+    ) -> anyhow::Result<(Line, String)> {
+        let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
+        let tree = job.lines.trees.get(side);
+        let room = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
+        let mark = Mark::load(&MarkOptions {
+            classes: room,
+            end: side.end(),
+            major: HTB_MAJOR,
+        })?;
+        let mut line = Line {
+            ifindex: link.ifindex,
+            name: link.name.clone(),
+            frame_bytes: link.mtu_bytes + if raw { 0 } else { ETHERNET },
+            htb: Htb::open()?,
+            mark,
+            attached: None,
+            room,
+            tree: tree.clone(),
+            plan: HtbPlan {
+                classes: Vec::new(),
+                minors: Vec::new(),
+                shrunk: 0,
+                unkept: Vec::new(),
+            },
+            places: Places::of(tree),
+            stale: Vec::new(),
+            before: Vec::new(),
+            leaf: LeafKind::Fifo,
+        };
+        let mut note = line.apply(tree)?;
+        line.mark.set(job.rules, &line.plan.minors)?;
+        let took = match pins {
+            Some(pins) => line
+                .mark
+                .attach_pinned(pins, line.ifindex, &line.name, raw)?,
+            None => {
+                line.attached = Some(line.mark.attach(line.ifindex, &line.name, raw)?);
+                Took::Fresh
+            }
+        };
+        line.count_what_was()?;
+        line.retire();
+        if took == Took::Over {
+            note.push_str(", taken over");
+        }
+        Ok((line, note))
+    }
+
+    /// Makes this tree run; what it takes out waits in `stale`. What was done, in words.
+    fn apply(&mut self, tree: &Tree) -> anyhow::Result<String> {
+        let device = Device {
+            ifindex: self.ifindex,
+            name: &self.name,
+        };
+        let running = self.htb.running(device, HTB_MAJOR)?;
+        let known: HashMap<u16, (u16, bool)> = running
+            .as_ref()
+            .map(|r| r.classes().map(|(m, p, l)| (m, (p, l))).collect())
+            .unwrap_or_default();
+        let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR, |minor| {
+            known.get(&minor).copied()
+        })?;
+        let applied = self.htb.apply(device, &tree_of(&plan), false)?;
+        let mut note = format!("{} by HTB, {} classes", self.name, plan.classes.len());
+        if let Some(running) = self.htb.running(device, HTB_MAJOR)? {
+            self.leaf = running.leaf_kind(DEFAULT_MINOR).unwrap_or(LeafKind::Fifo);
+        }
+        if let Some(leaves) = &applied.leaves {
+            note.push_str(&format!(" with leaves {leaves}"));
+        }
+        if plan.shrunk > 0 {
+            note.push_str(&format!(
+                ", {} floors that were sold twice are less",
+                plan.shrunk
+            ));
+        }
+        if let Some(first) = plan.unkept.first() {
+            note.push_str(&format!(", without {} of {}", first.what, first.node));
+            if plan.unkept.len() > 1 {
+                note.push_str(&format!(" and {} more", plan.unkept.len() - 1));
+            }
+        }
+        self.stale = applied.stale;
+        self.plan = plan;
+        self.tree = tree.clone();
+        self.places = Places::of(tree);
+        Ok(note)
+    }
+
+    /// Removes what is stale and empty.
+    fn retire(&mut self) {
+        if self.stale.is_empty() {
+            return;
+        }
+        let (ifindex, name) = (self.ifindex, &self.name);
+        match self
+            .htb
+            .retire(Device { ifindex, name }, HTB_MAJOR, &self.stale, false)
+        {
+            Ok(left) => self.stale = left,
+            Err(error) => tracing::warn!("remove classes that are gone: {error}"),
+        }
+    }
+
+    fn stats(&mut self) -> anyhow::Result<Vec<Option<HtbClassStats>>> {
+        let (ifindex, name) = (self.ifindex, &self.name);
+        let stats = self.htb.stats(Device { ifindex, name }, HTB_MAJOR)?;
+        let stats = stats.with_context(|| {
+            format!("the tree on {:?} is gone; somebody took it off", self.name)
+        })?;
+        let of_minor: HashMap<u16, HtbClassStats> = stats
+            .classes
+            .into_iter()
+            .map(|class| (class.minor, class))
+            .collect();
+        let mut by_node = vec![None; self.tree.plan.nodes.len() + 1];
+        for class in &self.plan.classes {
+            by_node[class.node as usize] = of_minor.get(&class.minor).copied();
+        }
+        Ok(by_node)
+    }
+
+    /// What came before this program marked: all that HTB counts now.
+    fn count_what_was(&mut self) -> anyhow::Result<()> {
+        let counted = |stats: &Option<HtbClassStats>| stats.as_ref().map_or(0, HtbSum::all);
+        self.before = self.stats()?.iter().map(counted).collect();
+        Ok(())
+    }
+
+    /// Nodes and classes have other numbers from now on: what came so far is what HTB counts.
+    fn count_again(&mut self) -> anyhow::Result<()> {
+        self.count_what_was()?;
+        let marked = self.marked();
+        for (before, marked) in self.before.iter_mut().zip(marked) {
+            *before = before.saturating_sub(marked.packets);
+        }
+        Ok(())
+    }
+
+    /// Marks by node: of each class's leaf.
+    fn marked(&self) -> Vec<MarkCount> {
+        let mut by_node = vec![MarkCount::default(); self.tree.plan.nodes.len() + 1];
+        for (class, count) in self.mark.counts().into_iter().enumerate() {
+            let node = self.tree.plan.class_table.get(class).copied().unwrap_or(0);
+            let sum = &mut by_node[node as usize];
+            sum.packets += count.packets;
+            sum.bytes += count.bytes;
+        }
+        by_node
+    }
+}
+
+/// Packets that a class has counted, whatever became of them.
+trait HtbSum {
+    fn all(&self) -> u64;
+}
+
+impl HtbSum for HtbClassStats {
+    fn all(&self) -> u64 {
+        self.packets + u64::from(self.drops) + u64::from(self.backlog_packets)
+    }
+}
+
+impl Backend for Kernel {
+    fn via(&self) -> Via {
+        Via::Kernel
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
+        let mut reading = Reading::default();
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            line.retire();
+            let (stats, marked) = (line.stats()?, line.marked());
+            let reason = match line.leaf {
+                LeafKind::Fifo => Reason::QueueFull,
+                _ => Reason::Policy,
+            };
+            let figures = line.places.read(|node| {
+                let class = stats
+                    .get(node as usize)
+                    .copied()
+                    .flatten()
+                    .unwrap_or_default();
+                let before = line.before.get(node as usize).copied().unwrap_or(0);
+                let came = marked.get(node as usize).copied().unwrap_or_default();
+                let mut account = Account {
+                    came: before + came.packets,
+                    came_bytes: came.bytes,
+                    ..Account::default()
+                };
+                account.dropped[reason as usize] = class.drops.into();
+                let counts = NodeStats {
+                    sent: class.packets,
+                    sent_bytes: class.bytes,
+                    packets: class.backlog_packets,
+                    bytes: class.backlog_bytes,
+                    ..NodeStats::default()
+                };
+                (counts, account)
+            });
+            *reading.figures.get_mut(side) = Some(figures);
+            let stale = line.stale.len() as u64;
+            let key = format!("kernel_{}_classes_to_remove", side.name());
+            reading.counters.insert(key, stale);
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        let line = self.sides.get_mut(side).as_mut();
+        let line = line
+            .with_context(|| format!("{} is not scheduled: no interface is named", side.name()))?;
+        let mut tree = line.tree.clone();
+        let node = tree.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
+        match (op.kind, node) {
+            (OpKind::Node, Some(node)) if op.count == Setting::Ceil as u32 => node.ceil = op.value,
+            (OpKind::Node, Some(node)) if op.count == Setting::Floor as u32 => {
+                node.floor = op.value
+            }
+            _ => bail!("HTB has no such node or setting"),
+        }
+        line.apply(&tree).map(drop)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, _: &Lines) -> anyhow::Result<()> {
+        for side in Side::BOTH {
+            let tree = job.lines.trees.get(side);
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            if tree.plan.class_table.len() as u32 > line.room {
+                bail!(
+                    "{} classes are more than the marking program on {:?} has room for ({}); restart",
+                    tree.plan.class_table.len(),
+                    line.name,
+                    line.room
+                );
+            }
+            // New classes first, then packets are led there, then what is empty goes.
+            line.apply(tree)?;
+            line.mark.set(job.rules, &line.plan.minors)?;
+            line.count_again()?;
+            line.retire();
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let (mut ended, mut waited) = (Ended::default(), 0);
+        for side in Side::BOTH {
+            let Some(mut line) = self.sides.get_mut(side).take() else {
+                continue;
+            };
+            let stats = line.stats().unwrap_or_default();
+            waited += (stats.iter().flatten())
+                .map(|class| u64::from(class.backlog_packets))
+                .sum::<u64>();
+            line.attached = None;
+            if let Some(pins) = &self.pins {
+                let unpinned = Mark::detach_pinned(pins, line.ifindex);
+                ended.note(unpinned.map(drop).map_err(Into::into));
+            }
+            let device = Device {
+                ifindex: line.ifindex,
+                name: &line.name,
+            };
+            // Somebody took it off, or its interface is gone.
+            if matches!(line.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
+                let removed = line.htb.remove(device, HTB_MAJOR);
+                ended.note(removed.map(drop).map_err(Into::into));
+            }
+        }
+        ended.told(format!(
+            "{waited} packets that waited were dropped with their queue"
+        ))
+    }
+}

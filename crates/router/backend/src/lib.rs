@@ -1,0 +1,44 @@
+//! Back ends: how packets come to the scheduler's core and go on, for the shaper and for impairments.
+//!
+//! ```text
+//!                    .-- htb      HTB in the kernel's egress qdisc
+//! Shaping -----------+-- qdisc    our scheduler as a BPF qdisc
+//!   (daemon's loop)  +-- nfqueue  a worker a queue, packets by netfilter <--+--- Engine
+//!                    '-- afxdp    a worker, packets by XDP <----------------+   (fairpath impair)
+//!                                 xdp: loss alone, in the kernel <----------'
+//! ```
+//!
+//! The daemon's loop owns a [`Shaping`]; `fairpath impair` starts an [`Engine`]. [`choose`] says which
+//! back end it is and why.
+
+mod afxdp;
+pub mod choose;
+mod clock;
+mod config;
+mod htb;
+mod impair;
+mod interfaces;
+mod login;
+mod nfqueue;
+mod orders;
+mod prepared;
+mod qdisc;
+mod record;
+mod shape;
+mod shaping;
+mod spawn;
+mod start;
+mod via;
+mod xdp;
+
+pub use clock::monotonic_ns;
+pub use config::{ShapeConfig, is_own};
+pub use htb::tree_of as htb_tree;
+pub use impair::Engine;
+pub use login::Login;
+pub use nfqueue::watch::end_rules;
+pub use prepared::Prepared;
+pub use shaping::{Leads, Shaping};
+pub use spawn::spawn_spared;
+pub use start::{How, start};
+pub use via::{ImpairVia, Mode, OnFailure, ShapeVia, Via};

@@ -1,0 +1,11 @@
+//! NFQUEUE: netfilter hands packets to threads of this process, and takes them back.
+
+mod again;
+mod beyond;
+pub mod diversion;
+pub mod impairment;
+mod packet;
+mod path_worker;
+pub mod shaper;
+pub mod watch;
+mod worker;

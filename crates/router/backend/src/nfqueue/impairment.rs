@@ -1,0 +1,182 @@
+//! Impairment through NFQUEUE: netfilter hands over packets, and takes them back later, or not.
+//!
+//! A direction is a queue, a rule and a thread. The queue is bound without GSO, so that the kernel
+//! splits super-packets, and each packet of the wire has its own fate. Neighbour discovery is let
+//! alone. The rules let packets pass when nobody reads the queue, and go when this process does
+//! (`watch.rs`).
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use anyhow::Context;
+use fairpath_impair::{Counts, Plan};
+use fairpath_nfqueue::{COPY_LIMIT_BYTES, Config, ReceiveBuffer};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::again::{Again, MARK};
+use super::beyond::Beyond;
+use super::diversion::{Diversion, Divert, Diverted, Exempt};
+use super::packet::HEADER_BYTES;
+use super::path_worker::Worker;
+use super::watch::Watch;
+use crate::OnFailure;
+use crate::impair::Engine;
+use crate::orders::{self, Lead};
+
+/// Packets that wait in the kernel for this process besides those that are held here.
+const ON_THE_WAY: u32 = 4096;
+
+/// One direction's packets, by where netfilter meets them.
+pub struct Way {
+    /// Which they are.
+    pub what: Diverted,
+    /// The MTU of the interface that they leave by.
+    pub mtu_bytes: u32,
+}
+
+/// The port.
+pub struct Nfqueue {
+    lines: Vec<Line>,
+    diversion: Option<Diversion>,
+    #[expect(dead_code, reason = "takes the rules away if this process is killed")]
+    watch: Watch,
+    about: String,
+    /// Where all that is let go is forwarded.
+    beyond: Option<Beyond>,
+}
+
+struct Line {
+    lead: Lead<Counts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Nfqueue {
+    /// Binds queues from `queue` on, starts threads, and sends packets to them.
+    ///
+    /// # Errors
+    /// Where a queue is taken, no rule can be made, or packets cannot be sent a second time.
+    pub fn start(queue: u16, ways: &[(Way, &Plan)]) -> anyhow::Result<Nfqueue> {
+        let (mut lines, mut diverts, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (way, plan)) in (queue..).zip(ways) {
+            let (line, buffer) = Line::start(number, way, plan)?;
+            lines.push(line);
+            told.push(format!("{} by queue {number}", way.what));
+            if buffer.bytes < buffer.asked_bytes {
+                told.push(format!(
+                    "its receive buffer is {} of {} bytes: raise net.core.rmem_max",
+                    buffer.bytes, buffer.asked_bytes
+                ));
+            }
+            let what = way.what.clone();
+            diverts.push(Divert {
+                what,
+                queue: number,
+            });
+        }
+        // Packets come from here on; whoever fails above has diverted none.
+        let exempt = Exempt {
+            mark: MARK,
+            neighbours: true,
+        };
+        let watch = Watch::start(queue)?;
+        let is_forwarded = |way: &Way| matches!(way.what, Diverted::Through(..));
+        let forwarded = ways.iter().all(|(way, _)| is_forwarded(way));
+        let beyond = forwarded.then(Beyond::begin).flatten();
+        let diversion = Diversion::begin(&diverts, OnFailure::Pass, Some(exempt))?;
+        told.push(format!("rules by {}", diversion.by()));
+        Ok(Nfqueue {
+            lines,
+            diversion: Some(diversion),
+            watch,
+            about: told.join(", "),
+            beyond,
+        })
+    }
+}
+
+impl Line {
+    fn start(number: u16, way: &Way, plan: &Plan) -> anyhow::Result<(Line, ReceiveBuffer)> {
+        let copied = match plan.changes {
+            true => COPY_LIMIT_BYTES,
+            false => HEADER_BYTES,
+        };
+        let queue = Config::new(number)
+            .copy_bytes(copied)
+            .gso(false)
+            .length(plan.packets + ON_THE_WAY)
+            .bind()?;
+        let buffer = queue.receive_buffer();
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
+        let rung = Arc::clone(&bell);
+        let (lead, orders) = orders::pair(move || {
+            // Only a full counter refuses, and then the thread is woken anyway.
+            let _ = rung.write(1);
+        });
+        let again = plan.changes.then(Again::open).transpose()?;
+        let path = plan.path_without_marks(plan.packets)?;
+        let worker = Worker::new(
+            queue,
+            path,
+            orders,
+            bell,
+            again,
+            plan.packets,
+            way.mtu_bytes,
+        );
+        let thread = thread::Builder::new()
+            .name(format!("impair {}", plan.name))
+            .spawn(move || worker.run())
+            .context("start a thread for a packet queue")?;
+        let line = Line {
+            lead,
+            thread: Some(thread),
+        };
+        Ok((line, buffer))
+    }
+}
+
+impl Engine for Nfqueue {
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
+        let counts = self.lines.iter().map(|line| line.lead.count());
+        let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
+        // Second packets come from this host.
+        let let_go = counts.iter().map(|of| of.sent - of.copies).sum();
+        // Which direction they were of is not known.
+        if let (Some(beyond), Some(first)) = (&self.beyond, counts.first_mut()) {
+            first.stopped = beyond.missing(let_go);
+        }
+        Ok(counts)
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {
+        // The rules go first: what comes after them is the stack's.
+        let ended = self.diversion.take().map_or(Ok(()), |rules| rules.end());
+        let counts = self.read();
+        for line in &mut self.lines {
+            line.lead
+                .stop()
+                .context("let go what waits in a packet queue")?;
+            if let Some(thread) = line.thread.take() {
+                // A panic in it was printed.
+                let _ = thread.join();
+            }
+        }
+        ended.context("take the rules away")?;
+        counts
+    }
+}
+
+impl Drop for Nfqueue {
+    fn drop(&mut self) {
+        if let Some(diversion) = self.diversion.take()
+            && let Err(error) = diversion.end()
+        {
+            eprintln!("fairpath impair: take the rules of the packet queues away: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The NFQUEUE port: netfilter hands over what leaves by an interface, and takes it back in another
+//! order.
+//!
+//! A thread, a queue and a lane for each side. Packets stay in the kernel; only their headers come here.
+//! Super-packets come whole and are charged as the segments that they will be, by the interface's MTU:
+//! NFQUEUE does not tell the segments' size. Rates count Ethernet frames without their checksum: 14
+//! bytes are added to each segment.
+//!
+//! Packets cannot be marked (CE) here, since super-packets cannot be written back: policies drop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, bail};
+use fairpath_bpf::RttMonitor;
+use fairpath_class::Criterion;
+use fairpath_core::sched::Op;
+use fairpath_netlink::Links;
+use fairpath_nfqueue::Config;
+use fairpath_shape::{Both, Lines, Side};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::diversion::{Diversion, Divert, Diverted};
+use super::packet::{At, HEADER_BYTES};
+use super::worker::{Counts, Worker};
+use crate::orders::{self, Gauge, Lead};
+use crate::shape::{Backend, Ended, Job, Reading};
+use crate::{OnFailure, Via};
+
+/// Packets that wait in the kernel for this process besides those that are held here.
+const ON_THE_WAY: u32 = 1024;
+/// Handles beside those that the scheduler may hold: for what comes with one reading, before the
+/// scheduler says what it drops for it.
+const SPARE_HANDLES: u32 = 256;
+/// The port.
+pub struct Nfqueue {
+    sides: Both<Option<Line>>,
+    diversion: Option<Diversion>,
+    about: String,
+}
+
+struct Line {
+    lead: Lead<Counts>,
+    gauge: Gauge,
+    thread: Option<JoinHandle<()>>,
+    handles: u32,
+    /// As it was at the start.
+    interface: String,
+    ifindex: u32,
+    mtu_bytes: u32,
+}
+
+impl Nfqueue {
+    /// Binds the queues, starts the threads, and sends packets to them.
+    ///
+    /// # Errors
+    /// Where a class is told by what is not seen here, a queue is taken, or no rule can be made.
+    pub fn start(job: &Job<'_>) -> anyhow::Result<Nfqueue> {
+        refuse_unseen(job)?;
+        let mut diverts = Vec::new();
+        let mut buffers = Vec::new();
+        let links = job.links()?;
+        let inside = links.down.as_ref().map_or(0, |link| link.ifindex.0);
+        let sides = Both::try_of(|side| {
+            let Some(link) = links.get(side) else {
+                return Ok(None);
+            };
+            let queue = job.config.queue + u16::from(side == Side::Up);
+            diverts.push(Divert {
+                what: Diverted::Leaving(link.name.clone()),
+                queue,
+            });
+            let at = At {
+                side,
+                inside,
+                out: link.ifindex.0,
+                mtu_bytes: link.mtu_bytes,
+            };
+            let (line, buffer) = Line::start(job, &link.name, queue, at)?;
+            buffers.push(buffer);
+            anyhow::Ok(Some(line))
+        })?;
+        // Packets come from here on; whoever fails above has diverted none.
+        let diversion = Diversion::begin(&diverts, job.config.on_failure, None)?;
+        let queues: Vec<String> = diverts
+            .iter()
+            .map(|d| format!("{} by queue {}", d.what, d.queue))
+            .collect();
+        let bypass = match job.config.on_failure {
+            OnFailure::Pass => "traffic goes on unshaped if this process ends",
+            OnFailure::Stop => "traffic stops if this process ends",
+        };
+        let about = format!(
+            "{}; rules by {}, {bypass}{}",
+            queues.join(", "),
+            diversion.by(),
+            buffers.concat()
+        );
+        Ok(Nfqueue {
+            sides,
+            diversion: Some(diversion),
+            about,
+        })
+    }
+
+    fn line(&self, side: Side) -> anyhow::Result<&Line> {
+        let line = self.sides.get(side).as_ref();
+        line.with_context(|| format!("{} is not scheduled: no interface is named", side.name()))
+    }
+}
+
+/// What leaves towards subscribers is seen before it has a link-layer header.
+fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
+    for class in job.classes.classes() {
+        let unseen = class.criteria.iter().find_map(|criterion| match criterion {
+            Criterion::Mac(_) => Some("MAC address"),
+            Criterion::Vlan(_) => Some("VLAN"),
+            _ => None,
+        });
+        if let Some(what) = unseen {
+            bail!(
+                "class {:?} is told by its {what}, which packets do not have yet where netfilter queues them ({}); \
+                 give it prefixes, or use via = \"qdisc\", \"kernel\" or \"afxdp\"",
+                class.name,
+                job.config.inside
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Line {
+    fn start(
+        job: &Job<'_>,
+        interface: &str,
+        number: u16,
+        at: At,
+    ) -> anyhow::Result<(Line, String)> {
+        let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
+        let handles = job.lines.held(at.side) + SPARE_HANDLES;
+        let (gauge, lane) = orders::begin(job, at.side, handles, false)?;
+        let queue = Config::new(number)
+            .copy_bytes(HEADER_BYTES)
+            // Each packet of the wire has its own fate.
+            .gso(!job.lines.is_impaired(at.side))
+            .length(handles + ON_THE_WAY)
+            .bind()?;
+        let buffer = queue.receive_buffer();
+        let note = match buffer.bytes < buffer.asked_bytes {
+            true => format!(
+                "; the receive buffer of queue {number} is {} of {} bytes: raise net.core.rmem_max",
+                buffer.bytes, buffer.asked_bytes
+            ),
+            false => String::new(),
+        };
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
+        let rung = Arc::clone(&bell);
+        let (lead, orders) = orders::pair(move || {
+            // Only a full counter refuses, and then the thread is woken anyway.
+            let _ = rung.write(1);
+        });
+        let name = format!("shape {}", at.side.name());
+        let worker = Worker::new(queue, lane, orders, bell, at, handles);
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || worker.run())
+            .context("start a thread for a packet queue")?;
+        let line = Line {
+            lead,
+            gauge,
+            thread: Some(thread),
+            handles,
+            interface: interface.to_owned(),
+            ifindex,
+            mtu_bytes,
+        };
+        Ok((line, note))
+    }
+}
+
+impl Backend for Nfqueue {
+    fn via(&self) -> Via {
+        Via::Nfqueue
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
+        let mut reading = Reading::default();
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get(side) else {
+                continue;
+            };
+            let counts = line.lead.count()?;
+            *reading.figures.get_mut(side) = Some(line.gauge.read());
+            reading.stopped = reading.stopped.or(line.gauge.stopped());
+            name_counts(side, &counts, &mut reading.counters);
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        self.line(side)?.lead.apply(side, op)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
+        refuse_unseen(job)?;
+        for side in Side::BOTH {
+            let trees = [job.lines.trees.get(side), before.trees.get(side)];
+            if let Some(Line {
+                lead,
+                gauge,
+                handles,
+                ..
+            }) = self.sides.get_mut(side)
+            {
+                orders::replace(lead, gauge, side, trees, job.rules, *handles, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_links(&mut self) -> anyhow::Result<()> {
+        let mut links = Links::open()?;
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get(side) else {
+                continue;
+            };
+            let name = &line.interface;
+            match links.by_name(name)? {
+                None => bail!("the interface {name:?} is gone"),
+                Some(link) if link.ifindex.0 != line.ifindex => {
+                    bail!("the interface {name:?} is another one now")
+                }
+                Some(link) if link.mtu_bytes != line.mtu_bytes => {
+                    bail!("the MTU of {name:?} is {} now", link.mtu_bytes)
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let mut ended = Ended::default();
+        // The rules go first: what comes after them is the stack's.
+        if let Some(diversion) = self.diversion.take() {
+            ended.note(diversion.end().context("take the rules away"));
+        }
+        let mut let_go = 0;
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            match line.lead.stop() {
+                Ok(count) => {
+                    let_go += count;
+                    if let Some(thread) = line.thread.take() {
+                        // A panic in it was printed.
+                        let _ = thread.join();
+                    }
+                }
+                failed => ended.note(failed.map(drop)),
+            }
+        }
+        ended.told(format!("{let_go} packets that waited were let go"))
+    }
+}
+
+impl Drop for Nfqueue {
+    fn drop(&mut self) {
+        // Not stopped: what waits is lost, but nothing else may be.
+        if let Some(diversion) = self.diversion.take()
+            && let Err(error) = diversion.end()
+        {
+            tracing::warn!("take the rules of the packet queues away: {error:#}");
+        }
+    }
+}
+
+fn name_counts(side: Side, counts: &Counts, into: &mut BTreeMap<String, u64>) {
+    let side = side.name();
+    let mut put = |name: &str, n: u64| {
+        into.insert(format!("nfqueue_{side}_{name}"), n);
+    };
+    put("received", counts.own.packets.received);
+    put("accepted", counts.own.verdicts.accepted);
+    put("dropped", counts.own.verdicts.dropped);
+    put("verdicts_refused", counts.own.packets.refused);
+    put("verdicts_failed", counts.failed);
+    put("no_handle", counts.no_handle);
+    put("held", counts.held);
+    if let Some(kernel) = counts.kernel {
+        put("queue_dropped", kernel.queue_dropped.into());
+        put("user_dropped", kernel.user_dropped.into());
+        put("kernel_waiting", kernel.waiting.into());
+    }
+}

@@ -1,0 +1,269 @@
+//! Lanes that run in threads: how the loop tells them what to do and reads what they count.
+
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use fairpath_afxdp::PREFERENCE;
+use fairpath_core::Rules;
+use fairpath_core::sched::{Op, SchedReader};
+use fairpath_policy::Watch;
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
+
+use crate::record::Recording;
+use crate::shape::Job;
+
+/// What may wait for a thread.
+const COMMANDS: usize = 16;
+/// How long the loop waits for a thread's answer: it answers between two packets.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a thread has to end: more than a packet queue takes to be drained.
+const LEAVING: Duration = Duration::from_secs(4);
+
+/// What the loop asks of a thread with lanes.
+pub enum Command<C> {
+    /// Changes a running tree; whether it took it.
+    Apply(Side, Op, SyncSender<bool>),
+    /// Goes on with another tree.
+    Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
+    /// Tells the port's counts.
+    Count(SyncSender<C>),
+    /// Class numbers by the monitor's slots.
+    Classes(Vec<u32>),
+    /// Ends; how many packets were let go.
+    Stop(SyncSender<Result<u64, String>>),
+}
+
+/// The thread's side.
+pub struct Orders<C> {
+    commands: Receiver<Command<C>>,
+}
+
+impl<C> Orders<C> {
+    /// The next one, if there is any.
+    ///
+    /// # Errors
+    /// [`Orphan`].
+    pub fn next(&self) -> Result<Option<Command<C>>, Orphan> {
+        match self.commands.try_recv() {
+            Ok(command) => Ok(Some(command)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Orphan),
+        }
+    }
+}
+
+/// Nobody can ask any more: the loop has dropped the port.
+pub struct Orphan;
+
+/// The loop's side; when it is dropped, the thread is woken and ends.
+pub struct Lead<C> {
+    commands: Option<SyncSender<Command<C>>>,
+    ring: Box<dyn Fn() + Send>,
+}
+
+/// A way to ask a thread, which `ring` wakes.
+pub fn pair<C>(ring: impl Fn() + Send + 'static) -> (Lead<C>, Orders<C>) {
+    let (sender, commands) = mpsc::sync_channel(COMMANDS);
+    let lead = Lead {
+        commands: Some(sender),
+        ring: Box::new(ring),
+    };
+    (lead, Orders { commands })
+}
+
+impl<C> Lead<C> {
+    /// Tells what has no answer.
+    ///
+    /// # Errors
+    /// Where the thread has ended.
+    pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
+        let sent = match &self.commands {
+            Some(commands) => commands.try_send(command).is_ok(),
+            None => false,
+        };
+        if !sent {
+            bail!("the thread with the scheduler has ended, or does not answer");
+        }
+        (self.ring)();
+        Ok(())
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
+        self.ask_within(PATIENCE, make)
+    }
+
+    fn ask_within<T>(
+        &self,
+        patience: Duration,
+        make: impl FnOnce(SyncSender<T>) -> Command<C>,
+    ) -> anyhow::Result<T> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.tell(make(reply))?;
+        answer
+            .recv_timeout(patience)
+            .context("the thread with the scheduler does not answer")
+    }
+
+    /// Changes a running tree.
+    ///
+    /// # Errors
+    /// Where the tree has no such node, or the thread does not answer.
+    pub fn apply(&self, side: Side, op: Op) -> anyhow::Result<()> {
+        if self.ask(|reply| Command::Apply(side, op, reply))? {
+            return Ok(());
+        }
+        bail!("the scheduler has no such node or setting");
+    }
+
+    /// Goes on with another tree.
+    ///
+    /// # Errors
+    /// Where it cannot take over, or the thread does not answer.
+    pub fn replace(&self, side: Side, successor: Successor) -> anyhow::Result<()> {
+        self.ask(|reply| Command::Replace(side, Box::new(successor), reply))?
+            .map_err(anyhow::Error::msg)
+    }
+
+    /// The port's counts.
+    ///
+    /// # Errors
+    /// Where the thread does not answer.
+    pub fn count(&self) -> anyhow::Result<C> {
+        self.ask(Command::Count)
+    }
+
+    /// Ends the thread; how many packets were let go.
+    ///
+    /// # Errors
+    /// What was lost, or where the thread does not answer.
+    pub fn stop(&self) -> anyhow::Result<u64> {
+        self.ask_within(LEAVING, Command::Stop)?
+            .map_err(anyhow::Error::msg)
+    }
+}
+
+impl<C> Drop for Lead<C> {
+    fn drop(&mut self) {
+        self.commands = None;
+        (self.ring)();
+    }
+}
+
+/// Where a lane's figures are read.
+pub struct Gauge {
+    places: Places,
+    reader: SchedReader,
+    watch: Option<Watch>,
+    /// Of this tree's lane, until it is ended or another tree takes over.
+    #[expect(dead_code, reason = "held")]
+    recording: Option<Recording>,
+}
+
+/// A side's lane, and where its figures are read. In this order: a recording ends with its lane, so a
+/// lane that is dropped goes before its gauge.
+///
+/// # Errors
+/// Where its tree cannot be laid out.
+pub fn begin(
+    job: &Job<'_>,
+    side: Side,
+    handles: u32,
+    stack: bool,
+) -> anyhow::Result<(Gauge, Lane)> {
+    let tree = job.lines.trees.get(side);
+    let mut lane = Lane::new(tree, side.end(), job.rules, handles, stack)?;
+    let directory = job.config.record.as_deref();
+    let recording = directory.and_then(|directory| {
+        let begun = Recording::begin(&mut lane, tree, side, directory);
+        begun
+            .inspect_err(|error| tracing::warn!("{error:#}; it is not recorded"))
+            .ok()
+    });
+    let gauge = Gauge {
+        places: Places::of(tree),
+        reader: lane.reader(),
+        watch: lane.watch(),
+        recording,
+    };
+    Ok((gauge, lane))
+}
+
+impl Gauge {
+    /// By node.
+    pub fn read(&self) -> Vec<Figures> {
+        let reader = &self.reader;
+        self.places
+            .read(|node| (reader.node_stats(node), reader.account(node)))
+    }
+
+    /// Why its author's policy was stopped, if it was.
+    pub fn stopped(&self) -> Option<String> {
+        let fault = self.watch.as_ref()?.fault()?;
+        Some(fault.to_string())
+    }
+}
+
+/// Replaces what a lane runs: the successor is laid out here, in the loop's time, and moved to by the
+/// thread. The gauge reads the new one from then on.
+///
+/// # Errors
+/// As [`Lead::replace`]; then all is as it was.
+pub fn replace<C>(
+    lead: &Lead<C>,
+    gauge: &mut Gauge,
+    side: Side,
+    trees: [&Tree; 2],
+    rules: &Rules,
+    handles: u32,
+    stack: bool,
+) -> anyhow::Result<()> {
+    let [tree, before] = trees;
+    let successor = Successor::new(tree, before, rules, handles, stack)?;
+    let next = Gauge {
+        places: Places::of(tree),
+        reader: successor.reader(),
+        watch: successor.watch(),
+        recording: None,
+    };
+    lead.replace(side, successor)?;
+    *gauge = next;
+    Ok(())
+}
+
+/// Makes the calling thread one that carries packets: others wait for it, and its timers are exact.
+///
+/// What a thread is late by, beyond the line's burst, is lost to the rate. A refusal is told and costs
+/// only that.
+pub fn prefer_this_thread() {
+    if let Err(error) = fairpath_afxdp::prefer() {
+        tracing::warn!("prefer the thread that carries packets (nice {PREFERENCE}): {error}");
+    }
+    if let Err(error) = fairpath_afxdp::exact_timers() {
+        tracing::warn!("ask for exact timers: {error}");
+    }
+}
+
+/// Carries out what concerns one lane; the rest is given back.
+pub fn obey<C>(
+    lane: &mut Lane,
+    command: Command<C>,
+    now: u64,
+    leaving: &mut Vec<Leaving>,
+) -> Option<Command<C>> {
+    match command {
+        Command::Apply(_, mut op, reply) => {
+            op.now = now;
+            // Who asked may have given up.
+            let _ = reply.try_send(lane.apply(op).unwrap_or(false));
+            None
+        }
+        Command::Replace(_, successor, reply) => {
+            let done = lane.replace(*successor, now, leaving);
+            let _ = reply.try_send(done.map_err(|error| error.to_string()));
+            None
+        }
+        other => Some(other),
+    }
+}

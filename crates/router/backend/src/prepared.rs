@@ -1,0 +1,50 @@
+//! What takes privileges that are given up before shaping begins.
+
+use std::path::Path;
+
+use fairpath_bpf::Pins;
+
+use crate::{ShapeConfig, Via};
+
+/// A place where what is attached outlives this process.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    pins: Option<Pins>,
+    why_not: Option<String>,
+}
+
+/// The bpffs that systemd mounts.
+const SYSTEM: &str = "/sys/fs/bpf";
+
+impl Prepared {
+    /// For this configuration: a bpffs of our own beside the control socket, which takes CAP_SYS_ADMIN
+    /// and stays mounted; else the system's. That alone where no port that pins is named, but a reload
+    /// may choose one.
+    pub fn new(config: Option<&ShapeConfig>, socket: &Path) -> Prepared {
+        let Some(config) = config else {
+            return Prepared::default();
+        };
+        let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
+        let shared = || Pins::shared(SYSTEM, "fairpath-");
+        let pins = match config.via {
+            Some(Via::Nfqueue | Via::Afxdp) => shared().map_err(|why| why.to_string()),
+            _ => Pins::at(beside.join("pins"))
+                .or_else(|why| shared().map_err(|system| format!("{why}, and {system}"))),
+        };
+        let (pins, why_not) = match pins {
+            Ok(pins) => (Some(pins), None),
+            Err(why) => (None, Some(why)),
+        };
+        Prepared { pins, why_not }
+    }
+
+    /// That place, if it could be had.
+    pub fn pins(&self) -> Option<&Pins> {
+        self.pins.as_ref()
+    }
+
+    /// Why there is no such place, where one was wanted.
+    pub fn why_not_pinned(&self) -> Option<&str> {
+        self.why_not.as_deref()
+    }
+}

@@ -1,0 +1,446 @@
+//! The BPF qdisc port: the scheduler is the interface's queue in the kernel.
+//!
+//! A qdisc for each side, at the root of its interface: everything that the stack sends passes it. It
+//! classifies by itself, so that it works on when this process is gone; pinned, it is found again and
+//! given the new plan without a packet lost.
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{
+    BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, RttMonitor, qdisc_names,
+};
+use fairpath_core::Rules;
+use fairpath_core::sched::{Changes, End, Op, OpKind, Plan, Setting};
+use fairpath_netlink::{QdiscPlace, Tc};
+use fairpath_shape::{Both, Figures, Known, Lines, Places, Side};
+use fairpath_units::IfIndex;
+
+use crate::Via;
+use crate::prepared::Prepared;
+use crate::shape::{Backend, Ended, Job, Reading};
+
+/// The port.
+pub struct Qdisc {
+    sides: Both<Option<Line>>,
+    pins: Option<Pins>,
+    about: String,
+    /// Super-packets that met an impairment, so far.
+    whole: u64,
+}
+
+struct Line {
+    ifindex: IfIndex,
+    interface: String,
+    place: String,
+    qdisc: BpfQdisc,
+    /// Of the tree in force; of one that was found and is replaced, only names are known.
+    places: Option<Places>,
+    known: Known,
+    /// What comes into force with the next packet, if it is not yet.
+    next: Option<Next>,
+    /// Packets that waited in a qdisc that could not be taken over.
+    lost: u64,
+}
+
+/// A tree as the kernel is to run it.
+struct Next {
+    places: Places,
+    known: Known,
+    /// From the tree before.
+    changes: Changes,
+    plan: Plan,
+    rules: Rules,
+    end: End,
+    /// The names, for whoever finds it.
+    note: String,
+}
+
+/// A side's plan as the kernel is to run it.
+fn plan_of(lines: &Lines, side: Side) -> Plan {
+    let mut plan = lines.trees.get(side).plan.clone();
+    plan.config.accounts = 1;
+    // Whoever is delayed has a handle, besides those that wait.
+    plan.config.packets = plan.config.packets.max(lines.held(side));
+    plan
+}
+
+impl Next {
+    fn of(job: &Job<'_>, side: Side, before: &Known) -> Next {
+        let tree = job.lines.trees.get(side);
+        let known = Known::of(tree);
+        Next {
+            places: Places::of(tree),
+            changes: before.changes_to(tree, false),
+            plan: plan_of(job.lines, side),
+            rules: job.rules.clone(),
+            end: side.end(),
+            note: known.to_text(),
+            known,
+        }
+    }
+
+    fn content(&self) -> QdiscContent<'_> {
+        QdiscContent {
+            plan: &self.plan,
+            rules: &self.rules,
+            end: self.end,
+            note: self.note.as_bytes(),
+        }
+    }
+
+    /// Gives it to a qdisc that runs: it is in force from the next packet on.
+    fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
+        qdisc.replace(&self.content(), &self.changes)
+    }
+
+    /// Changes a rate before it is in force; whether it has such a node and setting.
+    fn change(&mut self, op: &Op) -> bool {
+        let node = self.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
+        let (OpKind::Node, Some(node)) = (op.kind, node) else {
+            return false;
+        };
+        match op.count {
+            setting if setting == Setting::Ceil as u32 => node.ceil = op.value,
+            setting if setting == Setting::Floor as u32 => node.floor = op.value,
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Qdisc {
+    /// Registers the qdiscs and puts them on their interfaces, or takes over those that are there.
+    ///
+    /// # Errors
+    /// Where the kernel has no such qdiscs, or another's is in the way.
+    pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Qdisc> {
+        let pins = prepared.pins().cloned();
+        let links = job.links()?;
+        let mut port = Box::new(Qdisc {
+            sides: Both::default(),
+            pins: pins.clone(),
+            about: String::new(),
+            whole: 0,
+        });
+        let mut found = Vec::new();
+        for side in Side::BOTH {
+            let Some(link) = links.get(side) else {
+                continue;
+            };
+            match Line::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
+                Ok(line) => {
+                    found.push(format!("{} has {}", link.name, line.qdisc.name()));
+                    *port.sides.get_mut(side) = Some(line);
+                }
+                Err(error) => {
+                    // One side alone is nothing that was asked for.
+                    let _ = port.stop();
+                    return Err(error);
+                }
+            }
+        }
+        let survival = match prepared.why_not_pinned() {
+            None => "goes on if this process goes".to_owned(),
+            Some(why) => format!("goes on if this process goes, but cannot be taken over: {why}"),
+        };
+        port.about = format!("{}; {survival}", found.join(", "));
+        Ok(*port)
+    }
+
+    fn line(&mut self, side: Side) -> anyhow::Result<&mut Line> {
+        let line = self.sides.get_mut(side).as_mut();
+        line.with_context(|| format!("{} is not scheduled: no interface is named", side.name()))
+    }
+}
+
+/// The network namespace, as far as it tells names of qdiscs apart.
+fn namespace() -> String {
+    let link = std::fs::read_link("/proc/thread-self/ns/net");
+    link.map_or(String::new(), |path| path.display().to_string())
+}
+
+impl Line {
+    fn start(
+        job: &Job<'_>,
+        side: Side,
+        ifindex: IfIndex,
+        interface: &str,
+        pins: Option<&Pins>,
+    ) -> anyhow::Result<Line> {
+        let place = format!("{} {interface}", namespace());
+        let mut tc = Tc::open()?;
+        let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
+        let mut lost = 0;
+        let ours = there.filter(|kind| qdisc_names(&place).any(|name| name == *kind));
+        // On the interface, or left behind by one that is gone.
+        let left = left_behind(pins, &place)?;
+        let known_name = ours.as_ref().or(left.first());
+        if let (Some(kind), Some(pins)) = (known_name, pins)
+            && let Some(mut qdisc) = BpfQdisc::find(pins, kind)?
+            && (ours.is_some() || !qdisc.is_used())
+        {
+            let before = Known::from_text(&String::from_utf8_lossy(&qdisc.note()));
+            let next = Next::of(job, side, &before);
+            match next.give(&mut qdisc) {
+                Ok(()) => {
+                    if ours.is_none() {
+                        tc.put(ifindex, QdiscPlace::Root, kind, false)?;
+                    }
+                    return Ok(Line {
+                        ifindex,
+                        interface: interface.to_owned(),
+                        place,
+                        qdisc,
+                        places: None,
+                        known: before,
+                        next: Some(next),
+                        lost,
+                    });
+                }
+                Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
+                    lost = qdisc.counters().waiting
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let fresh = Next::of(job, side, &Known::default());
+        let qdisc = register(&fresh.content(), &place, pins)?;
+        tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
+        // Names that are of no use any more.
+        for name in left.iter().filter(|name| *name != qdisc.name()) {
+            if let Some(pins) = pins {
+                pins.remove_qdisc(name)?;
+            }
+        }
+        Ok(Line {
+            ifindex,
+            interface: interface.to_owned(),
+            place,
+            qdisc,
+            places: Some(fresh.places),
+            known: fresh.known,
+            next: None,
+            lost,
+        })
+    }
+
+    /// Whether a packet has brought what was asked for into force.
+    fn settle(&mut self) {
+        if self.qdisc.is_settled()
+            && let Some(next) = self.next.take()
+        {
+            (self.places, self.known) = (Some(next.places), next.known);
+        }
+    }
+
+    /// By the nodes of the tree that was asked for last. Until it is in force, counts are those of the
+    /// one before, by their names.
+    fn figures(&self) -> Option<Vec<Figures>> {
+        let qdisc = &self.qdisc;
+        let places = self.places.as_ref()?;
+        let now = places.read(|node| (qdisc.node_stats(node), qdisc.account(node)));
+        let Some(next) = &self.next else {
+            return Some(now);
+        };
+        let was = |node: &u32| match node {
+            0 => Figures::default(),
+            node => now.get(*node as usize).cloned().unwrap_or_default(),
+        };
+        let all = now.first().cloned().unwrap_or_default();
+        Some(
+            std::iter::once(all)
+                .chain(next.changes.nodes.iter().map(was))
+                .collect(),
+        )
+    }
+
+    fn apply(&mut self, op: &Op) -> anyhow::Result<()> {
+        self.settle();
+        let Some(next) = &mut self.next else {
+            return Ok(self.qdisc.post(op)?);
+        };
+        if !next.change(op) {
+            bail!("a tree that waits for its first packet has no such node or setting");
+        }
+        Ok(next.give(&mut self.qdisc)?)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, side: Side, pins: Option<&Pins>) -> anyhow::Result<()> {
+        self.settle();
+        let next = Next::of(job, side, &self.known);
+        match next.give(&mut self.qdisc) {
+            Ok(()) => {
+                self.next = Some(next);
+                return Ok(());
+            }
+            // More than was set aside: another one takes its place, and what waits is lost.
+            Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
+                let qdisc = register(&next.content(), &self.place, pins)?;
+                let mut tc = Tc::open()?;
+                tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
+                self.lost += self.qdisc.counters().waiting;
+                let old = std::mem::replace(&mut self.qdisc, qdisc);
+                old.remove(pins)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        (self.places, self.known, self.next) = (Some(next.places), next.known, None);
+        Ok(())
+    }
+}
+
+/// Names of the place that are pinned.
+fn left_behind(pins: Option<&Pins>, place: &str) -> anyhow::Result<Vec<String>> {
+    let Some(pins) = pins else {
+        return Ok(Vec::new());
+    };
+    let pinned = pins.qdiscs()?;
+    Ok(qdisc_names(place)
+        .filter(|name| pinned.contains(name))
+        .collect())
+}
+
+/// Under the first name of the place that is free.
+fn register(
+    content: &QdiscContent<'_>,
+    place: &str,
+    pins: Option<&Pins>,
+) -> anyhow::Result<BpfQdisc> {
+    let mut taken = None;
+    for name in qdisc_names(place) {
+        let options = QdiscOptions {
+            pins,
+            ..QdiscOptions::default()
+        };
+        match BpfQdisc::register(content, &name, options) {
+            Ok(qdisc) => return Ok(qdisc),
+            Err(error @ QdiscError::Taken(_)) => taken = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(taken.map_or_else(
+        || anyhow::anyhow!("no name is left for a qdisc"),
+        Into::into,
+    ))
+}
+
+impl Backend for Qdisc {
+    fn via(&self) -> Via {
+        Via::Qdisc
+    }
+
+    fn about(&self) -> String {
+        match self.whole {
+            0 => self.about.clone(),
+            count => format!(
+                "{}; {count} super-packets were impaired as one packet each: ip link set dev IF gso_max_segs 1, and ethtool -K IF gro off where they come from",
+                self.about
+            ),
+        }
+    }
+
+    fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
+        let mut reading = Reading::default();
+        self.whole = 0;
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            line.settle();
+            if !line.qdisc.is_used() {
+                bail!(
+                    "the qdisc {} is on {:?} no more; somebody took it off",
+                    line.qdisc.name(),
+                    line.interface
+                );
+            }
+            let mut figures = line.figures();
+            if line.next.is_some() && line.qdisc.is_settled() {
+                // It came into force in between.
+                line.settle();
+                figures = line.figures();
+            }
+            *reading.figures.get_mut(side) = figures;
+            let counters = line.qdisc.counters();
+            self.whole += counters.impaired_whole;
+            let mut put = |name: &str, n: u64| {
+                reading
+                    .counters
+                    .insert(format!("qdisc_{}_{name}", side.name()), n);
+            };
+            put("came", counters.came);
+            put("sent", counters.sent_packets);
+            put("dropped", counters.dropped);
+            put("no_handle", counters.no_handle);
+            put("lost", counters.lost + line.lost);
+            put("waiting", counters.waiting);
+            put("strangers", counters.strangers);
+            put("impaired_whole", counters.impaired_whole);
+            put("plans", counters.flips);
+            put("plans_refused", counters.flips_refused);
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        self.line(side)?.apply(&op)
+    }
+
+    fn replace(&mut self, job: &Job<'_>, _: &Lines) -> anyhow::Result<()> {
+        let pins = self.pins.clone();
+        for side in Side::BOTH {
+            if let Some(line) = self.sides.get_mut(side) {
+                line.replace(job, side, pins.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let mut tc = Tc::open()?;
+        let (mut ended, mut waited) = (Ended::default(), 0);
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side).take() else {
+                continue;
+            };
+            waited += line.qdisc.counters().waiting;
+            // Somebody may have taken it off, or its interface is gone.
+            if line.qdisc.is_used() {
+                let taken = tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name());
+                ended.note(taken.map(drop).map_err(Into::into));
+            }
+            let removed = line.qdisc.remove(self.pins.as_ref());
+            ended.note(removed.map_err(Into::into));
+        }
+        ended.told(format!(
+            "{waited} packets that waited were dropped with their queue"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_shape::{Impairments, Settings};
+
+    use super::*;
+
+    #[test]
+    fn who_is_delayed_has_a_handle_besides_those_that_wait() {
+        let all = Both {
+            down: Some("delay=20ms pipe=20000".parse().unwrap()),
+            up: None,
+        };
+        let settings = Settings {
+            limit_packets: Some(64),
+            impair: Impairments {
+                all,
+                ..Impairments::default()
+            },
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let handles = |side| plan_of(&lines, side).config.packets;
+        assert!(handles(Side::Down) >= 20_064, "{}", handles(Side::Down));
+        assert!(handles(Side::Up) < 20_064, "{}", handles(Side::Up));
+    }
+}

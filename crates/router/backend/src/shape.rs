@@ -1,0 +1,133 @@
+//! What a port is to the daemon's loop.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use fairpath_bpf::RttMonitor;
+use fairpath_class::ClassSet;
+use fairpath_core::Rules;
+use fairpath_core::sched::Op;
+use fairpath_netlink::{Link, Links};
+use fairpath_shape::{Both, Figures, Lines, Side};
+
+use crate::{ShapeConfig, Via};
+
+/// What a port is made of.
+pub struct Job<'a> {
+    /// `[shape]`.
+    pub config: &'a ShapeConfig,
+    /// The classes.
+    pub classes: &'a ClassSet,
+    /// A tree for each side.
+    pub lines: &'a Lines,
+    /// What leads to the classes, by their numbers.
+    pub rules: &'a Rules,
+    /// Class numbers by the slots of the monitor.
+    pub slots: &'a [u32],
+}
+
+impl Job<'_> {
+    /// The links that sides leave by, all of them there.
+    ///
+    /// # Errors
+    /// Where one is not.
+    pub fn links(&self) -> anyhow::Result<Both<Option<Link>>> {
+        let mut links = Links::open()?;
+        Both::try_of(|side| {
+            let Some(name) = self.interface(side) else {
+                return Ok(None);
+            };
+            let link = links.by_name(name)?;
+            link.map(Some)
+                .with_context(|| format!("shape {name:?}: there is no such interface"))
+        })
+    }
+
+    /// The interface that a side leaves by, if it is scheduled.
+    pub fn interface(&self, side: Side) -> Option<&str> {
+        match side {
+            Side::Down => Some(&self.config.inside),
+            Side::Up => self.config.outside.as_deref(),
+        }
+    }
+}
+
+/// What a port tells at a reading.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// By node, see [`fairpath_shape::Places::read`]; none for a side that is not scheduled.
+    pub figures: Both<Option<Vec<Figures>>>,
+    /// The port's own counts by name, the kernel's drop columns among them.
+    pub counters: BTreeMap<String, u64>,
+    /// Why an author's policy was stopped, if it was: packets go on as in a FIFO.
+    pub stopped: Option<String>,
+}
+
+/// How a port has ended: each step is taken, whatever became of the one before.
+#[derive(Debug, Default)]
+pub struct Ended {
+    troubles: Vec<String>,
+}
+
+impl Ended {
+    /// What became of a step.
+    pub fn note(&mut self, step: anyhow::Result<()>) {
+        if let Err(error) = step {
+            self.troubles.push(format!("{error:#}"));
+        }
+    }
+
+    /// What to tell.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn told(self, well: String) -> anyhow::Result<String> {
+        match self.troubles.is_empty() {
+            true => Ok(well),
+            false => Err(anyhow::anyhow!("{}", self.troubles.join("; "))),
+        }
+    }
+}
+
+/// A port with its schedulers, running.
+///
+/// Dropping one without [`Backend::stop`] is what a crash does, less the crash.
+pub trait Backend: Send {
+    /// Which it is.
+    fn via(&self) -> Via;
+
+    /// What it does in a line: where packets wait, in which mode, on which CPU.
+    fn about(&self) -> String;
+
+    /// Reads what was counted.
+    ///
+    /// # Errors
+    /// Where it does not run any more: why.
+    fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading>;
+
+    /// Changes a rate or parameter of a running tree.
+    ///
+    /// # Errors
+    /// Where it does not run, or the tree has no such node or setting.
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()>;
+
+    /// Goes on with other lines and rules, without losing a packet; `before` are the lines in force.
+    ///
+    /// # Errors
+    /// Where that cannot be; then all is as it was.
+    fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()>;
+
+    /// Takes in that links came, went or changed.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn follow_links(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Ends: packets that wait go their way, and nothing stays. How many went, where it is known.
+    ///
+    /// # Errors
+    /// What was left behind, or lost.
+    fn stop(self: Box<Self>) -> anyhow::Result<String>;
+}

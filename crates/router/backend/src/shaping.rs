@@ -1,0 +1,517 @@
+//! What the daemon's loop knows of shaping: what is asked for, the port that runs, its figures.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fairpath_bpf::RttMonitor;
+use fairpath_class::ClassSet;
+use fairpath_core::Rules;
+use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
+use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
+use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
+
+use crate::shape::{Backend, Job, Reading};
+use crate::{Prepared, ShapeConfig, Via};
+use crate::{afxdp, choose, htb, nfqueue, qdisc};
+
+/// Quantiles look back over one to two of these.
+const WINDOW: Duration = Duration::from_secs(10);
+/// How long a port that failed is left alone before it is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How packets lead to classes.
+pub struct Leads {
+    /// To their numbers, for lanes and qdiscs of our own.
+    pub rules: Rules,
+    /// Their numbers by the slots of the monitor, whose XDP program classifies for AF_XDP.
+    pub slots: Vec<u32>,
+}
+
+/// Shaping as the loop has it; there is one where `[shape]` is configured.
+pub struct Shaping {
+    lines: Lines,
+    rules: Rules,
+    slots: Vec<u32>,
+    port: Option<Port>,
+    /// What went wrong last, and when the port is tried again.
+    failure: Option<(String, Instant)>,
+    /// Somebody stopped it, or `start = false`.
+    stopped: bool,
+    /// What outlives this process.
+    prepared: Prepared,
+}
+
+/// A port that runs, and what was read of it.
+struct Port {
+    backend: Box<dyn Backend>,
+    /// Packets that it was made to hold.
+    room: Both<u32>,
+    reason: String,
+    reading: Reading,
+    read: Instant,
+    rates: Both<f64>,
+    /// Sojourns at the beginning of this window and of the one before, by node.
+    begun: [Both<Vec<Sojourns>>; 2],
+    window: Instant,
+}
+
+impl Shaping {
+    /// Ready, and not running.
+    ///
+    /// # Errors
+    /// Where no lines can be made of the classes.
+    pub fn new(
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        prepared: Prepared,
+    ) -> anyhow::Result<Shaping> {
+        Ok(Shaping {
+            lines: Lines::new(classes, &config.lines)?,
+            rules: leads.rules,
+            slots: leads.slots,
+            port: None,
+            failure: None,
+            stopped: !config.start,
+            prepared,
+        })
+    }
+
+    /// Begins, unless it runs already; says how.
+    ///
+    /// # Errors
+    /// Where no port can do it: why.
+    pub fn start(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<String> {
+        self.stopped = false;
+        if let Some(port) = &self.port {
+            return Ok(format!(
+                "shaping runs already via {}",
+                port.backend.via().name()
+            ));
+        }
+        match self.open(config, classes, monitor) {
+            Ok(port) => {
+                let text = format!(
+                    "shaping via {} ({}): {}",
+                    port.backend.via().name(),
+                    port.reason,
+                    port.backend.about()
+                );
+                self.port = Some(port);
+                self.failure = None;
+                Ok(text)
+            }
+            Err(error) => {
+                let text = format!("{error:#}");
+                self.failure = Some((text, Instant::now() + RETRY));
+                Err(error)
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<Port> {
+        let impaired = config.lines.impaired(classes)?;
+        let choice = choose::shaper::choose(config, classes, impaired);
+        choose::shaper::takes(choice.via, config, impaired).map_err(anyhow::Error::msg)?;
+        let mut settings = config.lines.clone();
+        (settings.marks, settings.stack) = (choice.marks, choice.stack);
+        let lines = Lines::new(classes, &settings)?;
+        let job = Job {
+            config,
+            classes,
+            lines: &lines,
+            rules: &self.rules,
+            slots: &self.slots,
+        };
+        let backend: Box<dyn Backend> = match choice.via {
+            Via::Nfqueue => Box::new(nfqueue::shaper::Nfqueue::start(&job)?),
+            Via::Afxdp => Box::new(afxdp::shaper::Afxdp::start(&job, monitor)?),
+            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.prepared)?),
+            Via::Kernel => Box::new(htb::Kernel::start(&job, &self.prepared)?),
+            Via::Xdp => bail!("shape via xdp: it holds no packets"),
+        };
+        self.lines = lines;
+        let now = Instant::now();
+        Ok(Port {
+            backend,
+            room: Both {
+                down: self.lines.held(Side::Down),
+                up: self.lines.held(Side::Up),
+            },
+            reason: choice.reason,
+            reading: Reading::default(),
+            read: now,
+            rates: Both::default(),
+            begun: Default::default(),
+            window: now,
+        })
+    }
+
+    /// Ends; packets that wait go their way.
+    ///
+    /// # Errors
+    /// What was lost or left behind.
+    pub fn stop(&mut self) -> anyhow::Result<String> {
+        self.stopped = true;
+        self.failure = None;
+        let Some(port) = self.port.take() else {
+            return Ok("nothing is shaped".to_owned());
+        };
+        let via = port.backend.via().name();
+        let text = port
+            .backend
+            .stop()
+            .with_context(|| format!("end shaping via {via}"))?;
+        Ok(format!("shaping via {via} has ended: {text}"))
+    }
+
+    /// Takes in other classes, rates or policies without losing a packet; what only a new port can do
+    /// (interfaces, the port itself) ends one and begins another: the gap is in the answer.
+    ///
+    /// # Errors
+    /// Where they are refused; then the old ones stay in force.
+    pub fn reload(
+        &mut self,
+        before: &ShapeConfig,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<Option<String>> {
+        let mut settings = config.lines.clone();
+        if let Some(port) = &self.port {
+            let choice = choose::traits(port.backend.via());
+            (settings.marks, settings.stack) = (choice.marks, choice.stack);
+        }
+        let lines = Lines::new(classes, &settings)?;
+        let same_port = ShapeConfig {
+            lines: config.lines.clone(),
+            start: config.start,
+            ..before.clone()
+        } == *config;
+        let Some(port) = &mut self.port else {
+            (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+            return Ok(None);
+        };
+        let via = port.backend.via();
+        // A port that was chosen for other policies, or made for fewer packets, makes way.
+        let chosen = config.via.is_some()
+            || before.lines == config.lines
+            || choose::shaper::choose(config, classes, lines.impaired()).via == via;
+        let has_room = via == Via::Kernel
+            || Side::BOTH.iter().all(|side| {
+                // Packets come whole, or as on the wire, as the port was told at its start; to a
+                // qdisc as they are.
+                let same =
+                    via == Via::Qdisc || lines.is_impaired(*side) == self.lines.is_impaired(*side);
+                same && lines.held(*side) <= *port.room.get(*side)
+            });
+        let takes = choose::shaper::takes(via, config, lines.impaired()).is_ok();
+        if same_port && chosen && has_room && takes {
+            let job = Job {
+                config,
+                classes,
+                lines: &lines,
+                rules: &leads.rules,
+                slots: &leads.slots,
+            };
+            port.backend.replace(&job, &self.lines)?;
+            port.forget_windows();
+            (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+            return Ok(None);
+        }
+        if config.via == Some(Via::Afxdp) {
+            afxdp::shaper::is_ready(monitor)?;
+        }
+        let begin = Instant::now();
+        let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));
+        (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+        // From here on there is no way back: what cannot begin is told, and tried again.
+        let begun = match self.start(config, classes, monitor) {
+            Ok(begun) => {
+                let gap = begin.elapsed().as_millis();
+                format!("{begun}\nnothing was shaped for {gap} ms")
+            }
+            Err(error) => format!(
+                "nothing is shaped, and it is tried again every {} s: {error:#}",
+                RETRY.as_secs()
+            ),
+        };
+        Ok(Some(format!("{ended}\n{begun}")))
+    }
+
+    /// Puts other rules into force: an interface came that classes name.
+    ///
+    /// # Errors
+    /// Where the port does not take them.
+    pub fn set_rules(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        leads: Leads,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<()> {
+        if leads.rules == self.rules && leads.slots == self.slots {
+            return Ok(());
+        }
+        self.reload(config, config, classes, leads, monitor)
+            .map(drop)
+    }
+
+    /// Reads the port's counts; a port that has failed is ended and tried again after a while.
+    pub fn read(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> Option<String> {
+        if let Some(port) = &mut self.port {
+            match port.take_reading(monitor) {
+                Ok(()) => {
+                    let stopped = port.reading.stopped.take();
+                    return stopped.map(|why| self.end_stopped(config, &why));
+                }
+                Err(error) => {
+                    let text = format!("shaping has failed and is begun anew: {error:#}");
+                    return Some(self.fail(text));
+                }
+            }
+        }
+        let due = self
+            .failure
+            .as_ref()
+            .is_some_and(|(_, at)| Instant::now() >= *at);
+        if !due || self.stopped {
+            return None;
+        }
+        self.start(config, classes, monitor).ok()
+    }
+
+    /// Ends a port that cannot go on: what it can still let go and take away, it does.
+    fn fail(&mut self, text: String) -> String {
+        if let Some(port) = self.port.take()
+            && let Err(error) = port.backend.stop()
+        {
+            tracing::warn!("end shaping: {error:#}");
+        }
+        self.failure = Some((text.clone(), Instant::now()));
+        text
+    }
+
+    /// Ends the port of an author's policy that was stopped, in order; it is tried again later.
+    fn end_stopped(&mut self, config: &ShapeConfig, why: &str) -> String {
+        let file = config.lines.own.as_ref().map_or("", |own| &own.file);
+        let ended = match self.port.take().map(|port| port.backend.stop()) {
+            Some(Ok(text)) => text,
+            Some(Err(error)) => format!("{error:#}"),
+            None => String::new(),
+        };
+        let text = format!(
+            "policy {file} was stopped: {why}; nothing is shaped until it is begun anew in {} s: {ended}",
+            RETRY.as_secs()
+        );
+        self.failure = Some((text.clone(), Instant::now() + RETRY));
+        text
+    }
+
+    /// Takes in that links changed.
+    pub fn follow_links(&mut self) -> Option<String> {
+        let port = self.port.as_mut()?;
+        match port.backend.follow_links() {
+            Ok(()) => None,
+            Err(error) => {
+                let text = format!("shaping cannot go on: {error:#}");
+                Some(self.fail(text))
+            }
+        }
+    }
+
+    /// What went wrong and still is.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_ref().map(|(text, _)| text.as_str())
+    }
+
+    /// Changes a class's rates until the next reload.
+    ///
+    /// # Errors
+    /// No such class, nothing runs, or the port refuses.
+    pub fn set(&mut self, wanted: &ShapeSet) -> anyhow::Result<String> {
+        let Some(port) = &mut self.port else {
+            bail!(
+                "set the rates of {:?}: nothing is shaped; `fairpath shape start` begins",
+                wanted.class
+            );
+        };
+        let mut done = Vec::new();
+        for (side, setting, word, bps) in [
+            (Side::Down, Setting::Ceil, "down", wanted.down_bps),
+            (Side::Up, Setting::Ceil, "up", wanted.up_bps),
+            (
+                Side::Down,
+                Setting::Floor,
+                "down floor",
+                wanted.down_floor_bps,
+            ),
+            (Side::Up, Setting::Floor, "up floor", wanted.up_floor_bps),
+        ] {
+            let Some(bps) = bps else { continue };
+            let names = &self.lines.trees.get(side).names;
+            let node = match wanted.class.as_str() {
+                "line" => Some(fairpath_sched::tree::Tree::SHARED),
+                class => names.id(class),
+            };
+            let Some(node) = node else {
+                bail!(
+                    "set the rates of {:?}: there is no such class; `fairpath shape status` lists them, and \"line\" is the whole",
+                    wanted.class
+                );
+            };
+            let op = Op::node(0, node, setting, encode_rate(bps));
+            port.backend.apply(side, op).with_context(|| {
+                let so_far = match done.is_empty() {
+                    true => String::new(),
+                    false => format!(", after {}", done.join(", ")),
+                };
+                format!("set the rates of {:?}: {word}{so_far}", wanted.class)
+            })?;
+            let rate = fairpath_sched::quantity::written(bps, "bps");
+            done.push(format!("{word} {}", if bps == 0 { "none" } else { &rate }));
+        }
+        if done.is_empty() {
+            bail!("set the rates of {:?}: no rate is given", wanted.class);
+        }
+        Ok(format!(
+            "{}: {}, until the next reload",
+            wanted.class,
+            done.join(", ")
+        ))
+    }
+
+    /// The queues of a class, down and up.
+    pub fn queues(&self, class: &str) -> [Option<Queue>; 2] {
+        Side::BOTH.map(|side| {
+            let node = self.lines.trees.get(side).names.id(class)?;
+            self.port.as_ref()?.queue(side, node)
+        })
+    }
+
+    /// All that leaves by a side's interface.
+    pub fn line(&self, side: Side) -> Option<Queue> {
+        self.port.as_ref()?.queue(side, 0)
+    }
+
+    /// The whole, for status and metrics.
+    pub fn picture(&self, config: &ShapeConfig) -> Shape {
+        let mut shape = Shape {
+            running: self.port.is_some(),
+            failure: self.failure().map(str::to_owned),
+            ..Shape::default()
+        };
+        let Some(port) = &self.port else {
+            return shape;
+        };
+        shape.via = port.backend.via().name().to_owned();
+        shape.reason = port.reason.clone();
+        shape.about = port.backend.about();
+        shape.counters = port.reading.counters.clone();
+        for side in Side::BOTH {
+            let interface = match side {
+                Side::Down => Some(&config.inside),
+                Side::Up => config.outside.as_ref(),
+            };
+            if let (Some(interface), Some(queue)) = (interface, port.queue(side, 0)) {
+                shape.lines.push(ShapedLine {
+                    side: side.name().to_owned(),
+                    interface: interface.clone(),
+                    plan_bps: Some(*config.lines.bps.get(side)).filter(|bps| *bps > 0),
+                    rate_bps: *port.rates.get(side),
+                    queue,
+                });
+            }
+        }
+        shape
+    }
+}
+
+impl Port {
+    fn take_reading(&mut self, monitor: &RttMonitor) -> anyhow::Result<()> {
+        let reading = self.backend.read(monitor)?;
+        let now = Instant::now();
+        let elapsed = now.duration_since(self.read).as_secs_f64();
+        for side in Side::BOTH {
+            let sent = |reading: &Reading| {
+                let figures = reading.figures.get(side).as_ref();
+                figures.and_then(|f| f.first()).map_or(0, |f| f.sent_bytes)
+            };
+            let bytes = sent(&reading).saturating_sub(sent(&self.reading));
+            if elapsed > 0.0 {
+                *self.rates.get_mut(side) = bytes as f64 * 8.0 / elapsed;
+            }
+        }
+        (self.reading, self.read) = (reading, now);
+        if now.duration_since(self.window) >= WINDOW {
+            self.window = now;
+            self.begun.swap(0, 1);
+            for side in Side::BOTH {
+                let figures = self.reading.figures.get(side).iter().flatten();
+                *self.begun[0].get_mut(side) = figures.map(|f| f.sojourns.clone()).collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes have other numbers from now on.
+    fn forget_windows(&mut self) {
+        self.begun = Default::default();
+        self.window = Instant::now();
+        self.reading.figures = Both::default();
+    }
+
+    fn queue(&self, side: Side, node: u32) -> Option<Queue> {
+        let figures = self
+            .reading
+            .figures
+            .get(side)
+            .as_ref()?
+            .get(node as usize)?;
+        let begun = self.begun[1].get(side).get(node as usize);
+        Some(queue(figures, begun))
+    }
+}
+
+fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
+    let window = match begun {
+        Some(begun) => figures.sojourns.since(begun),
+        None => figures.sojourns.clone(),
+    };
+    let by_reason = Reason::ALL.map(|reason| (reason.name(), figures.dropped[reason as usize]));
+    let dropped: BTreeMap<String, u64> = (by_reason.into_iter())
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| (name.to_owned(), n))
+        .collect();
+    Queue {
+        came_packets: figures.came,
+        came_bytes: figures.came_bytes,
+        sent_packets: figures.sent,
+        sent_bytes: figures.sent_bytes,
+        marked_packets: figures.marked,
+        dropped_packets: figures.dropped(),
+        dropped,
+        held_packets: figures.held,
+        held_bytes: figures.held_bytes,
+        p50_sojourn_ns: window.quantile(0.5),
+        p95_sojourn_ns: window.quantile(0.95),
+        p99_sojourn_ns: window.quantile(0.99),
+    }
+}

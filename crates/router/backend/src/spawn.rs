@@ -1,0 +1,45 @@
+//! Processes that outlive what may be asked of this one.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use anyhow::Context;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+/// Starts what must not end half-way because this process is asked to end: in a process group of its own,
+/// and without the signals that a terminal or `systemctl stop` may send to all at once.
+///
+/// A group alone is not enough: until the child has it, Ctrl-C is the child's, too.
+///
+/// # Errors
+/// As [`Command::spawn`].
+pub fn spawn_spared(command: &mut Command) -> anyhow::Result<Child> {
+    let mut spared = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        spared.add(signal);
+    }
+    let before = spared
+        .thread_swap_mask(SigmaskHow::SIG_BLOCK)
+        .context("hold signals back")?;
+    // The child keeps what this thread holds back.
+    let child = command.process_group(0).spawn();
+    before.thread_set_mask().context("take signals again")?;
+    child.context("cannot be started")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_this_process_does_not_end_what_it_started() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -INT $$; kill -TERM $$; kill -HUP $$; exit 7"]);
+        let status = spawn_spared(&mut command).unwrap().wait().unwrap();
+        assert_eq!(status.code(), Some(7), "{status}");
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -TERM $$; exit 7"]);
+        let status = command.status().unwrap();
+        assert_eq!(status.code(), None, "this thread takes signals again");
+    }
+}

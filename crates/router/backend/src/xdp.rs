@@ -1,0 +1,81 @@
+//! Loss by XDP alone: no packet comes to this process.
+//!
+//! A direction is the interface that its packets arrive by.
+
+use fairpath_bpf::{Loss, LossOptions};
+use fairpath_core::sched::LossConfig;
+use fairpath_impair::Counts;
+use fairpath_netlink::Link;
+
+use crate::impair::Engine;
+use crate::interfaces::{Dropped, Interfaces};
+
+/// The port: programs by direction.
+pub struct Xdp {
+    programs: Vec<Loss>,
+    interfaces: Interfaces,
+    about: String,
+}
+
+impl Xdp {
+    /// Attaches to each interface; with `all`, frames that are no IP, to groups and of neighbour
+    /// discovery are lost, too.
+    ///
+    /// # Errors
+    /// Where the kernel refuses, or another program is there.
+    pub fn start(ways: &[(Link, LossConfig)], all: bool) -> anyhow::Result<Xdp> {
+        let load = |(link, loss): &(Link, LossConfig)| {
+            Loss::load(&LossOptions {
+                loss: *loss,
+                all,
+                mtu_bytes: link.mtu_bytes,
+            })
+        };
+        let mut programs = ways.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        for (program, (link, _)) in programs.iter_mut().zip(ways) {
+            program.attach(link.ifindex, &link.name)?;
+        }
+        let names: Vec<&str> = ways.iter().map(|(link, _)| link.name.as_str()).collect();
+        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        let interfaces = Interfaces::watch(ways.iter().map(|(link, _)| link))?;
+        Ok(Xdp {
+            programs,
+            interfaces,
+            about: format!("where packets arrive: {}", names.join(", ")),
+        })
+    }
+}
+
+impl Engine for Xdp {
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
+        let dropped = self.interfaces.since();
+        let read = |(program, dropped): (&Loss, Result<Dropped, String>)| {
+            let of = program.counts()?;
+            let mut counts = Counts {
+                came: of.came,
+                passed: of.exempt,
+                lost: of.lost,
+                // Processors count on while theirs are read.
+                sent: of.came.saturating_sub(of.lost),
+                super_packets: of.supers,
+                ..Counts::default()
+            };
+            match dropped {
+                // What nobody in the kernel wanted is among those that the program let pass.
+                Ok(dropped) => counts.queue_dropped = dropped.before.saturating_sub(of.exempt),
+                Err(error) => counts.unread.push(error),
+            }
+            anyhow::Ok(counts)
+        };
+        self.programs.iter().zip(dropped).map(read).collect()
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {
+        self.programs.iter_mut().for_each(Loss::detach);
+        self.read()
+    }
+}
