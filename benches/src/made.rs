@@ -8,6 +8,7 @@
 //! between tap and client that is answered by duplicate ACKs with SACK and one retransmission a
 //! round. The same seed makes the same file. Deliberately absent: reordering, pauses, uploads.
 
+use fairpath_statistics::Random;
 use std::io::Write;
 use std::net::Ipv4Addr;
 
@@ -48,7 +49,7 @@ struct Segment {
 /// # Errors
 /// Where `out` cannot be written.
 pub fn write(out: impl Write, packets: usize) -> anyhow::Result<u64> {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut all = Vec::with_capacity(packets + 10_000);
     let mut flows = 0;
     while all.len() < packets {
@@ -283,18 +284,6 @@ impl Segment {
         let wire_len = out.len() + self.len as usize;
         out.resize(wire_len.min(SNAP_BYTES), 0);
         wire_len as u32
-    }
-}
-
-/// xorshift64*, of which any seed but 0 will do.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8) % bound
     }
 }
 

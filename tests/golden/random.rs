@@ -3,6 +3,7 @@
 //! Ports and numbers are so few that copies, overlaps, reuse and answers to nothing are the rule. The
 //! capture is made anew from its seed each time.
 
+use fairpath_statistics::Random;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -13,23 +14,6 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-
-/// xorshift64* (Vigna 2016); its state is not zero.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let drawn = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        ((drawn * u64::from(bound)) >> 32) as u32
-    }
-
-    fn one_in(&mut self, times: u32) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// An Ethernet frame of IP between two hosts; `side` is the sender.
 fn frame(v6: bool, side: u8, proto: u8, content: &[u8]) -> Vec<u8> {
@@ -83,7 +67,7 @@ fn segment(side: u8, tcp: &Segment) -> Vec<u8> {
 fn any_segment(random: &mut Random, side: u8, drift: u32) -> Vec<u8> {
     let near = |random: &mut Random, side: u8| {
         let base: u32 = if side == 0 { 0xffff_ff00 } else { 0x7fff_ff00 };
-        base.wrapping_add(drift + random.below(12) * 10)
+        base.wrapping_add(drift + random.below(12) as u32 * 10)
     };
     let mut flags = if random.one_in(20) { 0 } else { ACK };
     for (flag, times) in [(SYN, 25), (FIN, 20), (RST, 30)] {
@@ -99,7 +83,7 @@ fn any_segment(random: &mut Random, side: u8, drift: u32) -> Vec<u8> {
         ack: near(random, 1 - side).wrapping_add(u32::from(random.one_in(4))),
         flags,
         window: if random.one_in(6) { 0 } else { 1000 },
-        payload: [0, 0, 1, 10, 20, 30][random.below(6) as usize],
+        payload: [0, 0, 1, 10, 20, 30][random.index(6)],
     };
     segment(side, &tcp)
 }
@@ -108,7 +92,7 @@ fn any_segment(random: &mut Random, side: u8, drift: u32) -> Vec<u8> {
 fn any_echo(random: &mut Random, v6: bool) -> Vec<u8> {
     let reply = random.one_in(2);
     let [request_type, reply_type]: [u8; 2] = if v6 { [128, 129] } else { [8, 0] };
-    let sum = [0x00ff, 0xf7ff, 0xfeff][random.below(3) as usize];
+    let sum = [0x00ff, 0xf7ff, 0xfeff][random.index(3)];
     let difference =
         (u32::from(request_type) * 256).wrapping_sub(u32::from(reply_type) * 256) as i32;
     let sum = if reply {
@@ -125,12 +109,7 @@ fn any_echo(random: &mut Random, v6: bool) -> Vec<u8> {
 
 /// Writes `count` packets. Two in a hundred are cut in their TCP options.
 pub fn write(path: &Path, seed: u64, count: u32) {
-    // Spread, so that seeds beside each other give other packets; the golden ratio is odd.
-    let mut random = Random(
-        seed.wrapping_add(1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .max(1),
-    );
+    let mut random = Random::new(seed);
     let mut time = 1_700_000_000_000_000_000;
     let mut out = writer(path);
     for at in 0..count {
@@ -144,7 +123,7 @@ pub fn write(path: &Path, seed: u64, count: u32) {
         let header = if v6 { 74 } else { 54 };
         let cut = random.one_in(50) && content[if v6 { 20 } else { 23 }] == 6;
         let kept = if cut {
-            header + random.below(12) as usize
+            header + random.index(12)
         } else {
             content.len()
         };

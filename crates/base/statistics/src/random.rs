@@ -28,10 +28,45 @@ impl Random {
         ((u128::from(self.draw()) * u128::from(below)) >> 64) as u64
     }
 
+    /// An index of a slice of this length, or 0.
+    #[inline]
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
     /// In (0, 1].
     #[inline]
     pub fn unit(&mut self) -> f64 {
         ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// From `from` on and before `to`; `from` where that is nothing.
+    pub fn within(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to.saturating_sub(from))
+    }
+
+    /// True with this probability.
+    #[inline]
+    pub fn happens(&mut self, probability: f64) -> bool {
+        self.unit() <= probability
+    }
+
+    /// True in so many of a thousand cases.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+
+    /// True once in so many times, on average; never for 0.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        times > 0 && self.below(times) == 0
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
     }
 
     /// Exponential with this mean, in whole units.
@@ -72,6 +107,9 @@ mod tests {
         let mean = |sum: u64| sum as f64 / f64::from(n);
         let exponential = mean((0..n).map(|_| random.exponential(1_000_000)).sum());
         assert!((exponential / 1e6 - 1.0).abs() < 0.01, "{exponential}");
+        assert!((0..n).all(|_| !random.happens(0.0) && random.happens(1.0)));
+        assert!((0..n).all(|_| (7..9).contains(&random.within(7, 9))));
+        assert_eq!((random.within(9, 7), random.one_in(0)), (9, false));
         let uniform = mean((0..n).map(|_| random.below(1000)).sum());
         assert!((uniform / 499.5 - 1.0).abs() < 0.01, "{uniform}");
         assert!((0..n).all(|_| (10..=100).contains(&random.pareto(1.2, 10, 100))));

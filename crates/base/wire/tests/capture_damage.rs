@@ -2,6 +2,7 @@
 
 mod foreign;
 
+use fairpath_statistics::Random;
 use fairpath_units::{Share, test_seed};
 use fairpath_wire::capture::{ReadError, Reader};
 use flate2::Compression;
@@ -262,43 +263,26 @@ fn interfaces_have_a_limit() {
     ));
 }
 
-/// A small generator of our own: proptest's is too slow for a hundred thousand files.
-struct Xorshift(u64);
-
-impl Xorshift {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-}
-
 #[test]
 fn a_hundred_thousand_damaged_files_never_panic_the_reader() {
-    // Never zero, and spread over all bits.
-    let mut random = Xorshift(
-        (test_seed() ^ 0x5eed_0001)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .max(1),
-    );
+    let mut random = Random::new(test_seed());
     let files = valid_files();
     let (mut whole, mut packets) = (0, 0);
     let files_read = Share::told().of(100_000);
     for _ in 0..files_read {
-        let mut file = files[random.below(files.len())].clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(file.len());
-            match random.below(5) {
-                0 => file[at] ^= 1 << random.below(8),
-                1 => file[at] = [0, 0xff, 0x7f, 0x80][random.below(4)],
+        let mut file = files[random.index(files.len())].clone();
+        for _ in 0..=random.index(3) {
+            let at = random.index(file.len());
+            match random.index(5) {
+                0 => file[at] ^= 1 << random.index(8),
+                1 => file[at] = [0, 0xff, 0x7f, 0x80][random.index(4)],
                 2 => {
-                    let from = random.below(file.len());
-                    let len = random.below(file.len() - at.max(from)).min(32);
+                    let from = random.index(file.len());
+                    let len = random.index(file.len() - at.max(from)).min(32);
                     file.copy_within(from..from + len, at);
                 }
                 3 => file.truncate(at.max(1)),
-                _ => file.insert(at, random.below(256) as u8),
+                _ => file.insert(at, random.index(256) as u8),
             }
         }
         let (n, result) = drain(&file);

@@ -241,7 +241,7 @@ fn moved(monitor: &RttMonitor, before: &mut BTreeMap<(usize, usize), u64>) -> (u
 fn compare() {
     let interfaces = NAMES.map(|name| IfIndex(nix::net::if_::if_nametoindex(name).unwrap()));
     let [lan, wan, _] = interfaces;
-    let mut random = Random(test_seed());
+    let mut random = Random::new(test_seed());
     let options = Options::live(Config::default().with_flows(1024)).with_forwarding();
     let mut monitor = RttMonitor::load(&options).unwrap();
     let sockets = [socket(), socket()];

@@ -362,7 +362,7 @@ fn homes_agree_when_tables_are_too_small() {
 }
 
 fn v4(random: &mut Random) -> Ipv4Addr {
-    Ipv4Addr::new(198, 18, random.next() as u8, random.next() as u8)
+    Ipv4Addr::new(198, 18, random.draw() as u8, random.draw() as u8)
 }
 
 /// SYNs from everywhere, some of them answered, reset, completed or repeated.
@@ -375,7 +375,7 @@ fn homes_agree_in_a_syn_flood() {
     let mut now = SECOND;
     for number in 1..=20_000 {
         now += random.within(1_000, 30_000);
-        let (client, port, seq) = (v4(&mut random), random.next() as u16, random.next() as u32);
+        let (client, port, seq) = (v4(&mut random), random.draw() as u16, random.draw() as u32);
         let mut send = |to_server: bool, seq: u32, ack: u32, flags: Flags| {
             let (src, dst) = if to_server {
                 (client, server)
@@ -571,7 +571,7 @@ fn homes_agree_on_every_kind_of_link_and_packet() {
 
 /// A frame with a few of its bytes or its length changed, and with anything for its surroundings.
 fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, Vec<u8>) {
-    let (link, mut data) = from[random.next() as usize % from.len()].clone();
+    let (link, mut data) = from[random.draw() as usize % from.len()].clone();
     for _ in 0..random.within(0, 4) {
         // Most of what matters lies in the first bytes.
         let reach = random.pick(&[20, 60, 100, 2000]).min(data.len() as u64);
@@ -582,7 +582,7 @@ fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, V
                 0xff,
                 *byte ^ 1,
                 *byte ^ 0x80,
-                random.clone().next() as u8,
+                random.clone().draw() as u8,
             ]);
         }
     }

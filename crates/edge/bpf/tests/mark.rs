@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use fairpath_bpf::{Mark, MarkOptions};
 use fairpath_core::sched::{Classifier, End};
 use fairpath_core::{Frame, HEAD_BYTES, Link, Prefix, Rules, Way};
+use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seed;
 use fairpath_wire::{Frame as Packet, ipv4, ipv6};
@@ -15,42 +16,31 @@ const PACKETS: u64 = 5_000;
 /// A test run's packet belongs to the loopback.
 const LO: u32 = 1;
 
-/// splitmix64.
-struct Random(u64);
+/// Draws packets and addresses.
+struct Draw(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
+impl Draw {
     fn v4(&mut self) -> Ipv4Addr {
         Ipv4Addr::new(
             10,
-            self.below(4) as u8,
-            self.below(4) as u8,
-            self.below(4) as u8,
+            self.0.below(4) as u8,
+            self.0.below(4) as u8,
+            self.0.below(4) as u8,
         )
     }
 
     fn v6(&mut self) -> Ipv6Addr {
-        let mut group = || self.below(4) as u16;
+        let mut group = || self.0.below(4) as u16;
         Ipv6Addr::new(0x2001, 0xdb8, group(), group(), 0, 0, 0, group())
     }
 
     fn packet(&mut self) -> Vec<u8> {
-        let dscp = self.below(8) as u8 * 8;
-        let mut packet = Packet::ethernet([2, 0, 0, 0, 0, self.below(3) as u8], [4; 6]);
-        for _ in 0..self.below(3) {
-            packet = packet.vlan(self.below(4) as u16 + 1);
+        let dscp = self.0.below(8) as u8 * 8;
+        let mut packet = Packet::ethernet([2, 0, 0, 0, 0, self.0.below(3) as u8], [4; 6]);
+        for _ in 0..self.0.below(3) {
+            packet = packet.vlan(self.0.below(4) as u16 + 1);
         }
-        let packet = match self.below(10) {
+        let packet = match self.0.below(10) {
             0 => return packet.zeros(60).build(),
             1..=5 => {
                 let mut header = ipv4::Header::new(self.v4(), self.v4());
@@ -60,7 +50,7 @@ impl Random {
             _ => {
                 let mut header = ipv6::Header::new(self.v6(), self.v6());
                 header.dscp = dscp;
-                if self.below(4) == 0 {
+                if self.0.below(4) == 0 {
                     header.extensions = vec![ipv6::Extension::DestinationOptions(vec![1; 50])];
                 }
                 packet.ipv6_header(header)
@@ -68,11 +58,11 @@ impl Random {
         };
         let bytes = packet
             .udp(1000, 2000)
-            .zeros(20 + self.below(100) as usize)
+            .zeros(20 + self.0.below(100) as usize)
             .build();
         // Some are cut off anywhere behind the IP header, before which a test run refuses them.
-        let cut = 54 + self.below(bytes.len() as u64 - 54) as usize;
-        if self.below(8) == 0 {
+        let cut = 54 + self.0.below(bytes.len() as u64 - 54) as usize;
+        if self.0.below(8) == 0 {
             bytes[..cut].to_vec()
         } else {
             bytes
@@ -80,7 +70,7 @@ impl Random {
     }
 }
 
-fn rules(random: &mut Random) -> Rules {
+fn rules(random: &mut Draw) -> Rules {
     let mut class = 0;
     let mut next = || {
         class += 1;
@@ -108,7 +98,7 @@ fn rules(random: &mut Random) -> Rules {
 
 fn agree(end: End) {
     let seed = test_seed();
-    let mut random = Random(seed);
+    let mut random = Draw(Random::new(seed));
     println!("seed {seed}, {end:?}");
     let options = MarkOptions {
         classes: CLASSES,

@@ -32,7 +32,7 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
     let (mut done, mut pools) = (0, 0);
     while done < wanted() {
         let seed = first.wrapping_add(pools);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let plan = plan(&mut random);
         let mut kernel = KernelPool::load(plan.items, &plan.pifos).unwrap();
         let mut oracle = Oracle::new(plan.items, &plan.pifos);
@@ -62,7 +62,7 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
 fn damaged_pools_answer_alike_in_kernel_and_natively() {
     requires!(Need::Root);
     for seed in test_seeds(20) {
-        let mut random = Random(seed.wrapping_add(2_000));
+        let mut random = Random::new(seed.wrapping_add(2_000));
         let plan = plan(&mut random);
         let mut kernel = KernelPool::load(plan.items, &plan.pifos).unwrap();
         let mut native = Pool::new(plan.items, &plan.pifos).unwrap();
@@ -99,16 +99,16 @@ fn a_damaged_header_stops_nothing_but_the_answers() {
         PifoConfig::new(Kind::Heap, 100),
         PifoConfig::new(Kind::Cffs(window), 100),
     ];
-    let mut random = Random(test_seed().wrapping_add(3_000));
+    let mut random = Random::new(test_seed().wrapping_add(3_000));
     for word in 0..16 {
         let mut kernel = KernelPool::load(100, &pifos).unwrap();
-        for value in [0, 1, u64::MAX, u64::MAX / 3, random.next()] {
+        for value in [0, 1, u64::MAX, u64::MAX / 3, random.draw()] {
             kernel.pool().overwrite(word, value);
             for _ in 0..20 {
                 let mut log: Vec<Op> = (1..100)
                     .flat_map(|i| {
                         [
-                            Op::push(1, i, random.next()),
+                            Op::push(1, i, random.draw()),
                             Op::push(2, i, i.into()),
                             Op::pop(1),
                             Op::last(1),

@@ -324,7 +324,7 @@ fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
 fn many_prefixes(count: u32, random: &mut Random) -> Vec<(Prefix, u32)> {
     let mut known = HashMap::new();
     while known.len() < count as usize {
-        let bits = random.next();
+        let bits = random.draw();
         let prefix = if random.chance(500) {
             let near = Ipv4Addr::from(0x0a00_0000 | (bits as u32 & 0x00ff_ffff));
             Prefix::new(near.into(), random.within(9, 33) as u8)
@@ -361,7 +361,7 @@ fn of_100_000_prefixes_the_longest_wins() {
     let mut expected: HashMap<u32, u64> = HashMap::new();
     let mut matched = 0;
     for i in 0..20_000 {
-        let inside = prefixes[random.next() as usize % prefixes.len()].0.address;
+        let inside = prefixes[random.draw() as usize % prefixes.len()].0.address;
         let src = match inside {
             IpAddr::V4(v4) => {
                 IpAddr::V4(Ipv4Addr::from(u32::from(v4) ^ random.pick(&[0, 1, 0x100])))

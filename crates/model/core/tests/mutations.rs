@@ -71,23 +71,23 @@ fn mutate(random: &mut Random, frame: &mut Frame, data: &mut Vec<u8>, other: &[u
             }
             2 if at < data.len() => {
                 let end = (at + random.within(1, 9) as usize).min(data.len());
-                data[at..end].fill(random.next() as u8);
+                data[at..end].fill(random.draw() as u8);
             }
-            3 => data.insert(at, random.next() as u8),
-            4 => frame.wire_len = random.next() as u32,
+            3 => data.insert(at, random.draw() as u8),
+            4 => frame.wire_len = random.draw() as u32,
             5 => frame.link = random.within(0, 8) as u16,
             6 => {
                 frame.now = frame
                     .now
-                    .wrapping_add(random.next() % (20 * SECOND))
+                    .wrapping_add(random.draw() % (20 * SECOND))
                     .wrapping_sub(10 * SECOND)
             }
             7 => {
-                frame.segs = random.next() as u32 % 70_000;
-                frame.ifindex = random.next() as u32 % 4;
-                frame.way = random.next() as u8;
-                frame.flags = random.next() as u8 & 3;
-                frame.vlan = random.next() as u16;
+                frame.segs = random.draw() as u32 % 70_000;
+                frame.ifindex = random.draw() as u32 % 4;
+                frame.way = random.draw() as u8;
+                frame.flags = random.draw() as u8 & 3;
+                frame.vlan = random.draw() as u16;
             }
             _ if at < data.len() => data[at] ^= 1 << random.within(0, 8),
             _ => {}
@@ -130,7 +130,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
         for i in 0..each {
             let (frame, data) = &frames[i as usize % frames.len()];
             let (mut frame, mut data) = (*frame, data.clone());
-            let other = &frames[random.next() as usize % frames.len()].1;
+            let other = &frames[random.draw() as usize % frames.len()].1;
             mutate(&mut random, &mut frame, &mut data, other);
             let start = Instant::now();
             monitor.frame(&frame, &data, &mut tell);
@@ -180,11 +180,11 @@ fn random_bytes_leave_the_tables_sound() {
     let mut random = Random::new(seed);
     for i in 0..mutations() / 10 {
         let data: Vec<u8> = (0..random.within(0, 200))
-            .map(|_| random.next() as u8)
+            .map(|_| random.draw() as u8)
             .collect();
         let frame = Frame {
             now: i,
-            wire_len: random.next() as u32,
+            wire_len: random.draw() as u32,
             link: random.within(0, 8) as u16,
             ..Frame::default()
         };

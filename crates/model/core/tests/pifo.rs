@@ -44,7 +44,7 @@ fn ten_million_operations_are_answered_as_by_the_oracle() {
     let mut totals = [0u64; 6];
     for n in 0..ops.div_ceil(PART * PARTS) as u64 {
         let seed = first.wrapping_add(n);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let plan = plan(&mut random);
         let mut pool = Pool::new(plan.items, &plan.pifos).unwrap();
         let mut oracle = Oracle::new(plan.items, &plan.pifos);
@@ -83,7 +83,7 @@ proptest! {
         seed in 0..1_000_000u64,
         keep in prop::sample::subsequence((0..LOG).collect::<Vec<usize>>(), 0..=LOG),
     ) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let plan = plan(&mut random);
         let log = Writer::new(&plan).write(&mut random, LOG);
         let log: Vec<Op> = keep.iter().map(|&i| log[i]).collect();

@@ -15,7 +15,7 @@ const OPS: usize = 150;
 
 fn damage(random: &mut Random) -> u64 {
     let small = random.below(400);
-    let anything = random.next();
+    let anything = random.draw();
     random.pick(&[
         0,
         1,
@@ -32,7 +32,7 @@ fn damage(random: &mut Random) -> u64 {
 fn overwriting_any_word_stops_no_operation_and_touches_nothing_outside() {
     for seed in test_seeds(POOLS) {
         println!("seed {seed}");
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let plan = plan(&mut random);
         let mut pool = Pool::new(plan.items, &plan.pifos).unwrap();
         let mut writer = Writer::new(&plan);

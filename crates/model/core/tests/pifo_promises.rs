@@ -30,7 +30,7 @@ const ORIGINS: [u64; 3] = [0, (1 << 32) - 3_000, u64::MAX - (1 << 22)];
 fn assert_stable_sort(kind: Kind, buckets: u64, origin: u64, seed: u64) {
     const ITEMS: u32 = 500;
     let mut pool = one(kind, ITEMS);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut free: Vec<u32> = (1..=ITEMS).collect();
     let mut queued: Vec<(u64, u64, u32)> = Vec::new();
     let mut base = pool.counts(1).base;
@@ -282,7 +282,7 @@ fn a_pifo_of_pifos_serves_the_smallest_of_all() {
     let window = PifoConfig::new(Kind::Cffs(strict(2_000, 0)), PACKETS);
     // Children 1 to 4 of two kinds, root 5; item PACKETS + c stands for child c.
     let mut pool = Pool::new(PACKETS + CHILDREN, &[child, window, child, window, root]).unwrap();
-    let mut random = Random(test_seed());
+    let mut random = Random::new(test_seed());
     let mut ranks = Vec::new();
     for packet in 1..=PACKETS {
         let c = 1 + packet % CHILDREN;

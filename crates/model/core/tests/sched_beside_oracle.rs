@@ -34,7 +34,7 @@ fn wanted() -> usize {
 }
 
 fn run_tree(seed: u64) -> Done {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let wild = (!seed.is_multiple_of(3)).then(|| wild(&mut random));
     let tree = tree(&mut random, wild);
     let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);

@@ -46,7 +46,7 @@ fn overwriting_any_word_stops_no_operation_and_touches_nothing_outside() {
     let mut found = 0;
     let trees = test_seeds(TREES);
     for seed in trees.clone() {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let tree = small(seed, &mut random);
         let mut scheduler = native(&tree);
         let mut writer = Writer::new(&mut random);

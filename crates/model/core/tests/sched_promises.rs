@@ -20,7 +20,7 @@ const ASKED: usize = 20_000;
 /// Runs `then` on random trees of shipped policies, each with a log.
 fn each(mut then: impl FnMut(u64, &Tree, Vec<Op>)) {
     for seed in test_seeds(TREES) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let tree = tree(&mut random, None);
         let log = Writer::new(&mut random).write(&mut random, &tree, OPS);
         then(seed, &tree, log);

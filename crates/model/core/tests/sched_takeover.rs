@@ -85,7 +85,7 @@ fn trees() -> impl Iterator<Item = u64> {
 fn into_another(same: bool) -> usize {
     let (mut moved, mut at_gates) = (0, 0);
     for seed in trees() {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let from = tree(&mut random, None);
         let log = log_for(&mut random, &from);
         let mut plan = if same {
@@ -152,7 +152,7 @@ fn everybody_who_waited_waits_in_the_same_tree_or_is_told_as_dropped() {
 fn an_emptied_scheduler_gives_all_handles_back_and_works_on() {
     let mut waited = 0;
     for seed in trees() {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let tree = tree(&mut random, None);
         let log = log_for(&mut random, &tree);
         let (first, second) = log.split_at(OPS / 2);
@@ -219,7 +219,7 @@ fn sent(outcomes: &[Outcome]) -> Vec<(u32, u64)> {
 fn packets_that_rank_by_themselves_leave_as_if_nobody_had_been_replaced() {
     for name in ["fifo", "srpt", "edf", "priority"] {
         let plan = plan(vec![leaf(0, name)], vec![1]);
-        let mut random = Random(test_seed());
+        let mut random = Random::new(test_seed());
         // Handles come in no order, several packets at a time.
         let come = |random: &mut Random, from: u32| -> Vec<Op> {
             let handle = |i: u32| (i * 37) % 499 + 1;

@@ -21,7 +21,7 @@ fn damaged_schedulers_answer_alike_in_kernel_and_natively() {
     let mut found = 0;
     let trees = test_seeds(TREES);
     for seed in trees.clone() {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut tree = tree(&mut random, None);
         (tree.plan.config.flows, tree.plan.config.hosts) = (16, 8);
         tree.plan.config.references = 60;

@@ -82,7 +82,7 @@ fn authors() -> Vec<Author> {
 }
 
 fn run_tree(seed: u64, author: Option<&Author>, ops: usize) -> Done {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let tree = tree(&mut random, author.map(|author| author.policy.clone()));
     let log = Writer::new(&mut random).write(&mut random, &tree, ops);
     let run = |log: &[Op]| {

@@ -4,6 +4,7 @@
 //! overtakes an earlier one, even if the arrival clock stepped between CPUs. Loss is decided first and
 //! from two draws a frame, so which frames are lost depends on seed, rate and position only.
 
+use fairpath_statistics::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -91,7 +92,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Engine {
     impairment: Impairment,
-    draws: SplitMix64,
+    draws: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
     spare: Vec<Vec<u8>>,
     position: u64,
@@ -102,7 +103,7 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(impairment: Impairment) -> Engine {
         Engine {
-            draws: SplitMix64(impairment.seed),
+            draws: Random::new(impairment.seed),
             impairment,
             waiting: BinaryHeap::new(),
             spare: Vec::new(),
@@ -116,7 +117,7 @@ impl Engine {
     ///
     /// Draws and the count for reordering start anew. Later frames still do not overtake.
     pub(super) fn change(&mut self, impairment: Impairment) {
-        self.draws = SplitMix64(impairment.seed);
+        self.draws = Random::new(impairment.seed);
         self.survivors = 0;
         self.impairment = impairment;
     }
@@ -195,27 +196,6 @@ impl Engine {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
-}
-
-/// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-#[derive(Debug)]
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One draw; `true` with the given probability.
-    fn happens(&mut self, probability: f64) -> bool {
-        // 53 bits: every value is exact in an f64, and 1.0 is never drawn.
-        let draw = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        draw < probability
-    }
 }
 
 #[cfg(test)]

@@ -2,33 +2,8 @@
 
 use fairpath_core::forward::{Exit, ForwardPlan, Forwarding};
 use fairpath_core::sched::End;
+pub use fairpath_statistics::Random;
 use fairpath_units::IfIndex;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 /// MAC addresses of the exits, of a bridge above them, of a host, and of a group.
 pub const EXIT_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 2, 1]];
@@ -136,7 +111,7 @@ fn ipv4(random: &mut Random, addresses: &Addresses) -> Vec<u8> {
     let total = match random.below(12) {
         0 => 20 + bytes as u16 + 1,
         1 => (20 + bytes as u16).saturating_sub(3),
-        2 => random.next() as u16,
+        2 => random.draw() as u16,
         _ => 20 + bytes as u16,
     };
     let first = if random.one_in(16) {
@@ -144,21 +119,21 @@ fn ipv4(random: &mut Random, addresses: &Addresses) -> Vec<u8> {
     } else {
         0x45
     };
-    let mut ip = vec![first, random.next() as u8];
+    let mut ip = vec![first, random.draw() as u8];
     ip.extend(total.to_be_bytes());
-    ip.extend((random.next() as u32).to_be_bytes());
+    ip.extend((random.draw() as u32).to_be_bytes());
     ip.extend([hops(random), random.pick(&[1, 6, 17, 58]), 0, 0]);
     for _ in 0..2 {
         let martian = random.one_in(12);
         ip.extend(random.pick(if martian { &MARTIANS_V4 } else { &addresses.v4 }));
     }
     let checksum = match random.below(16) {
-        0 => random.next() as u16,
+        0 => random.draw() as u16,
         1 => 0,
         _ => !sum(&ip),
     };
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    ip.resize(20 + bytes, random.next() as u8);
+    ip.resize(20 + bytes, random.draw() as u8);
     ip
 }
 
@@ -170,8 +145,8 @@ fn ipv6(random: &mut Random, addresses: &Addresses) -> Vec<u8> {
         2 => random.pick(&[0, 65_535, 65_496, 65_495]),
         _ => bytes as u16,
     };
-    let mut ip = vec![0x60 | random.next() as u8 & 15];
-    ip.extend(&random.next().to_be_bytes()[..3]);
+    let mut ip = vec![0x60 | random.draw() as u8 & 15];
+    ip.extend(&random.draw().to_be_bytes()[..3]);
     ip.extend(claimed.to_be_bytes());
     ip.extend([random.pick(&[0, 6, 17, 44, 58, 58]), hops(random)]);
     for _ in 0..2 {
@@ -216,11 +191,11 @@ pub fn frame(random: &mut Random, plan: &ForwardPlan, addresses: &Addresses) -> 
             false => vlan,
         };
         frame.extend(tpid.to_be_bytes());
-        frame.extend((vlan | (random.next() as u16) << 12).to_be_bytes());
+        frame.extend((vlan | (random.draw() as u16) << 12).to_be_bytes());
     }
     let (ethertype, payload): (u16, Vec<u8>) = match random.below(16) {
         0 => (0x0806, vec![0; 46]),
-        1 => (random.next() as u16, vec![0x45; 40]),
+        1 => (random.draw() as u16, vec![0x45; 40]),
         // One family's number, the other's header.
         2 => (0x0800, ipv6(random, addresses)),
         3 => (0x86dd, ipv4(random, addresses)),

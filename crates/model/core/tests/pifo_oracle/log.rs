@@ -2,30 +2,9 @@
 //! part of it is a log too, and a failing one can be shrunk.
 
 use fairpath_core::pifo::{Kind, Op, Outside, PifoConfig, PoolCounts, WhenFull, Window};
+pub use fairpath_statistics::Random;
 
 use super::Oracle;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.next() as usize % from.len()]
-    }
-}
 
 /// A pool, and where its ranks begin.
 #[derive(Clone, Debug)]
@@ -57,7 +36,7 @@ fn window(random: &mut Random, sizes: &[u32], origin: u64) -> Window {
 pub fn plan(random: &mut Random) -> Plan {
     let items = random.pick(&[3, 40, 300, 300]);
     let near_wrap = |at: u128| (at - 2_000) as u64;
-    let anywhere = random.next();
+    let anywhere = random.draw();
     let origin = random.pick(&[0, near_wrap(1 << 32), near_wrap(1 << 64), anywhere]);
     let mut pifos = vec![
         PifoConfig::new(Kind::Heap, items),
@@ -124,7 +103,7 @@ impl Writer {
         let ahead = random.below(far);
         if random.below(10_000) < self.plan.wild {
             let far = self.now.saturating_add(random.below(1 << 40));
-            let (last, anywhere) = (u64::MAX - random.below(3), random.next());
+            let (last, anywhere) = (u64::MAX - random.below(3), random.draw());
             return random.pick(&[0, 2, far, last, anywhere]);
         }
         match random.below(20) {

@@ -33,7 +33,7 @@ impl Blow {
             0 => HEAD + random.below((pool - HEAD) as u64) as usize,
             _ => pool + POOL_HEAD + random.below((words - pool - POOL_HEAD) as u64) as usize,
         };
-        let (small, anything) = (random.below(70), random.next());
+        let (small, anything) = (random.below(70), random.draw());
         let values = [
             0,
             1,

@@ -62,11 +62,11 @@ fn loss(random: &mut Random) -> LossConfig {
     ];
     let some = |random: &mut Random| chance(random.pick(&[0.0, 0.01, 0.1, 0.3, 0.5, 1.0]));
     LossConfig {
-        seed: random.next(),
+        seed: random.draw(),
         model: random.pick(&models) as u32,
         bits: random.pick(&[0, 1, 7, 64, 100, 1024, 1025]),
         chances: std::array::from_fn(|_| some(random)),
-        pattern: std::array::from_fn(|_| random.next() & random.next() & random.next()),
+        pattern: std::array::from_fn(|_| random.draw() & random.draw() & random.draw()),
     }
 }
 

@@ -2,30 +2,9 @@
 //! and a failing one can be shrunk.
 
 use fairpath_core::sched::{IMPAIR_WORDS, Meta, Op, OpKind, Setting, encode_rate};
+pub use fairpath_statistics::Random;
 
 use super::trees::{self, Tree};
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.next() as usize % from.len()]
-    }
-}
 
 const HOUR: u64 = 3_600_000_000_000;
 
@@ -85,14 +64,14 @@ impl Writer {
     fn meta(&self, random: &mut Random, tree: &Tree) -> Meta {
         let any = 1 + random.below(1514) as u32;
         let bytes = match tree.huge {
-            true => random.next() as u32 >> random.pick(&[7, 8, 14]),
+            true => random.draw() as u32 >> random.pick(&[7, 8, 14]),
             false => random.pick(&[60, 1514, any, any, 9000]),
         };
         let segments = random.pick(&[0, 0, 0, 1, 2, 5]);
         let mut meta = Meta {
             segments,
             arrival: self.now,
-            hint: random.next() >> random.pick(&[0, 1, 30, 44, 58, 62]),
+            hint: random.draw() >> random.pick(&[0, 1, 30, 44, 58, 62]),
             bytes,
             flow_hash: self.flow(random),
             class_id: random.below(tree.plan.class_table.len() as u64 + 1) as u32,

@@ -226,7 +226,7 @@ fn config(random: &mut Random, style: &Style, huge: bool) -> SchedConfig {
         } else {
             Overflow::Tail
         },
-        seed: random.next() as u32,
+        seed: random.draw() as u32,
         horizon: random.pick(&[0, 0, 0, 300, 2_000_000]),
         ..SchedConfig::default()
     }

@@ -16,6 +16,7 @@
 pub mod script;
 pub mod tcp;
 
+pub use fairpath_statistics::Random;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,37 +26,6 @@ use fairpath_wire::{EtherType, MacAddr, vlan};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, and the same everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5151_5151)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In `from..to`; `from` if that is empty.
-    pub fn within(&mut self, from: u64, to: u64) -> u64 {
-        from + self.next() % to.saturating_sub(from).max(1)
-    }
-
-    pub fn chance(&mut self, per_mille: u64) -> bool {
-        self.next() % 1000 < per_mille
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.next() as usize % from.len()]
-    }
-}
 
 /// A TCP packet as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +278,7 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
         }
         let pair = tcp::Host::random_pair(&mut random, &weather, options);
         let start = random.within(0, 2 * SECOND);
-        passed.extend(Simulation::new(random.next(), weather, pair).run(start, index));
+        passed.extend(Simulation::new(random.draw(), weather, pair).run(start, index));
         all.flows.push(flow);
     }
     // Stable: two packets of the same nanosecond keep their order within the flow.

@@ -117,13 +117,13 @@ impl Host {
             let ragged = random.chance(300);
             let mss = random.pick(&[80, 200, 536]);
             let habits = Habits {
-                isn: (random.next() as u32).wrapping_add(options.shift),
+                isn: (random.draw() as u32).wrapping_add(options.shift),
                 mss,
                 window: mss * random.pick(&[1, 2, 4, 10, 40]),
                 ragged,
                 timestamps,
                 clock_hz: random.pick(&[2, 10, 100, 250, 1000, 1_000_000]),
-                clock_start: (random.next() as u32).wrapping_add(options.shift),
+                clock_start: (random.draw() as u32).wrapping_add(options.shift),
                 delayed_ack: random.pick(&[0, MS, 40 * MS, 200 * MS]),
                 // The first one now and then runs out for nothing.
                 least_rto: round_trip + random.pick(&[5, 50, 250, 250]) * MS,
@@ -145,7 +145,7 @@ impl Host {
                 writes.push((at, bytes));
                 left -= bytes;
             }
-            Host::new(habits, random.next(), listens, writes)
+            Host::new(habits, random.draw(), listens, writes)
         };
         [host(false), host(true)]
     }

@@ -59,6 +59,7 @@ pub use alerts::{
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
+pub use fairpath_class::Sla;
 use interval::Interval;
 pub use load::{
     BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
@@ -73,7 +74,7 @@ pub use show::Meta;
 pub use state::{STATE_VERSION, State, StateError};
 use tally::Meter;
 use tree::Place;
-pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec, Sla};
+pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec};
 use unmatched::Unmatched;
 pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS, parse_subnet};
 pub use window::HISTORY_POINTS;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fairpath_class::Sla;
 use thiserror::Error;
 
 use crate::snapshot::Kind;
@@ -10,15 +11,6 @@ use crate::snapshot::Kind;
 pub const MAX_ROWS: usize = fairpath_core::MAX_SLOTS as usize;
 /// The slot of a row that has none: it counts what its children count.
 pub const NO_SLOT: u32 = u32::MAX;
-
-/// A class's own promises, on the inside leg.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sla {
-    /// The window's 95th percentile, at most.
-    pub rtt_p95_ns: Option<u64>,
-    /// Share lost, either way, at most.
-    pub loss: Option<f64>,
-}
 
 /// A row that is wanted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +27,7 @@ pub struct RowSpec {
     pub plan_up_bps: Option<u64>,
     /// Ceiling of what they receive.
     pub plan_down_bps: Option<u64>,
-    /// Its own promises.
+    /// Its own promises, on the inside leg.
     pub sla: Sla,
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
 use fairpath_core::{OTHER, Prefix, Rules};
-use fairpath_history::ledger::{NO_SLOT, RowSpec, Sla};
+use fairpath_history::ledger::{NO_SLOT, RowSpec};
 use fairpath_history::snapshot::Kind;
 use fairpath_units::IfIndex;
 
@@ -256,10 +256,7 @@ fn row(slot: u32, class: &Class) -> RowSpec {
         parent: class.parent,
         plan_up_bps: class.up.ceil_bps,
         plan_down_bps: class.down.ceil_bps,
-        sla: Sla {
-            rtt_p95_ns: class.sla.rtt_p95_ns,
-            loss: class.sla.loss,
-        },
+        sla: class.sla,
     }
 }
 
