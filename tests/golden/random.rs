@@ -128,7 +128,7 @@ pub fn write(path: &Path, seed: u64, count: u32) {
             content.len()
         };
         // Some follow each other in no time.
-        time += u64::from(random.below(4) * random.below(1_000_000));
+        time += random.below(4) * random.below(1_000_000);
         let packet = Packet {
             wire_len: content.len() as u32,
             ..Packet::new(time, &content[..kept])

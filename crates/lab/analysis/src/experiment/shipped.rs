@@ -1,36 +1,25 @@
 //! Experiments that come with the binary.
 
-/// Their names and files, in the order of `fairpath lab list`.
-const SHIPPED: &[(&str, &str)] = &[
-    ("ripe88", include_str!("../../experiments/ripe88.toml")),
-    (
-        "loss-cost",
-        include_str!("../../experiments/loss-cost.toml"),
-    ),
-    ("jitter", include_str!("../../experiments/jitter.toml")),
-    (
-        "delay-step",
-        include_str!("../../experiments/delay-step.toml"),
-    ),
-    ("fairness", include_str!("../../experiments/fairness.toml")),
-    (
-        "bufferbloat",
-        include_str!("../../experiments/bufferbloat.toml"),
-    ),
-    ("voice", include_str!("../../experiments/voice.toml")),
-    (
-        "switch-cc",
-        include_str!("../../experiments/switch-cc.toml"),
-    ),
-    (
-        "schedulers",
-        include_str!("../../experiments/schedulers.toml"),
-    ),
-    (
-        "bbr-versions",
-        include_str!("../../experiments/bbr-versions.toml"),
-    ),
-    ("nfqueue", include_str!("../../experiments/nfqueue.toml")),
+/// Names with the files of `experiments/` that they are called after.
+macro_rules! shipped {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../experiments/", $name, ".toml")))),+]
+    };
+}
+
+/// In the order of `fairpath lab list`; a new experiment is its file and a line here.
+const SHIPPED: &[(&str, &str)] = shipped![
+    "ripe88",
+    "loss-cost",
+    "jitter",
+    "delay-step",
+    "fairness",
+    "bufferbloat",
+    "voice",
+    "switch-cc",
+    "schedulers",
+    "bbr-versions",
+    "nfqueue",
 ];
 
 /// Names in order.
