@@ -1,13 +1,14 @@
 //! An interface shaped by HTB: a tree, the program that marks packets for it, and both kept across processes.
 
 use anyhow::{Context, Result};
+pub use fairpath_backend::htb_tree as tree_of;
 use fairpath_bpf::{Mark, MarkOptions, Pins, Took};
 use fairpath_core::Rules;
 use fairpath_core::sched::End;
 use fairpath_netlink::{
     Applied, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, Leaves, Links,
 };
-use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, burst_bytes};
+use fairpath_shape::htb::burst_bytes;
 use fairpath_units::IfIndex;
 
 /// The largest frame of these tests.
@@ -41,26 +42,6 @@ pub fn tree(line_bps: u64, classes: &[HtbClass]) -> HtbTree {
         major: HTB_MAJOR,
         default: OTHER,
         classes: [&[line, other], classes].concat(),
-        leaves: Leaves::Best,
-    }
-}
-
-/// What a plan is to netlink.
-pub fn tree_of(plan: &HtbPlan) -> HtbTree {
-    let class = |node: &HtbNode| HtbClass {
-        minor: node.minor,
-        parent: node.parent,
-        rate_bps: node.rate_bps,
-        ceil_bps: node.ceil_bps,
-        burst_bytes: node.burst_bytes,
-        cburst_bytes: node.cburst_bytes,
-        quantum_bytes: node.quantum_bytes,
-        prio: 0,
-    };
-    HtbTree {
-        major: HTB_MAJOR,
-        default: DEFAULT_MINOR,
-        classes: plan.classes.iter().map(class).collect(),
         leaves: Leaves::Best,
     }
 }

@@ -6,3 +6,4 @@ pub mod instances;
 pub mod paths;
 pub mod shaper;
 pub mod skipped;
+mod worker;

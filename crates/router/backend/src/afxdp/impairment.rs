@@ -4,24 +4,23 @@
 //! packet leaves, as for `fairpath shape` (bridge or router). A direction is an exit: what leaves by
 //! the peer is "to-peer". What the XDP program leaves to the stack is not impaired.
 
-use std::thread::{self, JoinHandle};
-
 use anyhow::{Context, bail};
-use fairpath_afxdp::{Forwarder, LinkState, Placement, QueueId, Stop};
-use fairpath_bpf::{Attached, Options, RttMonitor, Way as ByWay};
+use fairpath_afxdp::{Forwarder, LinkState, QueueId};
+use fairpath_bpf::{Options, RttMonitor, Way as ByWay};
 use fairpath_core::Config;
 use fairpath_impair::{Counts, Plan};
 use fairpath_netlink::Link;
 use fairpath_shape::{CHARGES, Side};
 use fairpath_units::Nanos;
 
-use super::ends::{Ends, about, first_queues, open_port, pairs};
+use super::ends::{Ends, about, first_queues, open_port};
 use super::paths::Paths;
 use super::skipped;
+use super::worker::{Running, Schedule, lead_packets};
 use crate::Mode;
 use crate::impair::{Engine, awake_ns};
 use crate::interfaces::Interfaces;
-use crate::orders::{self, Command, Lead, Orders, Orphan};
+use crate::orders::Command;
 
 /// Of the monitor, whose flows nobody asks for.
 const FLOWS: u32 = 1024;
@@ -40,7 +39,7 @@ const SLIPS: [ByWay; 7] = [
 
 /// What the thread tells.
 #[derive(Clone, Default)]
-struct Told {
+pub struct Told {
     /// By exit: leaving by the interface, leaving by the peer.
     counts: [Counts; 2],
     /// Frames that the kernel had no room for, by the exit of whoever received them.
@@ -50,10 +49,7 @@ struct Told {
 
 /// The port.
 pub struct Afxdp {
-    lead: Lead<Told>,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-    programs: Vec<Attached>,
+    running: Running<Told>,
     monitor: RttMonitor,
     /// The interface, the peer.
     interfaces: Interfaces,
@@ -94,48 +90,18 @@ impl Afxdp {
         let limit = plans.iter().map(|plan| plan.packets).sum();
         let order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
         let mut monitor = load()?;
-        monitor.set_forwarding(&ends.plan(mode, None)?)?;
-        for (link, socket) in port.sockets() {
-            let exit = usize::from(link.ifindex == ends.outside.ifindex);
-            monitor.set_socket(exit, link.queue, socket)?;
-        }
-        let zero_copy = port.is_zero_copy();
-        let exits = [ends.inside.ifindex, ends.outside.ifindex];
-        let forwarder = Forwarder::with_exits(port, &pairs(&ends), &exits, order)?;
-        let stop = Stop::new().context("make a descriptor to end the thread by")?;
-        let bell = forwarder.bell();
-        let (lead, orders) = orders::pair(move || bell.ring());
-        let about = about(&ends, mode, zero_copy, &placement);
-        let theirs = stop.clone();
-        let thread = thread::Builder::new()
-            .name("impair afxdp".into())
-            .spawn(move || carry(forwarder, &orders, &theirs, &placement))
-            .context("start the thread that carries packets")?;
+        lead_packets(&mut monitor, &ends.plan(mode, None)?, &ends, &port)?;
+        let about = about(&ends, mode, port.is_zero_copy(), &placement);
         let mut afxdp = Afxdp {
-            lead,
-            stop,
-            thread: Some(thread),
-            programs: Vec::new(),
+            running: Running::start("impair afxdp", port, &ends, placement, order)?,
             monitor,
             interfaces: Interfaces::watch([&ends.inside, &ends.outside])?,
             about,
         };
-        for link in [&ends.inside, &ends.outside] {
-            let program = afxdp.monitor.attach_forward(link.ifindex, &link.name)?;
-            afxdp.programs.push(program);
-        }
+        afxdp.running.attach(&mut afxdp.monitor, &ends)?;
         // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
         afxdp.interfaces = Interfaces::watch([&ends.inside, &ends.outside])?;
         Ok(afxdp)
-    }
-
-    fn join(&mut self) {
-        self.programs.clear();
-        self.stop.ask();
-        if let Some(thread) = self.thread.take() {
-            // A panic in it was printed.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -173,7 +139,7 @@ impl Engine for Afxdp {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
-        let told = self.lead.count()?;
+        let told = self.running.lead().count()?;
         if let Some(name) = &told.gone {
             bail!("the interface {name:?} is gone");
         }
@@ -208,43 +174,35 @@ impl Engine for Afxdp {
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {
         // Nothing comes any more: the kernel forwards. What waits in the pipe is no more.
-        self.programs.clear();
+        self.running.detach();
         let counts = self.read();
-        self.join();
+        self.running.end();
         counts
     }
 }
 
-impl Drop for Afxdp {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
+impl Schedule for Paths {
+    type Counts = Told;
 
-/// The thread: packets until the end.
-fn carry(
-    mut forwarder: Forwarder<Paths>,
-    orders: &Orders<Told>,
-    stop: &Stop,
-    placement: &Placement,
-) {
-    if let Err(error) = placement.pin() {
-        eprintln!("fairpath impair: pin the thread that carries packets ({placement}): {error}");
+    fn begin(forwarder: &mut Forwarder<Paths>) {
+        forwarder.stay_awake(Nanos(awake_ns()));
     }
-    forwarder.stay_awake(Nanos(awake_ns()));
-    forwarder.run(stop, |forwarder| {
-        loop {
-            match orders.next() {
-                Ok(Some(Command::Count(reply))) => drop(reply.try_send(tell(forwarder))),
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(Orphan) => {
-                    stop.ask();
-                    break;
-                }
-            }
-        }
-    });
+
+    fn not_pinned(why: &str) {
+        eprintln!("fairpath impair: {why}");
+    }
+
+    fn counts(forwarder: &Forwarder<Paths>) -> Told {
+        tell(forwarder)
+    }
+
+    /// A path runs as it began.
+    fn obey(_: &mut Forwarder<Paths>, _: Command<Told>) {}
+
+    /// What waits in the pipe is no more.
+    fn end(forwarder: &mut Forwarder<Paths>) -> Result<u64, String> {
+        Ok(forwarder.counts().sent)
+    }
 }
 
 fn tell(forwarder: &Forwarder<Paths>) -> Told {

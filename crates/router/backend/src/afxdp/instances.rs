@@ -1,10 +1,10 @@
-//! The thread that carries packets: both sides' lanes as the forwarder's order.
+//! Both sides' shaper instances as what schedules the packets of AF_XDP.
 
 use std::time::{Duration, Instant};
 
 use fairpath_afxdp::{
-    Arrival, Change, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, Placement,
-    QueueId, RingStatistics, Stop,
+    Arrival, Change, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, QueueId,
+    RingStatistics, Stop,
 };
 use fairpath_bpf::StackSent;
 use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
@@ -12,8 +12,9 @@ use fairpath_shape::{Both, Deed, Lane, Leaving, Side};
 use fairpath_units::Nanos;
 
 use super::ends::{Ends, first_queues};
+use super::worker::Schedule;
 use crate::monotonic_ns;
-use crate::orders::{self, Command, Orders};
+use crate::orders::{self, Command};
 use crate::shape::Job;
 
 /// Arrivals that wait for the scheduler before it is told of them without anything leaving.
@@ -198,36 +199,39 @@ pub fn sent(frame: FrameId, deed: Deed) -> Outcome {
     Outcome::SendChanged(frame, Change { mark, flip, twice })
 }
 
-/// The thread: packets until the end.
-pub fn carry(
-    mut forwarder: Forwarder<Lanes>,
-    orders: &Orders<Counts>,
-    stop: &Stop,
-    placement: &Placement,
-    firsts: Both<QueueId>,
-) {
-    if let Err(error) = placement.pin() {
-        tracing::warn!("pin the thread that carries packets ({placement}): {error}");
+impl Schedule for Lanes {
+    type Counts = Counts;
+
+    fn begin(_: &mut Forwarder<Lanes>) {
+        orders::prefer_this_thread();
     }
-    orders::prefer_this_thread();
-    let mut end = None;
-    forwarder.run(stop, |forwarder| {
-        loop {
-            match orders.next() {
-                Ok(Some(command)) => end = obey(forwarder, command, firsts).or(end.take()),
-                Ok(None) => break,
-                Err(orders::Orphan) => {
-                    stop.ask();
-                    break;
-                }
+
+    fn not_pinned(why: &str) {
+        tracing::warn!("{why}");
+    }
+
+    fn counts(forwarder: &Forwarder<Lanes>) -> Counts {
+        counts(forwarder)
+    }
+
+    fn obey(forwarder: &mut Forwarder<Lanes>, order: Command<Counts>) {
+        match order {
+            Command::Classes(classes) => forwarder.order_mut().classes = classes,
+            Command::Apply(side, ..) | Command::Replace(side, ..) => {
+                let now = monotonic_ns().unwrap_or(0);
+                let exit = usize::from(side == Side::Up);
+                let instances = forwarder.order_mut();
+                // What has no place any more goes with the next turn.
+                let lane = &mut instances.lanes[exit];
+                orders::obey(lane, order, now, &mut instances.dropped);
             }
+            // The worker's own.
+            Command::Count(_) | Command::Stop(_) => {}
         }
-        if end.is_some() {
-            stop.ask();
-        }
-    });
-    if let Some(reply) = end {
-        // Packets come no more; those that wait leave at their rate, for a while.
+    }
+
+    /// Packets that wait leave at their rate, for a while.
+    fn end(forwarder: &mut Forwarder<Lanes>) -> Result<u64, String> {
         let begin = Instant::now();
         let quiet = Stop::new();
         while forwarder.counts().held() > 0 && begin.elapsed() < FLUSH {
@@ -237,54 +241,24 @@ pub fn carry(
                 forwarder.sleep(quiet);
             }
         }
-        let left = forwarder.counts().held();
-        let done = match left {
+        match forwarder.counts().held() {
             0 => Ok(forwarder.counts().sent),
             left => Err(format!(
                 "{left} packets that waited longer than {FLUSH:?} were dropped"
             )),
-        };
-        let _ = reply.try_send(done);
-    }
-}
-
-type Reply = std::sync::mpsc::SyncSender<Result<u64, String>>;
-
-/// Carries out a command; the end's reply where that is asked for.
-fn obey(
-    forwarder: &mut Forwarder<Lanes>,
-    command: Command<Counts>,
-    firsts: Both<QueueId>,
-) -> Option<Reply> {
-    match command {
-        Command::Count(reply) => {
-            let _ = reply.try_send(counts(forwarder, firsts));
-            None
-        }
-        Command::Classes(classes) => {
-            forwarder.order_mut().classes = classes;
-            None
-        }
-        Command::Stop(reply) => Some(reply),
-        Command::Apply(side, ..) | Command::Replace(side, ..) => {
-            let now = monotonic_ns().unwrap_or(0);
-            let exit = usize::from(side == Side::Up);
-            let order = forwarder.order_mut();
-            // What has no place any more goes with the next turn.
-            orders::obey(&mut order.lanes[exit], command, now, &mut order.dropped);
-            None
         }
     }
 }
 
-fn counts(forwarder: &Forwarder<Lanes>, firsts: Both<QueueId>) -> Counts {
+fn counts(forwarder: &Forwarder<Lanes>) -> Counts {
     let port = forwarder.port();
+    let [down, up] = forwarder.order().first;
     let mut counts = Counts {
         forwarder: forwarder.counts(),
         ..Counts::default()
     };
     for queue in (0..port.len()).map(QueueId) {
-        let side = match firsts.up != firsts.down && queue.0 >= firsts.up.0 {
+        let side = match up != down && queue.0 >= up.0 {
             true => Side::Up,
             false => Side::Down,
         };

@@ -6,29 +6,25 @@
 //! gone; as a router, the kernel's routes decide, and the kernel goes on.
 
 use std::collections::BTreeMap;
-use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, bail};
-use fairpath_afxdp::{Forwarder, Stop};
-use fairpath_bpf::{Attached, RttMonitor, Way};
+use anyhow::bail;
+use fairpath_bpf::{RttMonitor, Way};
 use fairpath_core::sched::Op;
 use fairpath_shape::{Both, CHARGES, Lines, Side};
 
-use super::ends::{Ends, about, first_queues, open_port, pairs};
-use super::instances::{Counts, Lanes, carry};
+use super::ends::{Ends, about, open_port};
+use super::instances::{Counts, Lanes};
 use super::skipped;
-use crate::orders::{self, Command, Gauge, Lead};
+use super::worker::{Running, lead_packets};
+use crate::orders::{self, Command, Gauge};
 use crate::shape::{Backend, Job, Reading};
 use crate::{Mode, Via};
 
 /// The port.
 pub struct Afxdp {
-    lead: Lead<Counts>,
+    running: Running<Counts>,
     gauges: Both<Gauge>,
     handles: u32,
-    programs: Vec<Attached>,
-    thread: Option<JoinHandle<()>>,
-    stop: Stop,
     about: String,
 }
 
@@ -59,47 +55,17 @@ impl Afxdp {
             up: up_gauge,
         };
         let lanes = Both { down, up };
-        monitor.set_forwarding(&ends.plan(mode, job.config.vlans)?)?;
-        for (link, socket) in port.sockets() {
-            // One interface may be both exits.
-            for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
-                if end.ifindex == link.ifindex {
-                    monitor.set_socket(exit, link.queue, socket)?;
-                }
-            }
-        }
+        lead_packets(monitor, &ends.plan(mode, job.config.vlans)?, &ends, &port)?;
+        let about = about(&ends, mode, port.is_zero_copy(), &placement);
         let sent = monitor.stack_sent()?;
-        let one_armed = ends.is_one_armed();
-        let order = Lanes::new(lanes, sent, job, &ends, one_armed);
-        let pairs = pairs(&ends);
-        let exits = [ends.inside.ifindex, ends.outside.ifindex];
-        let zero_copy = port.is_zero_copy();
-        let forwarder = Forwarder::with_exits(port, &pairs, &exits, order)?;
-        let stop = Stop::new().context("make a descriptor to end the thread by")?;
-        let bell = forwarder.bell();
-        let (lead, orders) = orders::pair(move || bell.ring());
-        let about = about(&ends, mode, zero_copy, &placement);
-        let (theirs, firsts) = (stop.clone(), first_queues(&ends));
-        let thread = thread::Builder::new()
-            .name("shape afxdp".into())
-            .spawn(move || carry(forwarder, &orders, &theirs, &placement, firsts))
-            .context("start the thread that carries packets")?;
+        let instances = Lanes::new(lanes, sent, job, &ends, ends.is_one_armed());
         let mut afxdp = Afxdp {
-            lead,
+            running: Running::start("shape afxdp", port, &ends, placement, instances)?,
             gauges,
             handles: frames,
-            programs: Vec::new(),
-            thread: Some(thread),
-            stop,
             about,
         };
-        for link in [&ends.inside, &ends.outside]
-            .iter()
-            .take(if one_armed { 1 } else { 2 })
-        {
-            let program = monitor.attach_forward(link.ifindex, &link.name)?;
-            afxdp.programs.push(program);
-        }
+        afxdp.running.attach(monitor, &ends)?;
         Ok(afxdp)
     }
 }
@@ -147,7 +113,7 @@ impl Backend for Afxdp {
     }
 
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
-        let counts = self.lead.count()?;
+        let counts = self.running.lead().count()?;
         if let Some(name) = &counts.gone {
             bail!("the interface {name:?} is gone");
         }
@@ -174,7 +140,7 @@ impl Backend for Afxdp {
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
-        self.lead.apply(side, op)
+        self.running.lead().apply(side, op)
     }
 
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
@@ -182,7 +148,7 @@ impl Backend for Afxdp {
             let trees = [job.lines.trees.get(side), before.trees.get(side)];
             let gauge = self.gauges.get_mut(side);
             orders::replace(
-                &self.lead,
+                self.running.lead(),
                 gauge,
                 side,
                 trees,
@@ -191,28 +157,17 @@ impl Backend for Afxdp {
                 true,
             )?;
         }
-        self.lead.tell(Command::Classes(job.slots.to_vec()))
+        self.running
+            .lead()
+            .tell(Command::Classes(job.slots.to_vec()))
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
         // Nothing comes any more: the kernel forwards.
-        self.programs.clear();
-        let sent = self.lead.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic in it was printed.
-            let _ = thread.join();
-        }
+        self.running.detach();
+        let sent = self.running.lead().stop();
+        self.running.join();
         Ok(format!("{} packets were carried", sent?))
-    }
-}
-
-impl Drop for Afxdp {
-    fn drop(&mut self) {
-        self.programs.clear();
-        self.stop.ask();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

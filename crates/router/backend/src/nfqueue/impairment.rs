@@ -5,23 +5,20 @@
 //! alone. The rules let packets pass when nobody reads the queue, and go when this process does
 //! (`watch.rs`).
 
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-
 use anyhow::Context;
 use fairpath_impair::{Counts, Plan};
 use fairpath_nfqueue::{COPY_LIMIT_BYTES, Config, ReceiveBuffer};
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use fairpath_shape::Side;
 
 use super::again::{Again, MARK};
 use super::beyond::Beyond;
 use super::diversion::{Diversion, Divert, Diverted, Exempt};
-use super::packet::HEADER_BYTES;
-use super::path_worker::Worker;
+use super::packet::{At, HEADER_BYTES};
+use super::path::Impaired;
 use super::watch::Watch;
+use super::worker::Running;
 use crate::OnFailure;
 use crate::impair::Engine;
-use crate::orders::{self, Lead};
 
 /// Packets that wait in the kernel for this process besides those that are held here.
 const ON_THE_WAY: u32 = 4096;
@@ -36,18 +33,13 @@ pub struct Way {
 
 /// The port.
 pub struct Nfqueue {
-    lines: Vec<Line>,
+    lines: Vec<Running<Counts>>,
     diversion: Option<Diversion>,
     #[expect(dead_code, reason = "takes the rules away if this process is killed")]
     watch: Watch,
     about: String,
     /// Where all that is let go is forwarded.
     beyond: Option<Beyond>,
-}
-
-struct Line {
-    lead: Lead<Counts>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Nfqueue {
@@ -58,7 +50,7 @@ impl Nfqueue {
     pub fn start(queue: u16, ways: &[(Way, &Plan)]) -> anyhow::Result<Nfqueue> {
         let (mut lines, mut diverts, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (way, plan)) in (queue..).zip(ways) {
-            let (line, buffer) = Line::start(number, way, plan)?;
+            let (line, buffer) = start(number, way, plan)?;
             lines.push(line);
             told.push(format!("{} by queue {number}", way.what));
             if buffer.bytes < buffer.asked_bytes {
@@ -94,46 +86,30 @@ impl Nfqueue {
     }
 }
 
-impl Line {
-    fn start(number: u16, way: &Way, plan: &Plan) -> anyhow::Result<(Line, ReceiveBuffer)> {
-        let copied = match plan.changes {
-            true => COPY_LIMIT_BYTES,
-            false => HEADER_BYTES,
-        };
-        let queue = Config::new(number)
-            .copy_bytes(copied)
-            .gso(false)
-            .length(plan.packets + ON_THE_WAY)
-            .bind()?;
-        let buffer = queue.receive_buffer();
-        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
-        let rung = Arc::clone(&bell);
-        let (lead, orders) = orders::pair(move || {
-            // Only a full counter refuses, and then the thread is woken anyway.
-            let _ = rung.write(1);
-        });
-        let again = plan.changes.then(Again::open).transpose()?;
-        let path = plan.path_without_marks(plan.packets)?;
-        let worker = Worker::new(
-            queue,
-            path,
-            orders,
-            bell,
-            again,
-            plan.packets,
-            way.mtu_bytes,
-        );
-        let thread = thread::Builder::new()
-            .name(format!("impair {}", plan.name))
-            .spawn(move || worker.run())
-            .context("start a thread for a packet queue")?;
-        let line = Line {
-            lead,
-            thread: Some(thread),
-        };
-        Ok((line, buffer))
-    }
+/// Binds a direction's queue and starts its worker.
+fn start(number: u16, way: &Way, plan: &Plan) -> anyhow::Result<(Running<Counts>, ReceiveBuffer)> {
+    let copied = match plan.changes {
+        true => COPY_LIMIT_BYTES,
+        false => HEADER_BYTES,
+    };
+    let queue = Config::new(number)
+        .copy_bytes(copied)
+        .gso(false)
+        .length(plan.packets + ON_THE_WAY)
+        .bind()?;
+    let buffer = queue.receive_buffer();
+    let again = plan.changes.then(Again::open).transpose()?;
+    let path = plan.path_without_marks(plan.packets)?;
+    let at = At {
+        side: Side::Down,
+        inside: 0,
+        out: 0,
+        mtu_bytes: way.mtu_bytes,
+    };
+    let name = format!("impair {}", plan.name);
+    let schedule = Impaired::new(path, again);
+    let running = Running::start(name, queue, schedule, at, plan.packets)?;
+    Ok((running, buffer))
 }
 
 impl Engine for Nfqueue {
@@ -142,7 +118,7 @@ impl Engine for Nfqueue {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
-        let counts = self.lines.iter().map(|line| line.lead.count());
+        let counts = self.lines.iter().map(|line| line.lead().count());
         let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
         // Second packets come from this host.
         let let_go = counts.iter().map(|of| of.sent - of.copies).sum();
@@ -158,13 +134,7 @@ impl Engine for Nfqueue {
         let ended = self.diversion.take().map_or(Ok(()), |rules| rules.end());
         let counts = self.read();
         for line in &mut self.lines {
-            line.lead
-                .stop()
-                .context("let go what waits in a packet queue")?;
-            if let Some(thread) = line.thread.take() {
-                // A panic in it was printed.
-                let _ = thread.join();
-            }
+            line.stop().context("let go what waits in a packet queue")?;
         }
         ended.context("take the rules away")?;
         counts

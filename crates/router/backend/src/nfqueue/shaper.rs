@@ -9,8 +9,6 @@
 //! Packets cannot be marked (CE) here, since super-packets cannot be written back: policies drop.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
@@ -19,12 +17,12 @@ use fairpath_core::sched::Op;
 use fairpath_netlink::Links;
 use fairpath_nfqueue::Config;
 use fairpath_shape::{Both, Lines, Side};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::diversion::{Diversion, Divert, Diverted};
+use super::instance::{Counts, Instance};
 use super::packet::{At, HEADER_BYTES};
-use super::worker::{Counts, Worker};
-use crate::orders::{self, Gauge, Lead};
+use super::worker::Running;
+use crate::orders::{self, Gauge};
 use crate::shape::{Backend, Ended, Job, Reading};
 use crate::{OnFailure, Via};
 
@@ -41,9 +39,8 @@ pub struct Nfqueue {
 }
 
 struct Line {
-    lead: Lead<Counts>,
+    running: Running<Counts>,
     gauge: Gauge,
-    thread: Option<JoinHandle<()>>,
     handles: u32,
     /// As it was at the start.
     interface: String,
@@ -154,23 +151,12 @@ impl Line {
             ),
             false => String::new(),
         };
-        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
-        let rung = Arc::clone(&bell);
-        let (lead, orders) = orders::pair(move || {
-            // Only a full counter refuses, and then the thread is woken anyway.
-            let _ = rung.write(1);
-        });
         let name = format!("shape {}", at.side.name());
-        let worker = Worker::new(queue, lane, orders, bell, at, handles);
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(move || worker.run())
-            .context("start a thread for a packet queue")?;
+        let instance = Instance::new(lane, at.side);
+        let running = Running::start(name, queue, instance, at, handles)?;
         let line = Line {
-            lead,
+            running,
             gauge,
-            thread: Some(thread),
             handles,
             interface: interface.to_owned(),
             ifindex,
@@ -195,7 +181,7 @@ impl Backend for Nfqueue {
             let Some(line) = self.sides.get(side) else {
                 continue;
             };
-            let counts = line.lead.count()?;
+            let counts = line.running.lead().count()?;
             *reading.figures.get_mut(side) = Some(line.gauge.read());
             reading.stopped = reading.stopped.or(line.gauge.stopped());
             name_counts(side, &counts, &mut reading.counters);
@@ -204,7 +190,7 @@ impl Backend for Nfqueue {
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
-        self.line(side)?.lead.apply(side, op)
+        self.line(side)?.running.lead().apply(side, op)
     }
 
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
@@ -212,13 +198,21 @@ impl Backend for Nfqueue {
         for side in Side::BOTH {
             let trees = [job.lines.trees.get(side), before.trees.get(side)];
             if let Some(Line {
-                lead,
+                running,
                 gauge,
                 handles,
                 ..
             }) = self.sides.get_mut(side)
             {
-                orders::replace(lead, gauge, side, trees, job.rules, *handles, false)?;
+                orders::replace(
+                    running.lead(),
+                    gauge,
+                    side,
+                    trees,
+                    job.rules,
+                    *handles,
+                    false,
+                )?;
             }
         }
         Ok(())
@@ -256,14 +250,8 @@ impl Backend for Nfqueue {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
-            match line.lead.stop() {
-                Ok(count) => {
-                    let_go += count;
-                    if let Some(thread) = line.thread.take() {
-                        // A panic in it was printed.
-                        let _ = thread.join();
-                    }
-                }
+            match line.running.stop() {
+                Ok(count) => let_go += count,
                 failed => ended.note(failed.map(drop)),
             }
         }

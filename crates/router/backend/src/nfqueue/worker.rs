@@ -1,201 +1,329 @@
-//! A side's thread: packets from their queue, through the lane, and back.
+//! A queue's worker: packets from their queue, through what schedules them, and back.
+//!
+//! ```text
+//!  wake-up: receive --> read the clock --> arrive --> turn --> verdicts --> orders --> rest
+//! ```
+//!
+//! Written once for the shaper and for impairments; [`Schedule`] says what differs.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use fairpath_nfqueue::{Counters, Held, Holding, KernelCounts, Queue, QueueError, Verdict, Wait};
-use fairpath_shape::{Lane, Leaving};
+use fairpath_core::Frame;
+use fairpath_nfqueue::{Held, Holding, Packet, Queue, QueueError, Verdict, Wait};
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::EventFd;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 
 use super::packet::{At, describe};
 use crate::monotonic_ns;
-use crate::orders::{self, Command, Orders, Orphan};
+use crate::orders::{self, Command, Lead, Orders, Orphan};
 
-/// Packets let go in one turn: some 100 us.
-const TURN: u32 = 64;
 /// How long leaving may take.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Before verdicts that could not be sent are sent again.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
-/// What a thread counts.
-#[derive(Clone, Copy, Debug)]
-pub struct Counts {
-    pub own: Counters,
-    pub kernel: Option<KernelCounts>,
-    /// Packets dropped because all handles were taken.
-    pub no_handle: u64,
-    /// Verdicts that could not be sent.
-    pub failed: u64,
-    /// What was held here when its interface went.
-    pub held: u64,
+/// What decides about a queue's packets: a shaper instance, or the path of an impairment.
+pub trait Schedule: Send + 'static {
+    /// What is counted.
+    type Counts: Send + 'static;
+    /// What is kept of a packet until its verdict, next to its place in the queue.
+    type Kept: Send;
+
+    /// The worker begins, in its thread.
+    fn begin(&mut self);
+
+    /// A packet came; `None`: it is not taken, and dropped.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<Self::Kept>>;
+
+    /// A packet came, and there was no handle for it: it is dropped.
+    fn note_no_handle(&mut self);
+
+    /// What became of the verdict on a packet that was not taken.
+    fn note_refused(&mut self, given: Result<(), QueueError>);
+
+    /// The kernel lacked memory for verdicts.
+    fn note_short_of_memory(&mut self) {}
+
+    /// Lets packets leave that are due.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn turn(&mut self, now: u64) -> anyhow::Result<()>;
+
+    /// Gives verdicts on what leaves; how many.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn let_go(&mut self, waiting: &mut Waiting<Self::Kept>) -> anyhow::Result<usize>;
+
+    /// When the next packet may leave.
+    fn wake_at(&self) -> Option<u64>;
+
+    /// How long to sleep where the next packet is due `left` after `now`; `None`: not at all.
+    fn sleep(&mut self, now: u64, left: u64) -> Option<u64>;
+
+    /// Carries out an order about its packets.
+    ///
+    /// # Errors
+    /// Where it cannot go on.
+    fn obey(
+        &mut self,
+        order: Command<Self::Counts>,
+        waiting: &mut Waiting<Self::Kept>,
+    ) -> anyhow::Result<()>;
+
+    /// What was counted, with what the queue has.
+    fn counts(&self, queue: &Queue<Holding>) -> Self::Counts;
+
+    /// It cannot go on: why.
+    fn failed(&self, error: &anyhow::Error);
 }
 
-/// What a thread works on.
-pub struct Worker {
-    queue: Queue<Holding>,
-    lane: Lane,
-    orders: Orders<Counts>,
-    bell: Arc<EventFd>,
-    at: At,
-    /// By handle.
-    held: Vec<Option<Held>>,
+/// A packet that came.
+pub struct Arrival<'a> {
+    /// Its name from now on.
+    pub handle: u32,
+    /// Where it comes from.
+    pub packet: &'a Packet<'a>,
+    /// As the classifier knows it.
+    pub frame: &'a Frame,
+    /// Its first bytes, from an Ethernet header on.
+    pub head: &'a [u8],
+    /// Bytes on the wire.
+    pub bytes: u32,
+}
+
+/// Packets that wait for a verdict, by handle.
+pub struct Waiting<K> {
+    /// For verdicts.
+    pub queue: Queue<Holding>,
+    held: Vec<Option<(Held, K)>>,
     free: Vec<u32>,
-    leaving: Vec<Leaving>,
-    no_handle: u64,
-    failed: u64,
 }
 
-impl Worker {
-    /// Of a lane that knows the handles 1 to `handles`; `bell` is rung with each order.
-    pub fn new(
-        queue: Queue<Holding>,
-        lane: Lane,
-        orders: Orders<Counts>,
-        bell: Arc<EventFd>,
-        at: At,
-        handles: u32,
-    ) -> Worker {
-        Worker {
+impl<K> Waiting<K> {
+    fn new(queue: Queue<Holding>, handles: u32) -> Waiting<K> {
+        Waiting {
             queue,
-            lane,
-            orders,
-            bell,
-            at,
             held: (0..=handles).map(|_| None).collect(),
             free: (1..=handles).rev().collect(),
-            leaving: Vec::new(),
-            no_handle: 0,
-            failed: 0,
         }
     }
 
+    /// The packet of a handle, which is free from now on.
+    pub fn take(&mut self, handle: u32) -> Option<(Held, K)> {
+        let taken = self.held[handle as usize].take()?;
+        self.free.push(handle);
+        Some(taken)
+    }
+
+    /// A verdict on each of these, sent together; how many are left, how many verdicts failed.
+    pub fn give_all(&mut self, verdicts: impl Iterator<Item = (u32, Verdict)>) -> (usize, u64) {
+        let (mut left, mut failed) = (0, 0);
+        let mut release = self.queue.release();
+        for (handle, verdict) in verdicts {
+            left += 1;
+            if let Some((held, _)) = self.held[handle as usize].take() {
+                self.free.push(handle);
+                // Kept where it could not be sent, and sent with the next.
+                failed += u64::from(release.give(held, verdict).is_err());
+            }
+        }
+        if left > 0 {
+            failed += u64::from(release.flush().is_err());
+        }
+        (left, failed)
+    }
+}
+
+/// A worker in its thread.
+pub struct Running<C> {
+    lead: Lead<C>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<C: Send + 'static> Running<C> {
+    /// Starts a worker called `name` for packets of `queue`, of which `handles` may wait.
+    ///
+    /// # Errors
+    /// Where no thread or descriptor is left.
+    pub fn start<S: Schedule<Counts = C>>(
+        name: String,
+        queue: Queue<Holding>,
+        schedule: S,
+        at: At,
+        handles: u32,
+    ) -> anyhow::Result<Running<C>> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
+        let rung = Arc::clone(&bell);
+        let (lead, orders) = orders::pair(move || {
+            // Only a full counter refuses, and then the thread is woken anyway.
+            let _ = rung.write(1);
+        });
+        let worker = Worker {
+            waiting: Waiting::new(queue, handles),
+            schedule,
+            orders,
+            bell,
+            at,
+        };
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || worker.run())
+            .context("start a thread for a packet queue")?;
+        Ok(Running {
+            lead,
+            thread: Some(thread),
+        })
+    }
+
+    /// How it is told what to do.
+    pub fn lead(&self) -> &Lead<C> {
+        &self.lead
+    }
+
+    /// Ends it; how many packets were let go.
+    ///
+    /// # Errors
+    /// What was lost, or where the thread does not answer.
+    pub fn stop(&mut self) -> anyhow::Result<u64> {
+        let let_go = self.lead.stop()?;
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+        Ok(let_go)
+    }
+}
+
+/// What a thread works on.
+struct Worker<S: Schedule> {
+    waiting: Waiting<S::Kept>,
+    schedule: S,
+    orders: Orders<S::Counts>,
+    bell: Arc<EventFd>,
+    at: At,
+}
+
+impl<S: Schedule> Worker<S> {
     /// Until it is told to end, or nobody is left to tell it.
-    pub fn run(mut self) {
-        orders::prefer_this_thread();
-        match self.serve() {
-            Ok(()) => {}
-            Err(error) => tracing::error!("shape {}: {error:#}", self.at.side.name()),
+    fn run(mut self) {
+        self.schedule.begin();
+        if let Err(error) = self.serve() {
+            self.schedule.failed(&error);
         }
     }
 
     fn serve(&mut self) -> anyhow::Result<()> {
         loop {
             let came = self.take()?;
-            let next = self.lane.turn(monotonic_ns()?, TURN, &mut self.leaving)?;
-            let left = self.let_go()?;
+            self.schedule.turn(monotonic_ns()?)?;
+            let left = self.schedule.let_go(&mut self.waiting)?;
             let mut told = false;
             loop {
-                let command = match self.orders.next() {
-                    Ok(Some(command)) => command,
-                    Ok(None) => break,
-                    Err(Orphan) => return Ok(()),
-                };
-                told = true;
-                let now = monotonic_ns()?;
-                let rest = orders::obey(&mut self.lane, command, now, &mut self.leaving);
-                self.let_go()?;
-                match rest {
-                    Some(Command::Count(reply)) => drop(reply.try_send(self.counts())),
-                    Some(Command::Stop(reply)) => {
+                match self.orders.next() {
+                    Ok(Some(Command::Count(reply))) => drop(reply.try_send(self.counts())),
+                    Ok(Some(Command::Stop(reply))) => {
                         let done = self.leave();
                         let _ = reply.try_send(done.map_err(|error| format!("{error:#}")));
                         return Ok(());
                     }
-                    _ => {}
+                    Ok(Some(order)) => self.schedule.obey(order, &mut self.waiting)?,
+                    Ok(None) => break,
+                    Err(Orphan) => return Ok(()),
                 }
+                told = true;
             }
-            // After a command, when to wake is another time.
+            // After an order, when to wake is another time.
             if came == 0 && left == 0 && !told {
-                self.rest(next)?;
+                self.rest()?;
             }
         }
+    }
+
+    fn counts(&self) -> S::Counts {
+        self.schedule.counts(&self.waiting.queue)
     }
 
     /// Takes what came; how many packets.
     fn take(&mut self) -> anyhow::Result<usize> {
         let (mut came, mut refused) = (0, Vec::new());
-        let read = match self.queue.receive(Wait::Not) {
+        let Waiting { queue, held, free } = &mut self.waiting;
+        let read = match queue.receive(Wait::Not) {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
             Err(QueueError::Send { .. }) => {
-                self.failed += 1;
+                self.schedule.note_short_of_memory();
                 thread::sleep(SHORT_OF_MEMORY);
                 return Ok(0);
             }
             read => read?,
         };
-        // Read behind the queue: no packet came later than it says.
+        // Behind the reading, so that no packet came later than it says: by an older clock, what came
+        // meanwhile would leave too early.
         let now = monotonic_ns()?;
-        for (packet, held) in read.packets {
+        for (packet, place) in read.packets {
             came += 1;
-            let Some(handle) = self.free.pop() else {
-                refused.push(held);
+            let Some(handle) = free.pop() else {
+                self.schedule.note_no_handle();
+                refused.push(place);
                 continue;
             };
             let (frame, head, bytes) = describe(&packet, now, &self.at);
-            self.lane.arrive(handle, &frame, head.bytes(), bytes);
-            self.held[handle as usize] = Some(held);
+            let arrival = Arrival {
+                handle,
+                packet: &packet,
+                frame: &frame,
+                head: head.bytes(),
+                bytes,
+            };
+            match self.schedule.arrive(&arrival)? {
+                Some(kept) => held[handle as usize] = Some((place, kept)),
+                None => {
+                    free.push(handle);
+                    refused.push(place);
+                }
+            }
         }
-        self.no_handle += refused.len() as u64;
-        for held in refused {
-            let given = self.queue.release().give(held, Verdict::DROP);
-            self.failed += u64::from(given.is_err());
+        for place in refused {
+            let given = queue.release().give(place, Verdict::DROP);
+            self.schedule.note_refused(given);
         }
         Ok(came)
     }
 
-    /// Gives verdicts on what leaves; how many.
-    fn let_go(&mut self) -> anyhow::Result<usize> {
-        let mut verdicts = self.queue.release();
-        let left = self.leaving.len();
-        for leaving in self.leaving.drain(..) {
-            let (handle, verdict) = match leaving {
-                Leaving::Send { handle, .. } => (handle, Verdict::ACCEPT),
-                Leaving::Drop { handle, .. } => (handle, Verdict::DROP),
-            };
-            if let Some(held) = self.held[handle as usize].take() {
-                self.free.push(handle);
-                // Kept where it could not be sent, and sent with the next.
-                self.failed += u64::from(verdicts.give(held, verdict).is_err());
-            }
-        }
-        if left > 0 {
-            self.failed += u64::from(verdicts.flush().is_err());
-        }
-        Ok(left)
-    }
-
-    fn counts(&self) -> Counts {
-        Counts {
-            own: self.queue.counters(),
-            kernel: self.queue.kernel_counts().ok(),
-            no_handle: self.no_handle,
-            failed: self.failed,
-            held: self.queue.held(),
-        }
-    }
-
     /// Lets everything go, in the order of its arrival, and takes nothing more.
     fn leave(&mut self) -> anyhow::Result<u64> {
-        let held = self.queue.held();
-        self.queue.release_all(Verdict::ACCEPT)?;
-        Ok(held + self.queue.drain(DRAIN, |_| Verdict::ACCEPT)?)
+        let queue = &mut self.waiting.queue;
+        let held = queue.held();
+        queue.release_all(Verdict::ACCEPT)?;
+        Ok(held + queue.drain(DRAIN, |_| Verdict::ACCEPT)?)
     }
 
-    /// Until a packet comes, one may leave, or somebody wants something.
-    fn rest(&self, next: Option<u64>) -> anyhow::Result<()> {
-        let bell = PollFd::new(self.bell.as_fd(), PollFlags::POLLIN);
-        let mut fds = [PollFd::new(self.queue.as_fd(), PollFlags::POLLIN), bell];
-        let wait = match next {
-            Some(at) => Some(Duration::from_nanos(at.saturating_sub(monotonic_ns()?))),
+    /// Until a packet comes, one may leave, or somebody wants something; not at all where the schedule
+    /// stays awake for what is due.
+    fn rest(&mut self) -> anyhow::Result<()> {
+        let wait = match self.schedule.wake_at() {
+            Some(at) => {
+                let now = monotonic_ns()?;
+                match self.schedule.sleep(now, at.saturating_sub(now)) {
+                    None => return Ok(()),
+                    Some(left) => Some(Duration::from_nanos(left)),
+                }
+            }
             None => None,
         };
-        match ppoll(&mut fds, wait.map(TimeSpec::from_duration), None) {
+        let bell = PollFd::new(self.bell.as_fd(), PollFlags::POLLIN);
+        let queue = PollFd::new(self.waiting.queue.as_fd(), PollFlags::POLLIN);
+        match ppoll(&mut [queue, bell], wait.map(TimeSpec::from_duration), None) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("wait for packets"),
         }

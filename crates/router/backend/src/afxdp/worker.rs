@@ -1,0 +1,181 @@
+//! The worker of AF_XDP: one thread that forwards between both interfaces, by what schedules packets.
+//!
+//! Written once for the shaper and for impairments; [`Schedule`] says what differs. The forwarder reads
+//! the clock behind each queue.
+
+use std::thread::{self, JoinHandle};
+
+use anyhow::Context;
+use fairpath_afxdp::{Forwarder, Order, Placement, Port, Stop};
+use fairpath_bpf::{Attached, ForwardPlan, RttMonitor};
+
+use super::ends::{Ends, pairs};
+use crate::orders::{self, Command, Lead, Orders, Orphan};
+
+/// What decides about packets of both directions: shaper instances, or the paths of impairments.
+pub trait Schedule: Order + Send + Sized + 'static {
+    /// What is counted.
+    type Counts: Send + 'static;
+
+    /// The worker begins, in its thread.
+    fn begin(forwarder: &mut Forwarder<Self>);
+
+    /// The thread runs wherever the kernel likes: why.
+    fn not_pinned(why: &str);
+
+    /// What was counted, with what the forwarder has.
+    fn counts(forwarder: &Forwarder<Self>) -> Self::Counts;
+
+    /// Carries out an order about its packets.
+    fn obey(forwarder: &mut Forwarder<Self>, order: Command<Self::Counts>);
+
+    /// Packets come no more: lets go what waits. How many were sent.
+    ///
+    /// # Errors
+    /// What was lost.
+    fn end(forwarder: &mut Forwarder<Self>) -> Result<u64, String>;
+}
+
+/// A worker in its thread, and the programs that lead packets to it.
+pub struct Running<C> {
+    lead: Lead<C>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+    programs: Vec<Attached>,
+}
+
+impl<C: Send + 'static> Running<C> {
+    /// Starts a worker called `name` on a port of both ends; nothing comes yet.
+    ///
+    /// # Errors
+    /// Where the port does not hold what is scheduled, or no thread or descriptor is left.
+    pub fn start<S: Schedule<Counts = C>>(
+        name: &str,
+        port: Port,
+        ends: &Ends,
+        placement: Placement,
+        schedule: S,
+    ) -> anyhow::Result<Running<C>> {
+        let exits = [ends.inside.ifindex, ends.outside.ifindex];
+        let forwarder = Forwarder::with_exits(port, &pairs(ends), &exits, schedule)?;
+        let stop = Stop::new().context("make a descriptor to end the thread by")?;
+        let bell = forwarder.bell();
+        let (lead, orders) = orders::pair(move || bell.ring());
+        let theirs = stop.clone();
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement))
+            .context("start the thread that carries packets")?;
+        Ok(Running {
+            lead,
+            stop,
+            thread: Some(thread),
+            programs: Vec::new(),
+        })
+    }
+
+    /// Attaches the programs of `monitor` to both ends: packets come.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn attach(&mut self, monitor: &mut RttMonitor, ends: &Ends) -> anyhow::Result<()> {
+        let count = if ends.is_one_armed() { 1 } else { 2 };
+        for link in [&ends.inside, &ends.outside].into_iter().take(count) {
+            let program = monitor.attach_forward(link.ifindex, &link.name)?;
+            self.programs.push(program);
+        }
+        Ok(())
+    }
+
+    /// How it is told what to do.
+    pub fn lead(&self) -> &Lead<C> {
+        &self.lead
+    }
+
+    /// Nothing comes any more: the kernel forwards.
+    pub fn detach(&mut self) {
+        self.programs.clear();
+    }
+
+    /// Waits for the thread, which ends by itself.
+    pub fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+
+    /// Ends it at once: what waits is dropped.
+    pub fn end(&mut self) {
+        self.programs.clear();
+        self.stop.ask();
+        self.join();
+    }
+}
+
+impl<C> Drop for Running<C> {
+    fn drop(&mut self) {
+        self.programs.clear();
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells the monitor's program what to forward between both ends, and by which sockets.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn lead_packets(
+    monitor: &mut RttMonitor,
+    plan: &ForwardPlan,
+    ends: &Ends,
+    port: &Port,
+) -> anyhow::Result<()> {
+    monitor.set_forwarding(plan)?;
+    for (link, socket) in port.sockets() {
+        // One interface may be both exits.
+        for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
+            if end.ifindex == link.ifindex {
+                monitor.set_socket(exit, link.queue, socket)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The thread: packets until the end.
+fn carry<S: Schedule>(
+    mut forwarder: Forwarder<S>,
+    orders: &Orders<S::Counts>,
+    stop: &Stop,
+    placement: &Placement,
+) {
+    if let Err(error) = placement.pin() {
+        let why = format!("pin the thread that carries packets ({placement}): {error}");
+        S::not_pinned(&why);
+    }
+    S::begin(&mut forwarder);
+    let mut end = None;
+    forwarder.run(stop, |forwarder| {
+        loop {
+            match orders.next() {
+                Ok(Some(Command::Count(reply))) => drop(reply.try_send(S::counts(forwarder))),
+                Ok(Some(Command::Stop(reply))) => end = Some(reply),
+                Ok(Some(order)) => S::obey(forwarder, order),
+                Ok(None) => break,
+                Err(Orphan) => {
+                    stop.ask();
+                    break;
+                }
+            }
+        }
+        if end.is_some() {
+            stop.ask();
+        }
+    });
+    if let Some(reply) = end {
+        let _ = reply.try_send(S::end(&mut forwarder));
+    }
+}

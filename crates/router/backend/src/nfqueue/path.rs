@@ -1,0 +1,174 @@
+//! The path of an impairment as what schedules a queue's packets.
+
+use fairpath_afxdp::Awake;
+use fairpath_impair::{Counts, Departure, Path};
+use fairpath_nfqueue::{Holding, Packet, Queue, QueueError, Rewrite, Verdict};
+use fairpath_units::Nanos;
+
+use super::again::Again;
+use super::worker::{Arrival, Schedule, Waiting};
+use crate::impair::awake_ns;
+use crate::monotonic_ns;
+use crate::orders::Command;
+
+/// Packets let go before arrivals are looked at again: some 100 us.
+const TURN: usize = 64;
+
+/// A direction's path.
+pub struct Impaired {
+    path: Path,
+    /// Where packets are sent twice or damaged.
+    again: Option<Again>,
+    awake: Awake,
+}
+
+impl Impaired {
+    pub fn new(path: Path, again: Option<Again>) -> Impaired {
+        Impaired {
+            path,
+            again,
+            awake: Awake::default(),
+        }
+    }
+
+    fn send(&mut self, departure: Departure, waiting: &mut Waiting<Option<Rewrite>>) {
+        let Departure { handle, deed, .. } = departure;
+        let Some((held, kept)) = waiting.take(handle) else {
+            return;
+        };
+        let mut verdicts = waiting.queue.release();
+        let damaged = deed
+            .flip
+            .zip(kept.clone())
+            .and_then(|(bit, mut packet)| packet.flip(bit).then_some(packet));
+        // Kept where it could not be sent, and sent with the next.
+        let given = match &damaged {
+            Some(damaged) => verdicts.give_changed(held, Verdict::ACCEPT, damaged),
+            None => verdicts.give(held, Verdict::ACCEPT),
+        };
+        let refused = refused_now(&given);
+        if deed.twice {
+            // In this order on the wire, too; what the kernel does not take now comes behind.
+            let _ = verdicts.flush();
+        }
+        let counts = self.path.counts_mut();
+        counts.own.refused += refused;
+        counts.corrupted += u64::from(damaged.is_some());
+        counts.own.not_damaged += u64::from(deed.flip.is_some() && damaged.is_none());
+        if deed.twice {
+            let second = damaged.or(kept);
+            let sent = (second.zip(self.again.as_ref()))
+                .is_some_and(|(packet, again)| again.send(packet.bytes()));
+            let counts = self.path.counts_mut();
+            counts.copies += u64::from(sent);
+            counts.sent += u64::from(sent);
+            counts.own.no_copy += u64::from(!sent);
+        }
+    }
+}
+
+impl Schedule for Impaired {
+    type Counts = Counts;
+    /// Its bytes, where they are needed.
+    type Kept = Option<Rewrite>;
+
+    fn begin(&mut self) {
+        self.awake = Awake::before(Nanos(awake_ns()));
+    }
+
+    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<Option<Rewrite>>> {
+        let Arrival {
+            handle,
+            packet,
+            frame,
+            head,
+            bytes,
+        } = *arrival;
+        if !self.path.arrive(handle, frame, head, bytes)? {
+            return Ok(None);
+        }
+        Ok(Some(self.again.as_ref().and_then(|_| kept(packet))))
+    }
+
+    fn note_no_handle(&mut self) {
+        self.path.counts_mut().own.no_place += 1;
+    }
+
+    fn note_refused(&mut self, given: Result<(), QueueError>) {
+        self.path.counts_mut().own.refused += refused_now(&given);
+    }
+
+    fn turn(&mut self, now: u64) -> anyhow::Result<()> {
+        Ok(self.path.run_to(now)?)
+    }
+
+    fn let_go(&mut self, waiting: &mut Waiting<Option<Rewrite>>) -> anyhow::Result<usize> {
+        let mut gone = 0;
+        while let Some(handle) = self.path.take_dropped() {
+            if let Some((held, _)) = waiting.take(handle) {
+                let given = waiting.queue.release().give(held, Verdict::DROP);
+                self.note_refused(given);
+            }
+            gone += 1;
+        }
+        for _ in 0..TURN {
+            let Some(departure) = self.path.take() else {
+                break;
+            };
+            self.send(departure, waiting);
+            gone += 1;
+        }
+        // Verdicts that the kernel does not take are sent again with the next: packets are late by then.
+        let nothing = gone == 0 && !self.path.is_going();
+        if nothing || waiting.queue.release().flush().is_ok() {
+            self.path.note_sent(monotonic_ns()?);
+        }
+        Ok(gone)
+    }
+
+    fn wake_at(&self) -> Option<u64> {
+        self.path.wake_at()
+    }
+
+    /// Not at all shortly before a packet is due.
+    fn sleep(&mut self, now: u64, left: u64) -> Option<u64> {
+        let left = self.awake.until(Nanos(now), Nanos(left))?;
+        Some(left.0)
+    }
+
+    /// A path runs as it began.
+    fn obey(&mut self, _: Command<Counts>, _: &mut Waiting<Option<Rewrite>>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn counts(&self, queue: &Queue<Holding>) -> Counts {
+        let mut counts = self.path.told();
+        match queue.kernel_counts() {
+            Ok(kernel) => {
+                let dropped = [kernel.queue_dropped, kernel.user_dropped].map(u64::from);
+                counts.queue_dropped += dropped.iter().sum::<u64>();
+            }
+            Err(error) => {
+                let error = anyhow::Error::new(error);
+                counts.unread.push(format!("{error:#}"));
+            }
+        }
+        counts.own.refused += queue.counters().packets.refused;
+        counts
+    }
+
+    fn failed(&self, error: &anyhow::Error) {
+        eprintln!("fairpath impair: {error:#}");
+    }
+}
+
+/// 1 where a verdict is the kernel's no more: one that could not be sent is kept, and sent again.
+fn refused_now(given: &Result<(), QueueError>) -> u64 {
+    let is_kept = matches!(given, Ok(()) | Err(QueueError::Send { .. }));
+    u64::from(!is_kept)
+}
+
+/// A packet's bytes, where they are all there and right.
+fn kept(packet: &Packet<'_>) -> Option<Rewrite> {
+    packet.verbatim().ok()
+}
