@@ -23,7 +23,7 @@ use fairpath_afxdp::{
 use fairpath_bpf::{Exit, ForwardPlan, Forwarding, Injector, Options, RttMonitor, Traffic};
 use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::pifo::{self, POP_BATCH, PifoConfig, Pool, Window};
-use fairpath_core::sched::End;
+use fairpath_core::sched::{Change, End};
 use fairpath_core::{Config, Rules};
 use fairpath_shape::{Both, Lane, Leaving, Lines, Settings};
 use fairpath_testbed::Process;
@@ -323,7 +323,7 @@ impl Order for Ranked {
             let most = room.min(POP_BATCH);
             let left = self.pool.pop_batch(to.0 as u32 + 1, &mut items[..most]);
             let sent = items[..left].iter().map(|item| FrameId(item - 1));
-            out.extend(sent.map(Outcome::Send));
+            out.extend(sent.map(|frame| Outcome::Send(frame, Change::default())));
             room -= left;
             if left < POP_BATCH {
                 return;
@@ -383,7 +383,7 @@ impl Order for Scheduled {
         let turned = self.lanes[to.0].turn(now.0, room, &mut self.leaving);
         self.wake[to.0] = turned.expect("a native scheduler does not fail");
         out.extend(self.leaving.iter().map(|leaving| match *leaving {
-            Leaving::Send { handle, .. } => Outcome::Send(FrameId(handle - 1)),
+            Leaving::Send { handle, .. } => Outcome::Send(FrameId(handle - 1), Change::default()),
             Leaving::Drop { handle, .. } => Outcome::Drop(FrameId(handle - 1)),
         }));
     }

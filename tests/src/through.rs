@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use fairpath_afxdp::{Arrival, Fifo, Forwarder, LinkQueue, Order, Outcome, Plan, Port, QueueId};
 use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, Hook, Options, RttMonitor, StackSent};
-use fairpath_core::sched::End;
+use fairpath_core::sched::{Change, End};
 use fairpath_core::{Config, Rules};
 use fairpath_units::{IfIndex, Nanos};
 use nix::net::if_::if_nametoindex;
@@ -45,8 +45,8 @@ impl Order for Recorder {
         let before = out.len();
         self.fifo.leave(to, now, room, out);
         for outcome in &mut out[before..] {
-            if let (true, Outcome::Send(frame)) = (self.mark, *outcome) {
-                *outcome = Outcome::SendMarked(frame);
+            if let (true, Outcome::Send(_, change)) = (self.mark, outcome) {
+                *change = Change::MARK;
             }
         }
     }

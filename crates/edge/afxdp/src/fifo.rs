@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use fairpath_core::sched::Change;
 use fairpath_units::Nanos;
 
 use crate::forward::{Arrival, Order, Outcome};
@@ -57,7 +58,11 @@ impl Order for Fifo {
             return;
         };
         let leaving = queue.len().min(room as usize);
-        out.extend(queue.drain(..leaving).map(Outcome::Send));
+        out.extend(
+            queue
+                .drain(..leaving)
+                .map(|frame| Outcome::Send(frame, Change::default())),
+        );
     }
 }
 
@@ -85,7 +90,10 @@ mod tests {
         out.clear();
         fifo.leave(QueueId(0), Nanos(0), 9, &mut out);
         fifo.leave(QueueId(1), Nanos(0), 2, &mut out);
-        assert_eq!(out, [0, 1].map(|i| Outcome::Send(FrameId(i))));
+        assert_eq!(
+            out,
+            [0, 1].map(|i| Outcome::Send(FrameId(i), Change::default()))
+        );
         assert_eq!(fifo.waiting(), 1);
     }
 }

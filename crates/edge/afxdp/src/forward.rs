@@ -19,7 +19,7 @@
 
 use std::io;
 
-use fairpath_core::sched::Meta;
+use fairpath_core::sched::{Change, Meta};
 use fairpath_units::{IfIndex, Nanos};
 
 use crate::checksum::{self, Completion};
@@ -68,26 +68,10 @@ pub struct Arrival {
 /// What is to become of a packet that the order held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It leaves by the queue that was asked for.
-    Send(FrameId),
-    /// Likewise, and it says that it met congestion, if its sender understands (CE, RFC 3168).
-    SendMarked(FrameId),
-    /// Likewise, after what a bad network does to it.
-    SendChanged(FrameId, Change),
+    /// It leaves by the queue that was asked for, changed like this before.
+    Send(FrameId, Change),
     /// It is no more; why is the order's to count.
     Drop(FrameId),
-}
-
-/// What is done to a packet before it leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// CE, as [`Outcome::SendMarked`].
-    pub mark: bool,
-    /// This bit of the packet is the other way round, counted from the first of its IP header; a
-    /// number beyond the packet starts again at its first bit.
-    pub flip: Option<u32>,
-    /// It leaves twice.
-    pub twice: bool,
 }
 
 /// Decides which packets leave, and when. Gives every frame that it was given back exactly once.
@@ -443,16 +427,10 @@ impl<O: Order> Forwarder<O> {
                 Outcome::Drop(frame) => {
                     self.counts.dropped += u64::from(self.port.discard(frame));
                 }
-                Outcome::Send(frame) => self.send(to, frame),
-                Outcome::SendMarked(frame) => {
-                    let mark = true;
-                    let change = Change {
-                        mark,
-                        ..Change::default()
-                    };
-                    self.send_changed(to, frame, change);
+                Outcome::Send(frame, change) if change == Change::default() => {
+                    self.send(to, frame);
                 }
-                Outcome::SendChanged(frame, change) => self.send_changed(to, frame, change),
+                Outcome::Send(frame, change) => self.send_changed(to, frame, change),
             }
         }
         self.outcomes = outcomes;

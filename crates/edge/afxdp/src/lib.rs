@@ -43,9 +43,7 @@ mod wait;
 pub use checksum::{Completion, complete};
 pub use fifo::Fifo;
 pub use first::{Awake, PREFERENCE, Precedence, exact_timers, precede, prefer};
-pub use forward::{
-    Arrival, Change, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome,
-};
+pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};
 pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
 pub use note::{NOTE_BYTES, Note};

@@ -16,8 +16,8 @@
 use std::collections::VecDeque;
 
 use fairpath_core::Frame;
-use fairpath_core::sched::{Drop as Reason, HomeError, Meta, SchedReader};
-use fairpath_shape::{Deed, Lane, Leaving, Places};
+use fairpath_core::sched::{Change, Drop as Reason, HomeError, Meta, SchedReader};
+use fairpath_shape::{Lane, Leaving, Places};
 
 use crate::counts::Counts;
 
@@ -34,7 +34,7 @@ pub struct Departure {
     /// When it was to leave.
     pub due: u64,
     /// What is done to it; a bit that is turned over is counted from the IP header.
-    pub deed: Deed,
+    pub change: Change,
 }
 
 /// A packet on its way through, by its handle.
@@ -192,10 +192,14 @@ impl Path {
             let mut sent = 0;
             for leaving in self.leaving.drain(..) {
                 match leaving {
-                    Leaving::Send { handle, deed } => {
+                    Leaving::Send { handle, change } => {
                         sent += 1;
                         let due = at;
-                        self.ready.push_back(Departure { handle, due, deed });
+                        self.ready.push_back(Departure {
+                            handle,
+                            due,
+                            change,
+                        });
                     }
                     Leaving::Drop { handle, reason } => {
                         self.counts.held -= 1;
@@ -218,7 +222,7 @@ impl Path {
         let Some(passing) = self.passing.get(departure.handle as usize) else {
             return Some(departure);
         };
-        let flip = &mut departure.deed.flip;
+        let flip = &mut departure.change.flip;
         *flip = flip.map(|bit| bit_of_packet(bit, passing.bytes));
         counts.held -= 1;
         self.going.push(Going {
@@ -238,7 +242,7 @@ impl Path {
     /// How many packets the next one is on the wire, a second one with it; `None` where none is ready.
     pub fn next_takes(&self) -> Option<u32> {
         let next = self.ready.front()?;
-        Some(1 + u32::from(next.deed.twice))
+        Some(1 + u32::from(next.change.twice))
     }
 
     /// Whether packets were taken of which it was not told yet whether they were sent.

@@ -7,7 +7,7 @@
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, OpKind, Outcome,
+    Change, Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, OpKind, Outcome,
     OutcomeKind, Plan, SchedReader, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
@@ -45,7 +45,7 @@ pub enum Leaving {
         /// As it came.
         handle: u32,
         /// What the port does to it before.
-        deed: Deed,
+        change: Change,
     },
     /// It is no more; the lane has counted it.
     Drop {
@@ -54,17 +54,6 @@ pub enum Leaving {
         /// Why.
         reason: Reason,
     },
-}
-
-/// What a port does to a packet that it sends; nothing by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deed {
-    /// Congestion was experienced: CE is set.
-    pub mark: bool,
-    /// It leaves twice; its handle comes back once.
-    pub twice: bool,
-    /// This bit is turned over, counted from the beginning of the packet.
-    pub flip: Option<u32>,
 }
 
 /// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
@@ -240,7 +229,7 @@ impl Lane {
         self.watch.clone()
     }
 
-    /// Whether packets may leave twice ([`Deed::twice`]): then half a port's room is sure to do.
+    /// Whether packets may leave twice ([`Change::twice`]): then half a port's room is sure to do.
     pub fn copies(&self) -> bool {
         self.copies
     }
@@ -402,11 +391,7 @@ impl Lane {
                 }
                 OutcomeKind::Sent => leaving.push(Leaving::Send {
                     handle,
-                    deed: Deed {
-                        mark: outcome.marked(),
-                        twice: outcome.copied(),
-                        flip: outcome.corrupted_bit(),
-                    },
+                    change: outcome.change(),
                 }),
                 OutcomeKind::Dropped if handle != 0 => {
                     let reason = outcome.drop();

@@ -23,6 +23,6 @@ mod recorder;
 pub use figures::{Figures, Places, Sojourns};
 pub use impaired::{Impaired, Impairments};
 pub use known::Known;
-pub use lane::{CHARGES, Deed, Lane, LaneError, Leaving, Successor};
+pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
 pub use recorder::Recorder;

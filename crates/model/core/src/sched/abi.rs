@@ -288,6 +288,15 @@ impl Outcome {
         (self.kind == OutcomeKind::Dropped).then(|| Drop::from_abi(self.reason))
     }
 
+    /// What is done to it before it leaves.
+    pub fn change(&self) -> Change {
+        Change {
+            mark: self.marked(),
+            twice: self.copied(),
+            flip: self.corrupted_bit(),
+        }
+    }
+
     /// It leaves with CE set.
     pub fn marked(&self) -> bool {
         self.flags & Outcome::MARK != 0
@@ -302,6 +311,27 @@ impl Outcome {
     pub fn corrupted_bit(&self) -> Option<u32> {
         (self.flags & Outcome::CORRUPT != 0).then_some(self.bit)
     }
+}
+
+/// What a back end does to a packet before it sends it; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Congestion was experienced: CE is set (RFC 3168), if the sender understands it.
+    pub mark: bool,
+    /// It leaves twice; its handle comes back once.
+    pub twice: bool,
+    /// This bit is inverted, counted from the first of the IP header; a number beyond the packet
+    /// starts again at its first bit.
+    pub flip: Option<u32>,
+}
+
+impl Change {
+    /// CE alone.
+    pub const MARK: Change = Change {
+        mark: true,
+        twice: false,
+        flip: None,
+    };
 }
 
 /// Why a packet was dropped (`enum fp_refusal`, `enum fp_drop`).

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use fairpath_afxdp::{
-    Arrival, Change, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, QueueId,
-    RingStatistics, Stop,
+    Arrival, ForwardCounts, Forwarder, FrameId, LinkState, Order, Outcome, QueueId, RingStatistics,
+    Stop,
 };
 use fairpath_bpf::StackSent;
 use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
-use fairpath_shape::{Both, Deed, Lane, Leaving, Side};
+use fairpath_shape::{Both, Lane, Leaving, Side};
 use fairpath_units::Nanos;
 
 use super::ends::{Ends, first_queues};
@@ -92,7 +92,7 @@ impl Lanes {
             Err(_) => self.failed += 1,
         }
         out.extend(leaving.drain(..).map(|leaving| match leaving {
-            Leaving::Send { handle, deed } => sent(FrameId(handle - 1), deed),
+            Leaving::Send { handle, change } => Outcome::Send(FrameId(handle - 1), change),
             Leaving::Drop { handle, .. } => Outcome::Drop(FrameId(handle - 1)),
         }));
         self.leaving = leaving;
@@ -185,18 +185,8 @@ impl Order for Lanes {
 fn room_of(outcome: &Outcome) -> u32 {
     match outcome {
         Outcome::Drop(_) => 0,
-        Outcome::SendChanged(_, change) => 1 + u32::from(change.twice),
-        Outcome::Send(_) | Outcome::SendMarked(_) => 1,
+        Outcome::Send(_, change) => 1 + u32::from(change.twice),
     }
-}
-
-/// What the forwarder does to a packet that leaves.
-pub fn sent(frame: FrameId, deed: Deed) -> Outcome {
-    if deed == Deed::default() {
-        return Outcome::Send(frame);
-    }
-    let Deed { mark, twice, flip } = deed;
-    Outcome::SendChanged(frame, Change { mark, flip, twice })
 }
 
 impl Schedule for Lanes {

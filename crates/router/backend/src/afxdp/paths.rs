@@ -6,7 +6,6 @@ use fairpath_core::{Frame, Link as LinkKind, Way};
 use fairpath_impair::{Counts, Departure, Path};
 use fairpath_units::Nanos;
 
-use super::instances::sent;
 use crate::monotonic_ns;
 
 /// Both directions as the forwarder's order.
@@ -97,11 +96,11 @@ impl Order for Paths {
             self.drop_all(exit, out);
             let (path, mut left) = (&mut self.paths[exit], room);
             while path.next_takes().is_some_and(|packets| packets <= left) {
-                let Some(Departure { handle, deed, .. }) = path.take() else {
+                let Some(Departure { handle, change, .. }) = path.take() else {
                     break;
                 };
-                left -= 1 + u32::from(deed.twice);
-                out.push(sent(FrameId(handle - 1), deed));
+                left -= 1 + u32::from(change.twice);
+                out.push(Outcome::Send(FrameId(handle - 1), change));
             }
         }
     }

@@ -32,12 +32,12 @@ impl Impaired {
     }
 
     fn send(&mut self, departure: Departure, waiting: &mut Waiting<Option<Rewrite>>) {
-        let Departure { handle, deed, .. } = departure;
+        let Departure { handle, change, .. } = departure;
         let Some((held, kept)) = waiting.take(handle) else {
             return;
         };
         let mut verdicts = waiting.queue.release();
-        let damaged = deed
+        let damaged = change
             .flip
             .zip(kept.clone())
             .and_then(|(bit, mut packet)| packet.flip(bit).then_some(packet));
@@ -47,15 +47,15 @@ impl Impaired {
             None => verdicts.give(held, Verdict::ACCEPT),
         };
         let refused = refused_now(&given);
-        if deed.twice {
+        if change.twice {
             // In this order on the wire, too; what the kernel does not take now comes behind.
             let _ = verdicts.flush();
         }
         let counts = self.path.counts_mut();
         counts.own.refused += refused;
         counts.corrupted += u64::from(damaged.is_some());
-        counts.own.not_damaged += u64::from(deed.flip.is_some() && damaged.is_none());
-        if deed.twice {
+        counts.own.not_damaged += u64::from(change.flip.is_some() && damaged.is_none());
+        if change.twice {
             let second = damaged.or(kept);
             let sent = (second.zip(self.again.as_ref()))
                 .is_some_and(|(packet, again)| again.send(packet.bytes()));
