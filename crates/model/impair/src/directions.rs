@@ -3,8 +3,9 @@
 use anyhow::{Context, bail};
 use fairpath_core::sched::{LossConfig, Policy, policies};
 use fairpath_sched::impair::{Builder, Distribution, Loss, Spec, seed_of};
-use fairpath_sched::quantity::{read, read_rate, written};
-use fairpath_sched::tree::{Known, Line, Tree, nearest};
+use fairpath_sched::tree::{Known, Line, Tree};
+use fairpath_units::nearest;
+use fairpath_units::quantity::{read, read_rate, written};
 
 use crate::bursts::inflation;
 use crate::network::Network;

@@ -13,5 +13,3 @@
 pub mod impair;
 pub mod log;
 pub mod tree;
-
-pub use fairpath_units::quantity;

@@ -31,7 +31,6 @@ use toml::Spanned;
 
 pub use classes::Way;
 pub use draft::dscp_number;
-pub use fairpath_units::nearest;
 pub use layout::{
     SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
 };
@@ -41,8 +40,8 @@ pub use problem::{BadTree, MAX_PROBLEMS, Problem};
 pub use shape::MAX_NODES;
 
 use crate::impair::Spec;
-use crate::quantity::{self, written};
 use draft::{Draft, NodeDraft};
+use fairpath_units::quantity::{self, written};
 use problem::{NOWHERE, Problems};
 
 /// What a tree may refer to.

@@ -323,7 +323,7 @@ fn a_policy_is_a_tree_of_one_leaf_and_its_parameters_are_set_by_name() {
         .expect("a policy with parameters");
     let mut tree = Tree::of_policy(policy, known()).unwrap();
     let param = &policy.params[0];
-    let most = fairpath_sched::quantity::written(param.most, &param.unit);
+    let most = fairpath_units::quantity::written(param.most, &param.unit);
     tree.set(&format!("{}={most}", param.name)).unwrap();
     assert_eq!(tree.plan.nodes[0].params[0], param.encode(param.most));
     tree.set(&format!("{}.{}={most}", policy.name, param.name))

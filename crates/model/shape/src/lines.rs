@@ -294,7 +294,7 @@ fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
     let known = policies.iter().map(|policy| policy.name.as_str());
     Err(LineError::Policy {
         name: name.to_owned(),
-        near: fairpath_sched::tree::nearest(name, known)
+        near: fairpath_units::nearest(name, known)
             .map_or(String::new(), |near| format!(", is {near:?} meant?")),
     })
 }

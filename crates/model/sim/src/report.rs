@@ -9,8 +9,8 @@ mod picture;
 mod table;
 
 use crate::simulate::{Findings, Measured, Settings};
-use fairpath_sched::quantity::written;
 use fairpath_sched::tree::Names;
+use fairpath_units::quantity::written;
 
 /// Rows of a table at most; CSV and JSON have all.
 pub const TABLE_ROWS: usize = 20;

@@ -385,7 +385,7 @@ impl Shaping {
                 };
                 format!("set the rates of {:?}: {word}{so_far}", wanted.class)
             })?;
-            let rate = fairpath_sched::quantity::written(bps, "bps");
+            let rate = fairpath_units::quantity::written(bps, "bps");
             done.push(format!("{word} {}", if bps == 0 { "none" } else { &rate }));
         }
         if done.is_empty() {

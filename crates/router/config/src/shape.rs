@@ -9,8 +9,8 @@ use fairpath_backend::{Mode, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_
 use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
-use fairpath_sched::quantity::read_rate;
 use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
+use fairpath_units::quantity::read_rate;
 use toml::Spanned;
 
 use super::file::{self, Given};

@@ -10,11 +10,11 @@ use anyhow::Context;
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{Op, Outcome};
 use fairpath_sched::log::{self, LogError};
-use fairpath_sched::quantity::{read, read_rate, read_time, written};
 use fairpath_sched::tree::Tree;
 use fairpath_sim::report::Report;
 use fairpath_sim::simulate::{Findings, Settings, Tap, simulate};
 use fairpath_sim::traffic::{Arrivals, Capture, Generator, Looks, SYNTAX, Spec};
+use fairpath_units::quantity::{read, read_rate, read_time, written};
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

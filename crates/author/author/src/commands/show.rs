@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use fairpath_core::sched::{Function, Over, Policy, policies};
-use fairpath_sched::quantity::written;
+use fairpath_units::quantity::written;
 
 use super::output::{self, TextFormat};
 use super::own::Own;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use fairpath_class::{ClassSet, Drafts, MAX_FILE_BYTES, Uplinks};
 use fairpath_core::sched::Policy;
-use fairpath_sched::tree::{BadTree, Known, Tree, Way, nearest};
+use fairpath_sched::tree::{BadTree, Known, Tree, Way};
+use fairpath_units::nearest;
 
 /// The word that stands for the tree of the classes that `--classes` names.
 const CLASSES: &str = "classes";

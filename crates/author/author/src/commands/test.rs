@@ -11,7 +11,7 @@ use crate::script::{
 };
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
-use fairpath_sched::quantity;
+use fairpath_units::quantity;
 use serde_json::json;
 
 use super::homes::{Homes, Makers};

@@ -8,7 +8,8 @@ use mlua::{AnyUserData, Lua, Table, UserData, UserDataFields, UserDataMethods, V
 
 use super::session::{Fate, Halt, Item};
 use fairpath_sched::log::describe;
-use fairpath_sched::tree::{self, Tree, nearest};
+use fairpath_sched::tree::{self, Tree};
+use fairpath_units::nearest;
 
 /// Ethernet's header.
 const ETHERNET_BYTES: u32 = 14;

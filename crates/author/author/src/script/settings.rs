@@ -6,8 +6,9 @@ use mlua::{Table, Value};
 use super::packet::{item_of, number, packet_of, shown};
 use super::session::{Halt, Session};
 use super::verbs::{Verbs, node};
-use fairpath_sched::quantity;
-use fairpath_sched::tree::{Known, Tree, nearest};
+use fairpath_sched::tree::{Known, Tree};
+use fairpath_units::nearest;
+use fairpath_units::quantity;
 
 /// What a byte costs at this weight, where one of weight `one` pays it once.
 fn cost(weight: &Value, one: u64) -> Result<u32, Halt> {

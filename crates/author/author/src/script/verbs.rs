@@ -13,7 +13,8 @@ use super::report::{Failure, FailureKind, Report, table};
 use super::sandbox::{self, Budget, UsedUp};
 use super::session::{Bed, Fate, Halt, Item, Session, Shared};
 use super::{Bench, SHOWN_PACKETS, expect, settings, xdq};
-use fairpath_sched::tree::{Tree, nearest};
+use fairpath_sched::tree::Tree;
+use fairpath_units::nearest;
 
 /// What Lua calls the script: its real name may be long, and Lua would cut it.
 const CHUNK: &str = "script";

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::loss::MAX_PATTERN;
 use super::{DelayTrace, Distribution, Loss, RateTrace, Slot, Spec};
-use crate::quantity;
-use crate::tree::nearest;
+use fairpath_units::nearest;
+use fairpath_units::quantity;
 
 /// All keys, as flags and TOML name them, with what they want.
 pub const KEYS: [(&str, &str); 23] = [

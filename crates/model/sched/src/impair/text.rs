@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{BadSpec, Builder, Distribution, Loss, Slot, Spec};
-use crate::quantity::written;
+use fairpath_units::quantity::written;
 
 /// A share in percent, with as many digits as it has.
 fn percent(share: f64) -> String {

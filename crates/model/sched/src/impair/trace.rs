@@ -4,7 +4,7 @@
 //! begins again; in place they are separated by commas: `0s 20ms, 10s 80ms, 20s`. A rate trace is in
 //! Mahimahi's format: in each line the ms at which 1504 bytes may leave.
 
-use crate::quantity;
+use fairpath_units::quantity;
 
 /// Points of a trace, at most.
 pub const MAX_POINTS: usize = 1 << 20;

@@ -8,7 +8,7 @@ use super::layout::over_name;
 use super::problem::Problems;
 use super::queue::PUSH_OUT;
 use super::shape::Shape;
-use crate::quantity::written;
+use fairpath_units::quantity::written;
 
 /// Modes and rates against each other. O(nodes x levels).
 pub(super) fn check(

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::problem::{Problems, did_you_mean};
 use super::{impaired, queue};
 use crate::impair::Spec;
-use crate::quantity::{self, written};
+use fairpath_units::quantity::{self, written};
 
 /// Most bytes of a node's name.
 const MAX_NAME_BYTES: usize = 255;

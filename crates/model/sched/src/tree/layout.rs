@@ -9,7 +9,7 @@ use super::draft::{Draft, MAX_PACKETS, NodeDraft, OVERS, in_unit};
 use super::problem::{NOWHERE, Problems, did_you_mean};
 use super::queue;
 use super::shape::Shape;
-use crate::quantity::written;
+use fairpath_units::quantity::written;
 
 /// Packets that a scheduler holds unless its tree says otherwise (the limit of RFC 8290 section 5.2.3).
 pub const STANDARD_LIMIT_PACKETS: u64 = 10_240;

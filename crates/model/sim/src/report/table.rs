@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
 use crate::simulate::Measured;
 use fairpath_core::sched::ImpairStats;
-use fairpath_sched::quantity::written;
+use fairpath_units::quantity::written;
 
 /// Columns of a name.
 const NAME: usize = 22;

@@ -6,8 +6,9 @@
 
 use thiserror::Error;
 
-use fairpath_sched::quantity;
-use fairpath_sched::tree::{dscp_number, nearest};
+use fairpath_sched::tree::dscp_number;
+use fairpath_units::nearest;
+use fairpath_units::quantity;
 
 /// Most sources of one specification.
 pub const MAX_SOURCES: usize = 64;

@@ -7,8 +7,8 @@ use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use fairpath_backend::{Mode, OnFailure, ShapeVia, is_own};
 use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
-use fairpath_sched::quantity::read_rate;
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
+use fairpath_units::quantity::read_rate;
 
 use super::text;
 
