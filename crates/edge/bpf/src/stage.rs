@@ -12,6 +12,8 @@
 //! map for its own stage and those of the others, and replaces the program in the link at once.
 //! Otherwise the emptying of a dead owner's map, which the kernel does a moment later, could meet
 //! the program of the next one. A lock on the network namespace keeps two from joining at a time.
+//! Anybody may hold that lock, so that it only saves work: the link takes a new program for the one
+//! that was looked at, and for no other.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -149,6 +151,13 @@ struct Refused {
     foreign: Option<Foreign>,
 }
 
+impl Refused {
+    /// The link has another program by now.
+    fn is_late(&self) -> bool {
+        self.source.raw_os_error() == Some(libc::ESTALE)
+    }
+}
+
 impl From<io::Error> for Refused {
     fn from(source: io::Error) -> Refused {
         Refused {
@@ -159,13 +168,17 @@ impl From<io::Error> for Refused {
 }
 
 fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held, Refused> {
-    let _lock = lock()?;
+    let _lock = lock();
     let until = Instant::now() + GOING;
     loop {
         let there = Root::find(ifindex);
         let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
         match in_the_way {
-            None => return install(program, stage, ifindex, there),
+            None => match install(program, stage, ifindex, there) {
+                // Another one joined without the lock: what was looked at is no more.
+                Err(refused) if refused.is_late() && Instant::now() < until => {}
+                done => return done,
+            },
             // Its owner may have ended just now. Our descriptors of its map are closed meanwhile.
             Some(_) if Instant::now() < until => drop(there),
             Some(id) => {
@@ -182,14 +195,14 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
     }
 }
 
-/// Of this network namespace: nobody else joins or looks meanwhile.
-fn lock() -> io::Result<Flock<File>> {
+/// Of this network namespace: nobody else joins or looks meanwhile. `None`: somebody keeps it.
+fn lock() -> Option<Flock<File>> {
     let until = Instant::now() + JOINING;
-    let mut space = File::open("/proc/thread-self/ns/net")?;
+    let mut space = File::open("/proc/thread-self/ns/net").ok()?;
     loop {
         match Flock::lock(space, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err((_, error)) if Instant::now() >= until => return Err(error.into()),
+            Ok(lock) => return Some(lock),
+            Err(_) if Instant::now() >= until => return None,
             Err((unlocked, _)) => space = unlocked,
         }
         std::thread::sleep(PAUSE);
@@ -198,6 +211,7 @@ fn lock() -> io::Result<Flock<File>> {
 
 /// A root that is attached already.
 struct Root {
+    program: OwnedFd,
     link: OwnedFd,
     maps: [OwnedFd; STAGES.len()],
 }
@@ -220,6 +234,7 @@ impl Root {
         };
         let [impair, measure, rules, forward] = STAGES.map(|(_, name)| take(name));
         Some(Root {
+            program,
             link: link_of(id)?,
             maps: [impair?, measure?, rules?, forward?],
         })
@@ -284,11 +299,7 @@ fn install(
     let root = skel.progs.fairpath_xdp.as_fd();
     let link = match there {
         Some(there) => {
-            let (link, new) = (there.link.as_raw_fd(), root.as_raw_fd());
-            // SAFETY: two descriptors; no options.
-            if unsafe { libbpf_sys::bpf_link_update(link, new, std::ptr::null()) } != 0 {
-                return Err(io::Error::last_os_error().into());
-            }
+            replace(&there, root)?;
             there.link
         }
         None => create(root, ifindex)?,
@@ -308,6 +319,27 @@ fn told(error: libbpf_rs::Error) -> Refused {
         _ => io::Error::other(error.to_string()),
     };
     source.into()
+}
+
+/// Puts a new root where the one was that was looked at, and nowhere else.
+fn replace(there: &Root, root: BorrowedFd<'_>) -> io::Result<()> {
+    let (link, new) = (there.link.as_raw_fd(), root.as_raw_fd());
+    let options = libbpf_sys::bpf_link_update_opts {
+        sz: size_of::<libbpf_sys::bpf_link_update_opts>() as _,
+        flags: libbpf_sys::BPF_F_REPLACE,
+        old_prog_fd: there.program.as_raw_fd() as _,
+        ..libbpf_sys::bpf_link_update_opts::default()
+    };
+    // SAFETY: descriptors, and options of the size that they tell.
+    if unsafe { libbpf_sys::bpf_link_update(link, new, &raw const options) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // The root is loaded already: this is not about rights.
+    Err(match error.raw_os_error() {
+        Some(libc::EPERM) => io::Error::from_raw_os_error(libc::ESTALE),
+        _ => error,
+    })
 }
 
 fn create(root: BorrowedFd<'_>, ifindex: IfIndex) -> Result<OwnedFd, Refused> {

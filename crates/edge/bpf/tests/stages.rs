@@ -397,3 +397,22 @@ fn every_stage_is_loaded_and_attached_within_two_seconds() {
     };
     net.router.enter(load).unwrap();
 }
+
+/// Anybody may lock the namespace's file, without any right: that makes joining slow, and no more.
+#[test]
+fn a_lock_that_somebody_keeps_denies_nobody_a_stage() {
+    requires!(Need::Root);
+    let net = net();
+    let join = || {
+        let space = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        space.lock().unwrap();
+        let (mut none, mut monitor) = (loss(0, 1), monitor());
+        impair(&mut none);
+        let _attached = measure(&mut monitor);
+        send(&net, 100);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(none.counts().unwrap().came >= 100);
+        assert!(monitor.stats().frames >= 100);
+    };
+    net.router.enter(join).unwrap();
+}
