@@ -521,6 +521,9 @@ FP_FUNC int fp_remove(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	u32 leaf = fp_slot_at(s, handle)->leaf;
 
+	/* Place 0 is nobody's, but where memory is corrupted it may say otherwise. */
+	if (!handle || handle > s->config.packets)
+		return -1;
 	if (leaf && fp_is_gated(s, handle)) {
 		fp_pifo_remove(fp_pool_of(s), handle);
 		fp_leave_gate(s, handle);
