@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use fairpath_afxdp::Stop;
-use fairpath_bpf::{Forwarding, Way};
+use fairpath_bpf::{Forwarding, RttMonitor, Way};
 use fairpath_testbed::{
     Direction, Iperf3, Iperf3Server, LinkEnd, Need, Ping, Router, Testbed, Veth, requires,
 };
@@ -49,12 +49,28 @@ fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
         forwarder
     });
     body(router);
+    until_silent(&monitor);
     stop.ask();
     Through {
         forwarder: carrying.join().unwrap(),
         monitor,
         stack_sent,
         attached,
+    }
+}
+
+/// Waits until nothing has come for a while: the last packet of a connection may be in a ring yet.
+fn until_silent(monitor: &RttMonitor) {
+    let came = || monitor.ways().map(|ways| ways.of(Way::ToSocket));
+    let mut before = came();
+    // How long it is silent is what is waited for.
+    for _ in 0..50 {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = came();
+        if now == before {
+            return;
+        }
+        before = now;
     }
 }
 
