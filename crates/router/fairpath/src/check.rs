@@ -12,8 +12,8 @@ use fairpath_config::duration::{nanos, parse_duration};
 use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
 
-use crate::watch::unix_ns;
 use fairpath_units::quantity::{Unit, parse};
+use fairpath_watch::unix_ns;
 
 /// A reading older than so many intervals, and a few seconds, says nothing of now.
 const FRESH_INTERVALS: u64 = 5;

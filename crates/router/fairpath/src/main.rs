@@ -15,7 +15,6 @@ mod run;
 mod shape;
 mod status;
 mod top;
-mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

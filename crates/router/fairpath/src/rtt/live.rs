@@ -14,7 +14,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::args::Args;
 use super::output::Output;
 use super::report::{Cost, Run};
-use crate::watch::{Change, Interfaces, monotonic_ns, unix_ns};
+use fairpath_backend::monotonic_ns;
+use fairpath_watch::{Change, Interfaces, unix_ns};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);

@@ -15,7 +15,7 @@ use fairpath_shape::Side;
 use super::ask::Question;
 use super::daemon::Daemon;
 use super::engine::Engine;
-use crate::watch::monotonic_ns;
+use fairpath_backend::monotonic_ns;
 
 /// Peers and flows of one answer, whatever was asked for.
 const MAX_LIST: usize = 1000;

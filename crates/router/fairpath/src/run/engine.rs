@@ -16,8 +16,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::kernel::{self, Kernel};
 use super::state;
-use crate::watch::{Change, monotonic_ns, unix_ns};
+use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::RowTable;
+use fairpath_watch::{Change, unix_ns};
 
 /// How long a loop rests at most, whatever is due.
 pub const MAX_REST: Duration = Duration::from_secs(1);

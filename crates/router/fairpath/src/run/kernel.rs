@@ -13,8 +13,9 @@ use fairpath_config::{Config, Filters, Monitor};
 use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::watch::{Change, Interfaces, monotonic_ns};
+use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::{Layout, RowTable, Watched};
+use fairpath_watch::{Change, Interfaces};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);

@@ -8,7 +8,8 @@ use fairpath_history::ledger::{Ledger, Reading, RowSpec, parse_subnet};
 use fairpath_history::snapshot::Kind;
 
 use super::engine::Engine;
-use crate::watch::{monotonic_ns, unix_ns};
+use fairpath_backend::monotonic_ns;
+use fairpath_watch::unix_ns;
 
 /// A jump of the wall clock that is worth a line, nanoseconds.
 const CLOCK_STEP_NS: u128 = 500_000_000;
