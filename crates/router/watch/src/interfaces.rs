@@ -280,11 +280,6 @@ impl Interfaces {
         self.attached.is_empty() && !self.has_patterns
     }
 
-    /// How many are watched.
-    pub fn len(&self) -> usize {
-        self.attached.len()
-    }
-
     /// Readable when something happened to a link.
     pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.watch)

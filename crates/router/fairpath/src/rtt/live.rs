@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
     let changes = interfaces.start(&mut monitor)?;
     take_changes(changes, &mut output);
-    if interfaces.len() == 0 {
+    if interfaces.watched().is_empty() {
         eprintln!("fairpath: no interface matches yet; waiting");
     }
     let mut live = Live {
