@@ -35,7 +35,7 @@ fn pack(out: &Path, umask: &str, time_zone: &str) -> PathBuf {
             .args(["run", "--quiet", "--locked", "--package", "xtask", "--"]),
     };
     command
-        .args(["deb", "--version", VERSION, "--binary"])
+        .args(["deb", "--quick", "--version", VERSION, "--binary"])
         .arg(binary::fairpath())
         .arg("--out")
         .arg(out)
@@ -66,14 +66,14 @@ struct Packed {
     package: PathBuf,
 }
 
-/// The package that several tests look at. Packing takes seconds, so those that run at the same time
+/// The package that several tests look at, and one is compared with. Packing takes seconds, so those that run at the same time
 /// share one; it goes with the last of them.
 fn packed() -> Arc<Packed> {
     static SHARED: Mutex<Weak<Packed>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
         let dir = tempfile::tempdir().unwrap();
-        let package = pack(dir.path(), "022", "UTC");
+        let package = pack(dir.path(), "022", "Pacific/Kiritimati");
         let packed = Arc::new(Packed { _dir: dir, package });
         *shared = Arc::downgrade(&packed);
         packed
@@ -88,13 +88,12 @@ fn two_packages_of_the_same_tree_are_the_same_bytes() {
     ) {
         return;
     }
-    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let first = pack(first.path(), "022", "Pacific/Kiritimati");
+    let (first, second) = (packed(), tempfile::tempdir().unwrap());
     let second = pack(second.path(), "077", "America/Anchorage");
     assert!(
-        fs::read(&first).unwrap() == fs::read(&second).unwrap(),
+        fs::read(&first.package).unwrap() == fs::read(&second).unwrap(),
         "{} and {} differ",
-        first.display(),
+        first.package.display(),
         second.display()
     );
 }

@@ -32,6 +32,9 @@ pub struct Args {
     /// Build it again from a fresh clone in another directory, and fail if a byte differs
     #[arg(long, conflicts_with = "binary")]
     twice: bool,
+    /// Compress quickly rather than well: for tests and guests, not for people to download
+    #[arg(long)]
+    quick: bool,
 }
 
 /// A package to be made.
@@ -72,13 +75,18 @@ pub fn run(args: &Args) -> Result<()> {
         Some(version) => version.clone(),
         None => version_of(run::root())?,
     };
+    let compression = if args.quick {
+        Compression::Quick
+    } else {
+        Compression::Small
+    };
     let make = |binary: &Path, out: &Path| {
         pack(&Order {
             binary,
             version: &version,
             epoch,
             out,
-            compression: Compression::Small,
+            compression,
         })
     };
     let again = target.join("again");

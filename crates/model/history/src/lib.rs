@@ -4,6 +4,7 @@
 
 pub mod histogram;
 pub mod ledger;
+pub mod row_table;
 pub mod rows;
 pub mod snapshot;
 

@@ -186,7 +186,7 @@ impl Engine {
     }
 
     fn gauges(&self) -> BTreeMap<String, u64> {
-        let [slots_used, slots] = self.roster.slots();
+        let [slots_used, slots] = self.row_table.slots();
         let [memory, flows] = self.kernel.size();
         let stats = self.kernel.stats();
         [
@@ -198,8 +198,8 @@ impl Engine {
                 "flows_open",
                 stats.flows_opened.saturating_sub(stats.flows_closed),
             ),
-            ("classes", self.roster.classes().len() as u64),
-            ("subnets", self.roster.subnets().len() as u64),
+            ("classes", self.row_table.classes().len() as u64),
+            ("subnets", self.row_table.subnets().len() as u64),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     fn slots_of(&self, row: &Row) -> Vec<u32> {
-        let slot = |key: &SlotKey| self.roster.slot(key);
+        let slot = |key: &SlotKey| self.row_table.slot(key);
         match row.kind {
             Kind::Other => vec![OTHER],
             Kind::Subnet => parse_subnet(&row.name)
@@ -247,7 +247,7 @@ impl Engine {
             // Flows are kept by class: an interface has none of its own.
             Kind::Interface => Vec::new(),
             Kind::Class => {
-                let mut slots = self.roster.slots_below(&row.name);
+                let mut slots = self.row_table.slots_below(&row.name);
                 slots.truncate(MAX_WALKS);
                 slots
             }

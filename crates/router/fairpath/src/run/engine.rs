@@ -15,9 +15,9 @@ use fairpath_history::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::kernel::{self, Kernel};
-use super::roster::Roster;
 use super::state;
 use crate::watch::{Change, monotonic_ns, unix_ns};
+use fairpath_history::row_table::RowTable;
 
 /// How long a loop rests at most, whatever is due.
 pub const MAX_REST: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub struct Engine {
     /// Programs, tables, attachments.
     pub kernel: Kernel,
     /// Rows and their slots.
-    pub roster: Roster,
+    pub row_table: RowTable,
     /// What was counted.
     pub ledger: Ledger,
     /// What the loop counts.
@@ -87,11 +87,11 @@ impl Engine {
         let mut kernel = Kernel::load(&config)?;
         log_changes(kernel.follow()?);
         let (ledger, subnets) = restore(&config)?;
-        let mut roster = Roster::new(kernel::slots(&config));
-        roster.set_subnets(subnets);
+        let mut row_table = RowTable::new(kernel::slots(&config));
+        row_table.set_subnets(subnets);
         Ok(Engine {
             generation: 1,
-            roster,
+            row_table,
             ledger,
             counters: Counters::default(),
             alerts: Vec::new(),
@@ -114,7 +114,7 @@ impl Engine {
     /// Where the kernel does not take the rules.
     pub fn begin(&mut self) -> anyhow::Result<()> {
         let classes = &self.config.classes;
-        self.roster.set_classes(&classes.set, &classes.labels);
+        self.row_table.set_classes(&classes.set, &classes.labels);
         self.set_label_names();
         self.lay_out_first()
     }
@@ -125,11 +125,11 @@ impl Engine {
         let rules = self
             .kernel
             .with_watched(|watched| classes.numbered_rules(watched.index_of, &watched.uplinks));
-        let [_, count] = self.roster.slots();
+        let [_, count] = self.row_table.slots();
         let mut slots = vec![0; count as usize];
         for (at, key) in classes.slot_keys().enumerate() {
             if let Some(slot) = self
-                .roster
+                .row_table
                 .slot(&key)
                 .and_then(|slot| slots.get_mut(slot as usize))
             {

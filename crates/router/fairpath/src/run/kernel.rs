@@ -13,8 +13,8 @@ use fairpath_config::{Config, Filters, Monitor};
 use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use super::roster::{Layout, Roster, Watched};
 use crate::watch::{Change, Interfaces, monotonic_ns};
+use fairpath_history::row_table::{Layout, RowTable, Watched};
 
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
@@ -143,13 +143,13 @@ impl Kernel {
     }
 
     /// Says which packets are looked at; again after each layout, since classes mean slots.
-    pub fn set_filters(&mut self, filters: &Filters, roster: &Roster) {
+    pub fn set_filters(&mut self, filters: &Filters, row_table: &RowTable) {
         // A configuration has no more of them than fit.
         self.monitor.set_filters(&filters.packets);
         let slots = |names: &[String]| -> Vec<u32> {
             names
                 .iter()
-                .flat_map(|name| roster.slots_below(name))
+                .flat_map(|name| row_table.slots_below(name))
                 .collect()
         };
         let only = slots(&filters.only_classes);

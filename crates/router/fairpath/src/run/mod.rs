@@ -22,7 +22,6 @@ mod own;
 mod privileges;
 mod reading;
 mod reload;
-mod roster;
 mod signals;
 mod sinks;
 mod state;

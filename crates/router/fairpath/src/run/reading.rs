@@ -36,7 +36,7 @@ impl Engine {
 
     /// After a reading, and after its rows were taken: lays out anew what came or went.
     pub fn follow_traffic(&mut self) {
-        let rows_wait = self.roster.read() && self.notes.contains_key("slots");
+        let rows_wait = self.row_table.read() && self.notes.contains_key("slots");
         if self.counters.readings.is_multiple_of(SUBNETS_EVERY) {
             self.renew_subnets();
         }
@@ -97,7 +97,7 @@ impl Engine {
         let busiest = self.ledger.unmatched(wanted.max).into_iter();
         let found = busiest.filter(|(_, bytes)| *bytes >= SUBNET_BYTES);
         let found: Vec<Prefix> = found.map(|(prefix, _)| prefix).collect();
-        let renewed = self.roster.renew_subnets(&idle, &found, wanted.max);
+        let renewed = self.row_table.renew_subnets(&idle, &found, wanted.max);
         self.counters.subnets_found += renewed.came as u64;
         self.layout_due |= renewed.came + renewed.went > 0;
     }
@@ -131,14 +131,16 @@ impl Engine {
 
     /// Puts rules and filters into force; returns the rows that they lead to.
     fn lay_rules(&mut self) -> anyhow::Result<Vec<RowSpec>> {
-        let mut roster = self.roster.clone();
-        let layout = self.kernel.with_watched(|watched| roster.layout(watched));
+        let mut row_table = self.row_table.clone();
+        let layout = self
+            .kernel
+            .with_watched(|watched| row_table.layout(watched));
         // The ledger's refusal must come before the kernel counts by these rules.
         Ledger::check(&layout.rows)?;
         self.kernel.set_layout(&layout)?;
         self.kernel
-            .set_filters(&self.config.monitor.filters, &roster);
-        self.roster = roster;
+            .set_filters(&self.config.monitor.filters, &row_table);
+        self.row_table = row_table;
         if layout.refused > 0 {
             let text = format!(
                 "{} rows have no slot and count in \"other\"; raise [monitor] max_classes and restart",
@@ -152,7 +154,7 @@ impl Engine {
     }
 
     pub fn set_label_names(&mut self) {
-        let labels = self.roster.labels();
+        let labels = self.row_table.labels();
         let named = labels
             .prefixes()
             .iter()

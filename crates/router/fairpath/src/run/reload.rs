@@ -59,14 +59,14 @@ impl Daemon {
             .changes_since(&self.engine.config.classes.set);
         let links = self.engine.kernel.want(&next.monitor)?;
         let before = (
-            self.engine.roster.clone(),
+            self.engine.row_table.clone(),
             self.engine.config.monitor.clone(),
         );
         self.engine
-            .roster
+            .row_table
             .set_classes(&next.classes.set, &next.classes.labels);
         if let Err(error) = self.engine.try_lay_out() {
-            self.engine.roster = before.0;
+            self.engine.row_table = before.0;
             log_changes(self.engine.kernel.want(&before.1)?);
             self.engine.layout_due = true;
             return Err(error);
@@ -75,7 +75,7 @@ impl Daemon {
         self.engine.set_label_names();
         self.engine
             .kernel
-            .set_filters(&next.monitor.filters, &self.engine.roster);
+            .set_filters(&next.monitor.filters, &self.engine.row_table);
         self.engine.ledger.set_settings(settings(&next));
         self.sinks.set(sinks);
         self.web.start(prepared, &self.asker)?;
@@ -130,7 +130,7 @@ impl Daemon {
 
     /// Slots were made at the start: more rows than that need a restart.
     fn check_room(&self, next: &Config) -> anyhow::Result<()> {
-        let [_, slots] = self.engine.roster.slots();
+        let [_, slots] = self.engine.row_table.slots();
         let wanted = kernel::least_slots(next) as u64;
         if wanted > slots {
             anyhow::bail!(

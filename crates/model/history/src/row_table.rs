@@ -3,21 +3,22 @@
 //!
 //! ```text
 //! configuration --.
-//! interfaces ------+--> Roster (slots) --> Layout: rows -> ledger; rules, slots -> kernel
+//! interfaces ------+--> RowTable (slots) --> Layout: rows -> ledger; rules, slots -> kernel
 //! traffic --------'
 //! ```
 //!
 //! A name keeps its slot as long as it has a row. A slot that is given up serves nobody else before
-//! [`Roster::read`] says that its last counts were read.
+//! [`RowTable::read`] says that its last counts were read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
 use fairpath_core::{OTHER, Prefix, Rules};
-use fairpath_history::ledger::{NO_SLOT, RowSpec};
-use fairpath_history::snapshot::Kind;
 use fairpath_units::IfIndex;
+
+use crate::ledger::{NO_SLOT, RowSpec};
+use crate::snapshot::Kind;
 
 /// The row of what no class matches.
 pub const OTHER_NAME: &str = "other";
@@ -58,7 +59,7 @@ pub struct Renewed {
 
 /// Rows and their slots.
 #[derive(Clone, Debug)]
-pub struct Roster {
+pub struct RowTable {
     slots: Slots,
     classes: Arc<ClassSet>,
     labels: Arc<Labels>,
@@ -68,10 +69,10 @@ pub struct Roster {
     given_up: Vec<u32>,
 }
 
-impl Roster {
+impl RowTable {
     /// No rows yet, in a kernel that has `capacity` slots.
-    pub fn new(capacity: u32) -> Roster {
-        Roster {
+    pub fn new(capacity: u32) -> RowTable {
+        RowTable {
             slots: Slots::new(capacity),
             classes: Arc::default(),
             labels: Arc::default(),
@@ -80,7 +81,7 @@ impl Roster {
         }
     }
 
-    /// Takes other classes and labels; [`Roster::layout`] makes it so.
+    /// Takes other classes and labels; [`RowTable::layout`] makes it so.
     pub fn set_classes(&mut self, classes: &Arc<ClassSet>, labels: &Arc<Labels>) {
         self.classes = Arc::clone(classes);
         self.labels = Arc::clone(labels);
@@ -96,7 +97,7 @@ impl Roster {
         &self.labels
     }
 
-    /// Takes other subnets, each once; [`Roster::layout`] makes it so.
+    /// Takes other subnets, each once; [`RowTable::layout`] makes it so.
     pub fn set_subnets(&mut self, mut subnets: Vec<Prefix>) {
         let mut seen = HashSet::new();
         subnets.retain(|subnet| seen.insert(*subnet));
@@ -104,7 +105,7 @@ impl Roster {
     }
 
     /// Lets go of `idle` subnets and of those beyond `max`, then takes as many of `found`, in their
-    /// order, as there is room for; [`Roster::layout`] makes it so.
+    /// order, as there is room for; [`RowTable::layout`] makes it so.
     ///
     /// What is found may be there already: a row that found no slot stays unmatched. O(subnets), and
     /// O(classes) where anything was found.
@@ -228,7 +229,7 @@ impl Roster {
         }));
     }
 
-    /// A reading after the last [`Roster::layout`] came into force has been taken: what was given up
+    /// A reading after the last [`RowTable::layout`] came into force has been taken: what was given up
     /// before it may serve others. Says whether anything is free again.
     pub fn read(&mut self) -> bool {
         let any = !self.given_up.is_empty();
@@ -262,22 +263,22 @@ fn row(slot: u32, class: &Class) -> RowSpec {
 
 #[cfg(test)]
 mod tests {
-    use fairpath_history::ledger::Ledger;
+    use crate::ledger::Ledger;
 
     use super::*;
-    use fairpath_config as config;
+    use fairpath_class::{Drafts, Uplinks};
 
     fn net(third: u8) -> Prefix {
         Prefix::new([10, 10, third, 0].into(), 24)
     }
 
-    fn laid_out(roster: &mut Roster) -> Layout {
+    fn laid_out(table: &mut RowTable) -> Layout {
         let watched = Watched {
             interfaces: Vec::new(),
             uplinks: Vec::new(),
             index_of: &|_| None,
         };
-        let layout = roster.layout(&watched);
+        let layout = table.layout(&watched);
         Ledger::check(&layout.rows).unwrap();
         layout
     }
@@ -288,46 +289,49 @@ mod tests {
 
     #[test]
     fn a_subnet_that_is_found_again_has_one_row() {
-        let mut roster = Roster::new(16);
-        assert_eq!(roster.renew_subnets(&[], &[net(2)], 9), renewed(1, 0));
-        laid_out(&mut roster);
+        let mut table = RowTable::new(16);
+        assert_eq!(table.renew_subnets(&[], &[net(2)], 9), renewed(1, 0));
+        laid_out(&mut table);
         let again = [net(2), net(3), net(3)];
-        assert_eq!(roster.renew_subnets(&[], &again, 9), renewed(1, 0));
-        assert_eq!(roster.subnets(), [net(2), net(3)]);
-        let rows = laid_out(&mut roster).rows;
+        assert_eq!(table.renew_subnets(&[], &again, 9), renewed(1, 0));
+        assert_eq!(table.subnets(), [net(2), net(3)]);
+        let rows = laid_out(&mut table).rows;
         let subnets = rows.iter().filter(|row| row.kind == Kind::Subnet);
         assert_eq!(subnets.count(), 2);
         // As a state file that names one twice would have it.
-        roster.set_subnets(vec![net(2), net(3), net(2)]);
-        laid_out(&mut roster);
+        table.set_subnets(vec![net(2), net(3), net(2)]);
+        laid_out(&mut table);
     }
 
     #[test]
     fn a_subnet_that_waits_for_a_slot_is_not_added_again_each_time_it_is_found() {
-        let mut roster = Roster::new(2);
-        roster.renew_subnets(&[], &[net(2), net(3)], 9);
-        assert_eq!(laid_out(&mut roster).refused, 1);
+        let mut table = RowTable::new(2);
+        table.renew_subnets(&[], &[net(2), net(3)], 9);
+        assert_eq!(laid_out(&mut table).refused, 1);
         // Without a row it is unmatched for as long as it has traffic.
-        assert_eq!(roster.renew_subnets(&[], &[net(3)], 9), renewed(0, 0));
-        assert_eq!(roster.renew_subnets(&[net(2)], &[net(3)], 9), renewed(0, 1));
-        laid_out(&mut roster);
-        assert!(roster.read());
-        assert_eq!(laid_out(&mut roster).refused, 0);
+        assert_eq!(table.renew_subnets(&[], &[net(3)], 9), renewed(0, 0));
+        assert_eq!(table.renew_subnets(&[net(2)], &[net(3)], 9), renewed(0, 1));
+        laid_out(&mut table);
+        assert!(table.read());
+        assert_eq!(laid_out(&mut table).refused, 0);
     }
 
     #[test]
     fn renewal_keeps_to_the_limit_and_leaves_classes_their_prefixes() {
-        let text = "[monitor]\ninterfaces = [\"eth0\"]\n\
-                    [[class]]\nname = \"emil\"\nprefix = \"10.10.4.0/24\"\n";
-        let config = config::parse("f.toml", text).unwrap();
-        let mut roster = Roster::new(16);
-        roster.set_classes(&config.classes.set, &config.classes.labels);
+        let mut drafts = Drafts::new();
+        drafts.read_toml(
+            "f.toml",
+            "[[class]]\nname = \"emil\"\nprefix = \"10.10.4.0/24\"\n",
+        );
+        let built = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+        let mut table = RowTable::new(16);
+        table.set_classes(&Arc::new(built), &Arc::default());
         let found = [net(4), net(2), net(3), net(5)];
-        assert_eq!(roster.renew_subnets(&[], &found, 2), renewed(2, 0));
-        assert_eq!(roster.subnets(), [net(2), net(3)]);
-        assert_eq!(roster.renew_subnets(&[net(2)], &[net(5)], 2), renewed(1, 1));
-        assert_eq!(roster.renew_subnets(&[], &[], 1), renewed(0, 1));
-        assert_eq!(roster.subnets(), [net(3)]);
-        laid_out(&mut roster);
+        assert_eq!(table.renew_subnets(&[], &found, 2), renewed(2, 0));
+        assert_eq!(table.subnets(), [net(2), net(3)]);
+        assert_eq!(table.renew_subnets(&[net(2)], &[net(5)], 2), renewed(1, 1));
+        assert_eq!(table.renew_subnets(&[], &[], 1), renewed(0, 1));
+        assert_eq!(table.subnets(), [net(3)]);
+        laid_out(&mut table);
     }
 }
