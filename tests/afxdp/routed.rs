@@ -72,6 +72,7 @@ fn until_silent(monitor: &RttMonitor) {
         }
         before = now;
     }
+    panic!("packets still come: {before:?}");
 }
 
 fn ping(ip: impl Into<IpAddr>) -> Ping {

@@ -3,6 +3,7 @@
 #     FAIRPATH-VM {"event":"ready"}
 #     FAIRPATH-VM {"event":"start","scenario":NAME}
 #     FAIRPATH-VM {"event":"check","text":TEXT}                               one per pass, from harness.sh
+#     FAIRPATH-VM {"event":"repeat","text":TEXT}                              one per measurement made again, likewise
 #     FAIRPATH-VM {"event":"end","result":"pass"|"fail"|"skip","reason":TEXT}
 #     FAIRPATH-VM {"event":"done"}
 #

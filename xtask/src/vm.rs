@@ -19,7 +19,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -41,6 +41,8 @@ const SWITCH: &str = "FAIRPATH_VM";
 const BIN_DIR: &str = "FAIRPATH_BIN_DIR";
 /// Where skipped tests are logged; see [`crate::skips`].
 const SKIP_LOG: &str = "FAIRPATH_SKIP_LOG";
+/// Where repeated measurements are logged: `TEST TAB ATTEMPT TAB REASON`.
+const RETRIES_LOG: &str = "FAIRPATH_TEST_RETRIES_LOG";
 /// A ready binary to put into the guests instead of building one.
 const BINARY: &str = "FAIRPATH_VM_BINARY";
 
@@ -114,25 +116,31 @@ struct Places {
     target: PathBuf,
 }
 
-/// What became of the scenarios; skips go to the log of skips, too, where one is kept.
+/// What became of the scenarios; skips and repetitions go to their logs, too, where these are kept.
 struct Tally {
     passed: usize,
     failed: usize,
     skipped: usize,
-    log: Option<File>,
+    skips: Option<File>,
+    retries: Option<File>,
 }
 
 impl Tally {
     fn new() -> Result<Self> {
-        let open = |path| {
+        let open = |log| -> Result<Option<File>> {
+            let Some(path) = env::var_os(log) else {
+                return Ok(None);
+            };
             let file = OpenOptions::new().append(true).create(true).open(&path);
-            file.with_context(|| format!("open {}", Path::new(&path).display()))
+            let file = file.with_context(|| format!("open {}", Path::new(&path).display()))?;
+            Ok(Some(file))
         };
         Ok(Tally {
             passed: 0,
             failed: 0,
             skipped: 0,
-            log: env::var_os(SKIP_LOG).map(open).transpose()?,
+            skips: open(SKIP_LOG)?,
+            retries: open(RETRIES_LOG)?,
         })
     }
 
@@ -143,15 +151,31 @@ impl Tally {
             "test {}/{name} ... skipped: needs {need}: {reason}",
             which.name()
         );
-        if let Some(log) = &mut self.log {
-            // In one call: the other kernel's guest may write, too.
-            let line = format!("vm/{}/{name}\t{need}\t{}\n", which.name(), one_line(reason));
-            if let Err(error) = log.write_all(line.as_bytes()) {
+        let line = format!("vm/{}/{name}\t{need}\t{}\n", which.name(), one_line(reason));
+        if let Err(error) = append(&mut self.skips, &line) {
+            self.failed += 1;
+            println!("the log of skips cannot be written: {error}");
+        }
+    }
+
+    /// Prints and logs what a scenario measured again, in the form that native tests log.
+    fn repeats(&mut self, which: Which, finished: &Finished) {
+        let name = format!("{}/{}", which.name(), finished.scenario);
+        for (attempt, reason) in (1..).zip(&finished.repeats) {
+            println!("test {name}: repeated {attempt}: {reason}");
+            let line = format!("vm/{name}\t{attempt}\t{}\n", one_line(reason));
+            if let Err(error) = append(&mut self.retries, &line) {
                 self.failed += 1;
-                println!("the log of skips cannot be written: {error}");
+                println!("the log of repetitions cannot be written: {error}");
             }
         }
     }
+}
+
+/// In one call: the other kernel's guest may write, too.
+fn append(log: &mut Option<File>, line: &str) -> io::Result<()> {
+    log.as_mut()
+        .map_or(Ok(()), |log| log.write_all(line.as_bytes()))
 }
 
 fn one_line(text: &str) -> String {
@@ -402,6 +426,7 @@ fn without_lacking(which: Which, scenarios: Vec<Scenario>, tally: &mut Tally) ->
 
 fn show(which: Which, finished: &Finished, console_log: &Path, tally: &mut Tally) {
     let name = format!("{}/{}", which.name(), finished.scenario);
+    tally.repeats(which, finished);
     match &finished.outcome {
         Outcome::Passed => {
             tally.passed += 1;
@@ -442,6 +467,34 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeats_are_logged_as_native_tests_log_them() {
+        let path = env::temp_dir().join(format!("fairpath-retries-{}", std::process::id()));
+        let mut tally = Tally {
+            passed: 0,
+            failed: 0,
+            skipped: 0,
+            skips: None,
+            retries: Some(File::create(&path).unwrap()),
+        };
+        let finished = Finished {
+            scenario: "qdisc".to_owned(),
+            outcome: Outcome::Passed,
+            checks: Vec::new(),
+            repeats: vec!["slow".to_owned(), "slow\tagain".to_owned()],
+            took: Duration::ZERO,
+            console: Vec::new(),
+        };
+        tally.repeats(Which::Newest, &finished);
+        let logged = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(
+            logged,
+            "vm/newest/qdisc\t1\tslow\nvm/newest/qdisc\t2\tslow again\n"
+        );
+        assert_eq!(tally.failed, 0);
+    }
 
     #[test]
     fn floor_is_6_12_only_and_newest_begins_at_7() {

@@ -6,38 +6,10 @@
 # needs: shape-qdisc ip tc ping iperf3 jq
 # timeout: 240
 
-NEAR=192.0.2.1
-FAR=192.0.2.2
-
-# The answer is in /tmp/answer; an error ends the scenario.
-ask() {
-	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
-	echo "$*: $(cat /tmp/answer)"
-}
-
-field() {
-	jq -r "$1" /tmp/answer
-}
-
-holds() {
-	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
-}
+. /fairpath/qdisc.sh
 
 between() {
 	[ "$1" -ge "$2" ] && [ "$1" -le "$3" ] || fail "$4: $1 is not between $2 and $3"
-}
-
-sums_hold() {
-	ask stats "$1"
-	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
-	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
-}
-
-serve() {
-	rm -f /tmp/tool
-	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
-	tool=$!
-	await 10 test -S /tmp/tool
 }
 
 RATE=20000000
@@ -68,18 +40,8 @@ load() {
 	echo "$1: $(cat /tmp/rate) bit/s, Jain $(cat /tmp/jain), ping p50 $(cat /tmp/p50) p95 $(cat /tmp/p95) ms"
 }
 
-mkdir -p /run/pins
-mount -t bpf bpf /run/pins
-ip netns add near
-ip netns add far
-ip link add near0 netns near type veth peer name far0 netns far
-ip -n near address add $NEAR/24 dev near0
-ip -n far address add $FAR/24 dev far0
-ip -n near link set near0 up
-ip -n far link set far0 up
-ip netns exec far iperf3 --server >/tmp/server 2>&1 &
-await 10 ip netns exec near ping -c 1 -W 2 $FAR
-await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"
+mount_pins
+near_and_far
 serve
 
 tc -n near qdisc add dev near0 root handle 1: htb default 1

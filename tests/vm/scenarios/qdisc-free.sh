@@ -6,36 +6,7 @@
 # needs: shape-qdisc ip tc ping iperf3 jq
 # timeout: 240
 
-NEAR=192.0.2.1
-FAR=192.0.2.2
-
-# The answer is in /tmp/answer; an error ends the scenario.
-ask() {
-	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
-	echo "$*: $(cat /tmp/answer)"
-}
-
-field() {
-	jq -r "$1" /tmp/answer
-}
-
-holds() {
-	jq -e "$1" /tmp/answer >/dev/null || fail "$2: $(cat /tmp/answer)"
-}
-
-sums_hold() {
-	ask stats "$1"
-	holds .agree "no time to read"
-	holds '.came == .sent + .dropped + .lost + .waiting and .strangers == 0' "packets are missing"
-	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
-}
-
-serve() {
-	rm -f /tmp/tool
-	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
-	tool=$!
-	await 10 test -S /tmp/tool
-}
+. /fairpath/qdisc.sh
 
 # link N QUEUES: near$N with 198.51.N.1, and its far end with .2.
 link() {
@@ -59,8 +30,7 @@ left() {
 	awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo
 }
 
-mkdir -p /run/pins
-mount -t bpf bpf /run/pins
+mount_pins
 ip netns add near
 ip netns add far
 link 10 1
@@ -78,7 +48,7 @@ ask add b near11 root 4000000 3
 rate() {
 	jq '.end.sum_received.bits_per_second / 1448 * 1514 | floor' "/tmp/iperf$1"
 }
-# Never more than its own; less only where the host leaves the guest no time, which is tried again.
+# Never more than its own; less only where the host leaves the guest no time, which is repeated and counted.
 both() {
 	for n in 10 11; do
 		ip netns exec near iperf3 --client 198.51.$n.2 --omit 1 --time 5 --json >/tmp/iperf$n &
@@ -91,6 +61,7 @@ both() {
 }
 for round in 1 2 3 4 5; do
 	! both || break
+	repeated "less than a device's own: $(rate 10), $(rate 11)"
 	[ $round -lt 5 ] || fail "less than a device's own: $(rate 10), $(rate 11)"
 done
 sums_hold a
@@ -125,7 +96,7 @@ holds '.taken and .lost > 1000' "nothing waited"
 ask on b
 fill 198.51.11.2
 ip -n near link delete near11
-await 10 sh -c '! shape-qdisc ask /tmp/tool stats b | jq -e .used >/dev/null'
+await 10 sh -c 'shape-qdisc ask /tmp/tool stats b | jq .used | grep -qx false'
 sums_hold b
 holds '.waiting == 0' "packets wait in a device that is gone"
 sums_hold a

@@ -18,10 +18,11 @@ use std::time::Duration;
 /// These run in every run on the floor kernel.
 const ALWAYS_ON_FLOOR: [&str; 2] = ["features", "load-all"];
 /// Files that every guest is made of.
-const OF_GUESTS: [&str; 6] = [
+const OF_GUESTS: [&str; 7] = [
     "tests/vm/debian",
     "tests/vm/harness.sh",
     "tests/vm/init",
+    "tests/vm/qdisc.sh",
     "tests/vm/run.sh",
     "tests/vm/text.sh",
     "xtask/src/vm",

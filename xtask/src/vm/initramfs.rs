@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /init                    tests/vm/init
-//! /fairpath/run.sh         runs and reports; harness.sh has pass, fail, skip
+//! /fairpath/run.sh         runs and reports; harness.sh has pass, fail, skip; qdisc.sh what some share
 //! /fairpath/scenarios/     the scripts, /fairpath/timeouts one line each
 //! /usr/bin/                the host's programs with their libraries
 //! /usr/lib/applets/        busybox for the rest, last in PATH
@@ -101,7 +101,12 @@ fn skeleton(cpio: &mut Archive) -> Result<()> {
 
 /// The scenarios and what runs them, the same for every user space.
 pub fn scripts(cpio: &mut Archive, contents: &Contents) -> Result<()> {
-    for (name, mode) in [("harness.sh", 0o755), ("run.sh", 0o644), ("text.sh", 0o644)] {
+    for (name, mode) in [
+        ("harness.sh", 0o755),
+        ("qdisc.sh", 0o644),
+        ("run.sh", 0o644),
+        ("text.sh", 0o644),
+    ] {
         add(
             cpio,
             &contents.tests.join(name),

@@ -43,6 +43,8 @@ pub struct Finished {
     pub outcome: Outcome,
     /// Checks that passed.
     pub checks: Vec<String>,
+    /// Measurements that were made again, with their reasons.
+    pub repeats: Vec<String>,
     pub took: Duration,
     /// The end of what the console showed meanwhile.
     pub console: Vec<String>,
@@ -62,6 +64,7 @@ pub struct Session {
     remaining: VecDeque<Scenario>,
     finished: Vec<Finished>,
     checks: Vec<String>,
+    repeats: Vec<String>,
     console: VecDeque<String>,
     began: Instant,
     since: Instant,
@@ -76,6 +79,7 @@ impl Session {
             remaining: scenarios.iter().cloned().collect(),
             finished: Vec::new(),
             checks: Vec::new(),
+            repeats: Vec::new(),
             console: VecDeque::new(),
             began: now,
             since: now,
@@ -158,6 +162,7 @@ impl Session {
             }
             "start" => self.enter(State::Running, now),
             "check" => self.checks.push(text("text")),
+            "repeat" => self.repeats.push(text("text")),
             "end" if self.state == State::Running => {
                 let outcome = match text("result").as_str() {
                     "pass" => Outcome::Passed,
@@ -179,6 +184,7 @@ impl Session {
         self.since = now;
         self.console.clear();
         self.checks.clear();
+        self.repeats.clear();
     }
 
     fn finish(&mut self, outcome: Outcome, now: Instant) {
@@ -187,6 +193,7 @@ impl Session {
                 scenario: scenario.name,
                 outcome,
                 checks: std::mem::take(&mut self.checks),
+                repeats: std::mem::take(&mut self.repeats),
                 took: now.duration_since(self.since),
                 console: std::mem::take(&mut self.console).into(),
             });
@@ -268,6 +275,21 @@ mod tests {
         );
         assert!(session.is_over());
         assert!(session.remaining().is_empty());
+    }
+
+    #[test]
+    fn repeats_belong_to_their_scenario() {
+        const REPEAT: &str = "FAIRPATH-VM {\"event\":\"repeat\",\"text\":\"too slow\"}";
+        let session = session(&[
+            READY, START, REPEAT, REPEAT, PASS, START, PASS, START, REPEAT, FAIL, DONE,
+        ]);
+        let repeats: Vec<usize> = session
+            .finished()
+            .iter()
+            .map(|finished| finished.repeats.len())
+            .collect();
+        assert_eq!(repeats, [2, 0, 1]);
+        assert_eq!(session.finished()[2].repeats, ["too slow"]);
     }
 
     #[test]

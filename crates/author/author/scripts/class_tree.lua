@@ -1,5 +1,5 @@
 -- Floors, ceilings and borrowing: floored has 4 Mbit/s at least, capped 8 Mbit/s at most, heavy
--- nothing but its weight.
+-- nothing but its weight. hclock promises the same: hclock.lua is a link to this file.
 
 local floored = udp { class = 1, flow = 1, length = 1000, label = "floored" }
 local capped = udp { class = 2, flow = 2, length = 1000, label = "capped" }

@@ -101,6 +101,8 @@ struct Traffic {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// For packets that were sent to be seen: milliseconds, on a machine that is not busy.
+const SEEN: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_millis(500);
 
 impl Traffic {
@@ -171,6 +173,16 @@ fn send(net: &Net, count: usize) {
     net.client.enter(send).unwrap();
 }
 
+/// Waits until `read` returns at least `least`, in vain for [`SEEN`] at most; returns what it read last.
+fn until(least: u64, mut read: impl FnMut() -> u64) -> u64 {
+    let mut last = 0;
+    fairpath_testbed::wait_for(SEEN, || {
+        last = read();
+        (last >= least).then_some(())
+    });
+    last
+}
+
 #[test]
 fn what_impair_drops_is_not_measured() {
     requires!(Need::Root);
@@ -186,17 +198,23 @@ fn what_impair_drops_is_not_measured() {
             attached
         };
         send(&net, 1);
-        std::thread::sleep(Duration::from_millis(100));
+        assert!(until(1, || loss.counts().unwrap().came) >= 1);
         let (before, seen) = (loss.counts().unwrap(), monitor.stats().frames);
         send(&net, 1000);
-        std::thread::sleep(Duration::from_millis(300));
-        let (after, now) = (loss.counts().unwrap(), monitor.stats().frames);
-        let came = after.came - before.came;
-        let lost = after.lost - before.lost;
-        let exempt = after.exempt - before.exempt;
-        assert!((1000..1010).contains(&came), "{came}");
-        assert!(lost.abs_diff(came / 2) <= 2, "{lost} of {came}");
-        assert_eq!(now - seen, came - lost + exempt);
+        until(before.came + 1000, || loss.counts().unwrap().came);
+        // The two are read one after the other: they agree once nothing is under way.
+        let agreed = fairpath_testbed::wait_for(SEEN, || {
+            let (after, now) = (loss.counts().unwrap(), monitor.stats().frames);
+            let came = after.came - before.came;
+            let lost = after.lost - before.lost;
+            let exempt = after.exempt - before.exempt;
+            assert!((1000..1010).contains(&came), "{came}");
+            assert!(lost.abs_diff(came / 2) <= 2, "{lost} of {came}");
+            (now - seen == came - lost + exempt).then_some(())
+        });
+        let counts = (before, loss.counts().unwrap());
+        let measured = monitor.stats().frames - seen;
+        assert!(agreed.is_some(), "{measured} measured, {counts:?}");
     };
     for impair_first in [true, false] {
         net.router.enter(|| compose(impair_first)).unwrap();
@@ -215,21 +233,19 @@ fn a_stage_goes_with_its_owner_and_the_root_with_the_last() {
         impair(&mut all);
         assert!(program().unwrap().contains("fairpath_xdp"));
         send(&net, 100);
-        std::thread::sleep(Duration::from_millis(100));
-        assert_eq!(all.counts().unwrap().lost, 100);
+        assert_eq!(until(100, || all.counts().unwrap().lost), 100);
         all.detach();
         let before = monitor.stats().frames;
         send(&net, 100);
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(monitor.stats().frames >= before + 100);
+        assert!(until(before + 100, || monitor.stats().frames) >= before + 100);
         assert_eq!(all.counts().unwrap().lost, 100);
         impair(&mut all);
         drop(attached);
         let (before, lost) = (monitor.stats().frames, all.counts().unwrap().lost);
         send(&net, 100);
-        std::thread::sleep(Duration::from_millis(100));
+        let lost_now = until(lost + 100, || all.counts().unwrap().lost);
+        assert_eq!(lost_now, lost + 100);
         assert_eq!(monitor.stats().frames, before);
-        assert_eq!(all.counts().unwrap().lost, lost + 100);
         assert!(program().is_some());
         all.detach();
         assert_eq!(program(), None);
@@ -346,8 +362,7 @@ fn a_pinned_stage_outlives_its_owner_and_others_join_it() {
         all.detach();
         let before = monitor.stats().frames;
         send(&net, 100);
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(monitor.stats().frames >= before + 100);
+        assert!(until(before + 100, || monitor.stats().frames) >= before + 100);
         for name in ["measure", "measure-link"] {
             assert!(pins.remove(name).unwrap(), "{name}");
         }
@@ -410,9 +425,8 @@ fn a_lock_that_somebody_keeps_denies_nobody_a_stage() {
         impair(&mut none);
         let _attached = measure(&mut monitor);
         send(&net, 100);
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(none.counts().unwrap().came >= 100);
-        assert!(monitor.stats().frames >= 100);
+        assert!(until(100, || none.counts().unwrap().came) >= 100);
+        assert!(until(100, || monitor.stats().frames) >= 100);
     };
     net.router.enter(join).unwrap();
 }

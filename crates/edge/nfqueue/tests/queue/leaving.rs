@@ -15,28 +15,31 @@ const COUNT: u32 = 20_000;
 /// Under way at most: more than the example keeps back.
 const WINDOW: u64 = 300;
 
-/// Holds the example's arguments where the test's program runs as the example.
+/// Holds the example's arguments where a test started itself again as the example.
 const EXAMPLE_ENV: &str = "FAIRPATH_NFQUEUE_EXAMPLE";
 
-/// Does nothing unless another test started it: then it is the example `accept_all`.
-#[test]
-fn example() {
-    if let Ok(arguments) = env::var(EXAMPLE_ENV) {
-        accept_all::run(arguments.split(' ').map(str::to_owned)).unwrap();
-    }
+/// In a child that [`as_example`] started: runs the example `accept_all` to its end.
+///
+/// False in the test itself. A test that starts itself again calls this first.
+pub fn was_example() -> bool {
+    let Ok(arguments) = env::var(EXAMPLE_ENV) else {
+        return false;
+    };
+    accept_all::run(arguments.split(' ').map(str::to_owned)).unwrap();
+    true
 }
 
-/// Makes `command` start the example, as it is now, with these arguments.
-pub fn as_example(command: &mut Command, arguments: &str) {
+/// Makes `command` start `test`, which calls [`was_example`], as the example with these arguments.
+pub fn as_example(command: &mut Command, test: &str, arguments: &str) {
     command
         .arg(env::current_exe().unwrap())
-        .args(["--exact", "leaving::example", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(EXAMPLE_ENV, arguments);
 }
 
-fn start(scene: &Scene, mode: &str) -> Process {
+fn start(scene: &Scene, test: &str, mode: &str) -> Process {
     let mut command = scene.net.router.command("env");
-    as_example(&mut command, &format!("0 {mode}"));
+    as_example(&mut command, test, &format!("0 {mode}"));
     let process = scene.net.router.spawn(command).unwrap();
     process.wait_stderr("queue 0 is bound", DEADLINE).unwrap();
     process
@@ -44,11 +47,15 @@ fn start(scene: &Scene, mode: &str) -> Process {
 
 #[test]
 fn sigterm_after_the_rule_has_gone_loses_no_packet() {
+    const TEST: &str = "leaving::sigterm_after_the_rule_has_gone_loses_no_packet";
+    if was_example() {
+        return;
+    }
     needs_queues!();
     for mode in ["accept", "hold"] {
         let scene = Scene::new();
         scene.queue_clients("-A");
-        let mut process = Some(start(&scene, mode));
+        let mut process = Some(start(&scene, TEST, mode));
         let mut said = String::new();
         let (lost, repeated) = scene.datagrams().stream(COUNT, WINDOW, || {
             let process = process.take().unwrap();
@@ -69,10 +76,17 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
 
 #[test]
 fn sigkill_loses_what_was_held() {
+    if was_example() {
+        return;
+    }
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
-    let mut process = Some(start(&scene, "hold"));
+    let mut process = Some(start(
+        &scene,
+        "leaving::sigkill_loses_what_was_held",
+        "hold",
+    ));
     let (lost, _) = scene.datagrams().stream(2_000, WINDOW, || {
         scene.queue_clients("-D");
         process.take().unwrap().signal(Signal::SIGKILL);

@@ -3,7 +3,7 @@
 use fairpath_nfqueue::{BindError, Config};
 use fairpath_testbed::Need;
 
-use crate::leaving::as_example;
+use crate::leaving::{as_example, was_example};
 use crate::needs_queues;
 use crate::scene::{DEADLINE, Scene};
 
@@ -24,12 +24,16 @@ fn a_queue_that_another_socket_has_is_refused_by_its_name() {
 
 #[test]
 fn a_process_without_the_right_is_told_which() {
+    const TEST: &str = "refusals::a_process_without_the_right_is_told_which";
+    if was_example() {
+        return;
+    }
     needs_queues!("setpriv");
     fairpath_testbed::requires!(Need::Tool("setpriv"));
     let scene = Scene::new();
     let mut command = scene.net.router.command("setpriv");
     command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
-    as_example(&mut command, "0");
+    as_example(&mut command, TEST, "0");
     let mut process = scene.net.router.spawn(command).unwrap();
     assert!(!process.wait(DEADLINE).unwrap().success());
     process.wait_stderr("NotPermitted", DEADLINE).unwrap();

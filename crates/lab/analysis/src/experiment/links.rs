@@ -61,7 +61,10 @@ pub struct LinkSpec {
     pub to: BTreeMap<String, Towards>,
 }
 
-/// Ports of `fairpath impair`.
+/// Back ends that `fairpath impair` can be asked for.
+///
+/// The lab starts that program and sees no crate of the router: these are words of its command line,
+/// and an experiment with another word is refused when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {

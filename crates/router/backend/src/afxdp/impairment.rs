@@ -75,7 +75,12 @@ impl Afxdp {
             );
         }
         let mode = ends.mode(mode)?;
-        refuse_skipped(&ends, mode)?;
+        skipped::refuse(
+            &format!("impair {:?} and {:?}", ends.inside.name, ends.outside.name),
+            [[&ends.inside, &ends.outside]],
+            mode,
+            "--via nfqueue, which keeps it",
+        )?;
         let held = plans.iter().map(|plan| plan.packets + CHARGES).sum();
         let (port, frames, placement) = open_port(&ends, held)?;
         let [to_peer, from_peer] = plans else {
@@ -114,23 +119,6 @@ fn load() -> anyhow::Result<RttMonitor> {
         ..Options::live(core)
     };
     Ok(RttMonitor::load(&options.with_forwarding())?)
-}
-
-/// Stages of the stack that packets would pass by, and that this host has.
-fn refuse_skipped(ends: &Ends, mode: Mode) -> anyhow::Result<()> {
-    let stages = skipped::stages([&ends.inside, &ends.outside], mode)?;
-    let Some(first) = stages.first() else {
-        return Ok(());
-    };
-    bail!(
-        "impair {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use --via nfqueue, which keeps it",
-        ends.inside.name,
-        ends.outside.name,
-        match stages.len() {
-            1 => String::new(),
-            more => format!(" and {} more", more - 1),
-        }
-    )
 }
 
 impl Engine for Afxdp {

@@ -16,9 +16,9 @@ use super::ends::{Ends, about, open_port};
 use super::instances::{Counts, Lanes};
 use super::skipped;
 use super::worker::{Running, lead_packets};
+use crate::Via;
 use crate::orders::{self, Command, Gauge};
 use crate::shape::{Backend, Job, Reading};
-use crate::{Mode, Via};
 
 /// The port.
 pub struct Afxdp {
@@ -44,7 +44,12 @@ impl Afxdp {
         };
         let ends = Ends::look("shape", inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
-        refuse_skipped(job, &ends, mode)?;
+        skipped::refuse(
+            &format!("shape {:?} and {:?}", job.config.inside, ends.outside.name),
+            ends.passed(mode, job.config.vlans)?,
+            mode,
+            "via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
+        )?;
         let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
         let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
         let (down_gauge, down) = orders::begin(job, Side::Down, frames, true)?;
@@ -78,26 +83,6 @@ pub fn is_ready(monitor: &RttMonitor) -> anyhow::Result<()> {
     if !monitor.forwards() {
         bail!(
             "shape via afxdp: the monitor was loaded without its forwarding program; restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
-        );
-    }
-    Ok(())
-}
-
-/// Stages of the stack that packets would pass by, and that this router has.
-fn refuse_skipped(job: &Job<'_>, ends: &Ends, mode: Mode) -> anyhow::Result<()> {
-    let mut stages = Vec::new();
-    for links in ends.passed(mode, job.config.vlans)? {
-        stages.extend(skipped::stages(links, mode)?);
-    }
-    if let Some(first) = stages.first() {
-        bail!(
-            "shape {:?} and {:?} via afxdp: packets would pass by {first}{}; take it away, or use via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
-            job.config.inside,
-            ends.outside.name,
-            match stages.len() {
-                1 => String::new(),
-                more => format!(" and {} more", more - 1),
-            }
         );
     }
     Ok(())

@@ -1,9 +1,37 @@
 //! Stages of the stack that packets pass by where AF_XDP carries them.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
 
 use crate::Mode;
+
+/// Refuses where packets between `links` would pass by stages that this host has.
+///
+/// `what` begins the message and names the interfaces; `remedy` is what keeps the stages.
+///
+/// # Errors
+/// The first of the stages, and the remedy.
+pub fn refuse<'l>(
+    what: &str,
+    links: impl IntoIterator<Item = [&'l Link; 2]>,
+    mode: Mode,
+    remedy: &str,
+) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for links in links {
+        all.extend(stages(links, mode)?);
+    }
+    let more = match all.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    if let Some(first) = all.first() {
+        bail!(
+            "{what} via afxdp: packets would pass by {first}{more}; take it away, or use {remedy}"
+        );
+    }
+    Ok(())
+}
 
 /// What this router has of them, in words.
 ///
@@ -12,7 +40,7 @@ use crate::Mode;
 ///
 /// # Errors
 /// Where the kernel does not tell: then nothing should be passed by.
-pub fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
+fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
     let devices = links.map(|link| Device {
         ifindex: link.ifindex,
         name: &link.name,
