@@ -7,6 +7,7 @@ mod list;
 mod new;
 mod output;
 mod own;
+mod picture;
 mod replay;
 mod run;
 mod show;

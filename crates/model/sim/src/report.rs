@@ -1,12 +1,12 @@
-//! What a simulation found: tables, JSON, CSV, pictures.
+//! What a simulation found: tables, JSON, CSV, the lines of charts.
 //!
-//! All four are made from one [`Report`]; none measures anything itself. Names come from files and
-//! captures: whatever they hold, a table stays a table and a picture stays one.
+//! All are made from one [`Report`]; none measures anything itself. Names come from files and
+//! captures: whatever they hold, a table stays a table and a line stays a line.
 
-mod chart;
 mod json;
-mod picture;
 mod table;
+
+use std::cmp::Reverse;
 
 use crate::simulate::{Findings, Measured, Settings};
 use fairpath_sched::tree::Names;
@@ -16,6 +16,8 @@ use fairpath_units::quantity::written;
 pub const TABLE_ROWS: usize = 20;
 /// Lines of a chart at most; what is not among the largest is one line more, "others".
 pub const CHART_LINES: usize = 7;
+/// Characters of a name beside a line.
+const LINE_NAME: usize = 44;
 
 /// What was simulated, and what came of it.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +54,39 @@ impl Report<'_> {
         table::csv(self)
     }
 
-    /// One SVG file: throughput over time and the distribution of sojourn times.
-    pub fn svg(&self) -> String {
-        picture::write(self)
+    /// What was simulated, in one line.
+    pub fn caption(&self) -> String {
+        let [subject, traffic] = [self.subject, self.traffic].map(|text| clean(text, 70));
+        format!("{subject}: {traffic} over {}", self.link())
+    }
+
+    /// Lines of a chart, and whether each is a class or a flow.
+    ///
+    /// They are the groups that sent most, in their order, and all others together. A line's name
+    /// tells its rate and the 99th percentile of its sojourn times.
+    pub fn lines(&self) -> (&'static str, Vec<(String, Measured)>) {
+        let (kind, groups) = self.groups();
+        let mut by_size: Vec<usize> = (0..groups.len()).collect();
+        by_size.sort_by_key(|at| Reverse(groups[*at].1.sent.bytes));
+        let (kept, rest) = by_size.split_at_mut(groups.len().min(CHART_LINES));
+        kept.sort_unstable();
+        let kept = kept.iter().map(|at| &groups[*at]);
+        let mut lines: Vec<(String, Measured)> = kept
+            .map(|(name, measured)| (clean(name, LINE_NAME), (*measured).clone()))
+            .collect();
+        if !rest.is_empty() {
+            let mut others = Measured::default();
+            for at in rest.iter() {
+                others.merge(groups[*at].1);
+            }
+            lines.push((format!("others ({})", rest.len()), others));
+        }
+        for (name, measured) in &mut lines {
+            let sent = rate(self.findings.rate_bps(measured.sent.bytes));
+            let p99 = time(measured.sojourn.quantile(0.99));
+            *name = format!("{name}: {sent}, p99 {p99}");
+        }
+        (kind, lines)
     }
 
     /// What lines of a picture and rows of a table are about: classes, if there are several.

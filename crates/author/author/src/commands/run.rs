@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::homes::{HomeKind, Makers};
 use super::output;
+use super::picture;
 use super::subject::{self, ClassArgs};
 
 const EXAMPLE: &str = "\
@@ -140,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         findings: &findings,
     };
     if let (Some(path), Some(mut file)) = (&args.svg, picture) {
-        file.write_all(report.svg().as_bytes())
+        file.write_all(picture::svg(&report).as_bytes())
             .with_context(|| format!("write the picture {path:?}"))?;
     }
     let text = match args.format {

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
 use crate::simulate::Measured;
 use fairpath_core::sched::ImpairStats;
-use fairpath_units::quantity::written;
 
 /// Columns of a name.
 const NAME: usize = 22;
@@ -326,13 +325,4 @@ fn quoted(text: &str) -> String {
     } else {
         text.to_owned()
     }
-}
-
-/// The link in words, for the head of pictures.
-pub(super) fn caption(report: &Report<'_>) -> String {
-    let traffic = clean(report.traffic, 70);
-    format!(
-        "{traffic} over {}",
-        written(report.settings.rate_bps, "bps")
-    )
 }

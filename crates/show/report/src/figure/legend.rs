@@ -37,7 +37,11 @@ fn item(series: &Series) -> LegendItem {
     LegendItem {
         name: series.name.clone(),
         key: series.key.clone(),
-        shape: series.shape,
+        shape: match series.shape {
+            // Both are a line here: a name that has one in each panel is one entry.
+            Shape::Steps => Shape::Line,
+            shape => shape,
+        },
         role: series.role,
     }
 }

@@ -37,7 +37,7 @@ pub use thin::MAX_DRAWN_POINTS;
 pub(crate) use draw::{Size, panel_svg};
 pub(crate) use legend::{items as legend_items, swatch};
 pub use palette::{CSS_DARK, CSS_LIGHT, CSS_MARKS};
-pub use standalone::svg_file;
+pub use standalone::{svg_column, svg_file};
 
 /// A figure: one or more panels that share a legend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,8 +19,21 @@ const BETWEEN_ITEMS: f64 = 18.0;
 /// Height of a row of the legend.
 const ROW: f64 = 22.0;
 
-/// The file's text.
+/// The file's text; several panels stand in pairs.
 pub fn svg_file(figure: &Figure, palette: &Palette) -> String {
+    match figure.panels.len() {
+        0 | 1 => svg_column(figure, palette),
+        _ => file(figure, palette, (Size::NARROW, 2)),
+    }
+}
+
+/// The file's text with panels below each other, each as wide as the file.
+pub fn svg_column(figure: &Figure, palette: &Palette) -> String {
+    file(figure, palette, (Size::WIDE, 1))
+}
+
+/// Of panels in this size and so many columns.
+fn file(figure: &Figure, palette: &Palette, layout: (Size, usize)) -> String {
     let mut svg = Svg::default();
     let width = Size::WIDE.width;
     let mut y = 0.0;
@@ -29,7 +42,7 @@ pub fn svg_file(figure: &Figure, palette: &Palette) -> String {
         svg.label("name title", (0.0, y - 4.0), Anchor::Start, &line);
     }
     y = legend(&mut svg, figure, palette, y + 8.0);
-    y = panels(&mut svg, figure, palette, y + 8.0);
+    y = panels(&mut svg, figure, palette, layout, y + 8.0);
     let (whole, high) = (width + 2.0 * EDGE, y + 2.0 * EDGE);
     let view = format!("{0} {0} {1} {2}", at(-EDGE), at(whole), at(high));
     format!(
@@ -74,11 +87,13 @@ fn entry(svg: &mut Svg, item: &LegendItem, name: &str, palette: &Palette, (x, y)
     svg.label("name", (x + SWATCH.0 + 6.0, y + 11.5), Anchor::Start, name);
 }
 
-fn panels(svg: &mut Svg, figure: &Figure, palette: &Palette, top: f64) -> f64 {
-    let (size, columns) = match figure.panels.len() {
-        0 | 1 => (Size::WIDE, 1),
-        _ => (Size::NARROW, 2),
-    };
+fn panels(
+    svg: &mut Svg,
+    figure: &Figure,
+    palette: &Palette,
+    (size, columns): (Size, usize),
+    top: f64,
+) -> f64 {
     let head = match figure.panels.iter().any(|panel| !panel.title.is_empty()) {
         true => LINE + 10.0,
         false => 0.0,
