@@ -11,9 +11,10 @@
 //! | `outcome` | what runners print, read |
 //! | `report` | counts, times, budgets |
 //!
-//! Test executables of the one build are run directly, in three phases: those that use a processor, with
-//! the guests, one a processor; those that wait, six threads at a time; those that measure, each alone.
-//! All run even if one fails. What libtest prints is passed on as it is, when its program has ended.
+//! Test executables of the one build are run directly, in three phases: those that use a processor, one
+//! a processor, with the guests, which take half of one; those that wait, six threads at a time; those
+//! that measure, each alone. All run even if one fails. What libtest prints is passed on as it is, when
+//! its program has ended.
 
 mod changes;
 mod outcome;
@@ -149,7 +150,11 @@ fn phases(plan: Plan, report: &mut Report) -> Result<()> {
     }
     let processors = thread::available_parallelism().map_or(1, usize::from);
     for (name, jobs, capacity) in [
-        ("tests that compute, and guests", plan.cpu, processors),
+        (
+            "tests that compute, and guests",
+            plan.cpu,
+            processors * plan::PROCESSOR,
+        ),
         ("tests that wait", plan.waiting, WAITING),
         ("tests that measure", plan.alone, 1),
     ] {

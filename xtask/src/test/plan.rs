@@ -34,6 +34,11 @@ const NOT_FOR_TESTS: [&str; 3] = [
     "CARGO_MANIFEST_PATH",
 ];
 
+/// What a job that computes takes of a processor, in halves. A guest takes one: a third of its time it
+/// waits, so that another job beside the two leaves no processor idle.
+pub const PROCESSOR: usize = 2;
+const GUEST: usize = 1;
+
 /// The job that builds the binary for arm64.
 pub const CROSS: &str = "cross";
 
@@ -354,6 +359,7 @@ fn guest(
     job.name = format!("guest {}", which.name());
     // Before all else: nothing takes longer than a guest.
     job.cost = 1000.0 + names.len() as f64;
+    job.width = GUEST;
     job.what.kind = Kind::Guest;
     job.what.order.args = args.map(OsString::from).to_vec();
     job.what.order.deadline = Duration::from_secs(table.limits.guest_deadline_s);
@@ -369,7 +375,7 @@ fn own(built: &Built, name: &str, args: &[&str], cost: f64, setting: &Setting) -
     env.push(("CARGO_BUILD_JOBS".to_owned(), "1".into()));
     Job {
         name: name.to_owned(),
-        width: 1,
+        width: PROCESSOR,
         cost,
         what: Work {
             order: Order {
@@ -400,7 +406,7 @@ fn doc_tests(wanted: &Wanted, setting: &Setting) -> Job<Work> {
     }));
     Job {
         name: "documentation examples".to_owned(),
-        width: 1,
+        width: PROCESSOR,
         cost: 100.0,
         what: Work {
             order: Order {
@@ -437,7 +443,10 @@ fn suite_job(
     ));
     Job {
         name: executable.name.clone(),
-        width: suite.threads(),
+        width: match suite.class {
+            Class::Cpu => PROCESSOR * suite.threads(),
+            Class::Waiting | Class::Alone => suite.threads(),
+        },
         cost: suite.wall_s.unwrap_or(0.0),
         what: Work {
             order: Order {
