@@ -4,7 +4,6 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_backend::Via;
 use fairpath_bpf::{Options, RttMonitor};
 use fairpath_config::Hook;
 use fairpath_config::Method;
@@ -65,7 +64,8 @@ impl Kernel {
         };
         // Its own measuring program takes XDP's place where it is asked for.
         let wanted = config.shape.as_ref().and_then(|shape| shape.via);
-        if wanted == Some(Via::Afxdp) && monitor.hook == Hook::Tcx {
+        let shapes = wanted.and_then(|via| via.description().shapes.as_ref());
+        if shapes.is_some_and(|shapes| shapes.forwards) && monitor.hook == Hook::Tcx {
             options = options.with_forwarding();
         }
         Ok(Kernel {
