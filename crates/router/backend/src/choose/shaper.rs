@@ -1,6 +1,6 @@
 //! Which back end shapes: what was named, or the best that this kernel can do, and why.
 
-use fairpath_class::ClassSet;
+use fairpath_class::{ClassSet, Whom};
 use fairpath_netlink::{NetlinkError, Tc};
 use fairpath_shape::Impaired;
 
@@ -93,9 +93,8 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         );
     }
     let unseen = |class: &fairpath_class::Class| {
-        use fairpath_class::Criterion::{Mac, Vlan};
         let mut criteria = class.criteria.iter();
-        criteria.any(|criterion| matches!(criterion, Mac(_) | Vlan(_)))
+        criteria.any(|criterion| matches!(criterion.whom(), Whom::Link(_)))
     };
     if let Some(class) = classes.classes().iter().find(|class| unseen(class)) {
         let text = format!(
