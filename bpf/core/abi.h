@@ -9,6 +9,7 @@
 #ifndef FP_ABI_H
 #define FP_ABI_H
 
+#include "rtt/methods.h"
 #include "runtime.h"
 
 #define FP_ABI_VERSION 2
@@ -66,12 +67,9 @@ struct fp_key {
 };
 
 /* By which method a sample was taken. */
-enum fp_method {
-	FP_METHOD_SEQ = 1,	 /* sequence and acknowledgement numbers, Karn's rule */
-	FP_METHOD_TS = 2,	 /* TCP timestamps, RFC 7323 */
-	FP_METHOD_HANDSHAKE = 3, /* SYN and its answers */
-	FP_METHOD_ICMP = 4,	 /* echo request and reply */
-};
+#define FP_METHOD_(number, name, constant, about) FP_METHOD_##constant = number,
+#define FP_ONE_MORE_(...)			  +1
+enum fp_method { FP_METHODS(FP_METHOD_) FP_METHOD_COUNT = 0 FP_METHODS(FP_ONE_MORE_) };
 
 /* Which TCP methods are asked for. */
 enum fp_mode {
@@ -245,10 +243,13 @@ struct fp_stats {
 	u64 tcp_bytes;
 	u64 echo_packets;
 	u64 other_sighting; /* the same packet at another hook: not counted twice */
-	u64 samples_seq;
-	u64 samples_ts;
-	u64 samples_handshake;
-	u64 samples_icmp;
+	union {
+		struct {
+#define FP_SAMPLES_(number, name, constant, about) u64 samples_##name;
+			FP_METHODS(FP_SAMPLES_)
+		};
+		u64 samples[FP_METHOD_COUNT]; /* by method, less one */
+	};
 	u64 samples_held_back; /* by the rate limit of output */
 	u64 refused_stale_ack; /* TSecr newer than the data acknowledged: an ACK was lost */
 	u64 refused_old_echo;  /* TSecr older: the ACK answers an earlier copy */

@@ -10,7 +10,7 @@
  * uses and changes r->image, and each packet goes by one image from beginning to end.
  *
  * Where several rules match an end, the first of this order wins: mark, MAC, prefix, VLAN, DSCP,
- * interface.
+ * interface (matches.h).
  *
  * What a host sends is counted where it enters the router, what it receives where it leaves: there
  * all is known of the host (interface, MAC, VLAN). That hook is called natural for that end. What
@@ -20,6 +20,7 @@
 #define FP_CLASSIFY_H
 
 #include "../work.h"
+#include "matches.h"
 
 #define FP_OTHER     0	 /* the slot of what no class matches */
 #define FP_NO_SLOT   ~0u /* a marker below which no prefix matches */
@@ -34,20 +35,19 @@ enum fp_rule_kind {
 	FP_RULE_V6 = 1,
 	FP_RULE_LABEL_V4 = 2,
 	FP_RULE_LABEL_V6 = 3,
-	FP_RULE_MARK = 4,
-	FP_RULE_MAC = 5,
-	FP_RULE_VLAN = 6,
-	FP_RULE_DSCP = 7,
-	FP_RULE_INTERFACE = 8,
 	FP_RULE_UPLINK = 9, /* hosts behind it are remote */
-	FP_RULE_KINDS = 10,
+#define FP_RULE_(number, name, NAME, ...) FP_RULE_##NAME = number,
+	FP_MATCHES(FP_RULE_)
 };
 
 #define FP_USES(kind) (1u << (kind))
 /* What besides addresses can lead to a class. */
-#define FP_USES_FACTS                                                                              \
-	(FP_USES(FP_RULE_MARK) | FP_USES(FP_RULE_MAC) | FP_USES(FP_RULE_VLAN) |                    \
-	 FP_USES(FP_RULE_DSCP) | FP_USES(FP_RULE_INTERFACE))
+#define FP_USES_(number, ...) | FP_USES(number)
+#define FP_USES_FACTS	      (0 FP_MATCHES(FP_USES_))
+#define FP_USES_OF_INSIDE_(number, name, NAME, whom, ...)                                          \
+	| (whom == FP_OF_INSIDE ? FP_USES(number) : 0)
+/* Those that speak of the end inside. */
+#define FP_USES_INSIDE (0 FP_MATCHES(FP_USES_OF_INSIDE_))
 
 struct fp_rule {
 	u64 key[2]; /* masked address in network order as loaded, or a number */
@@ -151,41 +151,14 @@ FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_ME
 	return w->frame.way == FP_WAY_IN ? sender != uplink : sender == uplink;
 }
 
-/* The link-layer address of `side`, 0 where this hook does not tell. */
-FP_INLINE u64 fp_mac(const struct fp_work FP_MEM *w, int sender)
-{
-	u32 at = sender ? 6 : 0;
-
-	if (w->frame.link != FP_LINK_ETHERNET)
-		return 0;
-	return (u64)fp_load16(w->head + at) << 32 | fp_load32(w->head + at + 2);
-}
-
-/* Does this hook tell the link by which the end is reached? */
-FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
-{
-	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
-		return 1;
-	return w->frame.way == (sender ? FP_WAY_IN : FP_WAY_OUT);
-}
-
-/* The identifier of the VLAN by which an end is reached, where fp_link_known(). */
-FP_INLINE u32 fp_vlan_of(const struct fp_work FP_MEM *w, int sender)
-{
-	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
-		return w->frame.out_vlan & 0x0fff;
-	return w->packet.vlan;
-}
-
-/* By which interface an end is reached, 0 unknown. */
-FP_INLINE u32 fp_reached_by(const struct fp_work FP_MEM *w, int sender)
-{
-	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
-		return w->frame.rx_ifindex;
-	if (fp_link_known(w, sender))
-		return w->frame.ifindex;
-	return sender ? w->frame.rx_ifindex : 0;
-}
+/* Looks one match up, unless a line before it has found a class. */
+#define FP_LOOK_UP_(number, name, NAME, whom, condition, ...)                                      \
+	if (!slot && (uses & FP_USES(number)) &&                                                   \
+	    (whom == FP_OF_INSIDE ? inside                                                         \
+	     : whom == FP_OF_LINK ? link                                                           \
+				  : 1) &&                                                          \
+	    (condition))                                                                           \
+		slot = fp_find_number(image, number, fp_key_##name(w, sender));
 
 /* The slot of the class of `side`; `natural` is 0 where only its address may be used. */
 FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 side,
@@ -194,13 +167,9 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
 	u32 uses = natural ? image->uses : 0, slot = FP_OTHER;
 	int sender = side == w->packet.side, link = fp_link_known(w, sender);
-	int inside = (uses & (FP_USES(FP_RULE_MARK) | FP_USES(FP_RULE_DSCP))) &&
-		     fp_is_inside(w, image, side);
+	int inside = (uses & FP_USES_INSIDE) && fp_is_inside(w, image, side);
 
-	if ((uses & FP_USES(FP_RULE_MARK)) && inside)
-		slot = fp_find_number(image, FP_RULE_MARK, w->frame.mark);
-	if (!slot && (uses & FP_USES(FP_RULE_MAC)) && link)
-		slot = fp_find_number(image, FP_RULE_MAC, fp_mac(w, sender));
+	FP_MATCHES_FIRST(FP_LOOK_UP_)
 	if (slot)
 		return slot;
 	w->family = w->packet.key.family == 4 ? FP_RULE_V4 : FP_RULE_V6;
@@ -212,12 +181,7 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 			return slot;
 		slot = FP_OTHER;
 	}
-	if ((uses & FP_USES(FP_RULE_VLAN)) && link && fp_vlan_of(w, sender))
-		slot = fp_find_number(image, FP_RULE_VLAN, fp_vlan_of(w, sender));
-	if (!slot && (uses & FP_USES(FP_RULE_DSCP)) && inside)
-		slot = fp_find_number(image, FP_RULE_DSCP, w->packet.dscp);
-	if (!slot && (uses & FP_USES(FP_RULE_INTERFACE)))
-		slot = fp_find_number(image, FP_RULE_INTERFACE, fp_reached_by(w, sender));
+	FP_MATCHES_LAST(FP_LOOK_UP_)
 	return slot;
 }
 
@@ -244,14 +208,10 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	u32 uses = image->uses;
 	u64 a = w->frame.ifindex, b = 0;
 
-	if (uses & FP_USES(FP_RULE_MARK))
-		a |= (u64)w->frame.mark << 32;
-	if (uses & FP_USES(FP_RULE_MAC))
-		b = fp_mac(w, sender);
-	if (uses & FP_USES(FP_RULE_VLAN))
-		b |= (u64)fp_vlan_of(w, sender) << 48;
-	if (uses & FP_USES(FP_RULE_DSCP))
-		b ^= (u64)(w->packet.dscp + 1) << 56;
+#define FP_MIX_IF_USED_(number, name, ...)                                                         \
+	if (uses & FP_USES(number))                                                                \
+		FP_MIX_##name(a, b);
+	FP_MATCHES(FP_MIX_IF_USED_)
 	return fp_hash_rule(a, b, (w->frame.way << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;
 }
 

@@ -26,14 +26,7 @@ FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 
 FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
 {
-	if (method == FP_METHOD_SEQ)
-		w->stats.samples_seq++;
-	else if (method == FP_METHOD_TS)
-		w->stats.samples_ts++;
-	else if (method == FP_METHOD_HANDSHAKE)
-		w->stats.samples_handshake++;
-	else
-		w->stats.samples_icmp++;
+	w->stats.samples[(method - 1) % FP_METHOD_COUNT]++;
 }
 
 /* May a sample of this leg be given out at `now`? */

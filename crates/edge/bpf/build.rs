@@ -87,6 +87,7 @@ fn embed(root: &Path, libbpf: &Path, out: &Path, policies: &str) {
         (root.join("bpf/core/class"), "core/class"),
         (root.join("bpf/core/parse"), "core/parse"),
         (root.join("bpf/core/pifo"), "core/pifo"),
+        (root.join("bpf/core/rtt"), "core/rtt"),
         (root.join("bpf/core/sched"), "core/sched"),
         (root.join("bpf/include/fairpath"), "include/fairpath"),
         (root.join("bpf/policy"), "policy"),
@@ -96,6 +97,8 @@ fn embed(root: &Path, libbpf: &Path, out: &Path, policies: &str) {
     // Of libbpf, what programs include; of programs, the scheduler and what it includes.
     let wanted = |folder: &str, name: &str| match folder {
         "include/bpf" => ["bpf_helpers.h", "bpf_helper_defs.h", "bpf_core_read.h"].contains(&name),
+        // Of round-trip times, what abi.h includes.
+        "core/rtt" => name == "methods.h",
         "prog" => name.ends_with(".h") || name.starts_with("sched"),
         _ => name.ends_with(".h") || name.ends_with(".c"),
     };

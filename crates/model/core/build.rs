@@ -4,6 +4,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+include!("../../../bpf/matches.rs");
+include!("../../../bpf/methods.rs");
 include!("../../../bpf/policy_files.rs");
 
 fn main() {
@@ -16,6 +18,8 @@ fn main() {
     println!("cargo:rerun-if-changed=src/sched/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed=../../../bpf/matches.rs");
+    println!("cargo:rerun-if-changed=../../../bpf/methods.rs");
     println!("cargo:rerun-if-changed=../../../bpf/policy_files.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(
@@ -23,6 +27,8 @@ fn main() {
         policy_files(Path::new("../../..")),
     )
     .expect("OUT_DIR can be written");
+    fs::write(out.join("matches.rs"), matches(Path::new("../../.."))).expect("likewise");
+    fs::write(out.join("methods.rs"), methods(Path::new("../../.."))).expect("likewise");
     let mut build = cc::Build::new();
     build
         .file("src/cc.c")

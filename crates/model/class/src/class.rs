@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use fairpath_core::Prefix;
+use crate::criterion::Criterion;
 
 /// Most levels of a tree: a class without parent is on the first.
 pub const MAX_DEPTH: u32 = 16;
@@ -11,40 +11,6 @@ pub const MAX_DEPTH: u32 = 16;
 pub const MAX_CLASSES: usize = 100_000;
 /// Most criteria of all classes together.
 pub const MAX_CRITERIA: usize = 1 << 18;
-
-/// What leads an endpoint of a packet to a class.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Criterion {
-    /// Packet mark, never 0.
-    Mark(u32),
-    /// The endpoint's link-layer address.
-    Mac([u8; 6]),
-    /// The endpoint's address lies in it.
-    Prefix(Prefix),
-    /// Outermost VLAN by which the endpoint is reached, 1 to 4094.
-    Vlan(u16),
-    /// Differentiated services code point, 0 to 63.
-    Dscp(u8),
-    /// Interface by which the endpoint is reached.
-    Interface(String),
-}
-
-impl std::fmt::Display for Criterion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Criterion::Mark(mark) => write!(f, "mark {mark:#x}"),
-            Criterion::Mac(m) => write!(
-                f,
-                "MAC {:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}",
-                m[0], m[1], m[2], m[3], m[4], m[5]
-            ),
-            Criterion::Prefix(prefix) => write!(f, "prefix {prefix}"),
-            Criterion::Vlan(vlan) => write!(f, "VLAN {vlan}"),
-            Criterion::Dscp(dscp) => write!(f, "DSCP {dscp}"),
-            Criterion::Interface(name) => write!(f, "interface {name}"),
-        }
-    }
-}
 
 /// What a plan says of one direction, bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What leads to classes, held against each other: duplicates, overlaps, what cannot be together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::mem::discriminant;
 
 use fairpath_core::Prefix;
 
-use crate::class::Criterion;
+use crate::criterion::{Criterion, Whom};
 use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place, Sources};
 use crate::tree::{Tree, Uplinks};
@@ -62,8 +63,7 @@ fn duplicates(tree: &mut Tree, sources: &Sources, problems: &mut Problems) {
 fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Problems) {
     let find = |wanted: fn(&Criterion) -> bool| all(tree).find(|(_, found)| wanted(&found.value));
     let mark = find(|criterion| matches!(criterion, Criterion::Mark(_)));
-    let dscp = find(|criterion| matches!(criterion, Criterion::Dscp(_)));
-    let link = find(|criterion| matches!(criterion, Criterion::Mac(_) | Criterion::Vlan(_)));
+    let link = find(|criterion| matches!(criterion.whom(), Whom::Link(_)));
     let name = |at: usize| tree.nodes[at].draft.name.as_str();
     if let (Some((at, marked)), Some((other, linked))) = (mark, link) {
         let text = format!(
@@ -78,7 +78,13 @@ fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Pr
         problems.error(ProblemKind::Conflict, marked.place, name(at), text);
     }
     if uplinks == Uplinks::Missing {
-        for (at, found) in [mark, dscp].into_iter().flatten() {
+        let inside = all(tree).filter(|(_, found)| found.value.whom() == Whom::Inside);
+        // One of each sort is told, in their order.
+        let mut told = HashSet::new();
+        let first = |(_, found): &(usize, &At<Criterion>)| told.insert(discriminant(&found.value));
+        let mut inside: Vec<_> = inside.filter(first).collect();
+        inside.sort_by(|(_, a), (_, b)| a.value.cmp(&b.value));
+        for (at, found) in inside {
             let text = format!(
                 "class \"{}\": {} speaks of the host inside, so the monitor must know what is outside; \
                  set uplinks in [monitor]",

@@ -1,6 +1,7 @@
 //! Classes as they are read: each value checked for itself, nothing yet held against the others.
 
-use crate::class::{Criterion, MAX_CLASSES, MAX_CRITERIA};
+use crate::class::{MAX_CLASSES, MAX_CRITERIA};
+use crate::criterion::{Criterion, MATCHES};
 use crate::key::Key;
 use crate::labels::Labels;
 use crate::problem::{ProblemKind, Problems};
@@ -143,11 +144,7 @@ impl Draft {
                 return Ok(());
             }
             Key::Prefix => self.prefix(text, place, problems)?,
-            Key::Vlan => Criterion::Vlan(value::vlan(text)?),
-            Key::Interface => Criterion::Interface(value::interface(text)?),
-            Key::Mac => Criterion::Mac(value::mac(text)?),
-            Key::Mark => Criterion::Mark(value::mark(text)?),
-            Key::Dscp => Criterion::Dscp(value::dscp(text)?),
+            Key::Match(at) => (MATCHES[at].read)(text)?,
         };
         self.criteria.push(At::new(criterion, place));
         Ok(())

@@ -2,6 +2,8 @@
 
 use fairpath_units::nearest;
 
+use crate::criterion::MATCHES;
+
 /// Before the name of an attribute where it is a column: `attributes.plan`.
 pub(crate) const ATTRIBUTE: &str = "attributes.";
 
@@ -11,11 +13,8 @@ pub(crate) enum Key {
     Name,
     Parent,
     Prefix,
-    Vlan,
-    Interface,
-    Mac,
-    Mark,
-    Dscp,
+    /// One of [`MATCHES`].
+    Match(usize),
     Up,
     Down,
     UpFloor,
@@ -24,16 +23,14 @@ pub(crate) enum Key {
     Loss,
 }
 
+/// The words of [`MATCHES`] come behind the prefixes'.
+const PREFIXES: &str = "prefixes";
+
 const WORDS: &[(&str, Key)] = &[
     ("name", Key::Name),
     ("parent", Key::Parent),
     ("prefix", Key::Prefix),
-    ("prefixes", Key::Prefix),
-    ("vlan", Key::Vlan),
-    ("interface", Key::Interface),
-    ("mac", Key::Mac),
-    ("mark", Key::Mark),
-    ("dscp", Key::Dscp),
+    (PREFIXES, Key::Prefix),
     ("up", Key::Up),
     ("down", Key::Down),
     ("up_floor", Key::UpFloor),
@@ -45,36 +42,49 @@ const WORDS: &[(&str, Key)] = &[
 impl Key {
     /// The key that is written `word`.
     pub fn find(word: &str) -> Option<Key> {
-        let found = WORDS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, key)| *key)
+        let found = all().find(|(known, _)| *known == word);
+        found.map(|(_, key)| key)
     }
 
     /// How it is written in messages.
     pub fn word(self) -> &'static str {
-        let found = WORDS.iter().find(|(_, key)| *key == self);
+        let found = all().find(|(_, key)| *key == self);
         found.map_or("", |(word, _)| word)
     }
 
     /// Whether several values may be given.
     pub fn is_list(self) -> bool {
-        use Key::*;
-        matches!(self, Prefix | Vlan | Interface | Mac | Mark | Dscp)
+        matches!(self, Key::Prefix | Key::Match(_))
     }
 
     /// Whether TOML may give it as a number.
     pub fn may_be_number(self) -> bool {
-        use Key::*;
-        matches!(self, Vlan | Mark | Dscp | Loss)
+        match self {
+            Key::Match(at) => MATCHES[at].may_be_number,
+            _ => self == Key::Loss,
+        }
     }
+}
+
+/// Every word with its key, in the order of messages.
+fn all() -> impl Iterator<Item = (&'static str, Key)> {
+    let behind = |word: &str| match word {
+        PREFIXES => MATCHES,
+        _ => &[],
+    };
+    WORDS.iter().flat_map(move |(word, key)| {
+        let matches = behind(word).iter().enumerate();
+        std::iter::once((*word, *key)).chain(matches.map(|(at, of)| (of.word, Key::Match(at))))
+    })
 }
 
 /// `; did you mean "prefix"?`, or all keys where none is near.
 pub(crate) fn suggestion(word: &str) -> String {
-    let known = WORDS.iter().map(|(known, _)| *known);
+    let known = all().map(|(known, _)| known);
     match nearest(word, known.chain(["attributes"])) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => {
-            let words: Vec<_> = WORDS.iter().map(|(known, _)| *known).collect();
+            let words: Vec<_> = all().map(|(known, _)| known).collect();
             format!("there are {}, attributes", words.join(", "))
         }
     }

@@ -14,6 +14,7 @@
 mod class;
 mod config;
 mod criteria;
+mod criterion;
 mod draft;
 mod entry;
 mod key;
@@ -31,16 +32,14 @@ mod table;
 mod tree;
 mod value;
 
-pub use class::{
-    Changes, Class, ClassSet, Criterion, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, Rates, Sla,
-};
+pub use class::{Changes, Class, ClassSet, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, Rates, Sla};
 pub use config::References;
+pub use criterion::{Criterion, Endpoint, Whom};
 pub use draft::Drafts;
 pub use entry::ClassEntry;
 pub use labels::{Labels, MAX_LABELS};
 pub use problem::{MAX_PROBLEMS, Problem, ProblemKind, Severity};
 pub use read::MAX_FILE_BYTES;
-pub use rules::Endpoint;
 pub use slots::{Assigned, SlotKey, Slots, Space};
 pub use source::{At, Location, Place};
 pub use tree::{Outcome, Report, Uplinks};

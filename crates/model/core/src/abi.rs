@@ -272,18 +272,50 @@ pub enum Mode {
     Tshark = 4,
 }
 
-/// By which method a sample was taken (`enum fp_method`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Method {
-    /// Sequence and acknowledgement numbers.
-    Seq,
-    /// TCP timestamps.
-    Ts,
-    /// SYN and its answers.
-    Handshake,
-    /// Echo request and reply.
-    Icmp,
+include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
+macro_rules! method {
+    ($($number:literal $variant:ident $name:ident $samples:ident $about:literal;)*) => {
+        /// By which method a sample was taken: the lines of `bpf/core/rtt/methods.h`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Method {
+            $(#[doc = $about] $variant = $number,)*
+        }
+
+        impl Method {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Method] = &[$(Method::$variant),*];
+
+            /// As options, records and reports name it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Method::$variant => stringify!($name),)*
+                }
+            }
+
+            /// The counter of its samples among [`Stats`].
+            pub fn counter(self) -> &'static str {
+                match self {
+                    $(Method::$variant => stringify!($samples),)*
+                }
+            }
+
+            fn from_abi(value: u8) -> Option<Method> {
+                Method::ALL.iter().copied().find(|method| *method as u8 == value)
+            }
+        }
+
+        impl Stats {
+            /// Samples of each method.
+            pub fn by_method(&self) -> [(Method, u64); Method::ALL.len()] {
+                [$((Method::$variant, self.$samples)),*]
+            }
+        }
+    };
 }
+
+for_methods!(method);
 
 /// Why a flow was opened or closed (`enum fp_reason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -388,90 +420,89 @@ macro_rules! stats {
     };
 }
 
-stats! {
-    /// Frames looked at; GSO super-packets count their segments.
-    frames,
-    /// Their bytes.
-    frame_bytes,
-    /// Neither IPv4 nor IPv6.
-    not_ip,
-    /// Headers not captured far enough.
-    truncated,
-    /// Lengths that contradict each other.
-    malformed,
-    /// Later fragments.
-    fragments,
-    /// Neither TCP nor ICMP echo.
-    other_protocol,
-    /// TCP segments.
-    tcp_packets,
-    /// TCP payload.
-    tcp_bytes,
-    /// ICMP echo packets.
-    echo_packets,
-    /// The same packet at another hook, not counted twice.
-    other_sighting,
-    /// Samples by sequence numbers.
-    samples_seq,
-    /// Samples by timestamps.
-    samples_ts,
-    /// Samples of handshakes.
-    samples_handshake,
-    /// Samples of echo.
-    samples_icmp,
-    /// Samples not given out because of the rate limit.
-    samples_held_back,
-    /// Matches refused: the ACK was a later one than the first.
-    refused_stale_ack,
-    /// Matches refused: the ACK answers an earlier copy.
-    refused_old_echo,
-    /// Matches refused: older than `max_rtt`.
-    refused_age,
-    /// Matches refused: time went backwards.
-    refused_clock,
-    /// Flows announced.
-    flows_opened,
-    /// Flows closed.
-    flows_closed,
-    /// Closed by silence.
-    flows_timed_out,
-    /// Closed because their 5-tuple began anew.
-    flows_reused,
-    /// Closed because the table needed the place.
-    flows_evicted,
-    /// Not tracked: no place that the age guard allows.
-    flows_refused,
-    /// Ended with only one direction seen: not measurable.
-    one_sided_flows,
-    /// Their bytes.
-    one_sided_bytes,
-    /// Handshakes begun.
-    half_open_started,
-    /// Handshakes forgotten for newer ones.
-    half_open_evicted,
-    /// Handshakes timed out or reset.
-    half_open_failed,
-    /// Holes and retransmissions forgotten for newer ones.
-    troubles_dropped,
-    /// Segments not remembered: no chunk left or too many outstanding.
-    segments_refused,
-    /// Packets given up because a lock stayed taken.
-    lock_failures,
-    /// Packets given up because the CPU's work area was taken.
-    scratch_busy,
-    /// Events that found the ring full.
-    events_lost,
-    /// Keep-alives and probes, never sampled.
-    keepalives,
-    /// TCP payload acknowledged by an ACK that gave a sample.
-    tcp_bytes_sampled,
-    /// Frames that the filters leave out.
-    filtered,
-    /// For which no cell was free: in their class's sum only.
-    samples_unbinned,
-    /// Peers of classes given up for others within one reading.
-    pairs_evicted,
+macro_rules! stats_of_methods {
+    ($($number:literal $variant:ident $name:ident $samples:ident $about:literal;)*) => {
+        stats! {
+            /// Frames looked at; GSO super-packets count their segments.
+            frames,
+            /// Their bytes.
+            frame_bytes,
+            /// Neither IPv4 nor IPv6.
+            not_ip,
+            /// Headers not captured far enough.
+            truncated,
+            /// Lengths that contradict each other.
+            malformed,
+            /// Later fragments.
+            fragments,
+            /// Neither TCP nor ICMP echo.
+            other_protocol,
+            /// TCP segments.
+            tcp_packets,
+            /// TCP payload.
+            tcp_bytes,
+            /// ICMP echo packets.
+            echo_packets,
+            /// The same packet at another hook, not counted twice.
+            other_sighting,
+            $(#[doc = concat!("Samples by: ", $about)] $samples,)*
+            /// Samples not given out because of the rate limit.
+            samples_held_back,
+            /// Matches refused: the ACK was a later one than the first.
+            refused_stale_ack,
+            /// Matches refused: the ACK answers an earlier copy.
+            refused_old_echo,
+            /// Matches refused: older than `max_rtt`.
+            refused_age,
+            /// Matches refused: time went backwards.
+            refused_clock,
+            /// Flows announced.
+            flows_opened,
+            /// Flows closed.
+            flows_closed,
+            /// Closed by silence.
+            flows_timed_out,
+            /// Closed because their 5-tuple began anew.
+            flows_reused,
+            /// Closed because the table needed the place.
+            flows_evicted,
+            /// Not tracked: no place that the age guard allows.
+            flows_refused,
+            /// Ended with only one direction seen: not measurable.
+            one_sided_flows,
+            /// Their bytes.
+            one_sided_bytes,
+            /// Handshakes begun.
+            half_open_started,
+            /// Handshakes forgotten for newer ones.
+            half_open_evicted,
+            /// Handshakes timed out or reset.
+            half_open_failed,
+            /// Holes and retransmissions forgotten for newer ones.
+            troubles_dropped,
+            /// Segments not remembered: no chunk left or too many outstanding.
+            segments_refused,
+            /// Packets given up because a lock stayed taken.
+            lock_failures,
+            /// Packets given up because the CPU's work area was taken.
+            scratch_busy,
+            /// Events that found the ring full.
+            events_lost,
+            /// Keep-alives and probes, never sampled.
+            keepalives,
+            /// TCP payload acknowledged by an ACK that gave a sample.
+            tcp_bytes_sampled,
+            /// Frames that the filters leave out.
+            filtered,
+            /// For which no cell was free: in their class's sum only.
+            samples_unbinned,
+            /// Peers of classes given up for others within one reading.
+            pairs_evicted,
+        }
+    };
 }
+
+for_methods!(stats_of_methods);
 
 /// A round-trip time of one leg, taken from passing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -635,13 +666,7 @@ impl Sample {
             key: head.key,
             flow: head.flow,
             measured: usize::from(head.side & 1),
-            method: match head.method {
-                1 => Method::Seq,
-                2 => Method::Ts,
-                3 => Method::Handshake,
-                4 => Method::Icmp,
-                _ => return None,
-            },
+            method: Method::from_abi(head.method)?,
             ifindex: head.ifindex,
             towards: head.towards,
             own_queue: match head.own_queue {

@@ -191,28 +191,66 @@ impl std::fmt::Display for Prefix {
     }
 }
 
-/// What leads a packet's endpoint to a slot. Where several match, the first of this order wins:
-/// mark, MAC, longest prefix, VLAN, DSCP, interface.
-///
-/// No criterion appears twice in its list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// Packet mark.
-    pub marks: Vec<(u32, u32)>,
-    /// The endpoint's link-layer address.
-    pub macs: Vec<([u8; 6], u32)>,
-    /// The endpoint's address.
-    pub prefixes: Vec<(Prefix, u32)>,
-    /// Outermost VLAN by which the endpoint is reached.
-    pub vlans: Vec<(u16, u32)>,
-    /// Differentiated services code point, 0 to 63.
-    pub dscps: Vec<(u8, u32)>,
-    /// Interface by which the endpoint is reached.
-    pub interfaces: Vec<(u32, u32)>,
-    /// Numbers of labels by remote prefix.
-    pub labels: Vec<(Prefix, u32)>,
-    /// Interfaces whose hosts are remote: marks and DSCPs speak of the other endpoint.
-    pub uplinks: Vec<u32>,
+include!(concat!(env!("OUT_DIR"), "/matches.rs"));
+
+macro_rules! rules {
+    ($($number:literal $field:ident ($value:ty) $about:literal;)*) => {
+        /// What leads a packet's endpoint to a slot. Where several match, the first of this order
+        /// wins: mark, MAC, longest prefix, VLAN, DSCP, interface.
+        ///
+        /// No criterion appears twice in its list. All but prefixes, labels and uplinks are the lines
+        /// of `bpf/core/class/matches.h`.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Rules {
+            $(#[doc = $about] pub $field: Vec<($value, u32)>,)*
+            /// The endpoint's address.
+            pub prefixes: Vec<(Prefix, u32)>,
+            /// Numbers of labels by remote prefix.
+            pub labels: Vec<(Prefix, u32)>,
+            /// Interfaces whose hosts are remote: marks and DSCPs speak of the other endpoint.
+            pub uplinks: Vec<u32>,
+        }
+
+        impl Rules {
+            /// Calls `each` with the kind of rule, key and slot of what is looked up as a number.
+            pub(crate) fn each_number(&self, mut each: impl FnMut(u32, u64, u32)) {
+                $(for (value, slot) in &self.$field {
+                    each($number, value.key(), *slot);
+                })*
+            }
+        }
+    };
+}
+
+for_matches!(rules);
+
+/// A value that the core looks up as a number.
+trait Key {
+    fn key(&self) -> u64;
+}
+
+impl Key for u8 {
+    fn key(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl Key for u16 {
+    fn key(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl Key for u32 {
+    fn key(&self) -> u64 {
+        u64::from(*self)
+    }
+}
+
+impl Key for [u8; 6] {
+    fn key(&self) -> u64 {
+        self.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
+    }
 }
 
 /// Buckets of a round-trip time histogram: 32 for each octave of nanoseconds from 2^13 (8 us) to

@@ -22,7 +22,7 @@ const RULES_AT: usize = HEADER_BYTES.next_multiple_of(64);
 /// Other seeds that are tried before the table is doubled.
 const SEEDS: u32 = 8;
 
-/// `enum fp_rule_kind`.
+/// `enum fp_rule_kind`, but the lines of `matches.h`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Kind {
@@ -30,11 +30,6 @@ enum Kind {
     V6 = 1,
     LabelV4 = 2,
     LabelV6 = 3,
-    Mark = 4,
-    Mac = 5,
-    Vlan = 6,
-    Dscp = 7,
-    Interface = 8,
     Uplink = 9,
 }
 
@@ -82,8 +77,8 @@ fn words(address: u128) -> [u64; 2] {
     [word(0), word(8)]
 }
 
-fn tag(kind: Kind, len: u8) -> u32 {
-    (kind as u32 + 1) | u32::from(len) << 8
+fn tag(kind: u32, len: u8) -> u32 {
+    (kind + 1) | u32::from(len) << 8
 }
 
 /// `fp_hash_rule()`.
@@ -132,7 +127,7 @@ fn add_family(prefixes: &[(Prefix, u32)], kind: Kind, entries: &mut Vec<Entry>) 
         let known = above.last().and_then(|a| a.value);
         entries.push(Entry {
             key: words(node.address),
-            tag: tag(kind, node.len),
+            tag: tag(kind as u32, node.len),
             value: node.value.or(known).unwrap_or(NO_SLOT),
         });
         if node.value.is_some() {
@@ -177,34 +172,18 @@ fn fill(entries: &[Entry], size: usize, seed: u32) -> Option<Vec<Option<u32>>> {
     Some(table)
 }
 
-fn exact(entries: &mut Vec<Entry>, kind: Kind, number: u64, value: u32) {
-    entries.push(Entry {
+fn exact(kind: u32, number: u64, value: u32) -> Entry {
+    Entry {
         key: [number, 0],
         tag: tag(kind, 0),
         value,
-    });
+    }
 }
 
 fn add_exact(rules: &Rules, entries: &mut Vec<Entry>) {
-    for (mark, slot) in &rules.marks {
-        exact(entries, Kind::Mark, u64::from(*mark), *slot);
-    }
-    for (mac, slot) in &rules.macs {
-        let number = mac.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
-        exact(entries, Kind::Mac, number, *slot);
-    }
-    for (vlan, slot) in &rules.vlans {
-        exact(entries, Kind::Vlan, u64::from(*vlan), *slot);
-    }
-    for (dscp, slot) in &rules.dscps {
-        exact(entries, Kind::Dscp, u64::from(*dscp), *slot);
-    }
-    for (ifindex, slot) in &rules.interfaces {
-        exact(entries, Kind::Interface, u64::from(*ifindex), *slot);
-    }
-    for ifindex in &rules.uplinks {
-        exact(entries, Kind::Uplink, u64::from(*ifindex), 1);
-    }
+    rules.each_number(|kind, number, slot| entries.push(exact(kind, number, slot)));
+    let uplinks = rules.uplinks.iter();
+    entries.extend(uplinks.map(|ifindex| exact(Kind::Uplink as u32, u64::from(*ifindex), 1)));
 }
 
 fn of_family(prefixes: &[(Prefix, u32)], v4: bool) -> Vec<(Prefix, u32)> {
@@ -280,7 +259,7 @@ fn put_levels(image: &mut Vec<u8>, kind: Kind, lens: &[u8]) {
         for word in words(mask(*len)) {
             image.extend_from_slice(&word.to_le_bytes());
         }
-        image.extend_from_slice(&u64::from(tag(kind, *len)).to_le_bytes());
+        image.extend_from_slice(&u64::from(tag(kind as u32, *len)).to_le_bytes());
     }
     image.resize(end, 0);
 }

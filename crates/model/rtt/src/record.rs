@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use fairpath_core::{Counts, FlowRecord, Key, Method, OwnQueue, Reason, Sample};
+use fairpath_core::{Counts, FlowRecord, Key, OwnQueue, Reason, Sample};
 use fairpath_units::Nanos;
 use serde::Serialize;
 
@@ -75,16 +75,6 @@ fn proto(key: &Key) -> &'static str {
     }
 }
 
-/// Names of methods, as options and records have them.
-pub(crate) fn method(method: Method) -> &'static str {
-    match method {
-        Method::Seq => "seq",
-        Method::Ts => "ts",
-        Method::Handshake => "handshake",
-        Method::Icmp => "icmp",
-    }
-}
-
 fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Syn => "syn",
@@ -149,7 +139,7 @@ impl SampleLine {
             dport: dst.port(),
             rtt_ns: sample.rtt,
             min_rtt_ns: sample.least,
-            method: method(sample.method),
+            method: sample.method.name(),
             interface: context.interface(sample.ifindex),
             towards: context.interface(sample.towards),
             own_queue: match sample.own_queue {
@@ -173,7 +163,7 @@ impl SampleLine {
             context.clock.time_of_day(sample.time),
             Nanos(sample.rtt).to_string(),
             Nanos(sample.least).to_string(),
-            method(sample.method),
+            sample.method.name(),
             endpoint(&sample.key, 1 - sample.measured),
             endpoint(&sample.key, sample.measured),
             towards.unwrap_or_default(),

@@ -136,7 +136,7 @@ pub struct Summary {
     legs_beyond: u64,
     ended: HashMap<u32, [Counts; 2]>,
     loss: HashMap<u32, LossLine>,
-    methods: [u64; 4],
+    methods: [u64; Method::ALL.len()],
     opened: u64,
     closed: u64,
     alive: u64,
@@ -160,10 +160,9 @@ pub struct SummaryLine {
     pub tcp_bytes: u64,
     pub tcp_bytes_measured: u64,
     pub samples: u64,
-    pub samples_seq: u64,
-    pub samples_ts: u64,
-    pub samples_handshake: u64,
-    pub samples_icmp: u64,
+    /// `samples_seq` and so on.
+    #[serde(flatten)]
+    pub samples_by: SamplesBy,
     pub samples_held_back: u64,
     pub events_lost: u64,
     /// Round-trip times by the interface behind which the measured host lies.
@@ -172,6 +171,16 @@ pub struct SummaryLine {
     pub flow_rows_left_out: u64,
     /// Every counter of the packet path by name.
     pub counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How many samples each method gave; in JSON a key for each.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplesBy(pub [(Method, u64); Method::ALL.len()]);
+
+impl Serialize for SamplesBy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.map(|(method, count)| (method.counter(), count)))
+    }
 }
 
 /// Round-trip times and loss towards one interface.
@@ -203,13 +212,7 @@ impl Summary {
     }
 
     fn add_sample(&mut self, sample: &Sample) {
-        let method = match sample.method {
-            Method::Seq => 0,
-            Method::Ts => 1,
-            Method::Handshake => 2,
-            Method::Icmp => 3,
-        };
-        self.methods[method] += 1;
+        self.methods[sample.method as usize - 1] += 1;
         self.by_interface
             .entry(sample.towards)
             .or_insert_with(Spread::new)
@@ -318,14 +321,8 @@ impl Summary {
             tcp_packets: stats.tcp_packets,
             tcp_bytes: stats.tcp_bytes,
             tcp_bytes_measured: stats.tcp_bytes_sampled.min(stats.tcp_bytes),
-            samples: stats.samples_seq
-                + stats.samples_ts
-                + stats.samples_handshake
-                + stats.samples_icmp,
-            samples_seq: stats.samples_seq,
-            samples_ts: stats.samples_ts,
-            samples_handshake: stats.samples_handshake,
-            samples_icmp: stats.samples_icmp,
+            samples: stats.by_method().iter().map(|(_, count)| count).sum(),
+            samples_by: SamplesBy(stats.by_method()),
             samples_held_back: stats.samples_held_back,
             events_lost: stats.events_lost,
             towards: self.towards(context),

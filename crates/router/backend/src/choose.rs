@@ -20,11 +20,11 @@ pub struct Choice {
 
 /// What a back end can do.
 pub fn traits(via: Via) -> Choice {
+    let description = via.description();
     Choice {
         via,
         reason: String::new(),
-        // A BPF qdisc may not write packets, NFQUEUE cannot write super-packets back.
-        marks: matches!(via, Via::Afxdp | Via::Kernel),
-        stack: via == Via::Afxdp,
+        marks: description.marks,
+        stack: description.stack,
     }
 }

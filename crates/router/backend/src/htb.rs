@@ -19,6 +19,7 @@ use fairpath_shape::{Both, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use crate::Via;
+use crate::description::{Description, Refusal, Shapes, always_ready};
 use crate::prepared::Prepared;
 use crate::shape::{Backend, Ended, Job, Reading};
 
@@ -26,6 +27,34 @@ use crate::shape::{Backend, Ended, Job, Reading};
 const ETHERNET: u32 = 14;
 /// Class numbers that are left free, for classes that come later.
 const SPARE_CLASSES: u32 = 1024;
+
+/// The back end.
+pub static DESCRIPTION: Description = Description {
+    name: "kernel",
+    help: "The kernel's own HTB, with fq_codel or CAKE at its leaves where there are any",
+    marks: true,
+    stack: false,
+    shapes: Some(Shapes {
+        start: |job, _, prepared| Ok(Box::new(Kernel::start(job, prepared)?)),
+        is_ready: always_ready,
+        stop: Some("the kernel goes on shaping when this process is gone"),
+        one_side: None,
+        own_policy: Some("HTB and its leaves rank by themselves"),
+        record: Some("its scheduler runs in the kernel"),
+        impair: Some(Refusal {
+            what: "impair packets",
+            why: "HTB and its leaves know nothing of it",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
+        change: None,
+        vlans: false,
+        forwards: false,
+        pins: true,
+        grows: true,
+        keeps_gso: false,
+    }),
+    impairs: None,
+};
 
 /// The port.
 pub struct Kernel {

@@ -15,6 +15,7 @@ mod afxdp;
 pub mod choose;
 mod clock;
 mod config;
+mod description;
 mod htb;
 mod impair;
 mod interfaces;
@@ -33,6 +34,7 @@ mod xdp;
 
 pub use clock::monotonic_ns;
 pub use config::{ShapeConfig, is_own};
+pub use description::{Description, Impairs, Refusal, Shapes};
 pub use htb::tree_of as htb_tree;
 pub use impair::Engine;
 pub use login::Login;

@@ -10,3 +10,45 @@ mod path;
 pub mod shaper;
 pub mod watch;
 mod worker;
+
+use crate::choose::impairment::{Needs, Wish};
+use crate::description::{Description, Impairs, Refusal, Shapes, always_ready};
+
+/// The back end. It cannot write GSO packets back, so it marks none.
+pub static DESCRIPTION: Description = Description {
+    name: "nfqueue",
+    help: "Netfilter hands packets to this process and takes them back",
+    marks: false,
+    stack: false,
+    shapes: Some(Shapes {
+        start: |job, _, _| Ok(Box::new(shaper::Nfqueue::start(job)?)),
+        is_ready: always_ready,
+        stop: None,
+        one_side: None,
+        own_policy: None,
+        record: None,
+        impair: None,
+        change: Some(Refusal {
+            what: "duplicate or corrupt packets",
+            why: "it hands packets back as they came",
+            remedy: "use \"afxdp\"",
+        }),
+        vlans: false,
+        forwards: false,
+        pins: false,
+        grows: false,
+        keeps_gso: false,
+    }),
+    impairs: Some(Impairs {
+        start: impairment::start_directions,
+        refuses,
+        all: false,
+        modes: false,
+    }),
+};
+
+fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
+    let text =
+        "what arrives cannot be duplicated, only what leaves; name --peer, or duplicate --out";
+    needs.copies_in.then_some(text)
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fairpath_bpf::Pins;
 
-use crate::{ShapeConfig, Via};
+use crate::ShapeConfig;
 
 /// A place where what is attached outlives this process.
 #[derive(Debug, Default)]
@@ -26,8 +26,9 @@ impl Prepared {
         };
         let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
         let shared = || Pins::shared(SYSTEM, "fairpath-");
-        let pins = match config.via {
-            Some(Via::Nfqueue | Via::Afxdp) => shared().map_err(|why| why.to_string()),
+        let shapes = config.via.and_then(|via| via.description().shapes.as_ref());
+        let pins = match shapes {
+            Some(shapes) if !shapes.pins => shared().map_err(|why| why.to_string()),
             _ => Pins::at(beside.join("pins"))
                 .or_else(|why| shared().map_err(|system| format!("{why}, and {system}"))),
         };

@@ -15,8 +15,37 @@ use fairpath_shape::{Both, Figures, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
 use crate::Via;
+use crate::description::{Description, Refusal, Shapes, always_ready};
 use crate::prepared::Prepared;
 use crate::shape::{Backend, Ended, Job, Reading};
+
+/// The back end. A BPF qdisc may not write packets, so it marks none.
+pub static DESCRIPTION: Description = Description {
+    name: "qdisc",
+    help: "Fairpath's scheduler as the interface's queue in the kernel (Linux 6.16 with BPF qdiscs)",
+    marks: false,
+    stack: false,
+    shapes: Some(Shapes {
+        start: |job, _, prepared| Ok(Box::new(Qdisc::start(job, prepared)?)),
+        is_ready: always_ready,
+        stop: Some("the kernel goes on shaping when this process is gone"),
+        one_side: None,
+        own_policy: Some("the qdisc's program has shipped policies only"),
+        record: Some("its scheduler runs in the kernel"),
+        impair: None,
+        change: Some(Refusal {
+            what: "duplicate or corrupt packets",
+            why: "a BPF qdisc may neither copy nor write them",
+            remedy: "use \"afxdp\"",
+        }),
+        vlans: false,
+        forwards: false,
+        pins: true,
+        grows: false,
+        keeps_gso: true,
+    }),
+    impairs: None,
+};
 
 /// The port.
 pub struct Qdisc {

@@ -11,9 +11,10 @@ use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
+use crate::choose;
+use crate::description::Shapes;
 use crate::shape::{Backend, Job, Reading};
 use crate::{Prepared, ShapeConfig, Via};
-use crate::{afxdp, choose, htb, nfqueue, qdisc};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -40,6 +41,12 @@ pub struct Shaping {
     stopped: bool,
     /// What outlives this process.
     prepared: Prepared,
+}
+
+/// How a back end shapes.
+fn shapes(via: Via) -> anyhow::Result<&'static Shapes> {
+    let shapes = via.description().shapes.as_ref();
+    shapes.with_context(|| format!("shape via {}: {}", via.name(), choose::shaper::HOLDS_NONE))
 }
 
 /// A port that runs, and what was read of it.
@@ -134,13 +141,7 @@ impl Shaping {
             rules: &self.rules,
             slots: &self.slots,
         };
-        let backend: Box<dyn Backend> = match choice.via {
-            Via::Nfqueue => Box::new(nfqueue::shaper::Nfqueue::start(&job)?),
-            Via::Afxdp => Box::new(afxdp::shaper::Afxdp::start(&job, monitor)?),
-            Via::Qdisc => Box::new(qdisc::Qdisc::start(&job, &self.prepared)?),
-            Via::Kernel => Box::new(htb::Kernel::start(&job, &self.prepared)?),
-            Via::Xdp => bail!("shape via xdp: it holds no packets"),
-        };
+        let backend = (shapes(choice.via)?.start)(&job, monitor, &self.prepared)?;
         self.lines = lines;
         let now = Instant::now();
         Ok(Port {
@@ -209,12 +210,13 @@ impl Shaping {
         let chosen = config.via.is_some()
             || before.lines == config.lines
             || choose::shaper::choose(config, classes, lines.impaired()).via == via;
-        let has_room = via == Via::Kernel
+        let shapes = shapes(via)?;
+        let has_room = shapes.grows
             || Side::BOTH.iter().all(|side| {
                 // Packets come whole, or as on the wire, as the port was told at its start; to a
                 // qdisc as they are.
                 let same =
-                    via == Via::Qdisc || lines.is_impaired(*side) == self.lines.is_impaired(*side);
+                    shapes.keeps_gso || lines.is_impaired(*side) == self.lines.is_impaired(*side);
                 same && lines.held(*side) <= *port.room.get(*side)
             });
         let takes = choose::shaper::takes(via, config, lines.impaired()).is_ok();
@@ -231,8 +233,8 @@ impl Shaping {
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         }
-        if config.via == Some(Via::Afxdp) {
-            afxdp::shaper::is_ready(monitor)?;
+        if let Some(shapes) = config.via.and_then(|via| via.description().shapes.as_ref()) {
+            (shapes.is_ready)(monitor)?;
         }
         let begin = Instant::now();
         let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));

@@ -1,33 +1,51 @@
 //! The names of back ends, of modes, and of what happens when the process is gone.
 
+use std::sync::LazyLock;
+
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-/// How packets come to the scheduler and go on: the back end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Via {
-    /// Fairpath's scheduler as the interface's queue in the kernel (Linux 6.16 with BPF qdiscs)
-    Qdisc,
-    /// Loss only, where packets arrive; nothing in user space
-    Xdp,
-    /// Past the stack: an XDP program takes packets, this process sends them
-    Afxdp,
-    /// Netfilter hands packets to this process and takes them back
-    Nfqueue,
-    /// The kernel's own HTB, with fq_codel or CAKE at its leaves where there are any
-    Kernel,
+use crate::description::Description;
+
+/// Registers back ends: each line has a name for code and the back end's [`Description`].
+macro_rules! back_ends {
+    ($($via:ident: $description:path,)*) => {
+        /// How packets come to the scheduler and go on: the back end.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Via {
+            $(#[doc = concat!("`", stringify!($description), "`.")] $via,)*
+        }
+
+        impl Via {
+            /// All of them, in the order of help texts.
+            pub const ALL: &[Via] = &[$(Via::$via),*];
+
+            /// What it is and can do.
+            pub fn description(self) -> &'static Description {
+                match self {
+                    $(Via::$via => &$description,)*
+                }
+            }
+        }
+    };
+}
+
+back_ends! {
+    Qdisc: crate::qdisc::DESCRIPTION,
+    Xdp: crate::xdp::DESCRIPTION,
+    Afxdp: crate::afxdp::DESCRIPTION,
+    Nfqueue: crate::nfqueue::DESCRIPTION,
+    Kernel: crate::htb::DESCRIPTION,
 }
 
 impl Via {
     /// As in the configuration and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Via::Qdisc => "qdisc",
-            Via::Xdp => "xdp",
-            Via::Afxdp => "afxdp",
-            Via::Nfqueue => "nfqueue",
-            Via::Kernel => "kernel",
-        }
+        self.description().name
+    }
+
+    fn possible_value(self) -> PossibleValue {
+        PossibleValue::new(self.name()).help(self.description().help)
     }
 }
 
@@ -37,16 +55,16 @@ pub struct ShapeVia(pub Via);
 
 impl ValueEnum for ShapeVia {
     fn value_variants<'a>() -> &'a [ShapeVia] {
-        &[
-            ShapeVia(Via::Qdisc),
-            ShapeVia(Via::Afxdp),
-            ShapeVia(Via::Nfqueue),
-            ShapeVia(Via::Kernel),
-        ]
+        static ALL: LazyLock<Vec<ShapeVia>> = LazyLock::new(|| {
+            let all = Via::ALL.iter().copied();
+            let shaping = all.filter(|via| via.description().shapes.is_some());
+            shaping.map(ShapeVia).collect()
+        });
+        &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        self.0.to_possible_value()
+        Some(self.0.possible_value())
     }
 }
 
@@ -56,18 +74,19 @@ pub struct ImpairVia(pub Option<Via>);
 
 impl ValueEnum for ImpairVia {
     fn value_variants<'a>() -> &'a [ImpairVia] {
-        &[
-            ImpairVia(None),
-            ImpairVia(Some(Via::Xdp)),
-            ImpairVia(Some(Via::Afxdp)),
-            ImpairVia(Some(Via::Nfqueue)),
-        ]
+        static ALL: LazyLock<Vec<ImpairVia>> = LazyLock::new(|| {
+            let all = Via::ALL.iter().copied();
+            let impairing = all.filter(|via| via.description().impairs.is_some());
+            let named = impairing.map(|via| ImpairVia(Some(via)));
+            std::iter::once(ImpairVia(None)).chain(named).collect()
+        });
+        &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         const AUTO: &str = "XDP for loss alone, AF_XDP between two interfaces, NFQUEUE otherwise; told with its reason";
         match self.0 {
-            Some(via) => via.to_possible_value(),
+            Some(via) => Some(via.possible_value()),
             None => Some(PossibleValue::new("auto").help(AUTO)),
         }
     }

@@ -4,11 +4,56 @@
 
 use fairpath_bpf::{Loss, LossOptions};
 use fairpath_core::sched::LossConfig;
-use fairpath_impair::Counts;
+use fairpath_impair::{Counts, Ready};
 use fairpath_netlink::Link;
 
+use crate::choose::impairment::{Needs, Wish};
+use crate::description::{Description, Impairs};
 use crate::impair::Engine;
 use crate::interfaces::{Dropped, Interfaces};
+use crate::start::How;
+
+/// The back end.
+pub static DESCRIPTION: Description = Description {
+    name: "xdp",
+    help: "Loss only, where packets arrive; nothing in user space",
+    marks: false,
+    stack: false,
+    shapes: None,
+    impairs: Some(Impairs {
+        start,
+        refuses,
+        all: true,
+        modes: false,
+    }),
+};
+
+fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
+    if !needs.only_loss {
+        return Some(
+            "packets can only be lost there; leave out delay, rate and the rest, or use --via afxdp or nfqueue",
+        );
+    }
+    let unseen = "it does not see what leaves an interface; name the interface by which it arrives as --peer, or impair --in alone";
+    needs.leaves.then_some(unseen)
+}
+
+fn start(
+    how: &How,
+    interface: Link,
+    peer: Option<Link>,
+    directions: &[Ready],
+) -> anyhow::Result<Box<dyn Engine>> {
+    let way = |ready: &Ready| {
+        let link = match (ready.direction.name, &peer) {
+            ("from-peer", Some(peer)) => peer,
+            _ => &interface,
+        };
+        (link.clone(), ready.loss)
+    };
+    let ways: Vec<_> = directions.iter().map(way).collect();
+    Ok(Box::new(Xdp::start(&ways, how.all)?))
+}
 
 /// The port: programs by direction.
 pub struct Xdp {

@@ -1,6 +1,7 @@
 //! How packets are seen and measured, in the words of the configuration and of command lines.
 
 use clap::ValueEnum;
+use fairpath_core::Mode;
 
 /// Where packets are seen on their way in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,4 +23,16 @@ pub enum Method {
     Ts,
     /// SYN and its answers only
     Handshake,
+}
+
+impl Method {
+    /// As the core has it.
+    pub fn mode(self) -> Mode {
+        match self {
+            Method::Hybrid => Mode::Hybrid,
+            Method::Seq => Mode::Seq,
+            Method::Ts => Mode::Ts,
+            Method::Handshake => Mode::Handshake,
+        }
+    }
 }

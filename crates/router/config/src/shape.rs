@@ -131,11 +131,13 @@ impl Check<'_, '_> {
             self.wrong("[shape] via", via_at.clone(), text);
         }
         let hook = monitor.hook.as_ref().map(Spanned::get_ref);
-        if shape.via == Some(Via::Afxdp) && hook.is_some_and(|hook| hook == "xdp") {
+        let shapes = shape.via.and_then(|via| via.description().shapes.as_ref());
+        let forwards = shapes.is_some_and(|shapes| shapes.forwards);
+        if forwards && hook.is_some_and(|hook| hook == "xdp") {
             let text = "afxdp has the one XDP program of the interface, which measures, too; leave [monitor] hook out, or make it \"tcx\"";
             self.wrong("[shape] via", via_at.clone(), text);
         }
-        if shape.vlans.is_some() && shape.via != Some(Via::Afxdp) {
+        if shape.vlans.is_some() && !shapes.is_some_and(|shapes| shapes.vlans) {
             let text = "only afxdp tells sides apart by VLANs; name it, or shape the VLANs' own interfaces";
             self.wrong("[shape] via", via_at, text);
         }

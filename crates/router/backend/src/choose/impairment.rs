@@ -21,11 +21,13 @@ pub struct Wish {
 
 /// What directions ask for.
 #[derive(Clone, Copy, Debug)]
-struct Needs {
-    only_loss: bool,
+pub struct Needs {
+    /// Loss is all.
+    pub only_loss: bool,
     /// Something that leaves is impaired, and no peer is named by which it arrives.
-    leaves: bool,
-    copies_in: bool,
+    pub leaves: bool,
+    /// Packets that arrive are duplicated.
+    pub copies_in: bool,
 }
 
 /// The simplest back end that can do all that is asked for.
@@ -54,33 +56,28 @@ fn by(wish: Wish, needs: Needs) -> anyhow::Result<Choice> {
         None => (Via::Nfqueue, "one interface, packets stay in the stack"),
         Some(via) => (via, "asked for"),
     };
-    match via {
-        Via::Xdp if !needs.only_loss => bail!(
-            "impair via xdp: packets can only be lost there; leave out delay, rate and the rest, or use --via afxdp or nfqueue"
-        ),
-        Via::Xdp if needs.leaves => bail!(
-            "impair via xdp: it does not see what leaves an interface; name the interface by which it arrives as --peer, or impair --in alone"
-        ),
-        Via::Afxdp if !wish.peer => bail!(
-            "impair via afxdp: packets go from one interface to another; name the other one (--peer)"
-        ),
-        Via::Nfqueue if needs.copies_in => bail!(
-            "impair via nfqueue: what arrives cannot be duplicated, only what leaves; name --peer, or duplicate --out"
-        ),
-        Via::Afxdp | Via::Nfqueue if wish.all => bail!(
+    let Some(impairs) = &via.description().impairs else {
+        bail!("impair via {}: it cannot impair", via.name());
+    };
+    if let Some(why) = (impairs.refuses)(wish, needs) {
+        bail!("impair via {}: {why}", via.name());
+    }
+    if wish.all && !impairs.all {
+        bail!(
             "impair via {}: only XDP loses what is no IP (--all); leave --all out, or ask for loss alone where packets arrive",
             via.name()
-        ),
-        Via::Xdp | Via::Nfqueue if wish.has_mode => bail!(
+        );
+    }
+    if wish.has_mode && !impairs.modes {
+        bail!(
             "impair via {}: only AF_XDP is a bridge or a router (--mode); leave --mode out, or use --via afxdp",
             via.name()
-        ),
-        Via::Qdisc | Via::Kernel => bail!("impair via {}: it cannot impair", via.name()),
-        _ => Ok(Choice {
-            reason: reason.to_owned(),
-            ..traits(via)
-        }),
+        );
     }
+    Ok(Choice {
+        reason: reason.to_owned(),
+        ..traits(via)
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Which back end shapes: what was named, or the best that this kernel can do, and why.
 
-use fairpath_class::ClassSet;
+use fairpath_class::{ClassSet, Whom};
 use fairpath_netlink::{NetlinkError, Tc};
 use fairpath_shape::Impaired;
 
 use super::{Choice, traits};
 use crate::{OnFailure, ShapeConfig, Via};
+
+/// Why a back end without [`crate::Shapes`] cannot shape.
+pub const HOLDS_NONE: &str = "it holds no packets";
 
 fn refuse(via: Via, what: &str, why: &str, remedy: &str) -> Result<(), String> {
     Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
@@ -17,60 +20,27 @@ fn refuse(via: Via, what: &str, why: &str, remedy: &str) -> Result<(), String> {
 /// What it cannot, and what to do.
 pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), String> {
     let refuse = |what: &str, why: &str, remedy: &str| refuse(via, what, why, remedy);
-    if config.on_failure == OnFailure::Stop && via != Via::Nfqueue {
-        let why = match via {
-            Via::Afxdp => "the kernel forwards when this process is gone",
-            _ => "the kernel goes on shaping when this process is gone",
-        };
+    let Some(shapes) = &via.description().shapes else {
+        return refuse("shape", HOLDS_NONE, "leave [shape] via out");
+    };
+    if let (OnFailure::Stop, Some(why)) = (config.on_failure, shapes.stop) {
         return refuse("keep on_failure = \"stop\"", why, "use \"nfqueue\"");
     }
-    if via == Via::Afxdp && config.outside.is_none() {
-        let why = "it carries packets from one interface to another";
+    if let (None, Some(why)) = (&config.outside, shapes.one_side) {
         return refuse("shape one side", why, "name [shape] outside");
     }
-    impairs(via, impaired)?;
-    if matches!(via, Via::Nfqueue | Via::Afxdp) {
-        return Ok(());
+    let cannot = shapes.impair.filter(|_| impaired.some);
+    if let Some(cannot) = cannot.or_else(|| shapes.change.filter(|_| impaired.changes)) {
+        return refuse(cannot.what, cannot.why, cannot.remedy);
     }
-    let lanes = "use \"nfqueue\" or \"afxdp\"";
-    if let Some(own) = &config.lines.own {
-        let why = match via {
-            Via::Kernel => "HTB and its leaves rank by themselves",
-            _ => "the qdisc's program has shipped policies only",
-        };
-        return refuse(&format!("run policy {}", own.file), why, lanes);
+    let in_process = "use \"nfqueue\" or \"afxdp\"";
+    if let (Some(own), Some(why)) = (&config.lines.own, shapes.own_policy) {
+        return refuse(&format!("run policy {}", own.file), why, in_process);
     }
-    match config.record {
-        Some(_) => refuse("record", "its scheduler runs in the kernel", lanes),
-        None => Ok(()),
+    match (&config.record, shapes.record) {
+        (Some(_), Some(why)) => refuse("record", why, in_process),
+        _ => Ok(()),
     }
-}
-
-/// Whether a port can do this to packets.
-fn impairs(via: Via, impaired: Impaired) -> Result<(), String> {
-    if !impaired.some {
-        return Ok(());
-    }
-    let (what, why, remedy) = match via {
-        Via::Afxdp => return Ok(()),
-        Via::Nfqueue | Via::Qdisc if !impaired.changes => return Ok(()),
-        Via::Nfqueue => (
-            "duplicate or corrupt packets",
-            "it hands packets back as they came",
-            "use \"afxdp\"",
-        ),
-        Via::Qdisc => (
-            "duplicate or corrupt packets",
-            "a BPF qdisc may neither copy nor write them",
-            "use \"afxdp\"",
-        ),
-        Via::Kernel | Via::Xdp => (
-            "impair packets",
-            "HTB and its leaves know nothing of it",
-            "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
-        ),
-    };
-    refuse(via, what, why, remedy)
 }
 
 /// The port for this configuration; `impaired` is what its lines do on purpose.
@@ -123,9 +93,8 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         );
     }
     let unseen = |class: &fairpath_class::Class| {
-        use fairpath_class::Criterion::{Mac, Vlan};
         let mut criteria = class.criteria.iter();
-        criteria.any(|criterion| matches!(criterion, Mac(_) | Vlan(_)))
+        criteria.any(|criterion| matches!(criterion.whom(), Whom::Link(_)))
     };
     if let Some(class) = classes.classes().iter().find(|class| unseen(class)) {
         let text = format!(

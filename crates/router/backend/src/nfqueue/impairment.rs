@@ -6,7 +6,8 @@
 //! (`watch.rs`).
 
 use anyhow::Context;
-use fairpath_impair::{Counts, Plan};
+use fairpath_impair::{Counts, Plan, Ready};
+use fairpath_netlink::Link;
 use fairpath_nfqueue::{COPY_LIMIT_BYTES, Config, ReceiveBuffer};
 use fairpath_shape::Side;
 
@@ -19,6 +20,7 @@ use super::watch::Watch;
 use super::worker::Running;
 use crate::OnFailure;
 use crate::impair::Engine;
+use crate::start::How;
 
 /// Packets that wait in the kernel for this process besides those that are held here.
 const ON_THE_WAY: u32 = 4096;
@@ -40,6 +42,41 @@ pub struct Nfqueue {
     about: String,
     /// Where all that is let go is forwarded.
     beyond: Option<Beyond>,
+}
+
+/// Starts the back end with a queue for each direction.
+///
+/// # Errors
+/// As [`Nfqueue::start`].
+pub fn start_directions(
+    how: &How,
+    interface: Link,
+    peer: Option<Link>,
+    directions: &[Ready],
+) -> anyhow::Result<Box<dyn Engine>> {
+    let ways: Vec<_> = directions
+        .iter()
+        .map(|ready| {
+            let way = way(ready.direction.name, &interface, peer.as_ref());
+            (way, &ready.plan)
+        })
+        .collect();
+    Ok(Box::new(Nfqueue::start(how.queue, &ways)?))
+}
+
+/// Where netfilter meets a direction's packets.
+fn way(name: &str, interface: &Link, peer: Option<&Link>) -> Way {
+    let (own, other) = (&interface.name, peer.map_or("", |peer| &peer.name));
+    let (what, out) = match name {
+        "to-peer" => (Diverted::Through(own.clone(), other.to_owned()), peer),
+        "from-peer" => (Diverted::Through(other.to_owned(), own.clone()), None),
+        "in" => (Diverted::Arriving(own.clone()), None),
+        _ => (Diverted::Leaving(own.clone()), None),
+    };
+    Way {
+        what,
+        mtu_bytes: out.unwrap_or(interface).mtu_bytes,
+    }
 }
 
 impl Nfqueue {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
-use fairpath_class::Criterion;
+use fairpath_class::Whom;
 use fairpath_core::sched::Op;
 use fairpath_netlink::Links;
 use fairpath_nfqueue::Config;
@@ -110,11 +110,13 @@ impl Nfqueue {
 /// What leaves towards subscribers is seen before it has a link-layer header.
 fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     for class in job.classes.classes() {
-        let unseen = class.criteria.iter().find_map(|criterion| match criterion {
-            Criterion::Mac(_) => Some("MAC address"),
-            Criterion::Vlan(_) => Some("VLAN"),
-            _ => None,
-        });
+        let unseen = class
+            .criteria
+            .iter()
+            .find_map(|criterion| match criterion.whom() {
+                Whom::Link(what) => Some(what),
+                Whom::Any | Whom::Inside => None,
+            });
         if let Some(what) = unseen {
             bail!(
                 "class {:?} is told by its {what}, which packets do not have yet where netfilter queues them ({}); \

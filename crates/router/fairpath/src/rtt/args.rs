@@ -149,10 +149,7 @@ impl Args {
         let mode = match (self.pairing, self.method) {
             (Match::Tshark, Method::Seq) if self.read.is_some() => Mode::Tshark,
             (Match::Tshark, _) => bail!("--match tshark goes with --method seq and -r FILE"),
-            (_, Method::Hybrid) => Mode::Hybrid,
-            (_, Method::Seq) => Mode::Seq,
-            (_, Method::Ts) => Mode::Ts,
-            (_, Method::Handshake) => Mode::Handshake,
+            (_, method) => method.mode(),
         };
         let (rate_limit, rate_limit_rtts) = match self.rate_limit {
             None => (0, 0),

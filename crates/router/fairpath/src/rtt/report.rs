@@ -128,14 +128,14 @@ fn headline(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
         grouped(line.flows_not_measurable),
         grouped(line.bytes_not_measurable)
     )?;
+    let by_method = line.samples_by.0;
+    let by_method =
+        by_method.map(|(method, count)| format!("{} {}", grouped(count), method.name()));
     writeln!(
         out,
-        "  samples   {}: {} seq, {} ts, {} handshake, {} icmp{}",
+        "  samples   {}: {}{}",
         grouped(line.samples),
-        grouped(line.samples_seq),
-        grouped(line.samples_ts),
-        grouped(line.samples_handshake),
-        grouped(line.samples_icmp),
+        by_method.join(", "),
         if line.samples_held_back > 0 {
             format!(
                 " ({} held back by --rate-limit)",

@@ -4,10 +4,8 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_backend::Via;
 use fairpath_bpf::{Options, RttMonitor};
 use fairpath_config::Hook;
-use fairpath_config::Method;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Config, Filters, Monitor};
 use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
@@ -66,7 +64,8 @@ impl Kernel {
         };
         // Its own measuring program takes XDP's place where it is asked for.
         let wanted = config.shape.as_ref().and_then(|shape| shape.via);
-        if wanted == Some(Via::Afxdp) && monitor.hook == Hook::Tcx {
+        let shapes = wanted.and_then(|via| via.description().shapes.as_ref());
+        if shapes.is_some_and(|shapes| shapes.forwards) && monitor.hook == Hook::Tcx {
             options = options.with_forwarding();
         }
         Ok(Kernel {
@@ -206,12 +205,7 @@ fn core_config(config: &Config) -> anyhow::Result<CoreConfig> {
     let monitor = &config.monitor;
     let base = CoreConfig::default().with_flows(monitor.flows);
     let mut core = base.with_classes(slots(config) - 1);
-    core.mode = match monitor.method {
-        Method::Hybrid => fairpath_core::Mode::Hybrid,
-        Method::Seq => fairpath_core::Mode::Seq,
-        Method::Ts => fairpath_core::Mode::Ts,
-        Method::Handshake => fairpath_core::Mode::Handshake,
-    } as u32;
+    core.mode = monitor.method.mode() as u32;
     core.icmp = u32::from(monitor.icmp);
     core.flow_timeout = nanos(monitor.flow_timeout);
     core.remote_v4 = u32::from(config.subnets.v4);
