@@ -1,6 +1,6 @@
 //! What changed since every test passed, and therefore what runs whole.
 //!
-//! `tests/passed-in-full` holds the commit that `make test FULL=1` passed on. A live suite runs whole if a
+//! `tests/passed-in-full` holds a commit on which every test passed, none left out. A live suite runs whole if a
 //! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
 //! changes included. Where git cannot say (no history, an unknown commit), everything runs.
 
@@ -157,16 +157,21 @@ pub fn head() -> Option<String> {
         .map(|id| id.trim().to_owned())
 }
 
-/// Records that everything passed on the commit that is checked out; not where files differ from it.
-pub fn record() -> Result<()> {
+/// Writes the commit on which every test passed, or says how: only `full` runs change the work tree.
+///
+/// # Errors
+/// Where git does not answer, or the file cannot be written.
+pub fn record(full: bool) -> Result<()> {
     let changed = git(&["status", "--porcelain"])?;
     let head = head().context("git names no commit")?;
     if !changed.is_empty() {
         println!("test: {PASSED} stays as it is: there are uncommitted changes");
-        return Ok(());
+    } else if full {
+        fs::write(PASSED, format!("{head}\n")).with_context(|| format!("write {PASSED}"))?;
+        println!("test: everything passed on {head}: commit {PASSED}");
+    } else {
+        println!("test: no test was left out: to record it, write {head} to {PASSED}");
     }
-    fs::write(PASSED, format!("{head}\n")).with_context(|| format!("write {PASSED}"))?;
-    println!("test: everything passed on {head}: commit {PASSED}");
     Ok(())
 }
 
