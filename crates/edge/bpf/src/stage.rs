@@ -87,7 +87,10 @@ impl Held {
     /// Lets the stage outlive this process, by a pin of its map, and of the link (`PATH-link`).
     pub(crate) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
         pin(self.map.as_fd(), path)?;
-        pin(self.link.as_fd(), &link_pin(path))?;
+        pin(self.link.as_fd(), &link_pin(path)).inspect_err(|_| {
+            // Half a pin would hold the name for good. What fails here is told by the next one.
+            let _ = std::fs::remove_file(path);
+        })?;
         self.pinned = true;
         Ok(())
     }
@@ -152,9 +155,14 @@ struct Refused {
 }
 
 impl Refused {
-    /// The link has another program by now.
+    /// The link has another program by now, or a root of ours was there that could not be joined: its
+    /// last owner has just ended, or somebody installed it since we looked.
     fn is_late(&self) -> bool {
-        self.source.raw_os_error() == Some(libc::ESTALE)
+        match self.source.raw_os_error() {
+            Some(libc::ESTALE) => true,
+            Some(libc::EBUSY) => self.foreign.as_ref().is_some_and(|f| f.name == ROOT),
+            _ => false,
+        }
     }
 }
 
