@@ -1,8 +1,8 @@
 //! Numbers with units, as people write them: `5ms`, `1514B`, `10KiB`, `100mbit`, `1000 packets`.
 //!
 //! One grammar ([`parse`]) for configurations, trees, traffic, experiments and command lines, so that
-//! a number means the same everywhere. Callers add bounds. Absent: negative numbers, exponents, and
-//! times and rates without a unit; only command lines read a bare number as seconds.
+//! a number means the same everywhere. Callers add bounds. Absent: signs, exponents, and times and
+//! rates without a unit; command lines and the daemon's own settings read a bare number as seconds.
 
 use std::time::Duration;
 
@@ -182,13 +182,14 @@ pub fn parse(text: &str, unit: Unit) -> Result<f64, Wrong> {
         Unit::Rate if word.ends_with("ps") => return Err(Wrong::Ambiguous),
         Unit::Rate => rate_factor(word.strip_suffix("/s").unwrap_or(&word)),
         Unit::Bytes => bytes_factor(&word),
-        Unit::Share => (word == "%").then_some(0.01),
+        // By 100, not times 0.01: 57% is 0.57 then.
+        Unit::Share => return (word == "%").then(|| number / 100.0).ok_or(Wrong::OtherUnit),
     };
     factor.map(|factor| number * factor).ok_or(Wrong::OtherUnit)
 }
 
-/// A time as command lines take it: seconds where there is no unit, and `m` is minutes. Elsewhere
-/// `m` is refused: in a delay it could be meant for milliseconds.
+/// A time as command lines and the daemon's own settings take it: seconds where there is no unit, and
+/// a small `m` is minutes. Elsewhere `m` is refused: in a delay it could be meant for milliseconds.
 ///
 /// # Errors
 /// What is no time, or too long for a [`Duration`].
@@ -197,7 +198,7 @@ pub fn read_duration(text: &str) -> Result<Duration, BadQuantity> {
         let (number, word) = split(text)?;
         match word.as_str() {
             "" => Some(number * 1e9),
-            "m" => Some(number * 60e9),
+            "m" if text.trim_end().ends_with('m') => Some(number * 60e9),
             _ => None,
         }
     });
@@ -336,6 +337,7 @@ mod tests {
     #[test]
     fn shares_are_parts_or_percentages() {
         assert_eq!(parse("1%", Unit::Share), Ok(0.01));
+        assert_eq!(parse("57%", Unit::Share), Ok(0.57));
         assert_eq!(parse("0.05 %", Unit::Share), Ok(0.0005));
         assert_eq!(parse("0.25", Unit::Share), Ok(0.25));
         assert_eq!(parse("1 percent", Unit::Share), Err(Wrong::OtherUnit));
