@@ -51,12 +51,13 @@ run() {
 	if [ "$result" = pass ] && ! [ -e /run/scenario/passed ]; then
 		result=fail reason="it ended without a single check"
 	fi
+	# Here, and not behind the report: what warns while things are taken down is this scenario's.
+	clean
 	if [ "$(tainted)" != "$before" ]; then
 		result=fail reason="${reason:+$reason; }the kernel warned"
 	fi
 	[ "$result" = fail ] && dmesg | tail -n 40
 	report "{\"event\":\"end\",\"result\":\"$result\",\"reason\":\"$(printf %s "$reason" | json_text)\"}"
-	clean
 }
 
 run_all() {

@@ -81,6 +81,7 @@ impl Args {
 
 pub fn run(args: &Args) -> Result<()> {
     let mut report = Report::new();
+    let tested = changes::clean_head();
     if args.lint {
         report.step("formatting and house rules", |_| check::texts())?;
     }
@@ -101,10 +102,22 @@ pub fn run(args: &Args) -> Result<()> {
         plan.keep(class);
     }
     skip_cross(&mut plan, &setting.skips)?;
+    if plan.is_empty() {
+        bail!(
+            "no test was chosen: no name contains what was asked for, or no test is of that class"
+        );
+    }
     let whole = plan.left == 0 && args.filter.is_none() && args.class.is_none() && !args.no_vm;
     phases(plan, &mut report)?;
     report.times();
-    conclude(args, report, &table, &setting, &built, whole)
+    conclude(
+        args,
+        report,
+        &table,
+        &setting,
+        &built,
+        whole.then_some(tested),
+    )
 }
 
 /// Files that tests write to, emptied, and what they are told.
@@ -190,7 +203,7 @@ fn conclude(
     table: &Table,
     setting: &Setting,
     built: &Built,
-    whole: bool,
+    whole: Option<Option<String>>,
 ) -> Result<()> {
     for why in repeated(&setting.retries, table.limits.retries)? {
         report.fail(why);
@@ -214,10 +227,18 @@ fn conclude(
         bail!("tests failed:\n  {}", report.failed.join("\n  "));
     }
     // A test that was skipped has not passed, and one that is another commit's turn has not run.
-    if whole && skipped == 0 {
-        changes::record(args.full)?;
+    if let Some(tested) = whole.filter(|_| skipped == 0) {
+        changes::record(tested, args.full)?;
     }
-    println!("test: every tier passed");
+    let narrowed = args.filter.is_some() || args.class.is_some() || args.no_vm;
+    println!(
+        "test: {} passed",
+        if narrowed {
+            "what was asked for"
+        } else {
+            "every tier"
+        }
+    );
     Ok(())
 }
 

@@ -15,8 +15,14 @@ use std::process::Command;
 
 pub const PASSED: &str = "tests/passed-in-full";
 
-/// Files that every crate is built with.
-const OF_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "setup/", ".cargo/"];
+/// Files that every crate is built with, and how all of them are run.
+const OF_ALL: [&str; 5] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "setup/",
+    ".cargo/",
+    "tests/budget.toml",
+];
 /// The C that these crates compile.
 const C: (&str, [&str; 2]) = ("bpf/", ["fairpath-core", "fairpath-bpf"]);
 
@@ -100,7 +106,9 @@ impl Since {
             .next()
             .unwrap_or_default()
             .to_owned();
-        ensure!(!passed.is_empty(), "{PASSED} names no commit");
+        // A whole id: a name such as HEAD would be the tree itself, which never differs.
+        let is_id = passed.len() >= 40 && passed.bytes().all(|b| b.is_ascii_hexdigit());
+        ensure!(is_id, "{PASSED} names no commit by its whole id");
         git(&["merge-base", "--is-ancestor", &passed, "HEAD"])
             .with_context(|| format!("{passed} of {PASSED} is not in this history"))?;
         let changed = git(&["diff", "--name-only", "--no-renames", &passed])?;
@@ -157,16 +165,25 @@ pub fn head() -> Option<String> {
         .map(|id| id.trim().to_owned())
 }
 
+/// The commit that is checked out, if no file differs from it.
+pub fn clean_head() -> Option<String> {
+    let changed = git(&["status", "--porcelain"]).ok()?;
+    head().filter(|_| changed.is_empty())
+}
+
 /// Writes the commit on which every test passed, or says how: only `full` runs change the work tree.
+/// `tested` is [`clean_head`] as it was before the build.
 ///
 /// # Errors
-/// Where git does not answer, or the file cannot be written.
-pub fn record(full: bool) -> Result<()> {
-    let changed = git(&["status", "--porcelain"])?;
-    let head = head().context("git names no commit")?;
-    if !changed.is_empty() {
-        println!("test: {PASSED} stays as it is: there are uncommitted changes");
-    } else if full {
+/// Where the file cannot be written.
+pub fn record(tested: Option<String>, full: bool) -> Result<()> {
+    let Some(head) = tested.filter(|tested| clean_head().as_ref() == Some(tested)) else {
+        println!(
+            "test: {PASSED} stays as it is: what ran is no commit, or files changed meanwhile"
+        );
+        return Ok(());
+    };
+    if full {
         fs::write(PASSED, format!("{head}\n")).with_context(|| format!("write {PASSED}"))?;
         println!("test: everything passed on {head}: commit {PASSED}");
     } else {

@@ -8,7 +8,7 @@ use super::table::{Class, Covers, Suite, Table};
 use crate::build::{Built, Executable};
 use crate::vm::{self, Which};
 use crate::{build, run};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,17 @@ use std::time::Duration;
 /// These run in every run on the floor kernel.
 const ALWAYS_ON_FLOOR: [&str; 2] = ["features", "load-all"];
 /// Files that every guest is made of.
-const OF_GUESTS: [&str; 7] = [
+const OF_GUESTS: [&str; 10] = [
+    "tests/src",
     "tests/vm/debian",
+    "tests/vm/fairpath-guest.service",
     "tests/vm/harness.sh",
     "tests/vm/init",
     "tests/vm/qdisc.sh",
     "tests/vm/run.sh",
     "tests/vm/text.sh",
     "xtask/src/vm",
+    "xtask/src/vm.rs",
 ];
 /// What cargo told xtask of itself, and the one build of its lints: nothing for tests.
 const NOT_FOR_TESTS: [&str; 3] = [
@@ -206,6 +209,13 @@ fn cross(turn: &Turn) -> std::result::Result<String, String> {
 }
 
 impl Plan {
+    /// No test executable is to run, whatever else is.
+    pub fn is_empty(&self) -> bool {
+        let all = [&self.cpu, &self.waiting, &self.alone];
+        let mut kinds = all.into_iter().flatten().map(|job| &job.what.kind);
+        !kinds.any(|kind| matches!(kind, Kind::Tests { .. }))
+    }
+
     /// Drops the other classes.
     pub fn keep(&mut self, class: Class) {
         let others = [
@@ -228,6 +238,11 @@ impl Plan {
     ) -> Result<()> {
         let suite = table.suite(&executable.name);
         let all = list(executable)?;
+        ensure!(
+            !(suite.rotates && all.is_empty()),
+            "{}: tests/budget.toml has an entry for it, and it has no test",
+            executable.name
+        );
         let matching: Vec<String> = all
             .iter()
             .filter(|test| wanted.filter.is_none_or(|filter| test.contains(filter)))
@@ -336,6 +351,8 @@ fn covers(executable: &Executable, suite: &Suite) -> Covers {
             .paths
             .extend([format!("{dir}/src"), format!("{dir}/Cargo.toml")]);
     }
+    // Every live suite runs in its namespaces; it is a dependency of tests, which no arrow shows.
+    covers.crates.push("fairpath-testbed".to_owned());
     covers
 }
 

@@ -212,6 +212,12 @@ impl Session {
                     first.console = console.into();
                 }
             }
+            // Nothing is left to begin: it is the last one's doing.
+            State::Idle if self.remaining.is_empty() => {
+                if let Some(last) = self.finished.last_mut() {
+                    last.outcome = Outcome::Failed(format!("after it ended, {why}"));
+                }
+            }
             State::Idle => self.finish(Outcome::Failed(format!("before it began, {why}")), now),
             State::Running => self.finish(Outcome::Failed(why.to_string()), now),
             State::Over => {}

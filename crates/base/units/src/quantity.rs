@@ -183,7 +183,11 @@ pub fn parse(text: &str, unit: Unit) -> Result<f64, Wrong> {
         Unit::Rate => rate_factor(word.strip_suffix("/s").unwrap_or(&word)),
         Unit::Bytes => bytes_factor(&word),
         // By 100, not times 0.01: 57% is 0.57 then.
-        Unit::Share => return (word == "%").then(|| number / 100.0).ok_or(Wrong::OtherUnit),
+        Unit::Share => {
+            return (word == "%")
+                .then(|| number / 100.0)
+                .ok_or(Wrong::OtherUnit);
+        }
     };
     factor.map(|factor| number * factor).ok_or(Wrong::OtherUnit)
 }
