@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -14,6 +15,10 @@ use crate::process::{Process, RunError};
 
 /// Time for the server to listen.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(10);
+/// Time for a server to listen again after a test: it opens its port anew for each.
+const AGAIN_DEADLINE: Duration = Duration::from_secs(2);
+/// Pause between two attempts.
+const AGAIN_EVERY: Duration = Duration::from_millis(50);
 /// Time given to a run beside its asked length: connecting, draining, a loaded machine.
 const SPARE_TIME: Duration = Duration::from_secs(60);
 
@@ -188,8 +193,21 @@ impl Iperf3 {
     }
 
     /// Makes the transfer in `ns` and waits for its end.
+    ///
+    /// A server that just ended a test has its port closed for some milliseconds. A client that comes
+    /// then is refused or reset before its test begins: it comes again.
     pub fn run(&self, ns: &Netns) -> Result<Iperf3Report, Iperf3Error> {
-        self.start(ns)?.finish()
+        let end = Instant::now() + AGAIN_DEADLINE;
+        loop {
+            match self.start(ns)?.finish() {
+                Err(Iperf3Error::Refused { message, .. })
+                    if has_not_begun(&message) && Instant::now() < end =>
+                {
+                    thread::sleep(AGAIN_EVERY);
+                }
+                ended => return ended,
+            }
+        }
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -210,6 +228,12 @@ impl Iperf3 {
         arguments.extend(self.reverse.then(|| "--reverse".to_owned()));
         arguments
     }
+}
+
+/// Whether iperf3 says by this error that the server took no test: its port was closed, or closing.
+fn has_not_begun(message: &str) -> bool {
+    message.contains("unable to connect to server: Connection refused")
+        || message.contains("unable to receive control message: Connection reset by peer")
 }
 
 /// The CPUs that this process may use, in turn: transfers at once do not all crowd on the first.

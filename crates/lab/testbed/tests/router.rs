@@ -57,6 +57,19 @@ fn iperf3_carries_what_was_asked_in_both_families() {
     assert!(counted.tx_bytes > 10 * MILLION, "{counted:?}");
 }
 
+/// A server opens its port anew for each test: who comes at once is not told that it is closed.
+#[test]
+fn transfers_follow_each_other_without_a_pause() {
+    requires!(Need::Root, Need::Tool("iperf3"));
+    let router = Router::new(&Testbed::new()).unwrap();
+    let server = Iperf3Server::start(&router.server, 5201).unwrap();
+    let transfer = Iperf3::to(Router::SERVER.v4, server.port()).bytes(1000);
+    for number in 1..=5 {
+        let report = transfer.run(&router.client);
+        assert!(report.is_ok(), "transfer {number}: {report:?}");
+    }
+}
+
 #[test]
 fn iperf3_to_a_closed_port_is_an_error_that_says_so() {
     requires!(Need::Root, Need::Tool("iperf3"));
