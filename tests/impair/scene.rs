@@ -58,14 +58,10 @@ pub fn router_with_offloads() -> Scene {
     Scene::new(net, alone)
 }
 
-/// What comes by a namespace's interfaces is handed on by one processor.
+/// What comes by these namespaces' interfaces is handed on by one processor.
 pub fn steer(all: [&Netns; 3]) {
-    let steer = format!(
-        "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {} >$queue; done",
-        1 << CPU
-    );
     for ns in all {
-        ns.run(&["sh", "-c", &steer]).unwrap();
+        ns.receive_on(CPU).unwrap();
     }
 }
 

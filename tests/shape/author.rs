@@ -124,7 +124,7 @@ by!(a_changed_policy_takes_over_and_a_broken_one_changes_nothing: nfqueue, afxdp
 
 fn a_changed_policy_takes_over_and_a_broken_one_changes_nothing(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
-    let scene = Scene::new(port, Offloads::Off);
+    let scene = Scene::in_order(port);
     scene.place.write("mine.c", &mine(FIRST, ""));
     let daemon = scene.shape(RATES, "");
     scene.meet(&[Router::CLIENT.v4]);

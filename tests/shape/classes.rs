@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use fairpath_testbed::{Need, Offloads, requires};
+use fairpath_testbed::{Need, requires};
 
 use crate::by;
 use crate::scene::{Counted, Numbered, Scene, for_a_time, queue};
@@ -41,7 +41,7 @@ by!(a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost: 
 
 fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
-    let scene = Scene::new(port, Offloads::Off);
+    let scene = Scene::in_order(port);
     scene.place.write("isp.csv", &isp(0));
     scene.configure_with("class_files = [\"isp.csv\"]\n", "down = \"950mbit\"", "");
     let daemon = scene.start();

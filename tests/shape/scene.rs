@@ -79,6 +79,15 @@ impl Scene {
         }
     }
 
+    /// Likewise, where the network itself reorders nothing: for tests that look at the order.
+    pub fn in_order(port: &'static str) -> Scene {
+        let scene = Scene::new(port, Offloads::Off);
+        for ns in [&scene.net.client, &scene.net.router, &scene.net.server] {
+            ns.receive_on(0).unwrap();
+        }
+        scene
+    }
+
     /// Writes the configuration: keys of `[shape]`, and classes.
     pub fn configure(&self, shape: &str, classes: &str) {
         self.configure_with("", shape, classes);

@@ -188,6 +188,21 @@ impl Netns {
         self.spawn(command)?.finish(RUN_DEADLINE)
     }
 
+    /// Hands what comes by this namespace's present interfaces to one CPU (`rps_cpus`), whichever sent it.
+    ///
+    /// A packet over veth waits in the queue of the CPU that sent it. Where a sender moves to another
+    /// CPU, or a qdisc is emptied by another one, packets overtake each other: real reordering that
+    /// nobody planted. With one queue there is none. `cpu` is below 32.
+    pub fn receive_on(&self, cpu: usize) -> Result<(), RunError> {
+        let set = format!(
+            "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {:x} >$queue || exit; done",
+            1u32 << cpu
+        );
+        let mut command = self.command("sh");
+        command.args(["-c", &set]);
+        self.spawn(command)?.finish(RUN_DEADLINE).map(drop)
+    }
+
     /// Runs many `ip` commands in one process; `lines` are without the leading `ip`.
     pub fn ip_batch(&self, lines: &[String]) -> Result<(), RunError> {
         let mut command = self.command_without_sysfs("ip");

@@ -240,6 +240,35 @@ fn a_command_sees_the_links_of_its_namespace_in_sys() {
 }
 
 #[test]
+fn what_a_namespace_receives_is_handed_on_by_one_cpu_there_alone() {
+    requires!(Need::Root);
+    const STEERING: &str = "cat /sys/class/net/*/queues/rx-*/rps_cpus";
+    let shell = |mut command: std::process::Command, ns: &fairpath_testbed::Netns| {
+        command.args(["-c", STEERING]);
+        ns.spawn(command)
+            .unwrap()
+            .finish(Duration::from_secs(10))
+            .unwrap()
+    };
+    let router = Router::new(&Testbed::new()).unwrap();
+    let ns = &router.router;
+    let outside = shell(ns.command_without_sysfs("sh"), ns);
+    ns.receive_on(0).unwrap();
+    let masks = shell(ns.command("sh"), ns);
+    let masks: Vec<&str> = masks.split_whitespace().collect();
+    // lan, lo, wan; a mask is hexadecimal with leading zeros.
+    assert!(masks.len() >= 3, "{masks:?}");
+    for mask in masks {
+        assert_eq!(u64::from_str_radix(mask, 16), Ok(1), "{mask}");
+    }
+    assert_eq!(
+        shell(ns.command_without_sysfs("sh"), ns),
+        outside,
+        "the machine's own interfaces were changed"
+    );
+}
+
+#[test]
 fn errors_name_the_namespace_the_command_and_the_reason() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("one").unwrap();
