@@ -60,8 +60,10 @@ fn repeat_and_tell<T>(
 
 /// Says that attempt number `attempt` of `test` told nothing, and why.
 ///
-/// For [`repeat_disturbed`], and for what repeats parts of itself. A log that cannot be written is told
-/// on standard error and changes nothing.
+/// For [`repeat_disturbed`], and for what repeats parts of itself.
+///
+/// # Panics
+/// The log cannot be written: a repetition that nobody counts is none.
 pub fn tell_retry(test: &str, attempt: u32, reason: &str) {
     eprintln!("DISTURBED {test}: attempt {attempt}: {reason}");
     let Some(path) = env::var_os(RETRIES_LOG_ENV) else {
@@ -71,7 +73,10 @@ pub fn tell_retry(test: &str, attempt: u32, reason: &str) {
     let reason = reason.replace(['\n', '\t'], " ");
     let line = format!("{test}\t{attempt}\t{reason}\n");
     if let Err(error) = log.and_then(|mut log| log.write_all(line.as_bytes())) {
-        eprintln!("append to retries log {path:?}: {error}");
+        panic!(
+            "append to the log of repetitions {}: {error}",
+            path.display()
+        );
     }
 }
 

@@ -10,8 +10,10 @@ pub const SKIP_LOG_ENV: &str = "FAIRPATH_SKIP_LOG";
 /// Says that `test` is skipped because `need` is missing, and why.
 ///
 /// `need` is `root`, `command:NAME`, `feature:ID` (an id of `fairpath features`) or free words; the
-/// runner fails where such a need is met after all. A log that cannot be written is told on
-/// standard error and changes nothing.
+/// runner fails where such a need is met after all.
+///
+/// # Panics
+/// The log cannot be written: a skip that nobody counts would be taken for a test that passed.
 pub fn skip_test(test: &str, need: &str, reason: &str) {
     eprintln!("SKIP {test}: {reason}");
     let Some(path) = env::var_os(SKIP_LOG_ENV) else {
@@ -20,6 +22,6 @@ pub fn skip_test(test: &str, need: &str, reason: &str) {
     let log = File::options().append(true).create(true).open(&path);
     let line = format!("{test}\t{need}\t{reason}\n");
     if let Err(error) = log.and_then(|mut log| log.write_all(line.as_bytes())) {
-        eprintln!("append to skip log {path:?}: {error}");
+        panic!("append to the log of skips {}: {error}", path.display());
     }
 }
