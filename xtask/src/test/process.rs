@@ -1,7 +1,8 @@
-//! One program, from start to end: in a process group of its own, with a deadline, its output kept.
+//! One program, from start to end: in a session of its own, with a deadline, its output kept.
 //!
 //! It begins as if started from a terminal: signals do what they usually do, whatever they were set to
-//! here (a script's background job ignores SIGINT), but there is no terminal to read from.
+//! here (a script's background job ignores SIGINT). There is no terminal, neither to read from nor to
+//! open as `/dev/tty`: it leads a session of its own, and with it a process group.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
@@ -10,7 +11,7 @@ use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader, pipe};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,17 +62,17 @@ pub struct Ended {
 pub fn run(order: &Order, stop: &AtomicBool) -> Result<Ended> {
     let began = Instant::now();
     let (output, input) = pipe().context("make a pipe")?;
-    let mut command = Command::new("env");
+    // `setsid` needs no child for this, as it leads no group here: the process stays the same.
+    let mut command = Command::new("setsid");
     command
-        .args(["--default-signal", "--"])
+        .args(["env", "--default-signal", "--"])
         .arg(&order.program)
         .args(&order.args)
         .current_dir(&order.dir)
         .envs(order.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(input.try_clone().context("share the pipe")?)
-        .stderr(input)
-        .process_group(0);
+        .stderr(input);
     for name in &order.without {
         command.env_remove(name);
     }
