@@ -4,9 +4,11 @@
 //! fairpath-tests that its cargo feature `soak` switches on, and ten million random operations on the
 //! scheduler: in the kernel and natively, beside its oracle.
 
+use crate::test::logs::Logs;
 use crate::{run, test};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::process::Command;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,36 +45,71 @@ pub fn soak(args: &Args) -> Result<()> {
         test::run(&test::Args::full())?;
     }
     run::run(run::cargo().args(["build", "--release", "--workspace", "--bins", "--locked"]))?;
-    let flags = [
-        "test",
-        "--release",
-        "--locked",
-        "--package",
-        "fairpath-tests",
-    ];
-    run::run(
-        run::cargo()
-            .args(flags)
-            .args(["--features", "soak", "soak", "--", "--nocapture"])
-            .args(&args.args)
-            .env("FAIRPATH_TEST_SHARE", "full")
-            .env("FAIRPATH_BIN_DIR", run::target_dir().join("release")),
-    )?;
-    scheduler()
+    let logs = Logs::empty()?;
+    let binaries = run::target_dir().join("release");
+    let scenarios = Soak {
+        package: ["--package", "fairpath-tests", "--features", "soak"].to_vec(),
+        filter: Some("soak"),
+    };
+    scenarios.run(&args.args, &logs, |command| {
+        command.env("FAIRPATH_BIN_DIR", &binaries)
+    })?;
+    let scheduler = Soak {
+        package: ["--package", "fairpath-bpf", "--test", "sched_beside_oracle"].to_vec(),
+        filter: None,
+    };
+    scheduler.run(&[], &logs, |command| {
+        command.env("FAIRPATH_SCHED_OPS", SCHED_OPS)
+    })?;
+    let audit = logs.audit(test::most_repeated()?, &binaries)?;
+    println!("soak: passed, {} skipped", audit.skipped);
+    if !audit.faults.is_empty() {
+        bail!("soak: {}", audit.faults.join("\n  "));
+    }
+    Ok(())
 }
 
 /// Operations on the scheduler in a soak; queues get as many in every run of their tests.
 const SCHED_OPS: &str = "10000000";
 
-fn scheduler() -> Result<()> {
-    let flags = ["test", "--release", "--locked", "--package", "fairpath-bpf"];
-    run::run(
-        run::cargo()
-            .args(flags)
-            .args(["--test", "sched_beside_oracle", "--", "--nocapture"])
-            .env("FAIRPATH_TEST_SHARE", "full")
-            .env("FAIRPATH_SCHED_OPS", SCHED_OPS),
-    )
+/// Tests in release form that a soak adds.
+struct Soak {
+    package: Vec<&'static str>,
+    filter: Option<&'static str>,
+}
+
+impl Soak {
+    /// Runs them, at least one, with `arguments` for libtest.
+    fn run(
+        &self,
+        arguments: &[String],
+        logs: &Logs,
+        prepare: impl Fn(&mut Command) -> &mut Command,
+    ) -> Result<()> {
+        let command = |arguments: &[String]| {
+            let mut command = run::cargo();
+            command
+                .args(["test", "--release", "--locked"])
+                .args(&self.package)
+                .args(self.filter)
+                .arg("--")
+                .args(arguments)
+                .env("FAIRPATH_TEST_SHARE", "full")
+                .envs(logs.variables());
+            prepare(&mut command);
+            command
+        };
+        let list = [arguments, &["--list".to_owned()]].concat();
+        let list = run::output(&mut command(&list))?;
+        let tests = list.lines().filter(|line| line.ends_with(": test")).count();
+        ensure!(
+            tests > 0,
+            "soak: no test of {} was chosen by {arguments:?}",
+            self.package[1]
+        );
+        let arguments = [&["--nocapture".to_owned()], arguments].concat();
+        run::run(&mut command(&arguments))
+    }
 }
 
 fn metadata() -> Result<Metadata> {

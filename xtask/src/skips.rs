@@ -9,11 +9,11 @@
 //!
 //! `need` says what is missing so that a machine can check it: `feature:ID` (an id of
 //! `fairpath features`), `root`, `command:NAME`, or free words. A skip for want of something that is
-//! there is a failure. A test whose name begins with `vm/` ran in a guest: what this machine has
+//! there is a failure; so is one of a feature that `fairpath features` does not know. A test whose name begins with `vm/` ran in a guest: what this machine has
 //! says nothing about it, so only the guest's own runner can judge it.
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One test that did not run.
@@ -37,7 +37,8 @@ impl fmt::Display for Skip {
 /// What this machine has; a skip for want of it is a failure.
 #[derive(Debug, Default)]
 pub struct Present {
-    pub features: BTreeSet<String>,
+    /// What `fairpath features` says of each feature.
+    pub features: BTreeMap<String, bool>,
     pub root: bool,
 }
 
@@ -48,9 +49,11 @@ impl Present {
             return None;
         }
         match skip.need.split_once(':').unwrap_or((&skip.need, "")) {
-            ("feature", id) if self.features.contains(id) => {
-                Some(format!("`fairpath features` says that {id} is available"))
-            }
+            ("feature", id) => match self.features.get(id) {
+                Some(true) => Some(format!("`fairpath features` says that {id} is available")),
+                Some(false) => None,
+                None => Some(format!("`fairpath features` knows no {id}")),
+            },
             ("root", "") if self.root => Some("this is root".to_owned()),
             ("command", name) if command(name) => Some(format!("{name} is on the PATH")),
             _ => None,
@@ -80,10 +83,10 @@ pub fn parse(log: &str) -> Result<Vec<Skip>, String> {
     Ok(skips)
 }
 
-/// The ids of available features in what `fairpath features --format json` printed: objects with
-/// `"feature"` and `"available"`, one per line or nested in others.
-pub fn available_features(output: &str) -> BTreeSet<String> {
-    let mut ids = BTreeSet::new();
+/// The ids of features in what `fairpath features --format json` printed: objects with
+/// `"feature"` and `"available"`, one per line or nested in others; whether each is available.
+pub fn features(output: &str) -> BTreeMap<String, bool> {
+    let mut ids = BTreeMap::new();
     for value in serde_json::Deserializer::from_str(output)
         .into_iter::<Value>()
         .map_while(Result::ok)
@@ -93,14 +96,14 @@ pub fn available_features(output: &str) -> BTreeSet<String> {
     ids
 }
 
-fn collect(value: &Value, ids: &mut BTreeSet<String>) {
+fn collect(value: &Value, ids: &mut BTreeMap<String, bool>) {
     match value {
         Value::Array(items) => items.iter().for_each(|v| collect(v, ids)),
         Value::Object(map) => {
-            if let (Some(Value::String(id)), Some(Value::Bool(true))) =
+            if let (Some(Value::String(id)), Some(Value::Bool(available))) =
                 (map.get("feature"), map.get("available"))
             {
-                ids.insert(id.clone());
+                ids.insert(id.clone(), *available);
             }
             map.values().for_each(|v| collect(v, ids));
         }
@@ -140,11 +143,17 @@ mod tests {
     #[test]
     fn a_skip_for_want_of_what_is_there_is_contradicted() {
         let have = Present {
-            features: BTreeSet::from(["tcx".to_owned()]),
+            features: BTreeMap::from([("tcx".to_owned(), true), ("fq".to_owned(), false)]),
             root: true,
         };
         let command = |name: &str| name == "tshark";
-        for need in ["feature:tcx", "root", "command:tshark"] {
+        for need in [
+            "feature:tcx",
+            "feature:no_such",
+            "feature:",
+            "root",
+            "command:tshark",
+        ] {
             assert!(
                 have.contradicts(&skip("t", need), command).is_some(),
                 "{need}"
@@ -155,12 +164,7 @@ mod tests {
                 "{need}"
             );
         }
-        for need in [
-            "feature:bpf-qdisc",
-            "command:tcptrace",
-            "a network",
-            "feature:",
-        ] {
+        for need in ["feature:fq", "command:tcptrace", "a network"] {
             assert!(
                 have.contradicts(&skip("t", need), command).is_none(),
                 "{need}"
@@ -176,15 +180,11 @@ mod tests {
     #[test]
     fn features_are_read_from_lines_and_from_nested_objects() {
         let lines = "{\"schema\":1}\n{\"feature\":\"tcx\",\"available\":true}\n{\"feature\":\"fq\",\"available\":false}\n";
-        assert_eq!(
-            available_features(lines),
-            BTreeSet::from(["tcx".to_owned()])
-        );
+        let (tcx, fq) = (("tcx".to_owned(), true), ("fq".to_owned(), false));
+        assert_eq!(features(lines), BTreeMap::from([tcx, fq]));
         let nested = r#"{"features":[{"feature":"arena","available":true}]}"#;
-        assert_eq!(
-            available_features(nested),
-            BTreeSet::from(["arena".to_owned()])
-        );
-        assert!(available_features("error: unrecognized subcommand").is_empty());
+        let arena = ("arena".to_owned(), true);
+        assert_eq!(features(nested), BTreeMap::from([arena]));
+        assert!(features("error: unrecognized subcommand").is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `table` | `tests/budget.toml`: classes, what a suite proves, budgets |
 //! | `changes` | what changed since everything passed |
+//! | `logs` | what tests skipped and repeated, and whether they had a right to |
 //! | `shard` | which share of a live suite is a commit's turn |
 //! | `plan` | what this run runs |
 //! | `schedule` | jobs side by side |
@@ -17,6 +18,7 @@
 //! its program has ended.
 
 mod changes;
+pub mod logs;
 mod outcome;
 mod plan;
 mod process;
@@ -27,16 +29,14 @@ mod table;
 
 use crate::build::{self, Built};
 use crate::check;
-use crate::run;
-use crate::skips::{self, Present, Skip};
 use anyhow::{Context, Result, bail};
+use logs::Logs;
 use plan::{Plan, Setting, Wanted, Work};
 use report::Report;
 use schedule::Job;
 use shard::Shard;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
@@ -64,7 +64,7 @@ pub struct Args {
     /// Leave the guest tier and the binary for arm64 out
     #[arg(long)]
     no_vm: bool,
-    /// Only tests whose name contains this (the guest tier is left out)
+    /// Only tests that contain this in PACKAGE/EXECUTABLE::TEST (the guest tier is left out)
     filter: Option<String>,
 }
 
@@ -77,6 +77,11 @@ impl Args {
             ..Args::default()
         }
     }
+}
+
+/// Measurements that the tests of one run may repeat.
+pub fn most_repeated() -> Result<usize> {
+    Ok(Table::read()?.limits.retries)
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -101,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(class) = args.class {
         plan.keep(class);
     }
-    skip_cross(&mut plan, &setting.skips)?;
+    skip_cross(&mut plan, &setting.logs.skips)?;
     if plan.is_empty() {
         bail!(
             "no test was chosen: no name contains what was asked for, or no test is of that class"
@@ -120,20 +125,13 @@ pub fn run(args: &Args) -> Result<()> {
     )
 }
 
-/// Files that tests write to, emptied, and what they are told.
+/// What tests are told.
 fn setting(args: &Args, built: &Built) -> Result<Setting> {
-    let target = run::target_dir();
-    let empty = |name: &str| -> Result<PathBuf> {
-        let path = fs::canonicalize(&target)?.join(name);
-        fs::write(&path, "").with_context(|| format!("empty {}", path.display()))?;
-        Ok(path)
-    };
     Ok(Setting {
         binaries: built.binaries.clone(),
-        skips: empty("skipped-tests.tsv")?,
-        retries: empty("repeated-tests.tsv")?,
-        seed: plan::seed(),
-        full: args.full,
+        logs: Logs::empty()?,
+        seed: plan::seed()?,
+        share: plan::share(args.full)?,
     })
 }
 
@@ -205,11 +203,8 @@ fn conclude(
     built: &Built,
     whole: Option<Option<String>>,
 ) -> Result<()> {
-    for why in repeated(&setting.retries, table.limits.retries)? {
-        report.fail(why);
-    }
-    let (skipped, in_guests, unjustified) = audit(&setting.skips, &built.binaries)?;
-    for why in unjustified {
+    let audit = setting.logs.audit(table.limits.retries, &built.binaries)?;
+    for why in audit.faults {
         report.fail(why);
     }
     if args.full {
@@ -220,15 +215,17 @@ fn conclude(
         }
     }
     // A test that skips returns, which libtest counts as passed.
-    let passed = report.counts.passed.saturating_sub(skipped - in_guests);
-    let failed = report.counts.failed;
+    let (passed, failed) = (report.counts.passed, report.counts.failed);
+    let passed = passed.saturating_sub(audit.skipped - audit.elsewhere);
+    let skipped = audit.skipped;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     if !report.failed.is_empty() {
         bail!("tests failed:\n  {}", report.failed.join("\n  "));
     }
     // A test that was skipped has not passed, and one that is another commit's turn has not run.
     if let Some(tested) = whole.filter(|_| skipped == 0) {
-        changes::record(tested, args.full)?;
+        // Where somebody set another share or seed, it is one run of many.
+        changes::record(tested, args.full && setting.share == plan::FULL)?;
     }
     let narrowed = args.filter.is_some() || args.class.is_some() || args.no_vm;
     println!(
@@ -240,76 +237,4 @@ fn conclude(
         }
     );
     Ok(())
-}
-
-/// Prints each measurement that a test repeated; complains when there are too many.
-fn repeated(log: &Path, limit: usize) -> Result<Vec<String>> {
-    let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
-    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-    for line in &lines {
-        println!("repeated {}", line.replace('\t', ": "));
-    }
-    println!("{} repeated (at most {limit})", lines.len());
-    let over = lines.len() > limit;
-    let why = || {
-        format!(
-            "{} measurements were repeated, more than {limit}",
-            lines.len()
-        )
-    };
-    Ok(over.then(why).into_iter().collect())
-}
-
-/// Prints each skip; returns their number, that of guests, and those that this machine gave no reason for.
-fn audit(log: &Path, binaries: &Path) -> Result<(usize, usize, Vec<String>)> {
-    let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
-    let skips = skips::parse(&text).map_err(anyhow::Error::msg)?;
-    for skip in &skips {
-        println!("{skip}");
-    }
-    let present = present(&skips, binaries);
-    // What libtest does not count: guests' scenarios, and the binary for arm64.
-    let elsewhere = skips.iter().filter(|skip| {
-        ["vm/", "cross/"]
-            .iter()
-            .any(|place| skip.test.starts_with(place))
-    });
-    let unjustified = skips.iter().filter_map(|s| unjustified(s, &present));
-    Ok((skips.len(), elsewhere.count(), unjustified.collect()))
-}
-
-fn unjustified(skip: &Skip, present: &Present) -> Option<String> {
-    let why = present.contradicts(skip, on_path)?;
-    Some(format!(
-        "{} was skipped for want of {}, but {why}",
-        skip.test, skip.need
-    ))
-}
-
-/// What this machine has, asked only if a skip depends on it.
-fn present(skips: &[Skip], binaries: &Path) -> Present {
-    let mut present = Present {
-        root: is_root(),
-        ..Present::default()
-    };
-    if skips.iter().any(|s| s.need.starts_with("feature:")) {
-        let asked = Command::new(binaries.join("fairpath"))
-            .args(["features", "--format", "json"])
-            .output()
-            .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-        present.features = skips::available_features(&asked.unwrap_or_default());
-        if present.features.is_empty() {
-            println!("`fairpath features` named no feature: skips are taken at their word");
-        }
-    }
-    present
-}
-
-fn is_root() -> bool {
-    run::output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
-}
-
-fn on_path(name: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }

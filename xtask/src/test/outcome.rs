@@ -12,6 +12,8 @@ pub struct Counts {
     pub failed: usize,
     pub ignored: usize,
     pub filtered: usize,
+    /// Scenarios of guests; libtest knows no skips.
+    pub skipped: usize,
 }
 
 impl Counts {
@@ -20,6 +22,7 @@ impl Counts {
         self.failed += other.failed;
         self.ignored += other.ignored;
         self.filtered += other.filtered;
+        self.skipped += other.skipped;
     }
 }
 
@@ -51,6 +54,7 @@ fn numbers(text: &str) -> Counts {
             "failed" => counts.failed = number,
             "ignored" => counts.ignored = number,
             "filtered out" => counts.filtered = number,
+            "skipped" => counts.skipped = number,
             _ => {}
         }
     }
@@ -137,7 +141,8 @@ mod tests {
                 passed: 47,
                 failed: 4,
                 ignored: 1,
-                filtered: 12
+                filtered: 12,
+                skipped: 2
             }
         );
     }

@@ -1,15 +1,17 @@
 //! What one run of `cargo xtask test` runs, decided before any of it does.
 
 use super::changes::{self, Packages, Since};
+use super::logs::Logs;
 use super::process::Order;
 use super::schedule::Job;
 use super::shard::{self, Part, Shard};
-use super::table::{Class, Covers, Suite, Table};
+use super::table::{Class, Covers, Scenario, Suite, Table};
 use crate::build::{Built, Executable};
 use crate::vm::{self, Which};
 use crate::{build, run};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,8 +61,11 @@ pub enum Kind {
         package: String,
         suite: Suite,
         tests: Vec<String>,
+        /// Of so many; the others are not run this time.
+        of: usize,
     },
-    Guest,
+    /// So many scenarios on one guest kernel.
+    Guest { scenarios: usize },
     /// Something else of ours, or of cargo's.
     Other,
 }
@@ -73,14 +78,28 @@ pub struct Wanted<'a> {
     pub guests: bool,
 }
 
+impl Wanted<'_> {
+    /// The filter stands in `EXECUTABLE::TEST`: it may name a test, an executable, or both.
+    fn asks_for(&self, executable: &str, test: &str) -> bool {
+        self.filter
+            .is_none_or(|filter| format!("{executable}::{test}").contains(filter))
+    }
+}
+
 /// Files and settings that every test gets.
 pub struct Setting {
     pub binaries: PathBuf,
-    pub skips: PathBuf,
-    pub retries: PathBuf,
+    pub logs: Logs,
     pub seed: u64,
-    pub full: bool,
+    /// [`FULL`] or [`FIFTH`]: how many of their operations oracles do.
+    pub share: String,
 }
+
+/// What a caller may set for tests; the runner says it where nobody does.
+const SEED: &str = "FAIRPATH_TEST_SEED";
+const SHARE: &str = "FAIRPATH_TEST_SHARE";
+pub const FULL: &str = "full";
+pub const FIFTH: &str = "fifth";
 
 /// What runs, by phase.
 pub struct Plan {
@@ -161,6 +180,13 @@ fn check(
     scenarios: &BTreeMap<String, Vec<Which>>,
 ) -> Result<()> {
     let executables = built.tests.iter().map(|test| test.name.as_str()).collect();
+    for name in ALWAYS_ON_FLOOR {
+        let kernels = scenarios.get(name).map(Vec::as_slice).unwrap_or_default();
+        ensure!(
+            kernels.contains(&Which::Floor),
+            "the guest scenario {name} runs in every run on the floor kernel, and is not there"
+        );
+    }
     let scenarios: BTreeSet<&str> = scenarios.keys().map(String::as_str).collect();
     table.check(&executables, &packages.names(), &scenarios, Path::exists)
 }
@@ -168,8 +194,9 @@ fn check(
 fn introduce(turn: &Turn, commit: Option<&str>, setting: &Setting) {
     let commit = commit.unwrap_or("unknown");
     println!(
-        "plan: commit {commit}, seed {}, {}",
+        "plan: commit {commit}, seed {}, share {}, {}",
         setting.seed,
+        setting.share,
         match (turn.full, turn.shard) {
             (true, _) | (false, None) => "everything".to_owned(),
             (false, Some(shard)) => format!("shard {shard}"),
@@ -245,7 +272,7 @@ impl Plan {
         );
         let matching: Vec<String> = all
             .iter()
-            .filter(|test| wanted.filter.is_none_or(|filter| test.contains(filter)))
+            .filter(|test| wanted.asks_for(&executable.name, test))
             .cloned()
             .collect();
         let chosen = if suite.rotates {
@@ -357,7 +384,8 @@ fn covers(executable: &Executable, suite: &Suite) -> Covers {
 }
 
 fn covers_of_guest(name: &str, table: &Table) -> Covers {
-    let mut covers = table.guest.get(name).cloned().unwrap_or_default();
+    let scenario = table.guest.get(name);
+    let mut covers = scenario.map(Scenario::covers).unwrap_or_default();
     covers.paths.push(format!("tests/vm/scenarios/{name}.sh"));
     covers.paths.extend(OF_GUESTS.map(str::to_owned));
     covers
@@ -377,7 +405,9 @@ fn guest(
     // Before all else: nothing takes longer than a guest.
     job.cost = 1000.0 + names.len() as f64;
     job.width = GUEST;
-    job.what.kind = Kind::Guest;
+    job.what.kind = Kind::Guest {
+        scenarios: names.len(),
+    };
     job.what.order.args = args.map(OsString::from).to_vec();
     job.what.order.deadline = Duration::from_secs(table.limits.guest_deadline_s);
     job
@@ -478,27 +508,43 @@ fn suite_job(
                 package: executable.package.clone(),
                 suite: suite.clone(),
                 tests,
+                of: all.len(),
             },
         },
     }
 }
 
 fn environment(setting: &Setting) -> Vec<(String, OsString)> {
-    let share = if setting.full { "full" } else { "fifth" };
-    [
+    let own = [
         ("FAIRPATH_BIN_DIR", setting.binaries.clone().into()),
-        ("FAIRPATH_SKIP_LOG", setting.skips.clone().into()),
-        ("FAIRPATH_TEST_RETRIES_LOG", setting.retries.clone().into()),
-        ("FAIRPATH_TEST_SEED", setting.seed.to_string().into()),
-        ("FAIRPATH_TEST_SHARE", share.into()),
-    ]
-    .map(|(name, value): (&str, OsString)| (name.to_owned(), value))
-    .to_vec()
+        (SEED, setting.seed.to_string().into()),
+        (SHARE, setting.share.clone().into()),
+    ];
+    let logs = setting.logs.variables();
+    let logs = logs.map(|(name, path)| (name, OsString::from(path)));
+    let all = own.into_iter().chain(logs);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The seed that tests get for what they draw.
-pub fn seed() -> u64 {
-    shard::seed(changes::head().as_deref())
+/// The seed that tests get for what they draw: the caller's, or else the commit's.
+pub fn seed() -> Result<u64> {
+    match env::var(SEED) {
+        Ok(text) => text
+            .parse()
+            .with_context(|| format!("{SEED}={text} is no number of 64 bits")),
+        Err(_) => Ok(shard::seed(changes::head().as_deref())),
+    }
+}
+
+/// How much oracles do: what the caller says, or else all of it where everything runs.
+pub fn share(full: bool) -> Result<String> {
+    let usual = if full { FULL } else { FIFTH };
+    let share = env::var(SHARE).unwrap_or_else(|_| usual.to_owned());
+    ensure!(
+        [FULL, FIFTH].contains(&share.as_str()),
+        "{SHARE}={share}: write {FULL} or {FIFTH}"
+    );
+    Ok(share)
 }
 
 /// The tests of an executable, in the order in which libtest runs them.

@@ -18,16 +18,31 @@ pub struct Report {
     times: Vec<(Duration, String)>,
     steps: Vec<(String, Duration)>,
     cpu_s: BTreeMap<String, f64>,
-    suites: Vec<Account>,
+    programs: Vec<Account>,
+    /// Guests' scenarios, with their kernels' names.
+    scenarios: Vec<(String, Duration)>,
 }
 
-/// What an executable took.
+/// What a program took.
 struct Account {
     name: String,
-    class: Option<Class>,
     wall_s: f64,
     cpu_s: f64,
-    budget_wall_s: Option<f64>,
+    held: Held,
+}
+
+/// What it is held against.
+enum Held {
+    /// Of its crate, or of each of its scenarios.
+    Elsewhere,
+    /// A suite that waits or is alone: its wall-clock budget, and how many of its tests ran.
+    Wall {
+        budget: Option<f64>,
+        ran: usize,
+        of: usize,
+    },
+    /// A job of the runner's own: its CPU time.
+    Cpu,
 }
 
 impl Report {
@@ -39,7 +54,8 @@ impl Report {
             times: Vec::new(),
             steps: Vec::new(),
             cpu_s: BTreeMap::new(),
-            suites: Vec::new(),
+            programs: Vec::new(),
+            scenarios: Vec::new(),
         }
     }
 
@@ -94,37 +110,44 @@ impl Report {
     }
 
     fn account(&mut self, job: &Job<Work>, ended: &Ended) {
-        let mut account = Account {
-            name: job.name.clone(),
-            class: None,
-            wall_s: ended.took.as_secs_f64(),
-            cpu_s: ended.cpu_s,
-            budget_wall_s: None,
-        };
-        match &job.what.kind {
+        let held = match &job.what.kind {
             Kind::Tests {
                 package,
                 suite,
                 tests,
+                of,
             } => {
                 let times = outcome::times(tests, suite.threads(), &ended.lines);
                 let named = times
                     .into_iter()
                     .map(|(test, time)| (time, format!("{}: {test}", job.name)));
                 self.times.extend(named);
-                account.class = Some(suite.class);
-                account.budget_wall_s = suite.wall_s;
                 if suite.class == Class::Cpu {
                     *self.cpu_s.entry(package.clone()).or_default() += ended.cpu_s;
+                    Held::Elsewhere
+                } else {
+                    Held::Wall {
+                        budget: suite.wall_s,
+                        ran: tests.len(),
+                        of: *of,
+                    }
                 }
             }
-            Kind::Guest => {
-                let times = outcome::guest_times(&ended.lines).into_iter();
-                self.times.extend(times.map(|(name, time)| (time, name)));
+            Kind::Guest { .. } => {
+                let scenarios = outcome::guest_times(&ended.lines);
+                let named = scenarios.iter().map(|(name, time)| (*time, name.clone()));
+                self.times.extend(named);
+                self.scenarios.extend(scenarios);
+                Held::Elsewhere
             }
-            Kind::Other => {}
-        }
-        self.suites.push(account);
+            Kind::Other => Held::Cpu,
+        };
+        self.programs.push(Account {
+            name: job.name.clone(),
+            wall_s: ended.took.as_secs_f64(),
+            cpu_s: ended.cpu_s,
+            held,
+        });
     }
 
     /// Prints where the time went.
@@ -133,9 +156,9 @@ impl Report {
         for (name, time) in &self.steps {
             println!("{:8.1}  {name}", time.as_secs_f64());
         }
-        self.suites.sort_by(|a, b| b.wall_s.total_cmp(&a.wall_s));
+        self.programs.sort_by(|a, b| b.wall_s.total_cmp(&a.wall_s));
         println!("\nthe {SLOWEST} slowest programs (wall, CPU seconds):");
-        for account in self.suites.iter().take(SLOWEST) {
+        for account in self.programs.iter().take(SLOWEST) {
             println!(
                 "{:8.1} {:8.1}  {}",
                 account.wall_s, account.cpu_s, account.name
@@ -159,24 +182,37 @@ impl Report {
             let what = format!("crate {package}");
             table::over(&what, *took, table.budget_of(package), "CPU s")
         });
-        let suites = self.suites.iter().filter_map(|account| {
-            let waits = account.class.is_some_and(|class| class != Class::Cpu);
-            waits
-                .then(|| table::over(&account.name, account.wall_s, account.budget_wall_s, "s"))
-                .flatten()
+        let programs = self.programs.iter().filter_map(|account| {
+            let Account { name, .. } = account;
+            match account.held {
+                Held::Elsewhere => None,
+                Held::Wall { budget, ran, of } => {
+                    let budget = budget.map(|budget| table::part_of(budget, ran, of));
+                    table::over(name, account.wall_s, budget, "s")
+                }
+                Held::Cpu => {
+                    let budget = table.job_cpu_s.get(name).copied();
+                    table::over(name, account.cpu_s, budget, "CPU s")
+                }
+            }
         });
-        crates.chain(suites).collect()
+        let scenarios = self.scenarios.iter().filter_map(|(name, took)| {
+            let budget = table.budget_of_scenario(name);
+            table::over(name, took.as_secs_f64(), Some(budget), "s")
+        });
+        crates.chain(programs).chain(scenarios).collect()
     }
 }
 
 /// Tests that were asked for and did not end.
 fn incomplete(kind: &Kind, counts: Counts) -> Option<String> {
-    let Kind::Tests { tests, .. } = kind else {
-        return None;
+    // An ignored test has not run. A guest says which scenarios it skipped.
+    let (asked, ran) = match kind {
+        Kind::Tests { tests, .. } => (tests.len(), counts.passed + counts.failed),
+        Kind::Guest { scenarios } => (*scenarios, counts.passed + counts.failed + counts.skipped),
+        Kind::Other => return None,
     };
-    // An ignored test has not run.
-    let ran = counts.passed + counts.failed;
-    (ran != tests.len()).then(|| format!("{} tests were asked for, {ran} ran", tests.len()))
+    (ran != asked).then(|| format!("{asked} tests were asked for, {ran} ran"))
 }
 
 #[cfg(test)]
@@ -189,17 +225,27 @@ mod tests {
             package: String::new(),
             suite: table::Suite::default(),
             tests: vec!["a".to_owned(), "b".to_owned()],
+            of: 2,
         };
         let counts = |passed, failed, ignored| Counts {
             passed,
             failed,
             ignored,
             filtered: 7,
+            skipped: 0,
         };
         assert_eq!(incomplete(&kind, counts(1, 1, 0)), None);
         assert_eq!(incomplete(&kind, counts(2, 0, 0)), None);
         assert!(incomplete(&kind, counts(1, 0, 1)).is_some());
         assert!(incomplete(&kind, counts(1, 0, 0)).is_some());
-        assert_eq!(incomplete(&Kind::Guest, counts(0, 0, 0)), None);
+        let guest = Kind::Guest { scenarios: 3 };
+        let skipped = |skipped| Counts {
+            skipped,
+            ..counts(1, 1, 0)
+        };
+        assert_eq!(incomplete(&guest, skipped(1)), None);
+        assert!(incomplete(&guest, skipped(0)).is_some());
+        assert!(incomplete(&guest, Counts::default()).is_some());
+        assert_eq!(incomplete(&Kind::Other, counts(0, 0, 0)), None);
     }
 }

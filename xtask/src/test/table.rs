@@ -25,7 +25,10 @@ pub struct Table {
     #[serde(default)]
     pub suite: BTreeMap<String, Suite>,
     #[serde(default)]
-    pub guest: BTreeMap<String, Covers>,
+    pub guest: BTreeMap<String, Scenario>,
+    /// CPU seconds of what is no test executable: the runner's own jobs.
+    #[serde(default)]
+    pub job_cpu_s: BTreeMap<String, f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,6 +42,8 @@ pub struct Limits {
     pub deadline_s: u64,
     /// Of a guest kernel with all its scenarios.
     pub guest_deadline_s: u64,
+    /// Wall-clock seconds of a guest's scenario that has no entry of its own.
+    pub scenario_s: f64,
 }
 
 /// What runs next to what.
@@ -76,13 +81,32 @@ pub struct Suite {
     pub paths: Vec<String>,
 }
 
-/// What a guest scenario proves, as of a suite.
+/// A guest's scenario.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Covers {
+pub struct Scenario {
+    /// Wall-clock seconds, on either kernel.
+    pub wall_s: Option<f64>,
+    /// What it proves, as of a suite.
     #[serde(default)]
     pub crates: Vec<String>,
     #[serde(default)]
+    pub paths: Vec<String>,
+}
+
+impl Scenario {
+    pub fn covers(&self) -> Covers {
+        Covers {
+            crates: self.crates.clone(),
+            paths: self.paths.clone(),
+        }
+    }
+}
+
+/// What a suite or a guest's scenario proves.
+#[derive(Clone, Debug, Default)]
+pub struct Covers {
+    pub crates: Vec<String>,
     pub paths: Vec<String>,
 }
 
@@ -138,7 +162,7 @@ impl Table {
             }
         }
         let suites = self.suite.values().map(Suite::covers);
-        for covers in suites.chain(self.guest.values().cloned()) {
+        for covers in suites.chain(self.guest.values().map(Scenario::covers)) {
             for name in &covers.crates {
                 if !packages.contains(name.as_str()) {
                     return unknown("crate", name);
@@ -171,6 +195,13 @@ impl Table {
         Ok(())
     }
 
+    /// Wall-clock seconds of a scenario, by its name with or without its kernel's (`floor/shape`).
+    pub fn budget_of_scenario(&self, name: &str) -> f64 {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let own = self.guest.get(name).and_then(|scenario| scenario.wall_s);
+        own.unwrap_or(self.limits.scenario_s)
+    }
+
     /// How an executable is run.
     pub fn suite(&self, name: &str) -> Suite {
         self.suite.get(name).cloned().unwrap_or_default()
@@ -190,6 +221,11 @@ fn rest_is_program(name: &str) -> bool {
     name.contains("/bin-")
 }
 
+/// Of a suite's budget, what `ran` of its `of` tests may take: twice their part, for tests differ.
+pub fn part_of(budget: f64, ran: usize, of: usize) -> f64 {
+    budget * (2.0 * ran as f64 / of.max(1) as f64).min(1.0)
+}
+
 /// Complains about what took more than it may.
 pub fn over(what: &str, took: f64, budget: Option<f64>, unit: &str) -> Option<String> {
     match budget {
@@ -197,7 +233,7 @@ pub fn over(what: &str, took: f64, budget: Option<f64>, unit: &str) -> Option<St
             "{what} took {took:.1} {unit} and has no budget; remedy: {FILE}"
         )),
         Some(budget) if took > budget * TOLERANCE => Some(format!(
-            "{what} took {took:.1} {unit}, more than {TOLERANCE} times its budget of {budget} s; remedy: make it faster, or change {FILE}"
+            "{what} took {took:.1} {unit}, more than {TOLERANCE} times its budget of {budget:.0} {unit}; remedy: make it faster, or change {FILE}"
         )),
         Some(_) => None,
     }
@@ -213,6 +249,7 @@ mod tests {
         cpu_s = 5
         deadline_s = 60
         guest_deadline_s = 600
+        scenario_s = 30
 
         [cpu_s]
         fairpath-core = 20
@@ -226,7 +263,11 @@ mod tests {
         paths = ["examples"]
 
         [guest.shape]
+        wall_s = 90
         crates = ["fairpath-shape"]
+
+        [job_cpu_s]
+        cross = 200
     "#;
 
     fn check(text: &str, executables: &[&str], scenarios: &[&str]) -> Result<()> {
@@ -308,6 +349,20 @@ mod tests {
                 .contains("x took 15.1 s")
         );
         assert!(over("x", 0.1, None, "s").unwrap().contains("no budget"));
+    }
+
+    #[test]
+    fn a_part_of_a_suite_has_twice_its_part_of_the_budget_and_no_more_than_all() {
+        let parts = [1, 2, 3, 4].map(|ran| part_of(100.0, ran, 4));
+        assert_eq!(parts, [50.0, 100.0, 100.0, 100.0]);
+    }
+
+    #[test]
+    fn a_scenario_has_its_own_budget_or_that_of_all() {
+        let table = Table::parse(TEXT).unwrap();
+        let budgets = ["floor/shape", "newest/shape", "floor/other"];
+        let budgets = budgets.map(|name| table.budget_of_scenario(name));
+        assert_eq!(budgets, [90.0, 90.0, 30.0]);
     }
 
     #[test]

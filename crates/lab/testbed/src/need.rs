@@ -76,7 +76,8 @@ impl Need {
             Need::Kernel(Feature::Link(id) | Feature::Qdisc(id)) => format!("feature:{id}"),
             Need::Kernel(Feature::CongestionControl(name)) => format!("feature:tcp_{name}"),
             Need::Kernel(Feature::Tun) => "feature:tun".to_owned(),
-            Need::Kernel(Feature::Masquerade) => "feature:masquerade".to_owned(),
+            // `fairpath features` has no line for it.
+            Need::Kernel(Feature::Masquerade) => "a kernel that masquerades".to_owned(),
         }
     }
 

@@ -117,7 +117,7 @@ mod tests {
     fn a_structure_that_every_kernel_has_is_read_and_another_is_not_there() {
         if super::super::kernel_btf().is_err() {
             let name = "a_structure_that_every_kernel_has_is_read_and_another_is_not_there";
-            fairpath_units::skip_test(name, "feature:btf", "needs type information");
+            fairpath_units::skip_test(name, "feature:kernel_btf", "needs type information");
             return;
         }
         let sock = kernel_struct("tcp_sock", "no_such_module")
