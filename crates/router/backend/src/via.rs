@@ -109,3 +109,46 @@ pub enum OnFailure {
     /// It stops
     Stop,
 }
+
+#[cfg(test)]
+mod tests {
+    /// What CONTRIBUTING.md promises: a back end is a `DESCRIPTION`, and a line of `back_ends!`.
+    mod example {
+        use crate::description::{Description, Shapes, always_ready};
+
+        static DESCRIPTION: Description = Description {
+            name: "example",
+            help: "Made by a test",
+            marks: false,
+            stack: false,
+            shapes: Some(Shapes {
+                start: |_, _, _| anyhow::bail!("an example shapes nothing"),
+                is_ready: always_ready,
+                stop: None,
+                one_side: None,
+                own_policy: None,
+                record: None,
+                impair: None,
+                change: None,
+                vlans: false,
+                forwards: false,
+                pins: false,
+                grows: false,
+                keeps_gso: false,
+            }),
+            impairs: None,
+        };
+
+        back_ends! {
+            Qdisc: crate::qdisc::DESCRIPTION,
+            Example: self::DESCRIPTION,
+        }
+
+        #[test]
+        fn a_back_end_is_a_description_and_a_line() {
+            let names = Via::ALL.iter().map(|via| via.description().name);
+            assert_eq!(names.collect::<Vec<_>>(), ["qdisc", "example"]);
+            assert!(Via::Example.description().shapes.is_some());
+        }
+    }
+}

@@ -138,6 +138,8 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         calls::METRICS,
         sharing::METRICS,
         network::METRICS,
+        #[cfg(test)]
+        tests::example::METRICS,
     ]
     .into_iter()
     .flatten()
@@ -236,6 +238,33 @@ mod tests {
                 metric.name
             );
         }
+    }
+
+    /// What CONTRIBUTING.md promises: a metric is an entry, and a new subject a line of `all()`.
+    pub(super) mod example {
+        use super::super::{Better, Measure, Metric};
+
+        pub(in super::super) const METRICS: &[Metric] = &[Metric {
+            name: "flows-in-all",
+            title: "Flows in all",
+            measure: Measure::Number,
+            better: Better::Neither,
+            about: "How many flows the run recorded, made by a test.",
+            value: |run, _| (!run.flows.is_empty()).then_some(run.flows.len() as f64),
+            samples: None,
+            series: None,
+        }];
+    }
+
+    #[test]
+    fn a_metric_is_an_entry() {
+        let run = RunRecord {
+            flows: vec![crate::record::FlowRecord::default(); 3],
+            ..RunRecord::default()
+        };
+        let asked = find("flows-in-all@cubic").unwrap();
+        assert_eq!(asked.value(&run), Some(3.0));
+        assert_eq!(asked.title(), "Flows in all of cubic");
     }
 
     #[test]
