@@ -2,9 +2,10 @@
 //!
 //! `tests/passed-in-full` holds a commit on which every test passed, none left out. A live suite runs whole if a
 //! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
-//! changes included. Where git cannot say (no history, an unknown commit), everything runs.
+//! changes included. Where git cannot say (no history, an unknown commit), everything runs. In
+//! `tests/budget.toml` it is a suite's own entry that counts, without its times.
 
-use super::table::Covers;
+use super::table::{self, Covers, Table};
 use crate::run;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::{DependencyKind, MetadataCommand};
@@ -16,13 +17,7 @@ use std::process::Command;
 pub const PASSED: &str = "tests/passed-in-full";
 
 /// Files that every crate is built with, and how all of them are run.
-const OF_ALL: [&str; 5] = [
-    "Cargo.toml",
-    "Cargo.lock",
-    "setup/",
-    ".cargo/",
-    "tests/budget.toml",
-];
+const OF_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "setup/", ".cargo/"];
 /// The C that these crates compile.
 const C: (&str, [&str; 2]) = ("bpf/", ["fairpath-core", "fairpath-bpf"]);
 
@@ -138,6 +133,20 @@ impl Since {
         };
         let file = files.iter().find(touches)?;
         Some(format!("{file} changed"))
+    }
+
+    /// Why a suite or a guest's scenario runs whole because it is run otherwise than it was.
+    pub fn entry(&self, name: &str, now: &Table) -> Option<String> {
+        let Since::Commit(passed, files) = self else {
+            return None;
+        };
+        let unchanged = || {
+            let before = git(&["show", &format!("{passed}:{}", table::FILE)]).ok()?;
+            let before = Table::parse(&before).ok()?;
+            before.runs_alike(now, name).then_some(())
+        };
+        let file = files.iter().find(|file| *file == table::FILE)?;
+        unchanged().is_none().then(|| format!("{file} changed"))
     }
 
     /// The first changed file of which `matters` is true; unknown counts as changed.

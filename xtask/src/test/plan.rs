@@ -122,12 +122,14 @@ struct Turn {
 
 impl Turn {
     /// How much, and why if it is all.
-    fn part(&self, covers: &Covers) -> (Part, Option<String>) {
+    fn part(&self, name: &str, covers: &Covers, table: &Table) -> (Part, Option<String>) {
         // Why nothing is known is said once.
         if self.full || matches!(self.since, Since::Unknown(_)) {
             return (Part::Whole, None);
         }
-        match (self.since.reason(covers, &self.packages), self.shard) {
+        let reason = self.since.entry(name, table);
+        let reason = reason.or_else(|| self.since.reason(covers, &self.packages));
+        match (reason, self.shard) {
             (Some(reason), _) => (Part::Whole, Some(reason)),
             (None, None) => (Part::Whole, Some("no commit names a shard".to_owned())),
             (None, Some(shard)) => (Part::Share(shard), None),
@@ -276,12 +278,9 @@ impl Plan {
             .cloned()
             .collect();
         let chosen = if suite.rotates {
-            self.of_turn(
-                &executable.name,
-                &covers(executable, &suite),
-                turn,
-                &matching,
-            )
+            let covers = covers(executable, &suite);
+            let part = turn.part(&executable.name, &covers, table);
+            self.of_turn(&executable.name, part, &matching)
         } else {
             matching
         };
@@ -298,8 +297,12 @@ impl Plan {
     }
 
     /// Those of a list that run in this run.
-    fn of_turn<T: Clone>(&mut self, name: &str, covers: &Covers, turn: &Turn, all: &[T]) -> Vec<T> {
-        let (part, reason) = turn.part(covers);
+    fn of_turn<T: Clone>(
+        &mut self,
+        name: &str,
+        (part, reason): (Part, Option<String>),
+        all: &[T],
+    ) -> Vec<T> {
         let chosen = part.choose(all);
         if let Some(reason) = reason {
             println!("plan: {name}: whole: {reason}");
@@ -331,7 +334,7 @@ impl Plan {
         let mut reasons = BTreeSet::new();
         for (which, name) in others {
             let covers = covers_of_guest(&name, table);
-            match turn.part(&covers) {
+            match turn.part(&name, &covers, table) {
                 (Part::Whole, reason) => {
                     reasons.extend(reason.map(|reason| format!("{name} whole: {reason}")));
                     whole.push((which, name));
@@ -606,9 +609,11 @@ mod tests {
             paths: vec!["tests/top".to_owned()],
         };
         let share = Part::Share("2/4".parse().unwrap());
-        assert_eq!(turn(&["README.md"], "2/4").part(&covers), (share, None));
-        let (part, reason) = turn(&["tests/top/keys.rs"], "2/4").part(&covers);
-        assert_eq!(part, Part::Whole);
+        let table = Table::default();
+        let part = |turn: Turn| turn.part("fairpath-tests/top", &covers, &table);
+        assert_eq!(part(turn(&["README.md"], "2/4")), (share, None));
+        let (whole, reason) = part(turn(&["tests/top/keys.rs"], "2/4"));
+        assert_eq!(whole, Part::Whole);
         assert!(reason.is_some());
         for whole in [
             Turn {
@@ -624,7 +629,7 @@ mod tests {
                 ..turn(&[], "2/4")
             },
         ] {
-            assert_eq!(whole.part(&covers).0, Part::Whole);
+            assert_eq!(part(whole).0, Part::Whole);
         }
     }
 }

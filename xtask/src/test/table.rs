@@ -16,7 +16,7 @@ const SCENARIOS: &str = "fairpath-tests";
 /// What is this much beyond its budget fails the run.
 const TOLERANCE: f64 = 1.5;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     pub limits: Limits,
@@ -31,7 +31,7 @@ pub struct Table {
     pub job_cpu_s: BTreeMap<String, f64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Measurements that tests repeat, in one run.
@@ -60,7 +60,7 @@ pub enum Class {
 }
 
 /// An executable that is not simply pure.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Suite {
 }
 
 /// A guest's scenario.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Wall-clock seconds, on either kernel.
@@ -200,6 +200,23 @@ impl Table {
         let name = name.rsplit('/').next().unwrap_or(name);
         let own = self.guest.get(name).and_then(|scenario| scenario.wall_s);
         own.unwrap_or(self.limits.scenario_s)
+    }
+
+    /// Whether both tables run the suite or scenario alike: all but the seconds that it may take.
+    pub fn runs_alike(&self, other: &Table, name: &str) -> bool {
+        let untimed = |table: &Table| {
+            let suite = table.suite.get(name).cloned().map(|suite| Suite {
+                wall_s: None,
+                deadline_s: None,
+                ..suite
+            });
+            let scenario = table.guest.get(name).cloned().map(|scenario| Scenario {
+                wall_s: None,
+                ..scenario
+            });
+            (suite, scenario)
+        };
+        untimed(self) == untimed(other)
     }
 
     /// How an executable is run.
@@ -363,6 +380,21 @@ mod tests {
         let budgets = ["floor/shape", "newest/shape", "floor/other"];
         let budgets = budgets.map(|name| table.budget_of_scenario(name));
         assert_eq!(budgets, [90.0, 90.0, 30.0]);
+    }
+
+    #[test]
+    fn other_times_are_no_change_and_all_else_is() {
+        let table = Table::parse(TEXT).unwrap();
+        let alike = |from: &str, to: &str, name: &str| {
+            let other = Table::parse(&TEXT.replace(from, to)).unwrap();
+            table.runs_alike(&other, name)
+        };
+        let shape = "fairpath-tests/shape";
+        assert!(alike("wall_s = 40", "wall_s = 50", shape));
+        assert!(alike("wall_s = 90", "wall_s = 95", "shape"));
+        assert!(alike("threads = 2", "threads = 3", "shape"));
+        assert!(!alike("threads = 2", "threads = 3", shape));
+        assert!(!alike("\"examples\"", "\"docs\"", shape));
     }
 
     #[test]
