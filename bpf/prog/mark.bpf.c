@@ -98,9 +98,9 @@ FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
 
 	w->head_bytes = shown;
 	w->image = *(volatile u32 FP_MEM *)&r->image;
-	if (fp_look(r, w, m, mark_end) == FP_TRUNCATED && shown < skb->len) {
+	if (fp_parse_and_classify(r, w, m, mark_end) == FP_TRUNCATED && shown < skb->len) {
 		load_skb(skb, w, skb->len);
-		fp_look(r, w, m, mark_end);
+		fp_parse_and_classify(r, w, m, mark_end);
 	}
 	return m->class_id < the_mark()->classes ? m->class_id : 0;
 }

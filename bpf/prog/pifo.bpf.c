@@ -40,8 +40,8 @@ int pool_replay(void *ctx)
 	desk = (struct pool_desk FP_MEM *)FP_ARENA_START;
 	pool = FP_AT(struct fp_pool, desk, desk->pool);
 	fp_loop(i, desk->count) {
-		fp_pool_do(pool, FP_AT(struct fp_pool_op, desk,
-				       desk->ops + (u64)i * sizeof(struct fp_pool_op)));
+		fp_pool_run_op(pool, FP_AT(struct fp_pool_op, desk,
+					   desk->ops + (u64)i * sizeof(struct fp_pool_op)));
 		desk->done = i + 1;
 	}
 	return 0;

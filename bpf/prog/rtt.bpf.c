@@ -238,7 +238,7 @@ int rtt_forward(struct xdp_md *ctx)
 	u32 bytes = bpf_xdp_get_buff_len(ctx), go;
 
 	if (!f || !w) {
-		count_outcome(0, FP_GO_NO_DESK);
+		count_outcome(0, FP_GO_NO_SCRATCH);
 		return XDP_PASS;
 	}
 	go = fp_decide(ctx, w);
@@ -256,8 +256,8 @@ int rtt_forward(struct xdp_md *ctx)
 		}
 	}
 	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET) {
-		fp_note_of(r, w, go);
-		if (fp_put_note(ctx, w, go))
+		fp_fill_metadata(r, w, go);
+		if (fp_put_metadata(ctx, w, go))
 			go = FP_GO(FP_GO_LOST, FP_GO_IN(go), 0, 0);
 	}
 	release_work(w);

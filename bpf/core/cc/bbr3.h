@@ -150,7 +150,7 @@ FP_INLINE void fp_bbr3_on_ack(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 	b->lost_seen = a->lost;
 	fp_bbr3_read_sample(b, a);
 	if (newly)
-		fp_bbr3_note_losses(b, a, newly);
+		fp_bbr3_record_losses(b, a, newly);
 	fp_bbr3_update_model(b, a);
 	fp_bbr3_update_start(b, a);
 	fp_bbr3_update_cycle(b, a);

@@ -97,7 +97,7 @@ FP_INLINE u32 fp_bbr3_target_inflight(const struct fp_bbr3 *b)
 }
 
 /* Notes what is in flight now, for the packets that are sent from now on. */
-FP_INLINE void fp_bbr3_note_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
+FP_INLINE void fp_bbr3_record_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	struct fp_bbr3_sent *last = &b->sent[b->sent_head & (FP_BBR3_SENT - 1)];
 	u32 step = a->prior_in_flight / (FP_BBR3_SENT / 2);
@@ -151,7 +151,7 @@ FP_FUNC u32 fp_bbr3_read_sample(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr
 	u32 place;
 
 	b->rate = a->interval_us ? sample / a->interval_us : 0;
-	fp_bbr3_note_sent(b, a);
+	fp_bbr3_record_sent(b, a);
 	place = fp_bbr3_sent_at(b, a->sampled ? a->prior_delivered : a->delivered);
 	then = &b->sent[place & (FP_BBR3_SENT - 1)];
 	b->tx_in_flight = then->in_flight;

@@ -30,7 +30,8 @@ FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
 }
 
 /* May a sample of this leg be given out at `now`? */
-FP_INLINE int fp_due(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data, u64 now)
+FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data,
+				   u64 now)
 {
 	u64 gap = r->config.rate_limit;
 
@@ -76,7 +77,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		fp_tally_sample(r, w, f, rtt);
 	if (r->config.quiet)
 		return 0;
-	if (!fp_due(r, data, now)) {
+	if (!fp_may_report_sample(r, data, now)) {
 		w->stats.samples_held_back++;
 		return 0;
 	}

@@ -159,7 +159,7 @@ FP_INLINE u32 fp_fat_band(u32 bytes)
 
 /* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest.
  */
-FP_FUNC int fp_weigh_flow(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
+FP_FUNC int fp_update_fat_band(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);

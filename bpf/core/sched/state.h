@@ -36,9 +36,9 @@
  * Queues: the shaper, the flows by their bytes, the gate, then each node's by rank, each node's by
  * due time.
  */
-#define FP_SHAPER 1
-#define FP_FAT	  2
-#define FP_GATE	  3
+#define FP_SHAPER      1
+#define FP_FAT	       2
+#define FP_DELAY_QUEUE 3
 /* Bands of FP_FAT: two an octave, the fattest first. */
 #define FP_FAT_BANDS 64
 /* Policies by number, the author's own last. */
@@ -56,14 +56,14 @@ struct fp_slot {
 	u32 prev;
 	u64 order; /* of its arrival */
 	u32 bit;   /* to be corrupted */
-	u32 fate;  /* FP_OUTCOME_*, FP_FATE_GATED; from bit 8 on bytes that the line is charged
+	u32 impaired; /* FP_OUTCOME_*, FP_IMPAIRED_DELAYED; from bit 8 on bytes that the line is charged
 		      beyond  its own */
 };
 
 /* Waits at the gate. */
-#define FP_FATE_GATED 0x80u
+#define FP_IMPAIRED_DELAYED 0x80u
 /* Bytes beyond its own, at most. */
-#define FP_FATE_MORE 0xffffffu
+#define FP_IMPAIRED_MORE 0xffffffu
 
 /* A flow's queue, or where a packet policy keeps the flow's state. */
 struct fp_fq {
@@ -157,9 +157,9 @@ struct fp_sched {
 	u64 came; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
-	u32 gated;  /* packets at the gate; not among `packets` */
-	u32 lost;   /* desk: the packet that comes is */
-	u32 impair; /* desk: before the leaf of the packet that comes; 0 none */
+	u32 delayed; /* packets at the gate; not among `packets` */
+	u32 lost;    /* desk: the packet that comes is */
+	u32 impair;  /* desk: before the leaf of the packet that comes; 0 none */
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
@@ -274,12 +274,12 @@ FP_INLINE u32 fp_items(const struct fp_sched_config FP_MEM *c)
 
 FP_INLINE u32 fp_queue_of(u32 node)
 {
-	return FP_GATE + node;
+	return FP_DELAY_QUEUE + node;
 }
 
 FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 {
-	return FP_GATE + s->config.nodes + node;
+	return FP_DELAY_QUEUE + s->config.nodes + node;
 }
 
 /* Whether entries wait in a node's queue and may leave, eligible or not. */

@@ -1,6 +1,6 @@
 //! Loss without user space: an XDP program that drops arriving frames by their number.
 //!
-//! The fates are the scheduler's (bpf/core/sched/fate.h): with one seed, the n-th packet has the same
+//! The fates are the scheduler's (bpf/core/sched/loss.h): with one seed, the n-th packet has the same
 //! one here as behind AF_XDP or a packet queue.
 
 use std::mem::MaybeUninit;

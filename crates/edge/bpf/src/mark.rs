@@ -1,7 +1,7 @@
 //! Marks that lead packets into HTB's classes, at tcx egress of the shaped interface.
 //!
 //! ```text
-//! rules + minors --set--> arena <-- mark.bpf.c: fp_look -> class number -> minor -> skb->priority
+//! rules + minors --set--> arena <-- mark.bpf.c: fp_parse_and_classify -> class number -> minor -> skb->priority
 //! ```
 //!
 //! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of

@@ -293,7 +293,7 @@ unsafe extern "C" {
     fn fp_native_redirect_outcome(frame: *const u8, bytes: u32, own: *const u8) -> u32;
     fn fp_native_forward_begin(f: *const u64, ifindex: u32, frame: *const u8, bytes: u32) -> u32;
     fn fp_native_forward_bridge(f: *const u64, go: u32, bytes: u32) -> u32;
-    fn fp_native_forward_ask(
+    fn fp_native_forward_request(
         f: *const u64,
         go: u32,
         frame: *const u8,
@@ -390,7 +390,7 @@ impl Forwarder {
         let mut asked = Fib::default();
         // SAFETY: as above; the question is as large as in C.
         let go =
-            unsafe { fp_native_forward_ask(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
+            unsafe { fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
         let mut routed = Decision { go, ..begun };
         if routed.way() != Way::ToSocket {
             return routed;

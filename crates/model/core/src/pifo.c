@@ -70,7 +70,7 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 	u64 i;
 
 	for (i = 0; i < count; i++)
-		fp_pool_do(pool, &ops[i]);
+		fp_pool_run_op(pool, &ops[i]);
 }
 
 /* 0 or a refusal; what was pushed out stands above it. */

@@ -1,4 +1,4 @@
-//! What a qdisc's programs and user space share in the arena: `struct fp_port` of
+//! What a qdisc's programs and user space share in the arena: `struct fp_qdisc` of
 //! `bpf/prog/qdisc.bpf.c`, and where everything lies.
 //!
 //! The programs may run at any time: words that both sides write are atomic here, and only those
@@ -12,11 +12,11 @@ use fairpath_core::sched::{Op, SchedMemory};
 
 use crate::arena::{PAGE, START, STRIDE};
 
-/// `FP_PORT_MAGIC`.
+/// `FP_QDISC_MAGIC`.
 const MAGIC: u64 = 0x74_726f_7066;
 /// `FP_POSTS`.
 const POSTS: u32 = 1024;
-/// What is left for `struct fp_port`, of which [`Port`] is the beginning.
+/// What is left for `struct fp_qdisc`, of which [`Port`] is the beginning.
 const PORT_BYTES: u64 = 2 * PAGE;
 /// Tries to read counts between two calls.
 const READS: usize = 1000;
@@ -34,7 +34,7 @@ pub(super) struct Half {
     pub note: AtomicU64,
 }
 
-/// The beginning of `struct fp_port`.
+/// The beginning of `struct fp_qdisc`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Port {

@@ -1,4 +1,4 @@
-//! Mirror of `bpf/core/sched/fate.h` and `impair.h`: an impairment as the core reads it.
+//! Mirror of `bpf/core/sched/loss.h` and `impair.h`: an impairment as the core reads it.
 //!
 //! `fairpath-sched` makes one from what people write. Times in ns, chances as [`chance`] gives them,
 //! tables and traces as indices of words plus 1; 0 is none.

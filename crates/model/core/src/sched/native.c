@@ -40,11 +40,11 @@ u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
 	return fp_sched_offsets(&s, p, arrays);
 }
 
-/* Formats zeroed memory. 0, or enum fp_misfit; *node tells whose queue it is. */
+/* Formats zeroed memory. 0, or enum fp_invalid_field; *node tells whose queue it is. */
 int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *children, u32 *node)
 {
 	struct fp_pool_config pool = { .items = fp_items(p->config),
-				       .pifos = FP_GATE + 2 * p->config->nodes };
+				       .pifos = FP_DELAY_QUEUE + 2 * p->config->nodes };
 	u64 arrays;
 	int misfit = 0;
 
@@ -75,8 +75,8 @@ u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
 	s->outcomes = 0;
 	s->outcomes_most = most;
-	for (s->op = 0; s->op < count && fp_has_room(s); s->op++)
-		fp_operate(s, (struct fp_op *)(size_t)&ops[s->op]);
+	for (s->op = 0; s->op < count && fp_has_outcome_capacity(s); s->op++)
+		fp_run_op(s, (struct fp_op *)(size_t)&ops[s->op]);
 	*told = s->outcomes;
 	return s->op;
 }
@@ -120,7 +120,7 @@ int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *
 	s->outcomes = 0;
 	s->outcomes_most = most;
 	s->op = 0;
-	while (left && fp_has_room(s))
+	while (left && fp_has_outcome_capacity(s))
 		left = fp_move_one(s, old, changes);
 	*told = s->outcomes;
 	return left;

@@ -247,7 +247,7 @@ impl Home for Scheduler {
 /// Called by the core for [`Policy::CUSTOM`].
 ///
 /// # Safety
-/// `custom` is what `Scheduler::with_custom` set; the others point to what `ask.h` says.
+/// `custom` is what `Scheduler::with_custom` set; the others point to what `call.h` says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fp_native_custom(
     custom: u64,

@@ -1,5 +1,5 @@
 //! What a packet meets before its leaf, and how the root sends by a trace: written from the heads of
-//! `fate.h`, `impair.h`, `gate.h` and `service.h`, with wide numbers and linear searches.
+//! `loss.h`, `impair.h`, `delay_queue.h` and `service.h`, with wide numbers and linear searches.
 
 use fairpath_core::sched::{ImpairConfig, ImpairStats, NEVER, Op, Outcome, OutcomeKind};
 
