@@ -153,7 +153,7 @@ impl ForwardCounts {
 pub enum ForwardError {
     /// Pairs that do not cover the port's queues.
     #[error(
-        "forward between {pairs} pairs of queues of a port with {queues}: name every queue in one pair"
+        "forward between {pairs} pairs of queues of a back end with {queues} queues: name every queue in exactly one pair"
     )]
     Pairs {
         /// As given.
@@ -163,7 +163,7 @@ pub enum ForwardError {
     },
     /// An exit by an interface that the port does not have, or too many.
     #[error(
-        "forward to exit {exit} by interface {}: the port has no queue of it; name up to {MAX_EXITS} exits by the port's own interfaces", .ifindex.0
+        "forward to egress {exit} by interface {}: the back end has no queue of it; name up to {MAX_EXITS} of its own interfaces", .ifindex.0
     )]
     Exit {
         /// Its number.
@@ -173,7 +173,7 @@ pub enum ForwardError {
     },
     /// The order may hold more than the port can.
     #[error(
-        "forward with an order that holds up to {limit} packets: {holdable} of the port's {frames} frames are not the rings'; lower the scheduler's limit or give the port {} frames more", limit - holdable
+        "forward with a scheduler of up to {limit} packets: only {holdable} of the {frames} frames are outside the rings; lower the scheduler's limit or add {} frames", limit - holdable
     )]
     Limit {
         /// The order's.
@@ -184,7 +184,7 @@ pub enum ForwardError {
         frames: u32,
     },
     /// No descriptor is left to wake it by.
-    #[error("make a descriptor to wake the forwarder by: {0}; raise the limit (ulimit -n)")]
+    #[error("create an eventfd to wake the forwarder: {0}; raise the limit (ulimit -n)")]
     Bell(#[source] io::Error),
 }
 

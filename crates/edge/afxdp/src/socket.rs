@@ -108,7 +108,7 @@ impl Socket {
         }
         let budget = WANTED_BUDGET.min(ring);
         let raised = set(&fd, XDP_MAX_TX_SKB_BUDGET, &budget).is_ok();
-        let offsets = offsets(&fd).map_err(failed("ask for the rings of the"))?;
+        let offsets = offsets(&fd).map_err(failed("read the ring offsets of the"))?;
         let rings = Rings::map(&fd, &offsets, ring).map_err(failed("map the rings of the"))?;
         bind(&fd, link, copying, first).map_err(failed("bind the"))?;
         let Rings {

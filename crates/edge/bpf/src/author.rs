@@ -39,13 +39,13 @@ const CLANG: u32 = 19;
 pub enum CompileError {
     /// Only authors need it.
     #[error(
-        "run {0}: {1}; authors' policies are compiled by clang {CLANG} or newer: \
-         apt-get install clang-{CLANG}, or CLANG=... for another one"
+        "run {0}: {1}; custom policies need clang {CLANG} or newer: \
+         run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     NoClang(String, io::Error),
     /// Too old, or something else.
     #[error(
-        "use {0}: it is clang {1}, and {CLANG} is needed: apt-get install clang-{CLANG}, or CLANG=... for another one"
+        "use {0}: found clang {1}, but clang {CLANG} or newer is needed: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     TooOld(String, String),
     /// The file has errors.
@@ -61,7 +61,7 @@ pub enum CompileError {
     #[error("link the policy with the scheduler: {0}")]
     Link(libbpf_rs::Error),
     /// The directory of headers.
-    #[error("write the headers for clang: {0}; is the temporary directory (TMPDIR) full?")]
+    #[error("write the headers for clang: {0}; check the space of the temporary directory (TMPDIR)")]
     Write(#[from] io::Error),
 }
 
@@ -239,7 +239,7 @@ impl Compiler {
             }
             match missing_structure(&line) {
                 Some(name) => format!(
-                    "error: there is no struct {name}; write it, empty if nothing is kept (`fairpath sched new` shows how)"
+                    "error: struct {name} is missing; define it, empty if it stores nothing (`fairpath sched new` shows how)"
                 ),
                 None => line,
             }

@@ -31,12 +31,12 @@ const TX_START: &str = "cwnd_event_tx_start";
 pub enum Bbr3Error {
     /// Names are the machine's.
     #[error(
-        "register the congestion control {BBR3LIKE}: there is one of this name; another Fairpath measures: wait for its end"
+        "register the congestion control {BBR3LIKE}: the name is in use; another Fairpath experiment runs: wait until it ends"
     )]
     Taken,
     /// The kernel refused object or registration.
     #[error(
-        "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and type information (/sys/kernel/btf/vmlinux)"
+        "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and BTF (/sys/kernel/btf/vmlinux)"
     )]
     Refused(#[source] libbpf_rs::Error),
 }

@@ -13,7 +13,7 @@ use crate::skel::drop::{DropSkel, DropSkelBuilder};
 #[derive(Debug, thiserror::Error)]
 pub enum DropError {
     /// The kernel refused the program.
-    #[error("load the dropper: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
+    #[error("load the drop program: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
     Refused(#[from] libbpf_rs::Error),
     /// It could not be attached.
     #[error(transparent)]

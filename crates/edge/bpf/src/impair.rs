@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = LOCK_BYTES + size_of::<LossState>() + size_of::<LossC
 #[derive(Debug, thiserror::Error)]
 pub enum LossError {
     /// The kernel refused it.
-    #[error("load the program that loses packets: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
+    #[error("load the loss program: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
     Refused(#[from] libbpf_rs::Error),
     /// It could not be attached.
     #[error(transparent)]

@@ -33,7 +33,7 @@ pub enum InjectError {
     Run(#[source] libbpf_rs::Error),
     /// Packets that cannot be made.
     #[error(
-        "traffic of {flows} flows and packets of {ip_bytes} bytes: 1 to {MAX_FLOWS} flows, 53 to {MAX_IP_BYTES} bytes"
+        "generate traffic of {flows} flows and packets of {ip_bytes} bytes: use 1 to {MAX_FLOWS} flows and 53 to {MAX_IP_BYTES} bytes"
     )]
     Traffic {
         /// As asked.

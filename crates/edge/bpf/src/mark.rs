@@ -41,12 +41,12 @@ const PIN_KIND: &str = "mark";
 pub enum MarkError {
     /// The kernel refused map or program.
     #[error(
-        "load the marking program: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the marking program: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[from] libbpf_rs::Error),
     /// Tables larger than an arena can be.
     #[error(
-        "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer classes"
+        "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer classes"
     )]
     TooLarge {
         /// What was asked for.
@@ -56,7 +56,7 @@ pub enum MarkError {
     #[error("load the marking program: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// More classes than the program was loaded for.
-    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it anew")]
+    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it again")]
     Classes {
         /// What was asked for.
         classes: usize,
@@ -70,7 +70,7 @@ pub enum MarkError {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// There is no place for its pin.
-    #[error("keep the marking program")]
+    #[error("pin the marking program")]
     Pin(#[from] PinError),
 }
 

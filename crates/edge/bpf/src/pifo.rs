@@ -21,19 +21,19 @@ const DESK_BYTES: u64 = 64;
 pub enum PoolError {
     /// The kernel refused map or program.
     #[error(
-        "load the queues' programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the PIFO programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// More than an arena can be.
     #[error(
-        "load the queues' programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; ask for fewer items or buckets"
+        "load the PIFO programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; use fewer items or buckets"
     )]
     TooLarge {
         /// What was asked for.
         bytes: u64,
     },
     /// The arena's mapping is missing.
-    #[error("load the queues' programs: the arena is not mapped; the kernel or libbpf is too old")]
+    #[error("load the PIFO programs: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// The pool cannot be like that.
     #[error(transparent)]
@@ -43,7 +43,7 @@ pub enum PoolError {
     TestRun(#[source] libbpf_rs::Error),
     /// A run did nothing.
     #[error(
-        "run operations on a pool in the kernel: operation {at} took more than the kernel's time for loops"
+        "run operations on a pool in the kernel: operation {at} exceeded the kernel's limit for loops"
     )]
     Stuck {
         /// The operation's number.

@@ -84,20 +84,20 @@ impl Variant {
 pub enum QueueBenchError {
     /// The kernel refused map, kfunc or program.
     #[error(
-        "load the queues' bench: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer"
+        "load the PIFO benchmark: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// The arena's mapping is missing.
-    #[error("load the queues' bench: the arena is not mapped; the kernel or libbpf is too old")]
+    #[error("load the PIFO benchmark: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// Its pool.
     #[error(transparent)]
     Misfit(#[from] Misfit),
     /// A run failed.
-    #[error("run the queues' bench: {0}")]
+    #[error("run the PIFO benchmark: {0}")]
     TestRun(#[source] libbpf_rs::Error),
     /// A run went wrong.
-    #[error("run the queues' bench: {0} operations failed; nothing else may work on its queues")]
+    #[error("run the PIFO benchmark: {0} operations failed; no other program may use its queues")]
     Mishaps(u64),
 }
 

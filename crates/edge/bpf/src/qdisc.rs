@@ -49,7 +49,7 @@ pub enum QdiscError {
     Name(String),
     /// Names are the machine's.
     #[error(
-        "register the qdisc {0}: there is one of this name; another Fairpath runs, or one was killed: stop it, or let this one take over its pins"
+        "register the qdisc {0}: the name is in use; another Fairpath runs, or was killed: stop it, or start this one with its pins"
     )]
     Taken(String),
     /// The plan cannot be laid out.
@@ -60,7 +60,7 @@ pub enum QdiscError {
     Rules(#[from] TooManyRules),
     /// The kernel refused object or registration.
     #[error(
-        "register a BPF qdisc: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer with CONFIG_NET_SCH_BPF (`fairpath features` tells what is missing)"
+        "register a BPF qdisc: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer with CONFIG_NET_SCH_BPF (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// The arena's mapping is missing.
@@ -68,7 +68,7 @@ pub enum QdiscError {
     NotMapped,
     /// The plan outgrew what was set aside when the qdisc was registered.
     #[error(
-        "change the plan of a qdisc: {needed} bytes exceed the {room} set aside when it was registered; register it anew"
+        "change the plan of a qdisc: {needed} bytes exceed the {room} bytes that were reserved at registration; register the qdisc again"
     )]
     TooLarge {
         /// What the new plan needs.
@@ -78,7 +78,7 @@ pub enum QdiscError {
     },
     /// What the new plan delays would wait without a place.
     #[error(
-        "change the plan of a qdisc: it delays packets and needs {needed} handles, of the {room} that it was registered with; register it anew"
+        "change the plan of a qdisc: it delays packets and needs {needed} handles, but was registered with {room}; register the qdisc again"
     )]
     TooFew {
         /// What the new plan needs.
@@ -88,14 +88,14 @@ pub enum QdiscError {
     },
     /// Nothing comes by that would take the settings.
     #[error(
-        "change settings of a qdisc: too many wait already, because no packet came since; change the plan as a whole"
+        "change settings of a qdisc: too many changes wait for the next packet; change the whole plan instead"
     )]
     Idle,
     /// Found, and not laid out by this process.
-    #[error("change the rules of a qdisc: its content is another process's; replace it first")]
+    #[error("change the rules of a qdisc: another process owns its content; replace the content first")]
     Foreign,
     /// Two would change one ring and one memory.
-    #[error("take over the qdisc {name}: process {pid} has it; end that first")]
+    #[error("replace the owner of qdisc {name}: process {pid} owns it; stop that process first")]
     Held {
         /// The qdisc.
         name: String,

@@ -32,12 +32,12 @@ const REPLAY_FRAMES: usize = 2048;
 pub enum LoadError {
     /// The kernel refused map or program.
     #[error(
-        "load the RTT programs: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the RTT programs: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// Tables larger than an arena can be.
     #[error(
-        "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer flows"
+        "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer flows"
     )]
     TooLarge {
         /// What was asked for.
@@ -58,7 +58,7 @@ pub enum RunError {
     #[error("replay frames: this monitor was loaded for live use; load it with `Options::replay`")]
     NoSpace,
     /// An unattached run failed.
-    #[error("run an RTT program unattached: {0}")]
+    #[error("run an RTT program without attaching it: {0}")]
     TestRun(#[source] libbpf_rs::Error),
 }
 

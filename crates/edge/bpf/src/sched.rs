@@ -36,7 +36,7 @@ impl fmt::Debug for SchedRun {
 
 fn refused(error: &libbpf_rs::Error) -> HomeError {
     HomeError::Kernel(format!(
-        "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     ))
 }
 
@@ -64,7 +64,7 @@ impl SchedRun {
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(HomeError::Plan(format!(
-                "{bytes} bytes exceed the arena's 4 GiB; ask for fewer packets or flows"
+                "{bytes} bytes exceed the arena's 4 GiB; use fewer packets or flows"
             )));
         }
         let object = load(object, pages).map_err(|error| refused(&error))?;
@@ -130,7 +130,7 @@ impl Home for SchedRun {
                     .for_each(|outcome| outcome.op += (part * OPS) as u32);
                 if now_done == done {
                     return Err(HomeError::Kernel(format!(
-                        "operation {} does not end",
+                        "operation {} does not terminate",
                         part * OPS + done
                     )));
                 }

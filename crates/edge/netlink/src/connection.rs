@@ -36,7 +36,7 @@ pub enum NetlinkError {
         source: io::Error,
     },
     /// The kernel refused; its own explanation follows when it gave one.
-    #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel says \"{m}\"")).unwrap_or_default())]
+    #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel reports \"{m}\"")).unwrap_or_default())]
     Refused {
         /// What was being done.
         operation: &'static str,
@@ -46,7 +46,7 @@ pub enum NetlinkError {
         source: io::Error,
     },
     /// The answer lacked what it must contain.
-    #[error("{operation}: the kernel's answer lacks {lacks}")]
+    #[error("{operation}: the kernel's reply lacks {lacks}")]
     Malformed {
         /// What was being done.
         operation: &'static str,

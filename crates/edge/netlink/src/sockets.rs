@@ -114,7 +114,7 @@ impl SocketDiag {
         // No dump: the answer is one message, and the acknowledgement ends it.
         let request = Request::new(SOCK_DIAG_BY_FAMILY, acked(NLM_F_REQUEST), &header);
         let mut found = None;
-        let asked = self.connection.ask("look at a TCP socket", request, |m| {
+        let asked = self.connection.ask("read a TCP socket", request, |m| {
             if m.kind == SOCK_DIAG_BY_FAMILY {
                 found = socket(m.payload);
             }

@@ -194,7 +194,7 @@ impl<M: Mode> Queue<M> {
             source,
         };
         let line = self.table.look(self.number).map_err(failed)?;
-        line.ok_or_else(|| failed(io::Error::other("the kernel does not list it")))
+        line.ok_or_else(|| failed(io::Error::other("the kernel does not list the queue")))
     }
 
     /// Sends the verdicts that wait, then reads unless packets of an earlier read are left.

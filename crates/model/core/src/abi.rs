@@ -580,7 +580,7 @@ pub enum Event {
 /// Bytes that are no event: another ABI version, or memory damaged from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "read event of the packet path: {bytes} bytes of kind {kind} are none; was the object built from other sources?"
+    "read event of the packet path: {bytes} bytes of kind {kind} are not an event; was the object built from other sources?"
 )]
 pub struct BadEvent {
     /// How many were given.

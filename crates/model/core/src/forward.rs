@@ -281,7 +281,7 @@ impl Decision {
 
 /// A frame ends before the headers that were to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("change a forwarded frame of {bytes} bytes: it ends before its headers; drop it")]
+#[error("change a forwarded frame of {bytes} bytes: it ends inside its headers; drop it")]
 pub struct Spoilt {
     /// What there is.
     pub bytes: usize,

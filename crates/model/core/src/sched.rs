@@ -25,13 +25,13 @@ pub use takeover::{Changes, TakeOverError};
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// The plan is not one that can be laid out.
-    #[error("lay out the scheduler: {0}")]
+    #[error("build the scheduler: {0}")]
     Plan(String),
     /// The kernel refused.
     #[error("run the scheduler in the kernel: {0}")]
     Kernel(String),
     /// An author's policy did what no policy may; what came since is not to be believed.
-    #[error("run the policy: it was stopped: {0}; `fairpath sched check` finds such things first")]
+    #[error("run the policy: it was stopped: {0}; `fairpath sched check` finds such errors before a run")]
     Stopped(String),
 }
 

@@ -57,7 +57,7 @@ fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
     match numbered.find(|(_, config)| config.copy | config.corrupt != 0) {
         None => Ok(()),
         Some((number, _)) => Err(HomeError::Plan(format!(
-            "impairment {number} copies or corrupts packets, which a BPF qdisc cannot; leave duplicate and corrupt out, or use AF_XDP or NFQUEUE"
+            "impairment {number} duplicates or corrupts packets, which a BPF qdisc cannot; omit duplicate and corrupt, or use AF_XDP or NFQUEUE"
         ))),
     }
 }

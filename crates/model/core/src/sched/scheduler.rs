@@ -130,7 +130,7 @@ impl Scheduler {
         let mut laid = SchedLayout::new(plan, policy)?;
         let bytes = laid.bytes() as usize;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
-            .map_err(|_| HomeError::Plan(format!("{bytes} bytes are more than there can be")))?;
+            .map_err(|_| HomeError::Plan(format!("{bytes} bytes exceed the address space")))?;
         // SAFETY: the size is not zero: a header always exists.
         let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)

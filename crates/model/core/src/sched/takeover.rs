@@ -49,12 +49,12 @@ impl Changes {
 pub enum TakeOverError {
     /// Sums and packets would mix.
     #[error(
-        "take over the packets of a scheduler: this one has had packets itself; lay out a fresh one"
+        "hand over packets to a scheduler: it was used already; build a new one"
     )]
     NotFresh,
     /// Packets keep their handles.
     #[error(
-        "take over the packets of a scheduler: it may hold more than this one has handles for; give its plan as many `packets`"
+        "hand over packets to a scheduler: the old one may hold more packets than the new one has handles; set `packets` of the new plan to at least that of the old one"
     )]
     FewerHandles,
 }
