@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * pifo.bpf.c: the kernel home of queues, unattached: operations from the arena (tests).
+ * pifo.bpf.c: the kernel runtime of queues, unattached: operations from the arena (tests).
  *
  *   pool_replay   runs operations one after the other and writes down what came of each
  */
 #include "kernel.h"
 #include "../core/pifo/pool_ops.h"
 
-/* Where the desk and behind it the pool begin: libbpf may keep globals in the first page. */
+/* Where the scratch and behind it the pool begin: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
 /* struct pool_desk, the pool, operations. Written by the programs, read by both. */
@@ -20,7 +20,7 @@ struct {
 
 /* What a run is to do. Written by user space before it. */
 struct pool_desk {
-	u64 pool; /* offsets from the desk */
+	u64 pool; /* offsets from the scratch */
 	u64 ops;
 	u32 count; /* of operations */
 	u32 done;  /* written by the run: less than count where its time was up */

@@ -10,15 +10,15 @@
  *                                              a half: a scheduler, the rules of its classes
  *
  * Packets (skbs) lie in a map of pointers, by handle; everything else in the arena, as in the other
- * homes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
+ * runtimes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
  * looked for at the next packet: small settings are posted in a ring, and a whole new plan with its
- * rules is laid out in the half that is not in force, and then named by `next`; the packets move
+ * rules is built in the half that is not active, and then named by `next`; the packets move
  * over (sched/move.h) under the qdisc's own lock, which lets one function run at a time.
  *
  * An object is one qdisc, by name: a second one of its name is refused, since both would share a
  * queue. So devices and children of mq have an object each, and a fault in one is not the others'.
  *
- * An impairment before a leaf loses and delays as in the other homes, but a super-packet is one
+ * An impairment before a leaf loses and delays as in the other runtimes, but a GSO packet is one
  * packet here, with one fate for all its segments: these are counted (impaired_whole).
  *
  * Absent: marking and damage (a BPF qdisc may not write a packet) and copies: policies are told not
@@ -180,8 +180,8 @@ struct fp_qdisc {
 	u64 halves_at;	/* where user space may lay halves out */
 	u64 half_bytes; /* each */
 	struct fp_half halves[2];
-	u32 half;      /* in force */
-	u32 next;      /* 1 and 2: half to be in force at the next packet; 0 none */
+	u32 half;      /* active */
+	u32 next;      /* 1 and 2: half to be active at the next packet; 0 none */
 	u32 post_head; /* posted, by user space */
 	u32 post_tail; /* done, by the qdisc */
 	u32 log_most;
@@ -202,12 +202,12 @@ struct fp_qdisc {
 	u64 lost;      /* packets that resets freed: link down, removal */
 	u64 strangers; /* handles without a packet: somebody wrote to the memory */
 	u64 resets;
-	u64 flips; /* new plans in force */
+	u64 flips; /* new plans active */
 	u64 flips_refused;
 	u64 flip_ns;	    /* of the last one */
 	u64 moved;	    /* packets that it moved */
 	u64 posts_refused;  /* no such node or parameter, or no setting */
-	u64 impaired_whole; /* super-packets that met one fate at an impairment */
+	u64 impaired_whole; /* GSO packets that met one fate at an impairment */
 	struct fp_work work;
 } __attribute__((aligned(64)));
 
@@ -276,7 +276,7 @@ FP_INLINE struct sk_buff *take(u32 handle)
 	return slot ? bpf_kptr_xchg(&slot->skb, (struct sk_buff *)0) : 0;
 }
 
-/* On the wire: of a super-packet all its segments, each with its headers. */
+/* On the wire: of a GSO packet all its segments, each with its headers. */
 FP_INLINE u32 wire_bytes(const struct sk_buff *skb)
 {
 	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
@@ -418,7 +418,7 @@ FP_INLINE int is_asked(struct fp_qdisc FP_MEM *port)
 	       *(volatile u32 FP_MEM *)&port->post_head != port->post_tail;
 }
 
-/* The number of segments of a super-packet; 1 of all others. */
+/* The number of segments of a GSO packet; 1 of all others. */
 FP_INLINE u32 segments_of(const struct sk_buff *skb)
 {
 	u16 segments = 1;
@@ -486,7 +486,7 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	return 0;
 }
 
-/* Whether the packet that came was lost on purpose; before outcomes are freed. Its own is told
+/* Whether the packet that came was lost deliberately; before outcomes are freed. Its own is told
  * last. */
 FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
 {
@@ -543,7 +543,7 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	impaired = was_impaired(s);
 	handle = fp_slot_at(s, handle)->leaf;
 	free_dropped(sch);
-	/* A loss on purpose is the network's: a sender on this machine must not see it sooner. */
+	/* A deliberate loss is the network's: a sender on this machine must not see it sooner. */
 	if (impaired)
 		return NET_XMIT_SUCCESS | NET_XMIT_BYPASS;
 	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * rtt.bpf.c: the kernel home of the RTT core. Hooks, maps, nothing else.
+ * rtt.bpf.c: the kernel runtime of the RTT core. Hooks, maps, nothing else.
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_forward                           XDP: likewise, and to AF_XDP what goes on (forward.h)
+ *   rtt_forward                           XDP: also, and to AF_XDP what goes on (forward.h)
  *   rtt_expire                            run by the driver now and then: closes silent flows
  *   rtt_replay                            unattached: frames and times from the arena (tests)
  *
@@ -80,7 +80,7 @@ FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
 	return 0;
 }
 
-/* This CPU's desk, claimed where it must be; 0 if it is taken or there is none. */
+/* This CPU's scratch, claimed where it must be; 0 if it is taken or there is none. */
 FP_INLINE struct fp_work FP_MEM *claim_work(struct fp_rtt FP_MEM *r)
 {
 	u32 cpu = bpf_get_smp_processor_id();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * sched.bpf.c: the kernel home of the scheduler. Hooks, maps, nothing else.
+ * sched.bpf.c: the kernel runtime of the scheduler. Hooks, maps, nothing else.
  *
  *   sched_run   unattached: runs operations that lie in the arena, and writes outcomes beside them
  *
- * Compiled with -DFP_CUSTOM_FILE it holds an author's policy besides those that are shipped.
+ * Compiled with -DFP_CUSTOM_FILE it holds a custom policy besides those that are shipped.
  */
 #include "kernel.h"
 #include "../core/sched/sched.h"

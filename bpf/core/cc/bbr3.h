@@ -6,7 +6,7 @@
  *
  * fp_bbr3_init() once, fp_bbr3_on_ack() for each ACK; then `cwnd`, `pacing_rate` and
  * `mark_app_limited` are what the socket is to be told. fp_bbr3_on_loss_episode(),
- * fp_bbr3_on_undo() and fp_bbr3_on_restart() at the moments of their names. Its homes: the kernel
+ * fp_bbr3_on_undo() and fp_bbr3_on_restart() at the moments of their names. Its runtimes: the kernel
  * (bpf/prog/cc_bbr3.bpf.c) and native (fairpath-core, for tests without a network).
  */
 #ifndef FP_CC_BBR3_H

@@ -259,7 +259,7 @@ FP_INLINE void fp_bbr3_update_aggregation(struct fp_bbr3 *b, const struct fp_bbr
 	b->extra_acked_of[1] = fp_bbr3_max32(b->extra_acked_of[1], extra);
 }
 
-/* Three rounds that were not held back by the application, and hardly faster than before. */
+/* Three rounds that were not suppressed by the application, and rarely faster than before. */
 FP_INLINE void fp_bbr3_check_full_bw(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if (b->full_bw_now || !b->round_start || a->app_limited)

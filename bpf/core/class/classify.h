@@ -27,7 +27,7 @@
 #define FP_MAX_LEVEL 129
 /* More steps than a binary search over FP_MAX_LEVEL lengths takes. */
 #define FP_LEVEL_STEPS 9
-/* The image's builder sees to it that no key lies further from its place. */
+/* The image's builder ensures that no key lies further from its place. */
 #define FP_RULE_PROBES 16
 
 enum fp_rule_kind {

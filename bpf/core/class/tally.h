@@ -56,9 +56,9 @@ struct fp_class_losses {
 	u32 reordered_packets;
 };
 
-/* Filters by class: with one such class, packets of no such class are left out. */
+/* Filters by class: with one such class, packets of no such class are omitted. */
 #define FP_CLASS_ONLY 0x01
-/* Packets of it are left out. */
+/* Packets of it are omitted. */
 #define FP_CLASS_EXCEPT 0x02
 
 /* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
@@ -282,7 +282,7 @@ FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return 0;
 }
 
-/* Masks w->look to the prefix length by which remotes of this family are told apart. */
+/* Masks w->look to the prefix length by which remotes of this family are distinguished. */
 FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			     const struct fp_key FP_MEM *key)
 {
@@ -438,7 +438,7 @@ FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_M
 	}
 }
 
-/* What `side` has to tell of its peer: samples of what the other side sent tell of its own leg. */
+/* What `side` has to tell of its peer: samples of what the other side sent tell separate leg. */
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
@@ -506,7 +506,7 @@ FP_INLINE void fp_move_open_flow(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 
 		fp_add32(&fp_class_at(r, to)->flows_opened, 1);
 }
 
-/* Looks up one end of a flow anew. */
+/* Looks up one end of a flow again. */
 FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 				struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {

@@ -6,7 +6,7 @@
  *   fp_forward_bridge()   bridge: the other exit, if its MTU allows
  *   fp_fib_request(), _take() router: route.h
  *   fp_forward_growth()   bytes that the hook makes or takes away before the frame
- *   fp_forward_change()   tag, MAC addresses, hop count
+ *   fp_forward_change()   tag, MAC addresses, TTL
  *
  * Two exits, towards subscribers and towards the internet; they may be two VLANs of one interface.
  *
@@ -94,7 +94,7 @@ FP_INLINE int fp_forward_changes(const struct fp_forward *f, u32 go)
 	return f->mode == FP_FORWARD_ROUTER || f->exit[FP_GO_OUT(go)].vlan;
 }
 
-/* The hop count, one less; the header is behind `ip` (RFC 1624, equation 3). */
+/* The TTL, one less; the header is behind `ip` (RFC 1624, equation 3). */
 FP_INLINE void fp_decrement_ttl(u8 *ip)
 {
 	if (ip[0] >> 4 == 4) {

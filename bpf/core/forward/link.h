@@ -3,7 +3,7 @@
  * forward/link.h: which frames may pass the stack by, as far as the link header says.
  *
  * To the stack go frames that are no IP (ARP), group addresses (a bridge floods them), neighbour
- * discovery, what is for this host by its MAC address, and what is cut short. A frame is looked at
+ * discovery, what is for this host by its MAC address, and what is truncated. A frame is looked at
  * in its first buffer only, from `frame` to `end`, and nothing here changes it.
  */
 #ifndef FP_FORWARD_LINK_H

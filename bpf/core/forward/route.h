@@ -17,7 +17,7 @@
 #define FP_AF_INET  2
 #define FP_AF_INET6 10
 
-/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as it is told apart. */
+/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as it is distinguished. */
 enum fp_fib_answer {
 	FP_FIB_SUCCESS = 0,
 	FP_FIB_NOT_FORWARDED = 4,

@@ -153,7 +153,7 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
 }
 
-/* The list that is served last, likewise. */
+/* The list that is served last, the same. */
 FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
 	u32 half = (p->half & 1) ^ 1, last;
@@ -424,7 +424,7 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return item ? item : fp_pifo_pop(pool, q);
 }
 
-/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS likewise. */
+/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS also. */
 FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
 {
 	u64 seq = pool->seq + 1;

@@ -38,7 +38,7 @@ struct fp_pifo_config {
 	u64 base;     /* FP_CFFS, FP_GRADIENT: where the window begins, rounded down to a bucket */
 	u32 headroom; /* FP_AIFO: less than FP_AIFO_HEADROOM_ONE */
 	u32 wheel;    /* FP_PIEO: a FP_HEAP or window formatted before */
-	u32 ready;    /* FP_PIEO: likewise; clamps and does not push out */
+	u32 ready;    /* FP_PIEO: also; clamps and does not push out */
 	u32 each;     /* FP_SP_PIFO: items of one list at most, from 1 */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool_ops.h: operations on a pool as values, so that one log runs in every home and the answers
+ * pool_ops.h: operations on a pool as values, so that one log runs in every runtime and the answers
  * can be compared.
  */
 #ifndef FP_POOL_OPS_H

@@ -38,8 +38,8 @@
 struct fp_dir {	   /* what one side sends */
 	u64 last;  /* when a packet of it was seen */
 	u64 point; /* where it is counted */
-	u64 least; /* least RTT towards the receiver of this data; 0 none */
-	u64 given; /* when a sample was last given out */
+	u64 least; /* minimum RTT towards the receiver of this data; 0 none */
+	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */
 	u32 una;     /* highest acknowledgement of it */

@@ -14,7 +14,7 @@
 
 #include "../class/tally.h"
 
-/* A one-sided flow (no answer seen) keeps its place this long against newcomers. */
+/* A one-sided flow (no answer seen) keeps its place this long against new flows. */
 #define FP_ONE_SIDED_GUARD 1000000000ull
 
 /* Fills the flow event's head and counts; `side` opened or closed it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * layout.h: how big a monitor's memory is, and how it is laid out and ended. User space only: it
+ * layout.h: how big a monitor's memory is, and how it is built and ended. User space only: it
  * formats plain memory and the kernel's arena (through its mapping) alike.
  */
 #ifndef FP_LAYOUT_H
@@ -13,7 +13,7 @@ FP_INLINE u64 fp_align(u64 bytes)
 	return (bytes + 63) & ~63ull;
 }
 
-/* Likewise for what classes need; nothing without classes. */
+/* The same for what classes need; nothing without classes. */
 static u64 fp_layout_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
 {
 	u32 half;

@@ -293,8 +293,8 @@ FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 
 /*
  * One frame: w->frame and w->head are filled, w->head_bytes is valid. Returns enum fp_parsed, so
- * that a home which showed only part of the headers (FP_TRUNCATED) can show more and call again;
- * `final` says that there is no more.
+ * that a runtime which showed only part of the headers (FP_TRUNCATED) can show more and call again;
+ * `final` says that there is no longer.
  */
 FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 final)
 {

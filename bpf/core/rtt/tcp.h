@@ -5,7 +5,7 @@
  * Every segment that carries new data is remembered with its time, end and TSval until it is
  * acknowledged. An ACK that advances gives at most one sample, from the newest segment it covers:
  *
- *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO super-packet), was
+ *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO packet), was
  *         never retransmitted, and no earlier segment was sent after it: Karn's rule as tcptrace
  *         has it. A retransmission therefore cuts away all segments behind its start.
  *   ts    the newest covered segment whose TSval the ACK echoes; and retransmissions, which Karn
@@ -143,7 +143,7 @@ FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 		if (echoes && (s->flags & FP_SEGMENT_TS) && s->tsval == w->packet.tsecr)
 			FP_COPY(&w->echoed, newest);
 		if (fp_serial(ack, s->end) < 0) {
-			s->seq = ack; /* inside a super-packet: what is left of it stays */
+			s->seq = ack; /* inside a GSO packet: what is left of it stays */
 			break;
 		}
 		fp_segments_drop_first(r, &d->segments, w->hash);

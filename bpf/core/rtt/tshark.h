@@ -3,7 +3,7 @@
  * tshark.h: pairs data and acknowledgements as tshark 4.0.17 does, to be held against it.
  *
  * Native home only. docs/design/0004-tshark-as-oracle.md says how the rules were found and what
- * they leave out. In short:
+ * they omit. In short:
  *
  *   - every segment with payload, SYN or FIN is remembered, also keep-alives, probes and copies;
  *     SYN and FIN count one number, together too; at most config.max_segments a direction;

@@ -10,7 +10,7 @@
 
 enum fp_fault {
 	FP_FAULT_PACKETS = 1, /* packets waiting are not those counted; where: their number */
-	FP_FAULT_BYTES = 2,   /* likewise, of bytes */
+	FP_FAULT_BYTES = 2,   /* the same, of bytes */
 	FP_FAULT_LOST = 3,    /* where: a packet that waits in no queue */
 	FP_FAULT_FLOW = 4,    /* where: a flow whose count is not what waits in it */
 	FP_FAULT_UNSEEN = 5, /* where: a node that has something to send and is not in its parent */

@@ -2,7 +2,7 @@
 /*
  * sched/call.h: calling a policy.
  *
- * Natively it works on the scheduler's memory itself. In the kernel it gets copies on a desk of
+ * Natively it works on the scheduler's memory itself. In the kernel it gets copies on per-CPU scratch of
  * this CPU, so that the verifier knows the bounds of all that it can touch.
  */
 #ifndef FP_SCHED_CALL_H
@@ -50,7 +50,7 @@ FP_INLINE u32 fp_policy_functions(u32 policy)
 
 #ifdef __bpf__
 
-/* What one call of a policy may touch: a desk for each CPU, provided by the program. */
+/* What one call of a policy may touch: per-CPU scratch for each CPU, provided by the program. */
 struct fp_scratch {
 	struct fp_meta packet;
 	u64 flow[FP_STATE_WORDS];

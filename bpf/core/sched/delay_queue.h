@@ -5,11 +5,11 @@
  *   arrives --> fate --> lost
  *                 '----> gate: waits for its time --> leaf, as if it came then
  *
- * A packet at the gate has its handle and its leaf and counts nowhere: limits, queue lengths and
- * sojourns begin when it is let in. What may be at the gate is limited by the number of handles.
+ * A packet at the delay queue has its handle and its leaf and counts nowhere: limits, queue lengths and
+ * sojourns begin when it is released. What may be at the delay queue is limited by the number of handles.
  * Leaves may share an impairment, which then numbers the packets of all.
  *
- * A super-packet takes as many numbers as it has segments, and has the fate of its first: the mean
+ * A GSO packet takes as many numbers as it has segments, and has the fate of its first: the mean
  * loss of packets on the wire is what was asked for, but not one by one. stats.supers tells; ports
  * that want the truth hand in packets as on the wire.
  */
@@ -19,9 +19,9 @@
 #include "call.h"
 #include "outcome.h"
 
-/* Packets let in by one operation, at most; the rest follow in the next. */
+/* Packets released by one operation, at most; the rest follow in the next. */
 #define FP_DELAY_BATCH 4096
-/* Outcomes that one packet may cause as it is let in. */
+/* Outcomes that one packet may cause as it is released. */
 #define FP_DELAY_OUTCOMES (FP_FAT_BATCH + 2)
 
 FP_INLINE s64 fp_impair_word(struct fp_sched FP_MEM *s, u32 at, u32 index)
@@ -128,7 +128,7 @@ FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 s
 	u32 lost = (u32)fp_loss_decide(&im->config.loss, &im->state.loss, n);
 	u32 i;
 
-	/* The chain moves on by the rest of a super-packet, whose fate is that of its first. */
+	/* The chain moves on by the rest of a GSO packet, whose fate is that of its first. */
 	fp_loop(i, segments - 1)
 		fp_loss_decide(&im->config.loss, &im->state.loss, n + 1 + i);
 	im->state.loss.packets = n + segments;
@@ -176,7 +176,7 @@ FP_FUNC int fp_duplicate_or_corrupt(struct fp_sched FP_MEM *s FP_ARG, u32 impair
 	return 0;
 }
 
-/* When packet s->number is let in. */
+/* When packet s->number is released. */
 FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 bytes)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -199,7 +199,7 @@ FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 by
 	return at;
 }
 
-/* A packet is let in: in which order they came and how late it is is counted. */
+/* A packet is released: in which order they came and how late it is is counted. */
 FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -216,7 +216,7 @@ FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 h
 	return 0;
 }
 
-/* When the gate opens next. */
+/* When the delay queue opens next. */
 FP_INLINE u64 fp_next_release(struct fp_sched FP_MEM *s)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -225,7 +225,7 @@ FP_INLINE u64 fp_next_release(struct fp_sched FP_MEM *s)
 	return handle ? fp_item_at(pool, handle)->rank : FP_NEVER;
 }
 
-/* The packet waits at the gate until s->at. 0, or a reason, and it does not wait. */
+/* The packet waits at the delay queue until s->at. 0, or a reason, and it does not wait. */
 FP_FUNC int fp_push_delayed(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -239,7 +239,7 @@ FP_FUNC int fp_push_delayed(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 0;
 }
 
-/* The packet is at the gate no more. */
+/* The packet is at the delay queue no longer. */
 FP_INLINE void fp_unmark_delayed(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -263,18 +263,18 @@ FP_FUNC int fp_impair_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 h
 	return (int)s->lost;
 }
 
-/* Whether the packet waits at the gate; else it goes to its leaf now. */
+/* Whether the packet waits at the delay queue; else it goes to its leaf now. */
 FP_FUNC int fp_enter_delay_queue(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	s->at = fp_release_time(s, impair, fp_slot_at(s, handle)->meta.bytes);
-	/* Where others are due and could not be let in for lack of room, it stays behind them. */
+	/* Where others are due and could not be released for lack of room, it stays behind them. */
 	if (s->at > s->now || (s->delayed && fp_next_release(s) <= s->now))
 		return !fp_push_delayed(s, handle);
 	fp_count_release(s, impair, handle);
 	return 0;
 }
 
-/* The first packet whose time has come leaves the gate: s->handle. 0 if there is none. */
+/* The first packet whose time has come leaves the delay queue: s->handle. 0 if there is none. */
 FP_FUNC int fp_pop_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);

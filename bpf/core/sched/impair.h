@@ -49,7 +49,7 @@ struct fp_impair_config {
 	u64 slot_least;	   /* ns between slots */
 	u32 slot_spread;   /* more of them, at most */
 	u32 slot_packets;  /* of a slot, at most; 0 any number */
-	u32 slot_bytes;	   /* likewise; the last packet may be beyond */
+	u32 slot_bytes;	   /* the same; the last packet may be beyond */
 	u32 overhead;	   /* bytes that each packet takes on the line besides its own */
 	u32 cell_payload;  /* then it takes whole cells; 0 none */
 	u32 cell_bytes;
@@ -84,19 +84,19 @@ struct fp_impair_state {
 
 /* Sums since the start. Mirrored. */
 struct fp_impair_stats {
-	u64 packets; /* on the wire: a super-packet is as many as its segments */
+	u64 packets; /* on the wire: a GSO packet is as many as its segments */
 	u64 lost;    /* of them */
 	u64 bursts;  /* runs of packets lost one after another */
-	u64 supers;  /* super-packets: they are lost whole, which no wire does */
+	u64 supers;  /* GSO packets: they are lost whole, which no wire does */
 	u64 copied;
 	u64 corrupted;
 	u64 ahead;    /* gone ahead as planned */
-	u64 delayed;  /* waited at the gate */
+	u64 delayed;  /* waited at the delay queue */
 	u64 asked_ns; /* sum of their delays */
 	u64 held_ns;  /* sum of what order, slots and release made of them */
-	u64 late_ns;  /* sum of what they were let in late */
+	u64 late_ns;  /* sum of what they were released late */
 	u64 late_most_ns;
-	u64 overtaken; /* let in after one that came later */
+	u64 overtaken; /* released after one that came later */
 	u64 zero;
 };
 
@@ -121,7 +121,7 @@ FP_INLINE u32 fp_normal_entry(u64 draw, u32 *part)
 	u64 half = draw & ~(1ull << 63);
 	u32 entry = (u32)(half >> 53);
 
-	/* The last part has a table of its own behind the first: extremes are rare, not missing. */
+	/* The last part has a separate table behind the first: extremes are rare, not missing. */
 	if (entry == FP_TABLE_PARTS - 1) {
 		*part = (u32)(half >> 27 & 0xffff);
 		return FP_TABLE_PARTS + 1 + (u32)(half >> 43 & (FP_TABLE_PARTS - 1));

@@ -14,8 +14,8 @@ struct fp_plan {
 	const struct fp_sched_config *config;
 	const struct fp_node_config *nodes; /* config->nodes, the root first */
 	const u32 *wants;		    /* of each node's policy */
-	const u32 *functions;		    /* likewise */
-	const u32 *flow_bytes;		    /* likewise: whether it keeps states of flows */
+	const u32 *functions;		    /* the same */
+	const u32 *flow_bytes;		    /* the same: whether it keeps states of flows */
 	const u32 *classes;
 	const u32 *splits;
 	const struct fp_impair_config *impairments;

@@ -53,7 +53,7 @@ FP_INLINE void fp_flow_becomes_idle(struct fp_sched FP_MEM *s, u32 leaf, u32 flo
 		fp_uncount_hosts(s, flow);
 }
 
-/* The packet's place in its flow's count, for policies over packets: no queue of its own. */
+/* The packet's place in its flow's count, for policies over packets: no separate queue. */
 FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);

@@ -3,7 +3,7 @@
  * sched/loss.h: which packets are lost.
  *
  * Nothing is drawn from a generator that has a state: the number of a packet, a seed and a purpose
- * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in whichever home.
+ * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in every runtime.
  * A chance is a threshold of 64 bits; 0 is never and ~0 always, exactly.
  *
  *   each     lost with p

@@ -3,7 +3,7 @@
  * sched/meta.h: from a frame that parse.h looked at to what policies see of it.
  *
  * What is no IP has no addresses, no ports, DSCP 0 and no class: one flow. The port sets what it
- * knows better: bytes on the wire and segments of a super-packet, and the hint.
+ * knows better: bytes on the wire and segments of a GSO packet, and the hint.
  */
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H

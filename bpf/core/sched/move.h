@@ -10,13 +10,13 @@
  * their numbers are translated by fp_changes. Sums and what nodes counted go on. So does what nodes
  * and flows owe, where the policy charges what leaves: there a packet that is ranked twice pays
  * once. Where it charges what comes (leaves over packets, over references, leaves with send times)
- * the new tree begins anew.
+ * the new tree begins again.
  *
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
- * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
+ * Packets at the delay queue keep their times there, whatever the new plan's impairments are; these go on
  * where the same node had one, by their seeds. So does the trace that the root sends by, if it is
- * the same; another one begins anew. Besides, fp_clear() empties one at once: of a port whose link
+ * the same; another one begins again. In addition, fp_clear() empties one at once: of a port whose link
  * went down. Deliberately absent: moving a part now and the rest later; leaving would be out of
  * order.
  */
@@ -29,7 +29,7 @@
 struct fp_changes {
 	u64 nodes_at;	/* offset from here: for each node of the new tree, the root first, which
 			   one it was; 0 none */
-	u64 classes_at; /* likewise: for each class of the old plan, from 0, which one it is */
+	u64 classes_at; /* the same: for each class of the old plan, from 0, which one it is */
 	u32 nodes;
 	u32 classes; /* classes from here on keep their numbers */
 };
@@ -63,7 +63,7 @@ FP_INLINE int fp_charges_on_dequeue(struct fp_node FP_MEM *n)
 	       (n->config.over == FP_OVER_FLOWS && !(n->functions >> FP_SEND_TIME & 1));
 }
 
-/* Whether a node goes on where the other stopped. */
+/* Whether a node continues where the other stopped. */
 FP_INLINE int fp_can_carry_over(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
 {
 	return n->config.policy == was->config.policy && n->config.over == was->config.over &&
@@ -88,7 +88,7 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 }
 
 /*
- * An impairment goes on where its predecessor stopped: the one with its seed, or else that of the
+ * An impairment continues where its predecessor stopped: the one with its seed, or else that of the
  * first node. Who joins one that others share must not change their fates. Order is kept by all.
  */
 FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
@@ -155,7 +155,7 @@ FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 1;
 }
 
-/* The line goes on where it was in its trace, whichever node the impairment was found by. */
+/* The line continues where it was in its trace, whichever node the impairment was found by. */
 FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
@@ -226,7 +226,7 @@ FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The packet's flow goes on where it stopped, if it begins in the new tree with this packet. */
+/* The packet's flow continues where it stopped, if it begins in the new tree with this packet. */
 FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 handle)
 {
@@ -250,7 +250,7 @@ FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The next packet of the old scheduler; 0 if there is none. It waits there no more. */
+/* The next packet of the old scheduler; 0 if there is none. It waits there no longer. */
 FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			struct fp_changes FP_MEM *c FP_ARG)
 {
@@ -277,7 +277,7 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	return handle;
 }
 
-/* Whether the packet waits at the gate on; else it is to be placed. */
+/* Whether the packet waits at the delay queue on; else it is to be placed. */
 FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);

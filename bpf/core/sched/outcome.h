@@ -86,7 +86,7 @@ FP_FUNC int fp_account_dropped(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 r
 	return 0;
 }
 
-/* Since it came to its leaf; 0 at the gate. */
+/* Since it came to its leaf; 0 at the delay queue. */
 FP_INLINE u64 fp_sojourn_of(struct fp_sched FP_MEM *s, u32 handle)
 {
 	u64 since = fp_slot_at(s, handle)->enqueued;

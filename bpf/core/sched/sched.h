@@ -161,7 +161,7 @@ FP_FUNC int fp_report_queued(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 0;
 }
 
-/* The packet of an operation comes: it is lost, waits at the gate, or finds its place. */
+/* The packet of an operation comes: it is lost, waits at the delay queue, or finds its place. */
 FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	u32 handle = fp_receive_packet(s, op);
@@ -173,7 +173,7 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 	return 0;
 }
 
-/* Time has passed: the root may send more, and everybody whose time has come is let in. */
+/* Time has passed: the root may send more, and everybody whose time has come is released. */
 FP_FUNC int fp_release_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
@@ -505,7 +505,7 @@ FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 }
 
 /* An impairment changes while packets pass; those at its gate keep their times, and a trace that
- * changes begins anew. */
+ * changes begins again. */
 FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64 value)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);

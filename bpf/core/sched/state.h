@@ -22,7 +22,7 @@
  *   packet | flow       | node  | reference  | node, when due | flow, by its bytes
  *
  * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's. A packet
- * that was not let in to its leaf yet is at the gate.
+ * that was not released to its leaf yet is at the delay queue.
  */
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
@@ -33,7 +33,7 @@
 
 #define FP_FLOW_WAYS 8
 /*
- * Queues: the shaper, the flows by their bytes, the gate, then each node's by rank, each node's by
+ * Queues: the shaper, the flows by their bytes, the delay queue, then each node's by rank, each node's by
  * due time.
  */
 #define FP_SHAPER      1
@@ -60,7 +60,7 @@ struct fp_slot {
 		      beyond  its own */
 };
 
-/* Waits at the gate. */
+/* Waits at the delay queue. */
 #define FP_IMPAIRED_DELAYED 0x80u
 /* Bytes beyond its own, at most. */
 #define FP_IMPAIRED_MORE 0xffffffu
@@ -151,21 +151,21 @@ struct fp_sched {
 	u32 op; /* the next */
 	u32 outcomes;
 	u32 outcomes_most;
-	u64 custom; /* of the native home: who runs an author's policy */
+	u64 custom; /* of the native runtime: who runs a custom policy */
 	/* now */
 	u64 now;
 	u64 came; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
-	u32 delayed; /* packets at the gate; not among `packets` */
-	u32 lost;    /* desk: the packet that comes is */
-	u32 impair;  /* desk: before the leaf of the packet that comes; 0 none */
+	u32 delayed; /* packets at the delay queue; not among `packets` */
+	u32 lost;    /* scratch: the packet that comes is */
+	u32 impair;  /* scratch: before the leaf of the packet that comes; 0 none */
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
-	/* desk */
+	/* scratch */
 	u64 flow_at; /* offset of the state that the policy sees as f */
-	u64 at;	     /* when the packet that comes may leave, or be let in */
+	u64 at;	     /* when the packet that comes may leave, or be released */
 	u64 number;  /* of the packet that comes, at its impairment */
 	u32 handle;  /* of the packet in question */
 	u32 undone;  /* step of undo */

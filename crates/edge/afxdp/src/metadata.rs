@@ -1,4 +1,4 @@
-//! What the XDP program found out about a packet, carried before the frame. Pure.
+//! What the XDP program detected about a packet, carried before the frame. Pure.
 //!
 //! ```text
 //!   magic u32 | exit u32 | struct fp_meta (80 bytes) | Ethernet header ...

@@ -16,7 +16,7 @@ pub const MAX_SOCKETS: usize = 64;
 /// How frames come into the UMEM and leave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// By the driver itself where it can, else copied: found out by trying.
+    /// By the driver itself where it can, else copied: detected by trying.
     #[default]
     Tried,
     /// Copied by the kernel; works with every driver.

@@ -90,14 +90,14 @@ pub struct Attached {
 
 #[derive(Debug)]
 enum By {
-    /// A link of its own.
+    /// A link separate.
     Link(Link),
     /// A stage of the interface's XDP program.
     Stage(stage::Held),
 }
 
 impl Attached {
-    /// By a link of its own.
+    /// By a separate link.
     fn of_link(link: Link) -> Attached {
         Attached { by: By::Link(link) }
     }
@@ -210,7 +210,7 @@ pub(crate) fn name_of(id: u32) -> Option<String> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: the call gave a descriptor that nobody else owns.
+    // SAFETY: the call gave a descriptor that no other code owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = size_of_val(&info) as u32;

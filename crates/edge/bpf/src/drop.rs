@@ -57,7 +57,7 @@ impl Dropper {
         self.skel.maps.bss_data.as_deref().map_or((0, 0), |bss| {
             // SAFETY: mapped memory that the program adds to; each read is one aligned load.
             let eligible = unsafe { (&raw const bss.frames_eligible).read_volatile() };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             let dropped = unsafe { (&raw const bss.frames_dropped).read_volatile() };
             (eligible, dropped)
         })

@@ -123,7 +123,7 @@ impl RttMonitor {
     /// measuring XDP program. An interface of two exits has it once.
     ///
     /// # Errors
-    /// [`AttachError`]; a foreign XDP program is named, and stays.
+    /// [`AttachError`]; another XDP program is named, and stays.
     pub fn attach_forward(
         &mut self,
         ifindex: IfIndex,

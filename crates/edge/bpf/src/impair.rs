@@ -89,7 +89,7 @@ impl Loss {
         })
     }
 
-    /// Attaches it. A foreign XDP program is named in the error, and stays.
+    /// Attaches it. Another XDP program is named in the error, and stays.
     ///
     /// # Errors
     /// [`LossError::Attach`].

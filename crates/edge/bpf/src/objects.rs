@@ -1,4 +1,4 @@
-//! Loading every object of the binary, to find out whether this kernel's verifier takes them.
+//! Loading every object of the binary, to detect whether this kernel's verifier takes them.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};

@@ -25,17 +25,17 @@ pub enum Variant {
     Cffs,
     /// cFFS, and the object in an array of kptrs.
     CffsSlots,
-    /// Likewise, through the functions that look at the kind.
+    /// The same, through the functions that look at the kind.
     CffsCalls,
     /// The heap, and the object in an array of kptrs.
     HeapSlots,
     /// `bpf_list`, an object allocated and freed each time.
     List,
-    /// `bpf_rbtree`, likewise.
+    /// `bpf_rbtree`, also.
     Rbtree,
     /// `bpf_list`, objects made once and kept as kptrs.
     ListKept,
-    /// `bpf_rbtree`, likewise.
+    /// `bpf_rbtree`, also.
     RbtreeKept,
 }
 
@@ -127,7 +127,7 @@ impl QueueBench {
         unsafe { arena::touch(start, pages) };
         // SAFETY: inside that mapping.
         let at = unsafe { start.add(START as usize) };
-        // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which is
+        // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which is
         // kept beside the pool, and the programs write to the header by the core's code only.
         let pool = unsafe { Pool::format(at, MAX_OBJECTS, &pifos) }?;
         let mut bench = QueueBench {

@@ -113,7 +113,7 @@ impl Redirect {
     }
 
     /// Attaches the program to an interface of the current network namespace, after its sockets are
-    /// set. A foreign XDP program is named in the error, and stays.
+    /// set. Another XDP program is named in the error, and stays.
     ///
     /// # Errors
     /// [`RedirectError::Attach`].

@@ -14,7 +14,7 @@ const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 /// Above the 32 KiB the kernel uses for one datagram of a dump.
 const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
-/// How often a dump is begun anew because the table changed meanwhile.
+/// How often a dump is begun again because the table changed meanwhile.
 const DUMP_ATTEMPT_LIMIT: usize = 8;
 
 /// Changes in one datagram: if all are refused, their answers fit into the socket's standard receive buffer.
@@ -56,7 +56,7 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// The errno behind this error, if there is one.
+    /// The errno behind this error, if one exists.
     pub fn errno(&self) -> Option<i32> {
         match self {
             NetlinkError::Socket { source, .. } | NetlinkError::Refused { source, .. } => {

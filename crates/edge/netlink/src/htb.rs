@@ -51,7 +51,7 @@ pub struct HtbClass {
     pub ceil_bps: u64,
     /// How much it may send at once at its rate: what comes while its turn is late, or rate is lost.
     pub burst_bytes: u32,
-    /// Likewise at its ceiling.
+    /// The same at its ceiling.
     pub cburst_bytes: u32,
     /// A leaf's share of what its siblings leave over; the kernel warns of less than 1,000 and more than 200,000.
     /// Inner classes have none.

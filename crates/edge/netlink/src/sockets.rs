@@ -5,7 +5,7 @@
 //! | which are there | [`SocketDiag::dump`] | a walk over the machine's whole hash table of connections |
 //! | how is this one | [`SocketDiag::get`] | one look into it |
 //!
-//! A sampler therefore lists once and then asks for each. Only connections: listening sockets are left out.
+//! A sampler therefore lists once and then asks for each. Only connections: listening sockets are omitted.
 
 mod parse;
 mod tcp_info;

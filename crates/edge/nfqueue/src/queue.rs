@@ -53,9 +53,9 @@ impl Mode for InOrder {}
 /// How long to wait for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until there is one, or a signal.
+    /// Until one exists, or a signal.
     Forever,
-    /// Until there is one, or a signal, but at most so long.
+    /// Until one exists, or a signal, but at most so long.
     For(Duration),
     /// Not at all.
     Not,

@@ -16,7 +16,7 @@ use crate::sched::End;
 
 /// Exits of a monitor: towards subscribers, and towards the internet.
 pub const EXITS: usize = 2;
-/// MAC addresses of this host that a bridge tells apart (`FP_MAX_OWN`).
+/// MAC addresses of this host that a bridge distinguishes (`FP_MAX_OWN`).
 pub const MAX_OWN: usize = 4;
 const MAC_BYTES: usize = 6;
 /// Of `struct fp_forward`.
@@ -327,7 +327,7 @@ pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
     Way::ALL[outcome as usize].0
 }
 
-/// A plan in force, natively.
+/// A plan active, natively.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
     /// `struct fp_forward`.
@@ -416,7 +416,7 @@ impl Forwarder {
         unsafe { fp_native_forward_growth(self.plan.as_ptr(), decision.go) }
     }
 
-    /// Changes a frame that goes through: tag, MAC addresses, hop count and checksum.
+    /// Changes a frame that goes through: tag, MAC addresses, TTL and checksum.
     ///
     /// # Errors
     /// [`Spoilt`]: nothing that was decided of this frame fits it. It is useless then.

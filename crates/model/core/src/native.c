@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native home of bpf/core, and user space's hand on a monitor's memory wherever it
+ * native.c: the native runtime of bpf/core, and user space's hand on a monitor's memory wherever it
  * lies. Every function here is declared in ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
@@ -365,7 +365,7 @@ struct fp_flow_view {
 	u64 least[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
-	u32 closed; /* its end was seen; it stays for stragglers */
+	u32 closed; /* its end was seen; it stays for late packets */
 	u32 zero;
 };
 

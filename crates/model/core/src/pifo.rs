@@ -1,6 +1,6 @@
 //! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo/pifo.h`).
 //!
-//! [`Pool::new`] is the native home. [`Pool::format`] puts a pool over memory that somebody else
+//! [`Pool::new`] is the native runtime. [`Pool::format`] puts a pool over memory that somebody else
 //! owns, as `fairpath-bpf` does with the kernel's arena. Items are numbers from 1 that the caller
 //! gives a meaning; so are PIFOs, and an item may stand for a PIFO.
 //!
@@ -38,7 +38,7 @@ pub enum Refusal {
     /// Its rank lies beyond the window or the last band.
     #[error("the rank is above the window")]
     Beyond,
-    /// Too many smaller ranks came lately.
+    /// Too many smaller ranks came recently.
     #[error("not admitted by rank")]
     Admission,
     /// No such item, or already queued; of moves and removals, queued nowhere.
@@ -132,7 +132,7 @@ pub struct Flaw {
     pub what: &'static str,
     /// Where, 0 nowhere in particular.
     pub pifo: u32,
-    /// Likewise.
+    /// The same.
     pub item: u32,
 }
 

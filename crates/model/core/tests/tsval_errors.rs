@@ -65,7 +65,7 @@ fn a_longer_retransmission_within_one_tick_warns_of_the_shorter() {
     }
 }
 
-/// Likewise where the second copy also fills a hole, and where it is answered in part. Fails (100 ms) when hole fillers
+/// The same where the second copy also fills a hole, and where it is answered in part. Fails (100 ms) when hole fillers
 /// are not remembered, or warnings hold only for whole segments.
 #[test]
 fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
@@ -81,7 +81,7 @@ fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
     }
 }
 
-/// The good case beside 2.7 a: a TSval of its own tells a retransmission from the original, whichever is answered.
+/// The good case beside 2.7 a: a separate TSval tells a retransmission from the original, whichever is answered.
 #[test]
 fn a_retransmission_with_a_tsval_of_its_own_is_measured() {
     for (mode, mut talk) in talks() {
@@ -173,7 +173,7 @@ fn the_first_data_seen_of_a_flow_under_way_is_not_measured() {
     }
 }
 
-/// Notes 2.7 d: likewise for the second segment of a burst sent again, which a clock tells from its original. Fails
+/// Notes 2.7 d: also for the second segment of a burst sent again, which a clock tells from its original. Fails
 /// (10 ms in `hybrid`) when `fp_echo_contradicts()` does not look at older echoes.
 #[test]
 fn an_echo_older_than_all_that_was_seen_answers_a_copy_from_before() {

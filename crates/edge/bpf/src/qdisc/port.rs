@@ -72,7 +72,7 @@ const COUNTERS: usize = 16;
 /// What a qdisc counted besides its scheduler, since it was registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscCounters {
-    /// Packets that came and got a handle; a super-packet is one.
+    /// Packets that came and got a handle; a GSO packet is one.
     pub came: u64,
     /// Segments on the wire of these.
     pub came_segments: u64,
@@ -102,7 +102,7 @@ pub struct QdiscCounters {
     pub moved: u64,
     /// Posted settings that named no node or parameter.
     pub posts_refused: u64,
-    /// Super-packets that met an impairment: one fate for all their segments.
+    /// GSO packets that met an impairment: one fate for all their segments.
     pub impaired_whole: u64,
     /// Handles in use: packets that wait.
     pub waiting: u64,
@@ -173,7 +173,7 @@ impl Port {
         let at = self.posts_at.load(Ordering::Relaxed) as usize;
         // SAFETY: the ring has POSTS places from `posts_at` on.
         let ring = unsafe { base.add(at) }.cast::<Op>();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let place = unsafe { ring.add((head % POSTS) as usize) };
         // SAFETY: the qdisc does not read it before the head moves.
         unsafe { place.write_volatile(*op) };
@@ -247,7 +247,7 @@ impl Places {
         for (place, handle) in (1..=self.packets).rev().enumerate() {
             // SAFETY: the stack has room for all handles.
             let slot = unsafe { free.add(place) };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { slot.write(handle) };
         }
         // SAFETY: room was left for it, zeroed.
@@ -275,7 +275,7 @@ impl Places {
     /// The port of an arena.
     ///
     /// # Safety
-    /// `base` is a mapped arena of this object, for as long as the answer is used.
+    /// `base` is a mapped arena of this object, while the answer is used.
     pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a Port {
         // SAFETY: within the arena.
         let port = unsafe { base.add(Places::PORT as usize) }.cast::<Port>();

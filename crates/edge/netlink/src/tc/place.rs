@@ -35,7 +35,7 @@ pub enum QdiscPlace {
 pub struct QdiscStats {
     /// Sent, as on the wire.
     pub bytes: u64,
-    /// Sent, super-packets by their segments.
+    /// Sent, GSO packets by their segments.
     pub packets: u64,
     /// Waiting.
     pub qlen: u32,

@@ -12,7 +12,7 @@ pub enum WhenFull {
     PushOut,
 }
 
-/// What happens to a rank below or beyond what a PIFO can tell apart.
+/// What happens to a rank below or beyond what a PIFO can distinguish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outside {
     /// It goes into the first or last bucket, in order of arrival.
@@ -53,7 +53,7 @@ pub enum Kind {
     },
     /// Buckets in a moving window, O(1) (Eiffel, NSDI 2019).
     Cffs(Window),
-    /// Likewise, found by a division; approximate.
+    /// The same, found by a division; approximate.
     Gradient(Window),
     /// A few FIFOs with adaptive bounds; approximate (SP-PIFO, NSDI 2020).
     SpPifo {

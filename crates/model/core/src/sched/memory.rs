@@ -1,4 +1,4 @@
-//! A scheduler's memory, wherever it lies: laid out, read and audited from user space.
+//! A scheduler's memory, wherever it lies: built, read and audited from user space.
 
 use std::ptr::NonNull;
 
@@ -271,9 +271,9 @@ fn refuses_ranks(node: &NodeConfig) -> bool {
 }
 
 impl NodeConfig {
-    /// Whether children or flows that have packets may come to wait nowhere, or for ever: no packet is
+    /// Whether children or flows that have packets may come to wait nowhere, or without limit: no packet is
     /// refused when a child is, or a flow that was held back or is pushed out; and a flow that cannot
-    /// be put off to its rank stays the first. Such a node cannot be laid out.
+    /// be put off to its rank stays the first. Such a node cannot be built.
     pub fn may_strand(&self, policy: &Policy) -> bool {
         let held = policy.functions.contains(&Function::SendTime);
         let pushes_out = self.queue_full != 0;
@@ -472,12 +472,12 @@ impl SchedMemory {
     pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
         let count = ops.len().min(most_ops);
         let to = room.cast::<Op>();
-        // SAFETY: the room has `most_ops` operations first, and `count` are no more.
+        // SAFETY: the room has `most_ops` operations first, and `count` are no longer.
         unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
         // SAFETY: the outcomes' part follows the operations'.
         let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
         let (sched, most) = (self.sched.as_ptr(), OUTCOMES_OF_A_RUN as u32);
-        // SAFETY: both parts lie in the scheduler's mapping, as long as said.
+        // SAFETY: both parts lie in the scheduler's mapping, while said.
         unsafe {
             ffi::fp_native_sched_begin(sched, to.as_ptr(), count as u32, outcomes.as_ptr(), most);
         }
@@ -502,7 +502,7 @@ impl SchedMemory {
         for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
             // SAFETY: within the outcomes' part.
             let at = unsafe { from.add(index) };
-            // SAFETY: likewise; any bytes are integers.
+            // SAFETY: as above; any bytes are integers.
             outcomes.push(unsafe { at.read() }.checked());
         }
         done as usize
@@ -519,7 +519,7 @@ impl SchedMemory {
         self.sched.as_ptr().cast()
     }
 
-    /// Who runs an author's policy: what `fp_native_custom` gets.
+    /// Who runs a custom policy: what `fp_native_custom` gets.
     pub(crate) fn set_custom(&mut self, custom: *mut ()) {
         // SAFETY: `sched` is formatted; the number is only handed back.
         unsafe { ffi::fp_native_sched_custom(self.sched.as_ptr(), custom as usize as u64) };

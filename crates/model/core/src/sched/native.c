@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native home of bpf/core/sched, and user space's hand on a scheduler's memory
+ * native.c: the native runtime of bpf/core/sched, and user space's hand on a scheduler's memory
  * wherever it lies. Every function here is declared in ffi.rs.
  */
 #include <stddef.h>
@@ -62,13 +62,13 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 	return 0;
 }
 
-/* Who runs an author's policy. */
+/* Who runs a custom policy. */
 void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 {
 	s->custom = custom;
 }
 
-/* Runs operations from the first on, as long as there is room for outcomes; how many ran. */
+/* Runs operations from the first on, while there is room for outcomes; how many ran. */
 u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			struct fp_outcome *outcomes, u32 most, u32 *told)
 {
@@ -110,7 +110,7 @@ int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_cha
 	return refused;
 }
 
-/* Moves packets as long as there is room for outcomes; whether some are left. */
+/* Moves packets while there is room for outcomes; whether some are left. */
 int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
 		   struct fp_outcome *outcomes, u32 most, u32 *told)
 {

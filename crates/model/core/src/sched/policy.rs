@@ -1,5 +1,5 @@
 //! What a policy says of itself (`struct fp_policy` in `bpf/core/sched/policy.h`), and the way in for one
-//! that is not compiled into this home.
+//! that is not compiled into this runtime.
 
 use std::sync::LazyLock;
 
@@ -78,7 +78,7 @@ pub trait Custom: Send {
         call: &mut [u64; 16],
     ) -> u64;
 
-    /// The same number for the same instructions: what they kept goes on where another scheduler
+    /// The same number for the same instructions: what they kept continues where another scheduler
     /// [takes over](super::Scheduler::take_over), and means nothing to others.
     fn identity(&self) -> u64 {
         0
@@ -182,7 +182,7 @@ impl Policy {
         all.find(|(_, param)| param.name == name)
     }
 
-    /// The parameters as nothing else is said, as the core takes them.
+    /// The parameters by default, as the core takes them.
     pub fn standards(&self) -> [u64; PARAMS] {
         let mut values = [0; PARAMS];
         for (value, param) in values.iter_mut().zip(&self.params) {
@@ -263,11 +263,11 @@ pub fn policies() -> &'static [Policy] {
 }
 
 fn shipped(number: u32) -> Option<Policy> {
-    // SAFETY: any number may be asked for.
+    // SAFETY: any number may be queried for.
     let raw = unsafe { ffi::fp_native_policy(number) };
     // SAFETY: null, or a constant of the core.
     let raw = unsafe { raw.as_ref() }?;
-    // SAFETY: any number may be asked for.
+    // SAFETY: any number may be queried for.
     let bits = unsafe { ffi::fp_native_policy_functions(number) };
     let all = [
         Function::RankEnqueue,

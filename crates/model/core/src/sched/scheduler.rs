@@ -1,4 +1,4 @@
-//! The native home: one scheduler in plain memory.
+//! The native runtime: one scheduler in plain memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -105,7 +105,7 @@ impl Scheduler {
     /// Lays out a plan of shipped policies. O(its memory).
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    /// [`HomeError::Plan`]: the plan cannot be built, and why.
     pub fn new(plan: &Plan) -> Result<Scheduler, HomeError> {
         Scheduler::lay_out(plan, None)
     }
@@ -113,7 +113,7 @@ impl Scheduler {
     /// Lays out a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    /// [`HomeError::Plan`]: the plan cannot be built, and why.
     pub fn with_custom(
         plan: &Plan,
         policy: &Policy,
@@ -160,7 +160,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs operations as long as there is room for outcomes; how many ran, and how many were told.
+    /// Runs operations while there is room for outcomes; how many ran, and how many were told.
     fn step(&mut self, ops: &[Op]) -> (usize, usize) {
         let mut told = 0;
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -186,7 +186,7 @@ impl Scheduler {
             let first: *mut u8 = &raw mut page[0];
             // SAFETY: a byte of the slice; volatile, so that it is read and written though nothing changes.
             let byte = unsafe { first.read_volatile() };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { first.write_volatile(byte) };
         }
     }
