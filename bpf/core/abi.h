@@ -4,7 +4,7 @@
  *
  * All sizes are multiples of eight, no implicit padding, integers in host order unless the type
  * says net16. crates/model/core/src/abi.rs mirrors this file; a test compares every size and
- * offset. Times are nanoseconds of whichever clock the home passes as `now`.
+ * offset. Times are nanoseconds of whichever clock the runtime passes as `now`.
  */
 #ifndef FP_ABI_H
 #define FP_ABI_H
@@ -39,12 +39,12 @@ enum fp_way {
  * here. */
 #define FP_FRAME_THROUGH 0x04
 
-/* What a home knows of a frame besides its bytes. */
+/* What a runtime knows of a frame besides its bytes. */
 struct fp_frame {
 	u64 now;
 	u64 number;	/* frame number in a capture, 0 live */
 	u32 wire_len;	/* bytes on the wire, captured or not */
-	u32 segs;	/* wire segments that one GSO super-packet stands for; 0 counts as 1 */
+	u32 segs;	/* wire segments that one GSO packet stands for; 0 counts as 1 */
 	u32 ifindex;	/* where it is seen; 0 unknown */
 	u32 rx_ifindex; /* on its way out: by which interface it came in; 0 this host or unknown */
 			/* going through: by which one it leaves */
@@ -77,19 +77,19 @@ enum fp_mode {
 	FP_MODE_SEQ = 1,
 	FP_MODE_TS = 2,
 	FP_MODE_HANDSHAKE = 3,
-	FP_MODE_TSHARK = 4, /* native home only: tshark's pairing instead of Karn's rule */
+	FP_MODE_TSHARK = 4, /* native runtime only: tshark's pairing instead of Karn's rule */
 };
 
 struct fp_config {
 	u64 seed;	       /* of the flow hash; secret live, fixed in tests */
 	u64 flow_timeout;      /* idle time after which a flow is closed */
-	u64 half_open_timeout; /* likewise for handshakes that never complete */
-	u64 closed_timeout;    /* how long a closed flow still takes its stragglers */
+	u64 half_open_timeout; /* the same for handshakes that never complete */
+	u64 closed_timeout;    /* how long a closed flow still takes its late packets */
 	u64 echo_timeout;      /* idle time of an ICMP flow */
 	u64 evict_guard;       /* an established flow idle for less is never evicted */
 	u64 max_rtt;	       /* what is older cannot be matched any more */
-	u64 rate_limit;	       /* least time between two samples given out per flow and leg */
-	u32 rate_limit_rtts;   /* the same as a multiple of the leg's least RTT, 1/256 units */
+	u64 rate_limit;	       /* minimum time between two samples reported per flow and leg */
+	u32 rate_limit_rtts;   /* the same as a multiple of the leg's minimum RTT, 1/256 units */
 	u32 mode;	       /* enum fp_mode */
 	u32 icmp;	       /* 0: no samples from echo */
 	u32 flow_sets;	       /* sets of FP_WAYS flows; power of two */
@@ -101,14 +101,14 @@ struct fp_config {
 	u32 slots;	       /* classes that can be counted; 0: nothing is classified */
 	u32 cell_sets;	       /* sets of FP_CELL_WAYS cells, twice; power of two */
 	u32 pair_sets;	       /* sets of FP_PAIR_WAYS pairs, twice; power of two */
-	u32 remote_v4;	       /* prefix length by which IPv4 remotes are told apart */
-	u32 remote_v6;	       /* likewise IPv6 */
+	u32 remote_v4;	       /* prefix length by which IPv4 remotes are distinguished */
+	u32 remote_v6;	       /* the same for IPv6 */
 	u32 quiet;	       /* no events: counts only */
 };
 
 /* Filters that one monitor can have. */
 #define FP_MAX_FILTERS 32
-/* What matches is left out; without it, what matches no filter is. */
+/* What matches is omitted; without it, what matches no filter is. */
 #define FP_FILTER_EXCEPT 0x01
 #define FP_FILTER_PREFIX 0x02
 #define FP_FILTER_PORT	 0x04
@@ -138,7 +138,7 @@ enum fp_reason {
 	FP_CLOSED_FIN = 4,
 	FP_CLOSED_RST = 5,
 	FP_CLOSED_TIMEOUT = 6,
-	FP_CLOSED_REUSE = 7,   /* the same 5-tuple began anew */
+	FP_CLOSED_REUSE = 7,   /* the same 5-tuple began again */
 	FP_CLOSED_EVICTED = 8, /* the table needed the place */
 	FP_CLOSED_END = 9,     /* monitoring ended */
 };
@@ -152,7 +152,7 @@ enum fp_own_queue {
 
 /* Counts of one direction: what side N sent. Bytes are TCP payload, or ICMP messages. */
 struct fp_counts {
-	u64 packets; /* wire packets: GSO super-packets count their segments */
+	u64 packets; /* wire packets: GSO packets count their segments */
 	u64 bytes;
 	u64 retransmitted_bytes; /* sent again although seen here: lost beyond this point */
 	u64 lost_before_bytes;	 /* holes that a retransmission filled: lost before this point */
@@ -162,7 +162,7 @@ struct fp_counts {
 	u32 spurious_packets;  /* retransmitted although already acknowledged, or told by D-SACK */
 	u32 reordered_packets; /* arrived here late, but not retransmitted */
 	u32 unseen_bytes;      /* acknowledged but never seen here: capture loss or another path */
-	u32 samples;	       /* taken from this direction's data, given out or not */
+	u32 samples;	       /* taken from this direction's data, reported or not */
 	u32 data_packets;
 	u32 zero;
 };
@@ -172,7 +172,7 @@ struct fp_event {
 	u64 time;
 	u64 number; /* the frame that completed the sample or made the event; 0 live */
 	u64 rtt;    /* ns; of a sample */
-	u64 least;  /* least RTT of this leg so far; ns */
+	u64 least;  /* minimum RTT of this leg so far; ns */
 	struct fp_key key;
 	u32 flow;    /* number of the flow; unique until it wraps */
 	u32 ifindex; /* where the completing packet was seen */
@@ -193,7 +193,7 @@ struct fp_event {
 struct fp_flow_event {
 	struct fp_event head;
 	struct fp_counts counts[2];
-	u64 least[2];	/* least RTT towards side N; 0 none */
+	u64 least[2];	/* minimum RTT towards side N; 0 none */
 	u32 towards[2]; /* the interface behind which side N lies */
 };
 
@@ -273,7 +273,7 @@ struct fp_stats {
 	u64 events_lost;
 	u64 keepalives;
 	u64 tcp_bytes_sampled;
-	u64 filtered;	      /* frames that the filters leave out */
+	u64 filtered;	      /* frames that the filters omit */
 	u64 samples_unbinned; /* for which no cell was free: in their class's sum only */
 	u64 pairs_evicted;    /* peers of classes given up for others within one reading */
 };

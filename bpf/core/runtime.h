@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * runtime.h: what differs between the homes of the core, and nothing else.
+ * runtime.h: what differs between the runtimes of the core, and nothing else.
  *
  * The core lives in the kernel (compiled for BPF, its tables in an arena), natively (compiled by
  * cc, its tables in plain memory) and in unattached test runs (the BPF object again). It calls no
- * helper. What it needs of a home is here: the address space of its tables, loops that a verifier
+ * helper. What it needs of a runtime is here: the address space of its tables, loops that a verifier
  * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
  *
  * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * work.h: the memory of one monitor, and the desk that one CPU works on.
+ * work.h: the memory of one monitor, and the scratch that one CPU works on.
  *
  *   +---------+-----------+-----------+-------+------------+-------+-----------+
  *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
@@ -108,7 +108,7 @@ struct fp_work {
 	u64 point;	/* where the frame was seen: interface, way and VLAN in one number */
 	u32 hash;	/* of packet.key */
 	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
-	u64 sink;	/* the home's own: where fp_emit() writes */
+	u64 sink;	/* the runtime's own: where fp_emit() writes */
 	u32 head_bytes; /* valid bytes in head */
 	u32 way;	/* fp_expire_set()'s counter */
 	u32 zero;
@@ -131,7 +131,7 @@ struct fp_work {
 	u32 image; /* which image of the rules this packet goes by */
 	struct fp_peer peer;
 	struct fp_stats stats;
-	u64 own_use[16]; /* the home's own: what it keeps of a frame besides */
+	u64 own_use[16]; /* the runtime's own: what it keeps of a frame besides */
 	u8 head[FP_HEAD_BYTES];
 } __attribute__((aligned(64)));
 
@@ -174,7 +174,7 @@ struct fp_rtt {
 	u64 pair_sets[2];
 	u64 pairs[2];
 	u64 images[2];
-	u32 image;   /* the one in force; written by user space */
+	u32 image;   /* the one active; written by user space */
 	u32 reading; /* cells and pairs that are being filled; written by user space */
 	u32 filters;
 	u32 filters_only;    /* some filter says what is wanted */
@@ -212,7 +212,7 @@ FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 	return fp_watched(r, ifindex) != FP_MAX_WATCHED;
 }
 
-/* Hands w->event (`bytes` of it) to the home's reader; 0, or -1 where it had to be dropped. */
+/* Hands w->event (`bytes` of it) to the runtime's reader; 0, or -1 where it had to be dropped. */
 FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes);
 
 #endif /* FP_WORK_H */

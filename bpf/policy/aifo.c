@@ -3,11 +3,11 @@
  * AIFO: one FIFO queue that lets in what a sorted one would send.
  *
  * The larger a packet's rank among the last ones that came, and the fuller the queue, the less it
- * is let in: what a full PIFO would push out later is refused now. Order within the queue is order
+ * is released: what a full PIFO would push out later is refused now. Order within the queue is order
  * of arrival. It needs a limit to be full of: the node's queue capacity.
  *
  * The rank is the packet's `hint`. Window and headroom are the queue's (FP_AIFO): `buckets` ranks
- * are remembered, and up to `shift` parts of 256 of its capacity everything is let in; the paper's
+ * are remembered, and up to `shift` parts of 256 of its capacity everything is released; the paper's
  * k is 0.1.
  */
 #include <fairpath/policy.h>

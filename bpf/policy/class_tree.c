@@ -3,7 +3,7 @@
  * The class tree: floors, ceilings and borrowing, at every node of a tree of any depth (ISP, site,
  * subscriber).
  *
- * Each child of a node gets its floor, whatever the others want, as long as the floors fit into
+ * Each child of a node gets its floor, whatever the others want, while the floors fit into
  * what the node itself gets: a floor holds as far as the floors above it do. What is left goes to
  * those that want more, by weight, up to their ceilings; nothing is left over while somebody may
  * send. So a child gets its floor or its share, whichever is more.

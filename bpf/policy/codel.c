@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * CoDel: one FIFO that does not let a queue stand. Flows are not told apart: fq_codel does that.
+ * CoDel: one FIFO that does not let a queue stand. Flows are not distinguished: fq_codel does that.
  *
  * Source: RFC 8289; the decision is in codel.h. A queue that was empty starts afresh, as RFC 8289's
  * dequeue() of an empty queue does.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * FQ-CoDel: every flow has a queue of its own, takes turns of a quantum of bytes, and loses packets
+ * FQ-CoDel: every flow has a separate queue, takes turns of a quantum of bytes, and loses packets
  * by CoDel. Flows that send less than a quantum a turn (DNS, games, the first packets of anything)
  * go first.
  *
@@ -10,7 +10,7 @@
  *
  * The lists are one queue, by rounds: everybody old has one turn in each. Who is out of credit is
  * told at once in which round he will have some, instead of passing through the list as often; a
- * super-packet costs its flow forty turns and the machine one. And it is told as it sends, not when
+ * GSO packet costs its flow forty turns and the machine one. And it is told as it sends, not when
  * it is looked at next. But for that, where a packet is no more than a quantum and hosts do not
  * matter, this is packet by packet what the RFC's lists do.
  *

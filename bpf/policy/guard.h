@@ -3,7 +3,7 @@
  * guard.h: bands before each other, and a guard against starving.
  *
  * Without a guard the rank is the band. With one, a band is `guard` ns that everybody before it may
- * come later and still go first: what waits ages, and after that it is overtaken no more. So a
+ * come later and still go first: what waits ages, and after that it is reordered no longer. So a
  * packet of band b leaves before all that come b * guard after it, whatever their band.
  */
 #ifndef FP_POLICY_GUARD_H

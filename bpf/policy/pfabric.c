@@ -5,7 +5,7 @@
  * The sender says in `hint` how many bytes its flow has left. A flow stands where the least of its
  * waiting packets puts it, so that a flow about to end takes its older packets along; no PIFO of
  * packets, nor a tree of them, can do that. Flows with much left starve while others keep coming,
- * by design: srpt's `patience` or a class of its own is the remedy.
+ * by design: srpt's `patience` or a separate class is the remedy.
  *
  * The least is kept while the flow waits. Bytes left only ever shrink, so it is the latest
  * packet's; a sender that counts upwards again is believed when its queue has been empty. Left out:

@@ -6,7 +6,7 @@
  * of one band take turns, and stand in the band of their last packet. Over children the heavier
  * child goes first; children of one weight take turns.
  *
- * Strict priority starves by design. `guard` bounds it: a packet or flow is overtaken for so long
+ * Strict priority starves by design. `guard` bounds it: a packet or flow is reordered for so long
  * by each band (guard.h), a child is served at least once in that time.
  *
  * Source: RFC 8622 and RFC 4594 for what networks prefer; no paper is needed. Queue: FP_HEAP, which

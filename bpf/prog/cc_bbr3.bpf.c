@@ -277,7 +277,7 @@ FP_INLINE void restart(struct tcp_sock *tp)
 	tell(tp, b);
 }
 
-/* Up to Linux 7.0; then cc_tx_start. User space leaves out the one that the kernel lacks. */
+/* Up to Linux 7.0; then cc_tx_start. User space omits the one that the kernel lacks. */
 SEC("struct_ops")
 int cc_event(u64 *ctx)
 {

@@ -3,8 +3,8 @@
  * forward.h: rtt_forward's part besides measuring: frames to AF_XDP, as core/forward decides.
  *
  *   fp_decide()    asks core, socket and FIB; nothing is changed
- *   fp_note_of()   what policies see of the packet
- *   fp_put_note()  the note before the frame; the frame is changed as the core says
+ *   fp_fill_metadata()   what policies see of the packet
+ *   fp_put_metadata()  the note before the frame; the frame is changed as the core says
  *   send_on()      to the socket, or to the stack
  *
  * Netfilter sees nothing of what goes through.
@@ -12,13 +12,13 @@
 #ifndef FP_PROG_FORWARD_H
 #define FP_PROG_FORWARD_H
 
-#include "../core/forward/note.h"
+#include "../core/forward/metadata.h"
 
 #define FP_EXIT_QUEUES 64
 
-/* What fp_decide() leaves for fp_put_note(), in w->own_use. */
+/* What fp_decide() leaves for fp_put_metadata(), in w->own_use. */
 struct fp_going {
-	struct fp_note note;
+	struct fp_metadata note;
 	struct fp_next_hop next;
 };
 
@@ -85,12 +85,12 @@ FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go
 
 	if (!f)
 		return FP_GO_SHORT;
-	outcome = fp_fib_ask(&fib, ip, end, bytes);
+	outcome = fp_fib_request(&fib, ip, end, bytes);
 	if (outcome != FP_GO_TO_SOCKET)
 		return outcome;
 	fib.ifindex = f->exit[FP_GO_IN(go)].route;
-	return fp_fib_take(f, bpf_fib_lookup(ctx, (struct bpf_fib_lookup *)&fib, sizeof(fib), 0),
-			   &fib, &going_of(w)->next);
+	return fp_fib_result(f, bpf_fib_lookup(ctx, (struct bpf_fib_lookup *)&fib, sizeof(fib), 0),
+			     &fib, &going_of(w)->next);
 }
 
 /* What is to become of a frame; nothing is changed. */
@@ -109,14 +109,14 @@ FP_FUNC u32 fp_decide(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG)
 	if (ctx->rx_queue_index >= FP_EXIT_QUEUES || !bpf_map_lookup_elem(&sockets, &key))
 		return FP_GO(FP_GO_NO_SOCKET, FP_GO_IN(go), 0, 0);
 	if (f->mode == FP_FORWARD_ROUTER)
-		return fp_fib_go(go, fp_route(ctx, w, go));
+		return fp_fib_combine(go, fp_route(ctx, w, go));
 	return fp_forward_bridge(f, go, bpf_xdp_get_buff_len(ctx));
 }
 
 /* Room before the frame for the note, and for a tag if one is to be added; 0 if there is. */
 FP_INLINE int make_room(struct xdp_md *ctx, int more)
 {
-	int bytes = (int)sizeof(struct fp_note);
+	int bytes = (int)sizeof(struct fp_metadata);
 
 	if (more > 0) {
 		if (bpf_xdp_adjust_meta(ctx, -(bytes + 2 * FP_TAG_BYTES)))
@@ -127,18 +127,19 @@ FP_INLINE int make_room(struct xdp_md *ctx, int more)
 }
 
 /* What policies see; w->packet is what the monitor parsed. */
-FP_FUNC int fp_note_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 go)
+FP_FUNC int fp_fill_metadata(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			     u32 go)
 {
 	struct fp_forward *f = the_forwarding();
 
 	if (!f)
 		return -1;
-	fp_note_write(r, w, f, go, &going_of(w)->note);
+	fp_metadata_write(r, w, f, go, &going_of(w)->note);
 	return 0;
 }
 
 /* Changes the frame and writes the note before it; 0, or the frame is spoilt. */
-FP_FUNC int fp_put_note(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go)
+FP_FUNC int fp_put_metadata(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go)
 {
 	struct fp_forward *f = the_forwarding();
 	struct fp_going FP_MEM *going = going_of(w);
@@ -154,10 +155,10 @@ FP_FUNC int fp_put_note(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32
 		return -1;
 	frame = (u8 *)(u64)ctx->data;
 	note = (u64 *)(u64)ctx->data_meta;
-	if ((u8 *)note + sizeof(struct fp_note) > frame)
+	if ((u8 *)note + sizeof(struct fp_metadata) > frame)
 		return -1;
 #pragma unroll
-	for (i = 0; i < sizeof(struct fp_note) / 8; i++)
+	for (i = 0; i < sizeof(struct fp_metadata) / 8; i++)
 		note[i] = ((u64 FP_MEM *)&going->note)[i];
 	return fp_forward_change(f, go, more, &going->next, frame, (const u8 *)(u64)ctx->data_end);
 }

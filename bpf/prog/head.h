@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * head.h: a packet's first bytes, from the kernel onto a desk (struct fp_work) in the arena.
+ * head.h: a packet's first bytes, from the kernel onto per-CPU scratch (struct fp_work) in the arena.
  *
  * What lies in the linear part is copied directly, FP_FIRST_LOOK bytes of it; the rest, or what
  * lies elsewhere, is fetched only where the parser says that headers go further.

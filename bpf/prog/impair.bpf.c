@@ -2,7 +2,7 @@
 /*
  * impair.bpf.c: loss without user space: an arriving frame is passed or dropped by its number.
  *
- * The fates are those of the scheduler (core/sched/fate.h): with one seed, the n-th packet that
+ * The fates are those of the scheduler (core/sched/loss.h): with one seed, the n-th packet that
  * arrives has the same one here as behind AF_XDP or a packet queue. Not counted and never lost,
  * unless all are asked for: frames that are no IP, to groups, and neighbour discovery.
  *
@@ -13,8 +13,8 @@
 #include "kernel.h"
 #include "../core/forward/link.h"
 
-#define FP_FATE_MEM
-#include "../core/sched/fate.h"
+#define FP_LOSS_MEM
+#include "../core/sched/loss.h"
 
 /* Frames that are no IP, to groups, and of neighbour discovery are lost, too; set before loading.
  */
@@ -65,11 +65,11 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 FP_INLINE int has_number(struct xdp_md *ctx)
 {
-	struct fp_glance g;
+	struct fp_link_info g;
 
 	if (impair_all)
 		return 1;
-	return fp_look_at_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
+	return fp_check_link((const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end, &g) ==
 	       FP_GO_TO_SOCKET;
 }
 
@@ -82,10 +82,10 @@ FP_INLINE int is_lost(void)
 	if (!l)
 		return 0;
 	if (!impair_moves)
-		return fp_fate_lost(&l->config, &l->state,
-				    __sync_fetch_and_add(&l->state.packets, 1));
+		return fp_loss_decide(&l->config, &l->state,
+				      __sync_fetch_and_add(&l->state.packets, 1));
 	bpf_spin_lock(&l->lock);
-	lost = fp_fate_lost(&l->config, &l->state, l->state.packets);
+	lost = fp_loss_decide(&l->config, &l->state, l->state.packets);
 	l->state.packets++;
 	bpf_spin_unlock(&l->lock);
 	return lost;

@@ -29,7 +29,7 @@ struct {
 
 /* What a class of packets came to. */
 struct fp_mark_count {
-	u64 packets; /* on the wire: segments of a super-packet */
+	u64 packets; /* on the wire: segments of a GSO packet */
 	u64 bytes;   /* as HTB charges them */
 };
 
@@ -64,7 +64,7 @@ FP_INLINE struct fp_mark FP_MEM *the_mark(void)
 	return (struct fp_mark FP_MEM *)mark_at;
 }
 
-/* May this CPU's desk be used? */
+/* May this CPU's scratch be used? */
 FP_INLINE int claim_work(struct fp_rtt FP_MEM *r, u32 cpu)
 {
 	if (!r->ready || cpu >= r->config.cpus)
@@ -87,7 +87,7 @@ FP_INLINE void fill_frame(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 l
 	FP_PUT(w->frame.flags, 0);
 }
 
-/* The class number of what lies on the desk. */
+/* The class number of what lies on the scratch. */
 FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
 {
 	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
@@ -98,9 +98,9 @@ FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
 
 	w->head_bytes = shown;
 	w->image = *(volatile u32 FP_MEM *)&r->image;
-	if (fp_look(r, w, m, mark_end) == FP_TRUNCATED && shown < skb->len) {
+	if (fp_parse_and_classify(r, w, m, mark_end) == FP_TRUNCATED && shown < skb->len) {
 		load_skb(skb, w, skb->len);
-		fp_look(r, w, m, mark_end);
+		fp_parse_and_classify(r, w, m, mark_end);
 	}
 	return m->class_id < the_mark()->classes ? m->class_id : 0;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * pifo.bpf.c: the kernel home of queues, unattached: operations from the arena (tests).
+ * pifo.bpf.c: the kernel runtime of queues, unattached: operations from the arena (tests).
  *
  *   pool_replay   runs operations one after the other and writes down what came of each
  */
 #include "kernel.h"
 #include "../core/pifo/pool_ops.h"
 
-/* Where the desk and behind it the pool begin: libbpf may keep globals in the first page. */
+/* Where the scratch and behind it the pool begin: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
 /* struct pool_desk, the pool, operations. Written by the programs, read by both. */
@@ -20,7 +20,7 @@ struct {
 
 /* What a run is to do. Written by user space before it. */
 struct pool_desk {
-	u64 pool; /* offsets from the desk */
+	u64 pool; /* offsets from the scratch */
 	u64 ops;
 	u32 count; /* of operations */
 	u32 done;  /* written by the run: less than count where its time was up */
@@ -40,8 +40,8 @@ int pool_replay(void *ctx)
 	desk = (struct pool_desk FP_MEM *)FP_ARENA_START;
 	pool = FP_AT(struct fp_pool, desk, desk->pool);
 	fp_loop(i, desk->count) {
-		fp_pool_do(pool, FP_AT(struct fp_pool_op, desk,
-				       desk->ops + (u64)i * sizeof(struct fp_pool_op)));
+		fp_pool_run_op(pool, FP_AT(struct fp_pool_op, desk,
+					   desk->ops + (u64)i * sizeof(struct fp_pool_op)));
 		desk->done = i + 1;
 	}
 	return 0;

@@ -5,13 +5,13 @@
  * the occupancy stays what fill_* made it; bench_empty is what being called costs.
  *
  *   bench_cffs          a number in FP_CFFS, in an arena, kind known when compiling
- *   bench_cffs_slots    likewise, and the object in an array of kptrs by that number
- *   bench_cffs_calls    likewise, through fp_pifo_pop() and fp_pifo_push()
+ *   bench_cffs_slots    also, and the object in an array of kptrs by that number
+ *   bench_cffs_calls    also, through fp_pifo_pop() and fp_pifo_push()
  *   bench_heap_slots    FP_HEAP
  *   bench_list          bpf_obj_new, bpf_list push and pop (a FIFO), bpf_obj_drop
  *   bench_rbtree        bpf_obj_new, bpf_rbtree add and remove, bpf_obj_drop
  *   bench_list_kept     objects made once and kept as kptrs between list and list
- *   bench_rbtree_kept   likewise
+ *   bench_rbtree_kept   also
  */
 #include "kernel.h"
 #include "../core/pifo/pifo.h"
@@ -82,7 +82,7 @@ struct {
 	__type(value, struct list_slot);
 } slots SEC(".maps");
 
-/* Likewise. */
+/* the same. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_OBJECTS);

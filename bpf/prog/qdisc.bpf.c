@@ -6,19 +6,19 @@
  *   dequeue   asks the scheduler, gives the packet out of its slot; a timer where nothing may leave
  *   reset     frees every packet that waits
  *
- *   arena: [ fp_port ][ operation, outcomes ][ handles ][ posts ][ log ][ half 0 ][ half 1 ]
+ *   arena: [ fp_qdisc ][ operation, outcomes ][ handles ][ posts ][ log ][ half 0 ][ half 1 ]
  *                                              a half: a scheduler, the rules of its classes
  *
  * Packets (skbs) lie in a map of pointers, by handle; everything else in the arena, as in the other
- * homes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
+ * runtimes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
  * looked for at the next packet: small settings are posted in a ring, and a whole new plan with its
- * rules is laid out in the half that is not in force, and then named by `next`; the packets move
+ * rules is built in the half that is not active, and then named by `next`; the packets move
  * over (sched/move.h) under the qdisc's own lock, which lets one function run at a time.
  *
  * An object is one qdisc, by name: a second one of its name is refused, since both would share a
  * queue. So devices and children of mq have an object each, and a fault in one is not the others'.
  *
- * An impairment before a leaf loses and delays as in the other homes, but a super-packet is one
+ * An impairment before a leaf loses and delays as in the other runtimes, but a GSO packet is one
  * packet here, with one fate for all its segments: these are counted (impaired_whole).
  *
  * Absent: marking and damage (a BPF qdisc may not write a packet) and copies: policies are told not
@@ -32,8 +32,8 @@
 #include "../core/sched/meta.h"
 
 /* The first thing that is shared. */
-#define FP_PORT_AT     4096ull
-#define FP_PORT_MAGIC  0x74726f7066ull /* "fport" */
+#define FP_QDISC_AT    4096ull
+#define FP_QDISC_MAGIC 0x74726f7066ull /* "fport" */
 #define FP_MAX_HANDLES (1u << 22)
 /* Settings that may be posted before a packet comes. */
 #define FP_POSTS 1024
@@ -117,7 +117,7 @@ extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, u64 expire, u64 delta
 extern void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb) __ksym;
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, u64 flags, struct bpf_dynptr *into) __ksym;
 
-/* Everything that user space shares; struct fp_port at FP_PORT_AT. */
+/* Everything that user space shares; struct fp_qdisc at FP_QDISC_AT. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -130,7 +130,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct fp_desk);
+	__type(value, struct fp_scratch);
 } desks SEC(".maps");
 
 struct waiting {
@@ -166,7 +166,7 @@ struct fp_half {
 };
 
 /* What the port keeps besides; mirrored in crates/edge/bpf/src/qdisc/port.rs. */
-struct fp_port {
+struct fp_qdisc {
 	u64 magic;
 	u64 code;  /* which object this is, for who finds it later */
 	u64 bytes; /* of the arena */
@@ -180,8 +180,8 @@ struct fp_port {
 	u64 halves_at;	/* where user space may lay halves out */
 	u64 half_bytes; /* each */
 	struct fp_half halves[2];
-	u32 half;      /* in force */
-	u32 next;      /* 1 and 2: half to be in force at the next packet; 0 none */
+	u32 half;      /* active */
+	u32 next;      /* 1 and 2: half to be active at the next packet; 0 none */
 	u32 post_head; /* posted, by user space */
 	u32 post_tail; /* done, by the qdisc */
 	u32 log_most;
@@ -202,25 +202,25 @@ struct fp_port {
 	u64 lost;      /* packets that resets freed: link down, removal */
 	u64 strangers; /* handles without a packet: somebody wrote to the memory */
 	u64 resets;
-	u64 flips; /* new plans in force */
+	u64 flips; /* new plans active */
 	u64 flips_refused;
 	u64 flip_ns;	    /* of the last one */
 	u64 moved;	    /* packets that it moved */
 	u64 posts_refused;  /* no such node or parameter, or no setting */
-	u64 impaired_whole; /* super-packets that met one fate at an impairment */
+	u64 impaired_whole; /* GSO packets that met one fate at an impairment */
 	struct fp_work work;
 } __attribute__((aligned(64)));
 
-_Static_assert(sizeof(struct fp_port) <= 8192, "what user space leaves for it");
+_Static_assert(sizeof(struct fp_qdisc) <= 8192, "what user space leaves for it");
 /* The same numbers stand in port.rs. */
-_Static_assert(__builtin_offsetof(struct fp_port, halves) == 88, "");
-_Static_assert(__builtin_offsetof(struct fp_port, log_count) == 172, "");
-_Static_assert(__builtin_offsetof(struct fp_port, turns) == 192, "");
-_Static_assert(__builtin_offsetof(struct fp_port, impaired_whole) == 328, "");
+_Static_assert(__builtin_offsetof(struct fp_qdisc, halves) == 88, "");
+_Static_assert(__builtin_offsetof(struct fp_qdisc, log_count) == 172, "");
+_Static_assert(__builtin_offsetof(struct fp_qdisc, turns) == 192, "");
+_Static_assert(__builtin_offsetof(struct fp_qdisc, impaired_whole) == 328, "");
 
 char _license[] SEC("license") = "GPL";
 
-static struct fp_desk *fp_desk_of_cpu(void)
+static struct fp_scratch *fp_scratch_of_cpu(void)
 {
 	u32 key = 0;
 
@@ -228,10 +228,10 @@ static struct fp_desk *fp_desk_of_cpu(void)
 }
 
 /* The verifier ties a program to its arena by a reference to the map. */
-FP_INLINE struct fp_port FP_MEM *the_port(void)
+FP_INLINE struct fp_qdisc FP_MEM *the_port(void)
 {
 	asm volatile("" : : "r"(&arena));
-	return (struct fp_port FP_MEM *)FP_PORT_AT;
+	return (struct fp_qdisc FP_MEM *)FP_QDISC_AT;
 }
 
 /* Odd while counts change: who reads them looks before and after. */
@@ -240,24 +240,24 @@ FP_INLINE void turn(void)
 	fp_add64(&the_port()->turns, 1);
 }
 
-FP_INLINE struct fp_sched FP_MEM *scheduler_of(struct fp_port FP_MEM *port, u32 half)
+FP_INLINE struct fp_sched FP_MEM *scheduler_of(struct fp_qdisc FP_MEM *port, u32 half)
 {
 	return (struct fp_sched FP_MEM *)port->halves[half & 1].sched_at;
 }
 
 FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 
 	return scheduler_of(port, port->half);
 }
 
-FP_INLINE u32 FP_MEM *free_at(struct fp_port FP_MEM *port, u32 i)
+FP_INLINE u32 FP_MEM *free_at(struct fp_qdisc FP_MEM *port, u32 i)
 {
 	return (u32 FP_MEM *)(port->free_at + 4ull * (i & (FP_MAX_HANDLES - 1)));
 }
 
-FP_INLINE void give_back(struct fp_port FP_MEM *port, u32 handle)
+FP_INLINE void give_back(struct fp_qdisc FP_MEM *port, u32 handle)
 {
 	*free_at(port, port->free) = handle;
 	port->free++;
@@ -276,14 +276,14 @@ FP_INLINE struct sk_buff *take(u32 handle)
 	return slot ? bpf_kptr_xchg(&slot->skb, (struct sk_buff *)0) : 0;
 }
 
-/* On the wire: of a super-packet all its segments, each with its headers. */
+/* On the wire: of a GSO packet all its segments, each with its headers. */
 FP_INLINE u32 wire_bytes(const struct sk_buff *skb)
 {
 	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
 }
 
 /* The log is for tests: what was done, to be done again natively. */
-FP_INLINE void log_op(struct fp_port FP_MEM *port, u32 result)
+FP_INLINE void log_op(struct fp_qdisc FP_MEM *port, u32 result)
 {
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_op FP_MEM *to;
@@ -300,7 +300,7 @@ FP_INLINE void log_op(struct fp_port FP_MEM *port, u32 result)
 static __attribute__((noinline)) int free_dropped(struct Qdisc *sch)
 {
 	struct fp_sched FP_MEM *s = the_scheduler();
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	u32 i;
 
 	fp_loop(i, s->outcomes) {
@@ -329,7 +329,7 @@ static __attribute__((noinline)) int free_dropped(struct Qdisc *sch)
 /* A setting from user space: nothing that gives or takes packets. */
 static __attribute__((noinline)) int do_post(void)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_sched FP_MEM *s = the_scheduler();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_op FP_MEM *from =
@@ -346,7 +346,7 @@ static __attribute__((noinline)) int do_post(void)
 	op->now = bpf_ktime_get_ns();
 	log_op(port, op->node);
 	FP_PUT(s->outcomes, 0);
-	fp_set(s, op);
+	fp_run_set_op(s, op);
 	if (s->outcomes && outcome_at(s, 0)->kind != FP_DONE)
 		port->posts_refused++;
 	return 0;
@@ -355,7 +355,7 @@ static __attribute__((noinline)) int do_post(void)
 /* The new plan begins: 1, or 0 where it cannot be. */
 static __attribute__((noinline)) int begin_flip(u64 now)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	u32 next = port->next, half = next - 1;
 	struct fp_sched FP_MEM *old = the_scheduler();
 
@@ -374,7 +374,7 @@ static __attribute__((noinline)) int begin_flip(u64 now)
 /* What user space asked for since the last packet. */
 static __attribute__((noinline)) int attend(struct Qdisc *sch)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_sched FP_MEM *old;
 	struct fp_sched FP_MEM *s;
 	struct fp_changes FP_MEM *changes;
@@ -401,24 +401,24 @@ static __attribute__((noinline)) int attend(struct Qdisc *sch)
 		if (!handle)
 			break;
 		if (!fp_move_in(s, handle))
-			fp_place(s, handle);
+			fp_queue_packet(s, handle);
 		port->moved++;
 		if (s->outcomes)
 			free_dropped(sch);
 	}
-	fp_spend(old);
+	fp_close_emptied(old);
 	port->flip_ns = bpf_ktime_get_ns() - now;
 	port->flips++;
 	return 0;
 }
 
-FP_INLINE int is_asked(struct fp_port FP_MEM *port)
+FP_INLINE int is_asked(struct fp_qdisc FP_MEM *port)
 {
 	return *(volatile u32 FP_MEM *)&port->next ||
 	       *(volatile u32 FP_MEM *)&port->post_head != port->post_tail;
 }
 
-/* The number of segments of a super-packet; 1 of all others. */
+/* The number of segments of a GSO packet; 1 of all others. */
 FP_INLINE u32 segments_of(const struct sk_buff *skb)
 {
 	u16 segments = 1;
@@ -450,7 +450,7 @@ FP_INLINE void facts_of(struct fp_work FP_MEM *w, struct sk_buff *skb, u64 now)
 	w->frame.flags = 0;
 }
 
-/* Headers of the packet into the work area. Not inline: its frame is gone before fp_look(). */
+/* Headers of the packet into the work area. Not inline: its frame is gone before fp_parse_and_classify(). */
 static __attribute__((noinline)) int load_head(struct sk_buff *skb)
 {
 	struct fp_work FP_MEM *w = &the_port()->work;
@@ -471,22 +471,22 @@ static __attribute__((noinline)) int load_head(struct sk_buff *skb)
 /* What policies see of the packet into the operation. Not inline, for the same reason. */
 static __attribute__((noinline)) int look(struct sk_buff *skb)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	u32 segments = segments_of(skb);
 
 	facts_of(&port->work, skb, op->now);
 	port->work.frame.segs = segments;
 	load_head(skb);
-	fp_look((struct fp_rtt FP_MEM *)port->halves[port->half & 1].rtt_at, &port->work, &op->meta,
-		port->end);
+	fp_parse_and_classify((struct fp_rtt FP_MEM *)port->halves[port->half & 1].rtt_at,
+			      &port->work, &op->meta, port->end);
 	FP_PUT(op->meta.bytes, wire_bytes(skb));
 	port->came++;
 	port->came_segments += segments;
 	return 0;
 }
 
-/* Whether the packet that came was lost on purpose; before outcomes are freed. Its own is told
+/* Whether the packet that came was lost deliberately; before outcomes are freed. Its own is told
  * last. */
 FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
 {
@@ -500,7 +500,7 @@ FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
 
 FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_sched FP_MEM *s;
 	struct sk_buff *old;
@@ -532,7 +532,7 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	sch->q.qlen++;
 	sch->qstats.backlog += bytes;
 	FP_PUT(s->outcomes, 0);
-	fp_begin(s, op->now);
+	fp_begin_op(s, op->now);
 	fp_enqueue(s, op);
 	log_op(port, fp_slot_at(s, handle)->leaf);
 	if (s->impair && op->meta.segments > 1)
@@ -543,7 +543,7 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	impaired = was_impaired(s);
 	handle = fp_slot_at(s, handle)->leaf;
 	free_dropped(sch);
-	/* A loss on purpose is the network's: a sender on this machine must not see it sooner. */
+	/* A deliberate loss is the network's: a sender on this machine must not see it sooner. */
 	if (impaired)
 		return NET_XMIT_SUCCESS | NET_XMIT_BYPASS;
 	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
@@ -567,7 +567,7 @@ int qdisc_enqueue(u64 *ctx)
 static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 {
 	struct fp_sched FP_MEM *s = the_scheduler();
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	u32 i, dropped = 0;
 
 	port->sent = 0;
@@ -590,7 +590,7 @@ static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 
 FP_INLINE struct sk_buff *give_out(struct Qdisc *sch)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
 	struct fp_sched FP_MEM *s;
 	struct sk_buff *skb;
@@ -601,7 +601,7 @@ FP_INLINE struct sk_buff *give_out(struct Qdisc *sch)
 	FP_PUT(s->outcomes, 0);
 	op->now = bpf_ktime_get_ns();
 	op->kind = FP_OP_DEQUEUE;
-	fp_begin(s, op->now);
+	fp_begin_op(s, op->now);
 	fp_dequeue(s, 1, 0);
 	read_outcomes(sch);
 	log_op(port, port->sent);
@@ -640,17 +640,17 @@ u64 qdisc_dequeue(u64 *ctx)
 SEC("struct_ops")
 int qdisc_init(u64 *ctx)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
 
-	if (port->magic != FP_PORT_MAGIC || fp_cas64(&port->qdisc, 0, (u64)sch))
+	if (port->magic != FP_QDISC_MAGIC || fp_cas64(&port->qdisc, 0, (u64)sch))
 		return -EBUSY;
 	sch->limit = port->packets;
 	return 0;
 }
 
 /* All handles are on the stack again, the first on top. */
-FP_INLINE void stack_handles(struct fp_port FP_MEM *port)
+FP_INLINE void stack_handles(struct fp_qdisc FP_MEM *port)
 {
 	u32 i;
 
@@ -663,7 +663,7 @@ SEC("struct_ops")
 int qdisc_reset(u64 *ctx)
 {
 	struct Qdisc *sch = (struct Qdisc *)ctx[0];
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 	u32 handle;
 
 	if (port->qdisc != (u64)sch)
@@ -690,7 +690,7 @@ int qdisc_reset(u64 *ctx)
 SEC("struct_ops")
 int qdisc_destroy(u64 *ctx)
 {
-	struct fp_port FP_MEM *port = the_port();
+	struct fp_qdisc FP_MEM *port = the_port();
 
 	fp_cas64(&port->qdisc, ctx[0], 0);
 	return 0;

@@ -5,7 +5,7 @@
  * A recovery over a path of 0.5 ms is over long before anybody looks at the socket again, so the
  * counting is done where the state changes (tracepoint tcp:tcp_cong_state_set). The state before is
  * the one that was seen last here, so no field of the kernel's structures is read. Sockets of the
- * whole machine are counted; who asks knows the cookies of its own.
+ * whole machine are counted; who asks knows the cookies separate.
  */
 #include "kernel.h"
 

@@ -3,7 +3,7 @@
  * redirect.bpf.c: the way into AF_XDP: an IP packet to the socket of the queue it came by, all else
  * to the stack.
  *
- * The stack gets what core/forward/link.h says, and everything as long as a queue has no socket: a
+ * The stack gets what core/forward/link.h says, and everything while a queue has no socket: a
  * process that dies takes its sockets along, and traffic flows on. rtt_forward (rtt.bpf.c) does the
  * same and more for interfaces that are monitored, too.
  *

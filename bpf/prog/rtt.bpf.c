@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * rtt.bpf.c: the kernel home of the RTT core. Hooks, maps, nothing else.
+ * rtt.bpf.c: the kernel runtime of the RTT core. Hooks, maps, nothing else.
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_forward                           XDP: likewise, and to AF_XDP what goes on (forward.h)
+ *   rtt_forward                           XDP: also, and to AF_XDP what goes on (forward.h)
  *   rtt_expire                            run by the driver now and then: closes silent flows
  *   rtt_replay                            unattached: frames and times from the arena (tests)
  *
@@ -80,7 +80,7 @@ FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
 	return 0;
 }
 
-/* This CPU's desk, claimed where it must be; 0 if it is taken or there is none. */
+/* This CPU's scratch, claimed where it must be; 0 if it is taken or there is none. */
 FP_INLINE struct fp_work FP_MEM *claim_work(struct fp_rtt FP_MEM *r)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -238,7 +238,7 @@ int rtt_forward(struct xdp_md *ctx)
 	u32 bytes = bpf_xdp_get_buff_len(ctx), go;
 
 	if (!f || !w) {
-		count_outcome(0, FP_GO_NO_DESK);
+		count_outcome(0, FP_GO_NO_SCRATCH);
 		return XDP_PASS;
 	}
 	go = fp_decide(ctx, w);
@@ -256,8 +256,8 @@ int rtt_forward(struct xdp_md *ctx)
 		}
 	}
 	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET) {
-		fp_note_of(r, w, go);
-		if (fp_put_note(ctx, w, go))
+		fp_fill_metadata(r, w, go);
+		if (fp_put_metadata(ctx, w, go))
 			go = FP_GO(FP_GO_LOST, FP_GO_IN(go), 0, 0);
 	}
 	release_work(w);

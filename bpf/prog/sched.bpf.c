@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * sched.bpf.c: the kernel home of the scheduler. Hooks, maps, nothing else.
+ * sched.bpf.c: the kernel runtime of the scheduler. Hooks, maps, nothing else.
  *
  *   sched_run   unattached: runs operations that lie in the arena, and writes outcomes beside them
  *
- * Compiled with -DFP_CUSTOM_FILE it holds an author's policy besides those that are shipped.
+ * Compiled with -DFP_CUSTOM_FILE it holds a custom policy besides those that are shipped.
  */
 #include "kernel.h"
 #include "../core/sched/sched.h"
@@ -27,12 +27,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct fp_desk);
+	__type(value, struct fp_scratch);
 } desks SEC(".maps");
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-static struct fp_desk *fp_desk_of_cpu(void)
+static struct fp_scratch *fp_scratch_of_cpu(void)
 {
 	u32 key = 0;
 
@@ -59,10 +59,9 @@ int sched_run(void *ctx)
 	fp_loop(i, FP_RUN_OPS) {
 		struct fp_sched FP_MEM *s = the_scheduler();
 
-		if (s->op >= s->ops || !fp_has_room(s))
+		if (s->op >= s->ops || !fp_has_outcome_capacity(s))
 			break;
-		fp_operate(s,
-			   FP_AT(struct fp_op, s, s->ops_at + (u64)s->op * sizeof(struct fp_op)));
+		fp_run_op(s, FP_AT(struct fp_op, s, s->ops_at + (u64)s->op * sizeof(struct fp_op)));
 		s->op++;
 	}
 	return 0;

@@ -14,7 +14,7 @@
 //! and each was noticed: the newest copy taken instead of the oldest (seven captures, and random
 //! packets), ACK numbers without the flag passed over (short, icmp-errors), cut options shown
 //! (snap80), FIN counted as nothing (nineteen); and, by random packets alone, a SYN that does not
-//! begin anew, SYN and FIN that count two, a sample of no time shown, an initial number that a second
+//! begin again, SYN and FIN that count two, a sample of no time shown, an initial number that a second
 //! SYN-ACK does not replace, echo told by number without its checksum.
 
 mod karn;

@@ -95,7 +95,7 @@ fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
     assert!(compared >= 15, "{compared} captures only");
 }
 
-/// Filters leave the same samples out that they would have to be left out of afterwards.
+/// Filters leave the same samples out that they would have to be omitted of afterwards.
 #[test]
 fn filters_give_the_samples_of_the_flows_that_they_name() {
     let capture = super::directory().join("two-way.pcap.gz");

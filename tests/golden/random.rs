@@ -1,7 +1,7 @@
 //! Packets that no kernel sends: few numbers around the wrap, any flags, any order.
 //!
 //! Ports and numbers are so few that copies, overlaps, reuse and answers to nothing are the rule. The
-//! capture is made anew from its seed each time.
+//! capture is made again from its seed each time.
 
 use fairpath_statistics::Random;
 use std::fs::File;
@@ -46,7 +46,7 @@ struct Segment {
     payload: usize,
 }
 
-/// A segment with the timestamp option, between 50000 and a port of its own.
+/// A segment with the timestamp option, between 50000 and a separate port.
 fn segment(side: u8, tcp: &Segment) -> Vec<u8> {
     let ports = if side == 0 {
         [tcp.port, 50000]

@@ -28,7 +28,7 @@ struct Row {
     thing: String,
     /// The paths of its file and of its registration, with NAME in them.
     places: Vec<String>,
-    /// The example's NAME, where there is one.
+    /// The example's NAME, where one exists.
     name: Option<String>,
     /// What the example is called in code.
     identifiers: Vec<String>,

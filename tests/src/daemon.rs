@@ -1,4 +1,4 @@
-//! A running `fairpath run`, its files in a directory of its own, asked over its control socket.
+//! A running `fairpath run`, its files in a separate directory, asked over its control socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -114,7 +114,7 @@ impl<'p> Daemon<'p> {
         Daemon::spawn_with(ns, place, |_| {})
     }
 
-    /// Likewise, with the command changed, such as its environment.
+    /// The same, with the command changed, such as its environment.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -164,7 +164,7 @@ impl<'p> Daemon<'p> {
         self.ask(&json!({"verb": "status"}))["snapshot"].take()
     }
 
-    /// The row of this name, as the picture has it now; null if there is none.
+    /// The row of this name, as the snapshot has it now; null if there is none.
     pub fn row(&self, name: &str) -> Value {
         let mut answer = self.ask(&json!({"verb": "snapshot"}));
         let rows = answer["snapshot"]["rows"].as_array_mut();

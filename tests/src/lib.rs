@@ -9,7 +9,7 @@
 //! flows    many established TCP flows that stay busy
 //! flood    SYNs from everywhere
 //! htb      an interface shaped by the kernel's HTB, and packets marked for it
-//! newcomers  new TCP flows at a rate
+//! new flows  new TCP flows at a rate
 //! through  forwarding by the monitor's own XDP program
 //! ```
 

@@ -6,7 +6,7 @@
  *
  * fp_bbr3_init() once, fp_bbr3_on_ack() for each ACK; then `cwnd`, `pacing_rate` and
  * `mark_app_limited` are what the socket is to be told. fp_bbr3_on_loss_episode(),
- * fp_bbr3_on_undo() and fp_bbr3_on_restart() at the moments of their names. Its homes: the kernel
+ * fp_bbr3_on_undo() and fp_bbr3_on_restart() at the moments of their names. Its runtimes: the kernel
  * (bpf/prog/cc_bbr3.bpf.c) and native (fairpath-core, for tests without a network).
  */
 #ifndef FP_CC_BBR3_H
@@ -150,7 +150,7 @@ FP_INLINE void fp_bbr3_on_ack(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 	b->lost_seen = a->lost;
 	fp_bbr3_read_sample(b, a);
 	if (newly)
-		fp_bbr3_note_losses(b, a, newly);
+		fp_bbr3_record_losses(b, a, newly);
 	fp_bbr3_update_model(b, a);
 	fp_bbr3_update_start(b, a);
 	fp_bbr3_update_cycle(b, a);

@@ -97,7 +97,7 @@ FP_INLINE u32 fp_bbr3_target_inflight(const struct fp_bbr3 *b)
 }
 
 /* Notes what is in flight now, for the packets that are sent from now on. */
-FP_INLINE void fp_bbr3_note_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
+FP_INLINE void fp_bbr3_record_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	struct fp_bbr3_sent *last = &b->sent[b->sent_head & (FP_BBR3_SENT - 1)];
 	u32 step = a->prior_in_flight / (FP_BBR3_SENT / 2);
@@ -151,7 +151,7 @@ FP_FUNC u32 fp_bbr3_read_sample(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr
 	u32 place;
 
 	b->rate = a->interval_us ? sample / a->interval_us : 0;
-	fp_bbr3_note_sent(b, a);
+	fp_bbr3_record_sent(b, a);
 	place = fp_bbr3_sent_at(b, a->sampled ? a->prior_delivered : a->delivered);
 	then = &b->sent[place & (FP_BBR3_SENT - 1)];
 	b->tx_in_flight = then->in_flight;
@@ -259,7 +259,7 @@ FP_INLINE void fp_bbr3_update_aggregation(struct fp_bbr3 *b, const struct fp_bbr
 	b->extra_acked_of[1] = fp_bbr3_max32(b->extra_acked_of[1], extra);
 }
 
-/* Three rounds that were not held back by the application, and hardly faster than before. */
+/* Three rounds that were not suppressed by the application, and rarely faster than before. */
 FP_INLINE void fp_bbr3_check_full_bw(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if (b->full_bw_now || !b->round_start || a->app_limited)

@@ -117,8 +117,8 @@ FP_INLINE void fp_bbr3_save_model(struct fp_bbr3 *b)
 }
 
 /* Packets were found lost since the last ACK. */
-FP_FUNC u32 fp_bbr3_note_losses(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr3_ack *a FP_CC_ARG,
-				u32 newly)
+FP_FUNC u32 fp_bbr3_record_losses(struct fp_bbr3 *b FP_CC_ARG,
+				  const struct fp_bbr3_ack *a FP_CC_ARG, u32 newly)
 {
 	if (!b->loss_in_round) {
 		b->loss_round = a->delivered;

@@ -27,7 +27,7 @@
 #define FP_MAX_LEVEL 129
 /* More steps than a binary search over FP_MAX_LEVEL lengths takes. */
 #define FP_LEVEL_STEPS 9
-/* The image's builder sees to it that no key lies further from its place. */
+/* The image's builder ensures that no key lies further from its place. */
 #define FP_RULE_PROBES 16
 
 enum fp_rule_kind {
@@ -186,8 +186,8 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 }
 
 /* At which of its hooks is this end counted? */
-FP_INLINE int fp_is_natural(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w, u32 uses,
-			    int sender)
+FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w, u32 uses,
+				 int sender)
 {
 	/* Netfilter has set the mark only when the packet leaves. */
 	int late = (uses & FP_USES(FP_RULE_MARK)) && r->watched_count > 1;
@@ -224,8 +224,8 @@ FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM 
 	w->image = *(volatile u32 FP_MEM *)&r->image;
 	image = fp_image_at(r, w->image);
 	uses = image->uses;
-	w->natural[sender] = fp_is_natural(r, w, uses, 1);
-	w->natural[!sender] = fp_is_natural(r, w, uses, 0);
+	w->natural[sender] = fp_is_counted_here(r, w, uses, 1);
+	w->natural[!sender] = fp_is_counted_here(r, w, uses, 0);
 	w->facts[0] = w->facts[1] = 1;
 	if (uses & FP_USES_FACTS) {
 		w->facts[0] = w->natural[0] ? fp_facts_of(w, image, 0) : 0;

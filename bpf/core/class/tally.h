@@ -56,9 +56,9 @@ struct fp_class_losses {
 	u32 reordered_packets;
 };
 
-/* Filters by class: with one such class, packets of no such class are left out. */
+/* Filters by class: with one such class, packets of no such class are omitted. */
 #define FP_CLASS_ONLY 0x01
-/* Packets of it are left out. */
+/* Packets of it are omitted. */
 #define FP_CLASS_EXCEPT 0x02
 
 /* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
@@ -219,7 +219,7 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 /* ----- peers ------------------------------------------------------------------------------ */
 
 /* The place of a pair in a locked set, emptied of a smaller one if need be. */
-FP_INLINE u32 fp_pair_place(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u64 at, u32 slot,
+FP_INLINE u32 fp_pair_entry(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u64 at, u32 slot,
 			    u32 kind_length)
 {
 	u32 way, i;
@@ -269,7 +269,7 @@ FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		w->stats.lock_failures++;
 		return 0;
 	}
-	way = fp_pair_place(r, w, at, slot, kind_length);
+	way = fp_pair_entry(r, w, at, slot, kind_length);
 	p = &FP_AT(struct fp_pair, r, at)[way & (FP_PAIR_WAYS - 1)];
 	p->bytes[FP_UP] += w->peer.bytes[FP_UP];
 	p->bytes[FP_DOWN] += w->peer.bytes[FP_DOWN];
@@ -282,7 +282,7 @@ FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return 0;
 }
 
-/* Masks w->look to the prefix length by which remotes of this family are told apart. */
+/* Masks w->look to the prefix length by which remotes of this family are distinguished. */
 FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			     const struct fp_key FP_MEM *key)
 {
@@ -300,8 +300,8 @@ FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 }
 
 /* w->peer belongs to the class of `side`: to the remote, and to its own host. */
-FP_FUNC int fp_tell_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			  const struct fp_key FP_MEM *key FP_ARG, u32 slot_side)
+FP_FUNC int fp_report_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			    const struct fp_key FP_MEM *key FP_ARG, u32 slot_side)
 {
 	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
 	u32 side = slot_side & 1, slot = slot_side >> 1, label = FP_NO_SLOT, bits;
@@ -342,7 +342,7 @@ FP_FUNC int fp_tell_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 /* ----- flows ------------------------------------------------------------------------------- */
 
 /* Does `slot` still belong to the class that it belonged to when `context` was found? */
-FP_INLINE int fp_is_alive(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
+FP_INLINE int fp_is_slot_current(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
 {
 	return slot && (s32)((u32)(context >> 32) - fp_class_at(r, slot)->born) >= 0;
 }
@@ -379,7 +379,7 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 /* ----- what a flow tells now and then ----------------------------------------------------- */
 
 /* Adds to `field` of direction `way` of both classes: what side `from` sent. */
-#define FP_TELL(field)                                                                             \
+#define FP_REPORT(field)                                                                           \
 	do {                                                                                       \
 		u32 more_ = (__typeof__(told->field))(c->field - told->field);                     \
 		if (more_) {                                                                       \
@@ -391,11 +391,11 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 	} while (0)
 
 /* The counts that side `from`'s data goes to: up of its class, down of the other's. */
-FP_FUNC int fp_tell_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			   struct fp_flow FP_MEM *f FP_ARG, u32 from)
+FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			     struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
 	struct fp_tally FP_MEM *t = &f->tally;
-	struct fp_told FP_MEM *told = &f->told[from & 1];
+	struct fp_reported FP_MEM *told = &f->told[from & 1];
 	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
 	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
 	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
@@ -411,11 +411,11 @@ FP_FUNC int fp_tell_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		up = down;
 	else if (other == FP_OTHER && mine != FP_OTHER)
 		down = up;
-	FP_TELL(data_packets);
-	FP_TELL(retransmitted_packets);
-	FP_TELL(lost_before_packets);
-	FP_TELL(spurious_packets);
-	FP_TELL(reordered_packets);
+	FP_REPORT(data_packets);
+	FP_REPORT(retransmitted_packets);
+	FP_REPORT(lost_before_packets);
+	FP_REPORT(spurious_packets);
+	FP_REPORT(reordered_packets);
 	return 0;
 }
 
@@ -428,17 +428,17 @@ FP_INLINE u32 fp_is_local(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32
 }
 
 /* A slot that has another owner by now is nobody's any more. */
-FP_INLINE void fp_forget_dead(struct fp_rtt FP_MEM *r, struct fp_tally FP_MEM *t)
+FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_MEM *t)
 {
 	u32 side;
 
 	for (side = 0; side < 2; side++) {
-		if (t->slot[side] && !fp_is_alive(r, t->slot[side], t->context[side]))
+		if (t->slot[side] && !fp_is_slot_current(r, t->slot[side], t->context[side]))
 			FP_PUT(t->slot[side], FP_OTHER);
 	}
 }
 
-/* What `side` has to tell of its peer: samples of what the other side sent tell of its own leg. */
+/* What `side` has to tell of its peer: samples of what the other side sent tell separate leg. */
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
@@ -464,7 +464,7 @@ FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *
 {
 	struct fp_tally FP_MEM *t = &f->tally;
 
-	fp_forget_dead(r, t);
+	fp_clear_dead_slots(r, t);
 	fp_count_flow(r, t, what);
 	return 0;
 }
@@ -480,10 +480,10 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	f->tally.flushed = w->frame.now;
 	FP_PUT(w->peer.lost_on[0], 0);
 	FP_PUT(w->peer.lost_on[1], 0);
-	fp_tell_counts(r, w, f, 0);
-	fp_tell_counts(r, w, f, 1);
-	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
-	fp_tell_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
+	fp_report_counts(r, w, f, 0);
+	fp_report_counts(r, w, f, 1);
+	fp_report_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
+	fp_report_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
 	for (what = 0; what < 2; what++) {
 		struct fp_tally FP_MEM *t = &f->tally;
 
@@ -498,7 +498,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 /* ----- which classes a flow's ends belong to ----------------------------------------------- */
 
 /* The open flow moves from one class to another. */
-FP_INLINE void fp_move_open(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partner)
+FP_INLINE void fp_move_open_flow(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partner)
 {
 	if (from && from != partner)
 		fp_add32(&fp_class_at(r, from)->flows_closed, 1);
@@ -506,19 +506,19 @@ FP_INLINE void fp_move_open(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partn
 		fp_add32(&fp_class_at(r, to)->flows_opened, 1);
 }
 
-/* Looks up one end of a flow anew. */
-FP_FUNC int fp_tally_renew(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			   struct fp_flow FP_MEM *f FP_ARG, u32 side)
+/* Looks up one end of a flow again. */
+FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+				struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
 	struct fp_tally FP_MEM *t = &f->tally;
 	u32 s = side & 1, generation = fp_image_at(r, w->image)->generation;
-	u32 was = fp_is_alive(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
+	u32 was = fp_is_slot_current(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
 	u32 is = fp_class_of(r, w, s, w->natural[s]);
 
 	t->context[s] = (u64)generation << 32 | w->facts[s];
 	t->slot[s] = is;
 	if (was != is && (f->flags & FP_FLOW_ANNOUNCED) && !(f->flags & FP_FLOW_CLOSED))
-		fp_move_open(r, was, is, t->slot[!s]);
+		fp_move_open_flow(r, was, is, t->slot[!s]);
 	return 0;
 }
 
@@ -551,7 +551,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		int current = t->context[side] >> 32 == generation >> 32;
 
 		if (w->natural[side] ? t->context[side] != (generation | w->facts[side]) : !current)
-			fp_tally_renew(r, w, f, side);
+			fp_tally_reclassify(r, w, f, side);
 		w->slot[side] = t->slot[side];
 	}
 	w->known = 1;
@@ -584,7 +584,7 @@ FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 }
 
 /* A packet without a flow: its ends are looked up each time, its bytes go to peers at once. */
-FP_FUNC int fp_tally_stray(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+FP_FUNC int fp_tally_without_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	u32 sender = w->packet.side & 1, side, other;
 
@@ -615,7 +615,7 @@ FP_FUNC int fp_tally_stray(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		w->peer.bytes[FP_UP] = side == sender ? w->packet.ip_bytes : 0;
 		w->peer.bytes[FP_DOWN] = side == sender ? 0 : w->packet.ip_bytes;
 		w->peer.unmatched = !w->slot[side] && fp_is_local(r, w, behind);
-		fp_tell_peers(r, w, &w->packet.key, w->slot[side] << 1 | side);
+		fp_report_peers(r, w, &w->packet.key, w->slot[side] << 1 | side);
 	}
 	return 0;
 }
@@ -626,7 +626,7 @@ FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	u32 sender = w->packet.side & 1, receiver = !sender, slot;
 
 	if (!w->known)
-		fp_tally_stray(r, w);
+		fp_tally_without_flow(r, w);
 	if (!fp_is_wanted(r, w)) {
 		w->stats.filtered++;
 		return 0;

@@ -6,7 +6,7 @@
  *   FP_GO_*             what becomes of a frame, counted by exit
  *   struct fp_fib       a question to the FIB of the kernel, and its answer
  *   FP_GO()             a decision in one number: outcome, exits, where the IP header is
- *   struct fp_note      what AF_XDP gets before a frame
+ *   struct fp_metadata      what AF_XDP gets before a frame
  */
 #ifndef FP_FORWARD_ABI_H
 #define FP_FORWARD_ABI_H
@@ -18,7 +18,7 @@
 #define FP_MAX_OWN   4
 #define FP_MAC_BYTES 6
 
-#define FP_NOTE_MAGIC 0x746e7066u /* "fpnt" */
+#define FP_METADATA_MAGIC 0x746e7066u /* "fpnt" */
 
 /* How packets are forwarded. */
 enum fp_forwarding {
@@ -40,19 +40,19 @@ enum fp_forward_outcome {
 	FP_GO_REDIRECT_OUTCOMES,
 	/* Of rtt_forward only. */
 	FP_GO_OTHER_VLAN = FP_GO_REDIRECT_OUTCOMES, /* its tag is none of the exits' */
-	FP_GO_NO_DESK,				    /* the monitor has no work area for this CPU */
+	FP_GO_NO_SCRATCH,			    /* the monitor has no work area for this CPU */
 	FP_GO_TOO_BIG,
 	/* Of its router mode only. */
 	FP_GO_OTHER_HOST, /* not sent to the interface's MAC address */
 	FP_GO_TTL,
-	FP_GO_OPTIONS,	      /* IPv4's, or hop-by-hop ones */
-	FP_GO_STRANGE,	      /* addresses that no router forwards, or a wrong header checksum */
-	FP_GO_NO_NEIGHBOUR,   /* the next hop's MAC address is not known yet */
-	FP_GO_LOCAL,	      /* this host's own, broadcast, no route */
-	FP_GO_UNREACHABLE,    /* a route that says so; blackholes */
-	FP_GO_NOT_FORWARDING, /* sysctl forwarding is off */
-	FP_GO_TUNNEL,	      /* the route encapsulates */
-	FP_GO_OTHER_EXIT,     /* by an interface that is not one of the exits */
+	FP_GO_OPTIONS,	       /* IPv4's, or hop-by-hop ones */
+	FP_GO_NOT_FORWARDABLE, /* addresses that no router forwards, or a wrong header checksum */
+	FP_GO_NO_NEIGHBOUR,    /* the next hop's MAC address is not known yet */
+	FP_GO_LOCAL,	       /* this host's own, broadcast, no route */
+	FP_GO_UNREACHABLE,     /* a route that says so; blackholes */
+	FP_GO_NOT_FORWARDING,  /* sysctl forwarding is off */
+	FP_GO_TUNNEL,	       /* the route encapsulates */
+	FP_GO_OTHER_EXIT,      /* by an interface that is not one of the exits */
 	/* Dropped. */
 	FP_GO_LOST, /* the socket went away when the frame was changed already */
 	FP_GO_OUTCOMES,
@@ -79,14 +79,14 @@ struct fp_forward {
 
 _Static_assert(sizeof(struct fp_forward) == 96, "what forward.rs writes");
 
-/* Before a frame in AF_XDP; mirrored in crates/edge/afxdp/src/note.rs. */
-struct fp_note {
+/* Before a frame in AF_XDP; mirrored in crates/edge/afxdp/src/metadata.rs. */
+struct fp_metadata {
 	u32 magic;
 	u32 exit;
 	struct fp_meta meta;
 };
 
-_Static_assert(sizeof(struct fp_note) == 88, "what note.rs reads");
+_Static_assert(sizeof(struct fp_metadata) == 88, "what metadata.rs reads");
 
 /* The kernel's struct bpf_fib_lookup: what the FIB is asked, and what it answers. */
 struct fp_fib {

@@ -4,9 +4,9 @@
  *
  *   fp_forward_begin()    link header, exit by which it came: nothing is changed yet
  *   fp_forward_bridge()   bridge: the other exit, if its MTU allows
- *   fp_fib_ask(), _take() router: route.h
+ *   fp_fib_request(), _take() router: route.h
  *   fp_forward_growth()   bytes that the hook makes or takes away before the frame
- *   fp_forward_change()   tag, MAC addresses, hop count
+ *   fp_forward_change()   tag, MAC addresses, TTL
  *
  * Two exits, towards subscribers and towards the internet; they may be two VLANs of one interface.
  *
@@ -36,8 +36,8 @@ FP_INLINE int fp_is_of_exit(const struct fp_forward *f, const struct fp_exit *e,
 FP_INLINE u32 fp_forward_begin(const struct fp_forward *f, u32 ifindex, const u8 *frame,
 			       const u8 *end)
 {
-	struct fp_glance g;
-	u32 outcome = fp_look_at_link(frame, end, &g), in = 0, out = 1;
+	struct fp_link_info g;
+	u32 outcome = fp_check_link(frame, end, &g), in = 0, out = 1;
 	int router, own;
 
 	if (!f->mode)
@@ -94,8 +94,8 @@ FP_INLINE int fp_forward_changes(const struct fp_forward *f, u32 go)
 	return f->mode == FP_FORWARD_ROUTER || f->exit[FP_GO_OUT(go)].vlan;
 }
 
-/* The hop count, one less; the header is behind `ip` (RFC 1624, equation 3). */
-FP_INLINE void fp_one_hop(u8 *ip)
+/* The TTL, one less; the header is behind `ip` (RFC 1624, equation 3). */
+FP_INLINE void fp_decrement_ttl(u8 *ip)
 {
 	if (ip[0] >> 4 == 4) {
 		u32 sum = fp_packet16(ip + 10) + fp_be16(0x0100);
@@ -134,7 +134,7 @@ FP_INLINE int fp_forward_change(const struct fp_forward *f, u32 go, int more,
 	FP_UNROLL
 	for (i = 0; i < FP_MAC_BYTES; i++)
 		fp_set_packet16(frame + 2 * i, next->macs[i]);
-	fp_one_hop(frame + (ip_at & 31));
+	fp_decrement_ttl(frame + (ip_at & 31));
 	return 0;
 }
 

@@ -3,7 +3,7 @@
  * forward/link.h: which frames may pass the stack by, as far as the link header says.
  *
  * To the stack go frames that are no IP (ARP), group addresses (a bridge floods them), neighbour
- * discovery, what is for this host by its MAC address, and what is cut short. A frame is looked at
+ * discovery, what is for this host by its MAC address, and what is truncated. A frame is looked at
  * in its first buffer only, from `frame` to `end`, and nothing here changes it.
  */
 #ifndef FP_FORWARD_LINK_H
@@ -22,7 +22,7 @@
 #define FP_IPV6_BYTES 40
 
 /* What a look at the link header found. */
-struct fp_glance {
+struct fp_link_info {
 	u32 ip;	  /* where the IP header begins, at most FP_ETH_BYTES + FP_GO_TAGS * FP_TAG_BYTES */
 	u16 vlan; /* the outermost tag's identifier, 0 none */
 	u16 ethertype;
@@ -56,7 +56,7 @@ FP_INLINE int fp_is_neighbour(const u8 *ip, const u8 *end)
 }
 
 /* FP_GO_TO_SOCKET: an IP packet to one host, as far as the link header tells. */
-FP_INLINE u32 fp_look_at_link(const u8 *frame, const u8 *end, struct fp_glance *g)
+FP_INLINE u32 fp_check_link(const u8 *frame, const u8 *end, struct fp_link_info *g)
 {
 	const u8 *at = frame + FP_ETH_BYTES;
 	u32 i;
@@ -88,8 +88,8 @@ FP_INLINE u32 fp_look_at_link(const u8 *frame, const u8 *end, struct fp_glance *
 /* Of a frame that goes to AF_XDP without a plan; `own` as fp_is_own() takes them, 6 bytes apart. */
 FP_INLINE u32 fp_redirect_outcome(const u8 *frame, const u8 *end, const volatile u8 *own)
 {
-	struct fp_glance g;
-	u32 outcome = fp_look_at_link(frame, end, &g);
+	struct fp_link_info g;
+	u32 outcome = fp_check_link(frame, end, &g);
 
 	if (outcome != FP_GO_SHORT && outcome != FP_GO_GROUP && frame + FP_MAC_BYTES <= end &&
 	    fp_is_own(frame, own, FP_MAC_BYTES))

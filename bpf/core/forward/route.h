@@ -2,10 +2,10 @@
 /*
  * forward/route.h: where a packet leaves a router. The FIB is asked by the hook.
  *
- *   fp_fib_ask()   IP header -> question, or why the stack gets the packet
+ *   fp_fib_request()   IP header -> question, or why the stack gets the packet
  *   (the hook)     question -> answer: bpf_fib_lookup(), neighbours resolved, MTU looked at
- *   fp_fib_take()  answer -> exit and MAC addresses, or why the stack gets the packet
- *   fp_fib_go()    both, and what was decided before -> decision
+ *   fp_fib_result()  answer -> exit and MAC addresses, or why the stack gets the packet
+ *   fp_fib_combine()    both, and what was decided before -> decision
  *
  * Nothing is changed in the packet.
  */
@@ -17,7 +17,7 @@
 #define FP_AF_INET  2
 #define FP_AF_INET6 10
 
-/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as it is told apart. */
+/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as it is distinguished. */
 enum fp_fib_answer {
 	FP_FIB_SUCCESS = 0,
 	FP_FIB_NOT_FORWARDED = 4,
@@ -27,7 +27,7 @@ enum fp_fib_answer {
 	FP_FIB_FRAGMENTATION_NEEDED = 8,
 };
 
-/* What fp_fib_take() leaves for fp_forward_change(). */
+/* What fp_fib_result() leaves for fp_forward_change(). */
 struct fp_next_hop {
 	u16 macs[FP_MAC_BYTES]; /* destination and source */
 	u32 zero;
@@ -44,7 +44,7 @@ FP_INLINE u32 fp_ipv4_sum(const u8 *ip)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-FP_INLINE u32 fp_fib_ask_ipv4(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
+FP_INLINE u32 fp_fib_request_ipv4(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
 {
 	u32 source, destination;
 
@@ -59,7 +59,7 @@ FP_INLINE u32 fp_fib_ask_ipv4(struct fp_fib *fib, const u8 *ip, const u8 *end, u
 	destination = ip[16];
 	if (!source || source == 127 || source >= 224 || !destination || destination == 127 ||
 	    destination >= 224 || fp_ipv4_sum(ip) != 0xffff)
-		return FP_GO_STRANGE;
+		return FP_GO_NOT_FORWARDABLE;
 	fib->tot_len = fp_be16(fp_packet16(ip + 2));
 	if (fib->tot_len > bytes)
 		return FP_GO_SHORT;
@@ -71,14 +71,14 @@ FP_INLINE u32 fp_fib_ask_ipv4(struct fp_fib *fib, const u8 *ip, const u8 *end, u
 	return FP_GO_TO_SOCKET;
 }
 
-FP_INLINE u32 fp_fib_ask_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
+FP_INLINE u32 fp_fib_request_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
 {
 	u32 i;
 
 	if (ip + FP_IPV6_BYTES > end)
 		return FP_GO_SHORT;
 	if (ip[0] >> 4 != 6)
-		return FP_GO_STRANGE;
+		return FP_GO_NOT_FORWARDABLE;
 	if (ip[6] == FP_PROTO_HOPOPT)
 		return FP_GO_OPTIONS;
 	if (ip[7] <= 1)
@@ -86,7 +86,7 @@ FP_INLINE u32 fp_fib_ask_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *end, u
 	/* RFC 4291 sections 2.5.2, 2.5.3, 2.5.6, 2.7: unspecified, loopback, link-local, groups. */
 	if (ip[8] == 0xff || ip[24] == 0xff || (ip[8] == 0xfe && ip[9] >> 6 == 2) ||
 	    (ip[24] == 0xfe && ip[25] >> 6 == 2))
-		return FP_GO_STRANGE;
+		return FP_GO_NOT_FORWARDABLE;
 	FP_UNROLL
 	for (i = 0; i < 4; i++) {
 		fib->src[i] = fp_packet32(ip + 8 + 4 * i);
@@ -94,7 +94,7 @@ FP_INLINE u32 fp_fib_ask_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *end, u
 	}
 	if (!(fib->src[0] | fib->src[1] | fib->src[2]) && (fib->src[3] & 0xffffff) == 0 &&
 	    fib->src[3] >> 24 <= 1)
-		return FP_GO_STRANGE;
+		return FP_GO_NOT_FORWARDABLE;
 	fib->tot_len = fp_be16(fp_packet16(ip + 4)) + FP_IPV6_BYTES;
 	if (fib->tot_len > bytes)
 		return FP_GO_SHORT;
@@ -108,12 +108,12 @@ FP_INLINE u32 fp_fib_ask_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *end, u
  * Fills a question (all zero before) from the IP header at `ip`, which has `bytes` of the frame
  * from there on; FP_GO_TO_SOCKET: ask it, of the interface by which the packet came.
  */
-FP_INLINE u32 fp_fib_ask(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
+FP_INLINE u32 fp_fib_request(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
 {
 	if (ip + 1 > end)
 		return FP_GO_SHORT;
-	return ip[0] >> 4 == 4 ? fp_fib_ask_ipv4(fib, ip, end, bytes)
-			       : fp_fib_ask_ipv6(fib, ip, end, bytes);
+	return ip[0] >> 4 == 4 ? fp_fib_request_ipv4(fib, ip, end, bytes)
+			       : fp_fib_request_ipv6(fib, ip, end, bytes);
 }
 
 FP_INLINE u32 fp_fib_outcome(long answer)
@@ -136,9 +136,9 @@ FP_INLINE u32 fp_fib_outcome(long answer)
 	}
 }
 
-/* What the FIB's answer means: outcome and exit, for fp_fib_go(). */
-FP_INLINE u32 fp_fib_take(const struct fp_forward *f, long answer, const struct fp_fib *fib,
-			  struct fp_next_hop FP_MEM *next)
+/* What the FIB's answer means: outcome and exit, for fp_fib_combine(). */
+FP_INLINE u32 fp_fib_result(const struct fp_forward *f, long answer, const struct fp_fib *fib,
+			    struct fp_next_hop FP_MEM *next)
 {
 	u32 outcome = fp_fib_outcome(answer), out, i;
 
@@ -158,8 +158,8 @@ FP_INLINE u32 fp_fib_take(const struct fp_forward *f, long answer, const struct 
 	return FP_GO(FP_GO_TO_SOCKET, 0, out, 0);
 }
 
-/* What was decided of a frame before (`go`), and what the FIB added: by fp_fib_ask() or _take(). */
-FP_INLINE u32 fp_fib_go(u32 go, u32 routed)
+/* What was decided of a frame before (`go`), and what the FIB added: by fp_fib_request() or _take(). */
+FP_INLINE u32 fp_fib_combine(u32 go, u32 routed)
 {
 	if (FP_GO_OUTCOME(routed) != FP_GO_TO_SOCKET)
 		return FP_GO(FP_GO_OUTCOME(routed), FP_GO_IN(go), 0, 0);

@@ -17,7 +17,7 @@
 #define FP_MAX_VLAN_TAGS   4
 #define FP_MAX_EXTENSIONS  8
 #define FP_MAX_TCP_OPTIONS 40
-/* BIG TCP makes super-packets of up to 512 KiB. */
+/* BIG TCP makes GSO packets of up to 512 KiB. */
 #define FP_MAX_PAYLOAD (1u << 20)
 
 enum fp_parsed {
@@ -347,7 +347,7 @@ FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, 
 }
 
 /*
- * Fills w->packet from w->frame and w->head; the same answer in every home. Addresses, ip_bytes
+ * Fills w->packet from w->frame and w->head; the same answer in every runtime. Addresses, ip_bytes
  * and dscp are valid wherever an IP header was read, ip_bytes is 0 elsewhere.
  */
 FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)

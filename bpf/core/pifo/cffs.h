@@ -16,7 +16,7 @@
  * Two halves, because one array by modulo lets ranks of the next turn go before those of this one.
  * The halves change places only when something is popped and the primary is empty; then base goes
  * on by N g. A push into an empty PIFO whose rank lies beyond the window moves the window there,
- * with half a primary of room for lower ranks that follow: an idle queue of times starts anew.
+ * with half a primary of room for lower ranks that follow: an idle queue of times starts again.
  *
  * Everything O(levels), at most four words. Memory: 16 bytes a bucket and an eighth of a byte for
  * each half's bit. N from 1 to 2^20, any number; ranks are plain 64-bit numbers.
@@ -145,7 +145,7 @@ FP_FUNC int fp_cffs_change_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 h
 	return 0;
 }
 
-/* The first or last bucket of a half that is not empty, likewise. */
+/* The first or last bucket of a half that is not empty, the same. */
 FP_FUNC u32 fp_cffs_find_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 last)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);

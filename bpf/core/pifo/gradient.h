@@ -13,7 +13,7 @@
  * a gain of at most 9 % over bitmaps; cffs.h is the one to take, and what tests compare this with.
  *
  * Push, move, remove O(1); pop a division and at most FP_GRADIENT_FAR + 1 buckets looked at, those
- * in vain counted in `searched`; last O(N), exact. Memory: 16 bytes a bucket and 32. At most 523
+ * without result counted in `searched`; last O(N), exact. Memory: 16 bytes a bucket and 32. At most 523
  * buckets: above, b would not fit in 64 bits with room to spare.
  */
 #ifndef FP_GRADIENT_H

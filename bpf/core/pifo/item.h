@@ -40,7 +40,7 @@ enum fp_pifo_kind {
 	FP_HEAP = 1,	 /* heap.h: exact for any ranks */
 	FP_BANDS = 2,	 /* bands.h: strict priority, rank = band */
 	FP_CFFS = 3,	 /* cffs.h: buckets in a moving window, O(1) */
-	FP_GRADIENT = 4, /* gradient.h: likewise, found by division */
+	FP_GRADIENT = 4, /* gradient.h: also, found by division */
 	FP_SP_PIFO = 5,	 /* sp_pifo.h: approximate, a few FIFOs */
 	FP_AIFO = 6,	 /* aifo.h: approximate, one FIFO and admission */
 	FP_PIEO = 7,	 /* pieo.h: two PIFOs, eligible time and rank */
@@ -75,7 +75,7 @@ struct fp_item {
 	u64 rank;
 	u64 seq;   /* arrival: larger is later, over all PIFOs of the pool */
 	u32 next;  /* in its list; the caller's own while it is in no PIFO */
-	u32 prev;  /* likewise; of a list's head: anything */
+	u32 prev;  /* the same; of a list's head: anything */
 	u32 place; /* its list (of a window: half * stride + bucket), or position in the heap */
 	u32 pifo;  /* which holds it, 0 none */
 };
@@ -118,7 +118,7 @@ struct fp_pifo {
 	u64 errors;	 /* FP_REFUSED_RANK */
 	u64 rotations;	 /* the window went on by one array */
 	u64 rebases;	 /* it jumped, being empty */
-	u64 searched;	 /* FP_GRADIENT: buckets looked at in vain */
+	u64 searched;	 /* FP_GRADIENT: buckets looked at without result */
 	u32 level_at[2]; /* first word of the second and third level */
 	u32 window;	 /* FP_AIFO: ranks remembered */
 	u32 headroom;	 /* FP_AIFO: k, in parts of FP_AIFO_HEADROOM_ONE */
@@ -207,7 +207,7 @@ FP_INLINE u64 fp_is_zero(u64 x)
 #endif
 }
 
-/* `x` if `yes` is 1, 0 if it is 0, likewise. */
+/* `x` if `yes` is 1, 0 if it is 0, the same. */
 FP_INLINE u32 fp_if(u64 yes, u32 x)
 {
 	return -(u32)yes & x;
@@ -246,7 +246,7 @@ FP_INLINE int fp_list_unlink(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM 
 	return !list->head;
 }
 
-/* Guarded, so that all homes agree: x / 0 is 0 in BPF and a trap elsewhere. */
+/* Guarded, so that all runtimes agree: x / 0 is 0 in BPF and a trap elsewhere. */
 FP_INLINE u64 fp_quotient(u64 x, u64 y)
 {
 	return y ? x / y : 0;

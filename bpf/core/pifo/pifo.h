@@ -153,7 +153,7 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
 }
 
-/* The list that is served last, likewise. */
+/* The list that is served last, the same. */
 FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
 	u32 half = (p->half & 1) ^ 1, last;
@@ -248,8 +248,8 @@ FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
  * Makes room for an item of `rank` that would stand at `place`, by pushing out the last one; 0 if
  * there is room now.
  */
-FP_INLINE int fp_make_room_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-			      u64 rank, u32 place, u32 kind)
+FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
+				  u64 rank, u32 place, u32 kind)
 {
 	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_pifo_last_as(pool, q, kind) : 0;
 	struct fp_item FP_MEM *it = fp_item_at(pool, last);
@@ -266,19 +266,19 @@ FP_INLINE int fp_make_room_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM
 	return 0;
 }
 
-FP_FUNC int fp_make_room(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 place)
+FP_FUNC int fp_push_out_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 place)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 
 	switch (p->kind) {
 	case FP_HEAP:
-		return fp_make_room_as(pool, p, q, rank, place, FP_HEAP);
+		return fp_push_out_last_as(pool, p, q, rank, place, FP_HEAP);
 	case FP_BANDS:
-		return fp_make_room_as(pool, p, q, rank, place, FP_BANDS);
+		return fp_push_out_last_as(pool, p, q, rank, place, FP_BANDS);
 	case FP_CFFS:
-		return fp_make_room_as(pool, p, q, rank, place, FP_CFFS);
+		return fp_push_out_last_as(pool, p, q, rank, place, FP_CFFS);
 	case FP_GRADIENT:
-		return fp_make_room_as(pool, p, q, rank, place, FP_GRADIENT);
+		return fp_push_out_last_as(pool, p, q, rank, place, FP_GRADIENT);
 	}
 	p->was_full++;
 	return FP_REFUSED_FULL;
@@ -316,7 +316,7 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 			return fp_refusal_of(place);
 	}
 	if (p->count >= p->capacity) {
-		refused = fp_make_room(pool, q, rank, place);
+		refused = fp_push_out_last(pool, q, rank, place);
 		if (refused)
 			return refused;
 	}
@@ -424,7 +424,7 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return item ? item : fp_pifo_pop(pool, q);
 }
 
-/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS likewise. */
+/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS also. */
 FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
 {
 	u64 seq = pool->seq + 1;

@@ -38,20 +38,20 @@ struct fp_pifo_config {
 	u64 base;     /* FP_CFFS, FP_GRADIENT: where the window begins, rounded down to a bucket */
 	u32 headroom; /* FP_AIFO: less than FP_AIFO_HEADROOM_ONE */
 	u32 wheel;    /* FP_PIEO: a FP_HEAP or window formatted before */
-	u32 ready;    /* FP_PIEO: likewise; clamps and does not push out */
+	u32 ready;    /* FP_PIEO: also; clamps and does not push out */
 	u32 each;     /* FP_SP_PIFO: items of one list at most, from 1 */
 };
 
 /* Why something cannot be formatted. */
-enum fp_misfit {
-	FP_MISFIT_KIND = 1,
-	FP_MISFIT_CAPACITY = 2,
-	FP_MISFIT_BUCKETS = 3,
-	FP_MISFIT_SHIFT = 4,
-	FP_MISFIT_POLICY = 5,
-	FP_MISFIT_NUMBER = 6, /* of items or PIFOs, or of this PIFO */
-	FP_MISFIT_SPACE = 7,  /* arrays that lie outside the pool, or not at a multiple of 8 */
-	FP_MISFIT_PARTS = 8,  /* headroom; wheel or ready */
+enum fp_invalid_field {
+	FP_INVALID_KIND = 1,
+	FP_INVALID_CAPACITY = 2,
+	FP_INVALID_BUCKETS = 3,
+	FP_INVALID_SHIFT = 4,
+	FP_INVALID_POLICY = 5,
+	FP_INVALID_NUMBER = 6, /* of items or PIFOs, or of this PIFO */
+	FP_INVALID_SPACE = 7,  /* arrays that lie outside the pool, or not at a multiple of 8 */
+	FP_INVALID_PARTS = 8,  /* headroom; wheel or ready */
 };
 
 FP_INLINE u64 fp_pool_align(u64 bytes)
@@ -135,12 +135,12 @@ FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 	       pool->room == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
 }
 
-/* Formats zeroed memory of fp_pool_bytes(). 0, or FP_MISFIT_NUMBER. */
+/* Formats zeroed memory of fp_pool_bytes(). 0, or FP_INVALID_NUMBER. */
 FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *config)
 {
 	if (!config->items || !config->pifos || config->items > FP_MAX_ITEMS ||
 	    config->pifos > FP_MAX_PIFOS)
-		return FP_MISFIT_NUMBER;
+		return FP_INVALID_NUMBER;
 	memset(pool, 0, sizeof(*pool));
 	pool->version = FP_PIFO_VERSION;
 	pool->bytes = fp_pool_bytes(config);
@@ -184,44 +184,45 @@ FP_FUNC int fp_part_fits(struct fp_pool *pool, u32 q, int ready)
 	return !ready || (!p->below && !p->beyond && !p->full);
 }
 
-FP_FUNC int fp_pifo_misfit(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
+FP_FUNC int fp_pifo_invalid_field(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config,
+				  u64 at)
 {
 	u64 bytes = fp_pifo_bytes(config->kind, config->capacity, config->buckets);
 	int pieo = config->kind == FP_PIEO;
 
 	if (config->kind < FP_HEAP || config->kind > FP_PIEO)
-		return FP_MISFIT_KIND;
+		return FP_INVALID_KIND;
 	if (!q || q > pool->pifos)
-		return FP_MISFIT_NUMBER;
+		return FP_INVALID_NUMBER;
 	if (!config->capacity || config->capacity > pool->items ||
 	    (pieo && config->capacity != pool->items) ||
 	    (config->kind == FP_SP_PIFO && !config->each))
-		return FP_MISFIT_CAPACITY;
+		return FP_INVALID_CAPACITY;
 	if (!fp_buckets_fit(config->kind, config->buckets))
-		return FP_MISFIT_BUCKETS;
+		return FP_INVALID_BUCKETS;
 	if (config->shift > 63 || (config->shift && !fp_is_window(config->kind)))
-		return FP_MISFIT_SHIFT;
+		return FP_INVALID_SHIFT;
 	if (config->full > FP_FULL_PUSH_OUT || config->below > FP_OUTSIDE_ERROR ||
 	    config->beyond > FP_OUTSIDE_ERROR ||
 	    (config->full && (config->kind > FP_GRADIENT || config->kind < FP_HEAP)))
-		return FP_MISFIT_POLICY;
+		return FP_INVALID_POLICY;
 	if (at % 8 || at < pool->arrays || at > pool->bytes || bytes > pool->bytes - at)
-		return FP_MISFIT_SPACE;
+		return FP_INVALID_SPACE;
 	if (config->headroom >= FP_AIFO_HEADROOM_ONE ||
 	    (pieo && (config->wheel == config->ready || !fp_part_fits(pool, config->wheel, 0) ||
 		      !fp_part_fits(pool, config->ready, 1))))
-		return FP_MISFIT_PARTS;
+		return FP_INVALID_PARTS;
 	return 0;
 }
 
 /*
  * Formats PIFO `q`; its arrays of fp_pifo_bytes() zeroed bytes begin `at` bytes behind the pool.
- * 0, or enum fp_misfit.
+ * 0, or enum fp_invalid_field.
  */
 FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);
-	int misfit = fp_pifo_misfit(pool, q, config, at);
+	int misfit = fp_pifo_invalid_field(pool, q, config, at);
 	u32 levels = 0, level_at[2] = { 0, 0 };
 
 	if (misfit)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool_ops.h: operations on a pool as values, so that one log runs in every home and the answers
+ * pool_ops.h: operations on a pool as values, so that one log runs in every runtime and the answers
  * can be compared.
  */
 #ifndef FP_POOL_OPS_H
@@ -42,7 +42,7 @@ FP_INLINE int fp_op_found(struct fp_pool FP_MEM *pool, struct fp_pool_op FP_MEM 
  * Does what `op` says, guessing that it is about an FP_CFFS (fp_pifo_pop_as), and writes down
  * what came of it.
  */
-FP_FUNC int fp_pool_do(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pool_op FP_MEM *op FP_ARG)
+FP_FUNC int fp_pool_run_op(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pool_op FP_MEM *op FP_ARG)
 {
 	switch (op->code) {
 	case FP_OP_PUSH:

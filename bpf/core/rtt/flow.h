@@ -31,15 +31,15 @@
 #define FP_FLOW_ANNOUNCED 0x10 /* its opening was told */
 
 /* Holes and retransmissions of one direction: a chunk of their own, taken when the first occurs. */
-#define FP_TROUBLE_HOLE	     0x100
-#define FP_TROUBLE_AGAIN     0x200 /* a retransmission that its own TSval identifies */
-#define FP_TROUBLE_AMBIGUOUS 0x400 /* a TSval that several copies carried */
+#define FP_HOLE_MISSING	      0x100
+#define FP_HOLE_RETRANSMITTED 0x200 /* a retransmission that its own TSval identifies */
+#define FP_HOLE_AMBIGUOUS     0x400 /* a TSval that several copies carried */
 
 struct fp_dir {	   /* what one side sends */
 	u64 last;  /* when a packet of it was seen */
 	u64 point; /* where it is counted */
-	u64 least; /* least RTT towards the receiver of this data; 0 none */
-	u64 given; /* when a sample was last given out */
+	u64 least; /* minimum RTT towards the receiver of this data; 0 none */
+	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */
 	u32 una;     /* highest acknowledgement of it */
@@ -61,7 +61,7 @@ struct fp_tally {
 	u32 rtt_sum_us[2];
 };
 
-struct fp_told {
+struct fp_reported {
 	u32 data_packets;
 	u16 retransmitted_packets; /* the lower half: differences are small */
 	u16 lost_before_packets;
@@ -80,10 +80,10 @@ struct fp_flow {
 	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
 	struct fp_tally tally;
 	struct fp_dir dir[2];
-	struct fp_told told[2]; /* of dir[].counts: what the classes know */
+	struct fp_reported told[2]; /* of dir[].counts: what the classes know */
 } __attribute__((aligned(64)));
 
-struct fp_set {
+struct fp_run_set_op {
 	u32 lock;
 	u32 zero;
 	u32 tag[FP_WAYS]; /* 0 free */
@@ -114,10 +114,10 @@ FP_INLINE struct fp_table fp_half_table(struct fp_rtt FP_MEM *r)
 	return t;
 }
 
-FP_INLINE struct fp_set FP_MEM *fp_set_at(struct fp_rtt FP_MEM *r, const struct fp_table *t,
-					  u32 index)
+FP_INLINE struct fp_run_set_op FP_MEM *fp_set_at(struct fp_rtt FP_MEM *r, const struct fp_table *t,
+						 u32 index)
 {
-	return FP_AT(struct fp_set, r, t->sets + (u64)index * sizeof(struct fp_set));
+	return FP_AT(struct fp_run_set_op, r, t->sets + (u64)index * sizeof(struct fp_run_set_op));
 }
 
 FP_INLINE struct fp_flow FP_MEM *fp_flow_at(struct fp_rtt FP_MEM *r, const struct fp_table *t,
@@ -162,7 +162,7 @@ FP_INLINE int fp_key_equal(const struct fp_key FP_MEM *a, const struct fp_key FP
 FP_INLINE u32 fp_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, const struct fp_table *t,
 		      u32 set)
 {
-	struct fp_set FP_MEM *s = fp_set_at(r, t, set);
+	struct fp_run_set_op FP_MEM *s = fp_set_at(r, t, set);
 	u32 way, tag = fp_tag(w->hash);
 
 	fp_loop(way, FP_WAYS) {
@@ -173,7 +173,7 @@ FP_INLINE u32 fp_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, const s
 	return FP_NO_WAY;
 }
 
-FP_INLINE int fp_seen(const struct fp_flow FP_MEM *f, u32 side)
+FP_INLINE int fp_side_seen(const struct fp_flow FP_MEM *f, u32 side)
 {
 	return (f->dir[side].flags & FP_DIR_SEEN) != 0;
 }

@@ -2,9 +2,9 @@
 /*
  * flow_life.h: how a flow gets its place in a table, and how it ends.
  *
- *   fp_make_room -> fp_flow_start ... fp_close (reported, counted) -> fp_flow_free
+ *   fp_free_way -> fp_flow_start ... fp_close_flow (reported, counted) -> fp_flow_free
  *
- * A place is given up only by policy (fp_victim): closed or idle flows first, one-sided ones
+ * A place is given up only by policy (fp_choose_victim): closed or idle flows first, one-sided ones
  * next, established ones never before config.evict_guard of silence. Nothing sweeps a whole
  * table: fp_rtt_expire() looks at a few sets a call. The end of a flow is counted for the classes
  * of its ends (class/tally.h).
@@ -14,12 +14,12 @@
 
 #include "../class/tally.h"
 
-/* A one-sided flow (no answer seen) keeps its place this long against newcomers. */
+/* A one-sided flow (no answer seen) keeps its place this long against new flows. */
 #define FP_ONE_SIDED_GUARD 1000000000ull
 
 /* Fills the flow event's head and counts; `side` opened or closed it. */
-FP_FUNC int fp_tell_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			 struct fp_flow FP_MEM *f FP_ARG, u32 kind_reason_side, u64 now)
+FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			       struct fp_flow FP_MEM *f FP_ARG, u32 kind_reason_side, u64 now)
 {
 	struct fp_flow_event FP_MEM *e = &w->event;
 	u32 side;
@@ -43,7 +43,7 @@ FP_FUNC int fp_tell_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	FP_PUT(e->head.method, 0);
 	FP_PUT(e->head.own_queue, 0);
 	FP_PUT(e->head.way, 0);
-	e->head.seen = fp_seen(f, 0) | fp_seen(f, 1) << 1;
+	e->head.seen = fp_side_seen(f, 0) | fp_side_seen(f, 1) << 1;
 	e->head.opened = f->opened;
 	fp_loop(side, 2) {
 		FP_COPY(&e->counts[side], &f->dir[side].counts);
@@ -55,15 +55,15 @@ FP_FUNC int fp_tell_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	return 0;
 }
 
-FP_INLINE void fp_tell(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struct fp_flow FP_MEM *f,
-		       u32 kind, u32 reason, u32 side, u64 now)
+FP_INLINE void fp_report_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f, u32 kind, u32 reason, u32 side, u64 now)
 {
-	fp_tell_flow(r, w, f, kind | reason << 8 | side << 16, now);
+	fp_fill_flow_event(r, w, f, kind | reason << 8 | side << 16, now);
 }
 
 /* Tells the end of an announced flow once; one that was never answered is only counted. */
-FP_INLINE void fp_close(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struct fp_flow FP_MEM *f,
-			u32 reason, u32 side, u64 now)
+FP_INLINE void fp_close_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			     struct fp_flow FP_MEM *f, u32 reason, u32 side, u64 now)
 {
 	if (f->flags & FP_FLOW_CLOSED)
 		return;
@@ -82,11 +82,11 @@ FP_INLINE void fp_close(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, struc
 		w->stats.flows_evicted++;
 	if (reason == FP_CLOSED_REUSE)
 		w->stats.flows_reused++;
-	fp_tell(r, w, f, FP_EVENT_CLOSED, reason, side, now);
+	fp_report_flow(r, w, f, FP_EVENT_CLOSED, reason, side, now);
 }
 
 /* Gives back what a flow holds and frees its place in a locked set. */
-FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_set FP_MEM *s FP_ARG,
+FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_run_set_op FP_MEM *s FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 way)
 {
 	u32 side;
@@ -106,8 +106,8 @@ FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_set FP_MEM *s
 }
 
 /* Frees the place of a flow that is over, telling so where it was announced. */
-FP_INLINE void fp_retire(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			 const struct fp_table *t, u32 set, u32 way, u32 reason, u64 now)
+FP_INLINE void fp_retire_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      const struct fp_table *t, u32 set, u32 way, u32 reason, u64 now)
 {
 	struct fp_flow FP_MEM *f = fp_flow_at(r, t, set, way);
 
@@ -121,14 +121,14 @@ FP_INLINE void fp_retire(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	} else if (f->flags & FP_FLOW_CLOSED) {
 		fp_tally_flush(r, w, f, 0); /* what came behind its end */
 	} else {
-		fp_close(r, w, f, reason, f->closer, now);
+		fp_close_flow(r, w, f, reason, f->closer, now);
 	}
 	fp_flow_free(r, fp_set_at(r, t, set), f, way);
 }
 
 /* How readily a flow gives up its place; 0 never. */
-FP_INLINE u32 fp_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f, int half,
-			   int privileged, u64 now)
+FP_INLINE u32 fp_eviction_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f,
+				    int half, int privileged, u64 now)
 {
 	u64 idle = fp_idle(f, now);
 
@@ -136,18 +136,18 @@ FP_INLINE u32 fp_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM 
 		return 1;
 	if ((f->flags & FP_FLOW_CLOSED) || fp_flow_expired(r, f, half, now))
 		return 3;
-	if (!fp_seen(f, 0) || !fp_seen(f, 1))
+	if (!fp_side_seen(f, 0) || !fp_side_seen(f, 1))
 		return privileged || idle > FP_ONE_SIDED_GUARD ? 2 : 0;
 	return idle > r->config.evict_guard ? 1 : 0;
 }
 
 /* The way whose flow gives up its place most readily, FP_NO_WAY if none does. */
-FP_FUNC u32 fp_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
-		      u32 privileged)
+FP_FUNC u32 fp_choose_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			     u32 half, u32 privileged)
 {
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
 	u32 set = fp_set_of(w->hash, t.mask);
-	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+	struct fp_run_set_op FP_MEM *s = fp_set_at(r, &t, set);
 	u32 way, best = FP_NO_WAY, best_ready = 0;
 	u64 now = w->frame.now, best_idle = 0;
 
@@ -158,7 +158,7 @@ FP_FUNC u32 fp_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w F
 
 		if (!s->tag[way])
 			return way;
-		ready = fp_readiness(r, f, half, privileged, now);
+		ready = fp_eviction_readiness(r, f, half, privileged, now);
 		idle = fp_idle(f, now);
 		if (ready > best_ready || (ready && ready == best_ready && idle > best_idle)) {
 			best = way;
@@ -170,18 +170,18 @@ FP_FUNC u32 fp_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w F
 }
 
 /* A free way of a locked set, made free by policy if need be, or FP_NO_WAY. */
-FP_FUNC u32 fp_make_room(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
-			 u32 privileged)
+FP_FUNC u32 fp_free_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
+			u32 privileged)
 {
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
-	u32 set = fp_set_of(w->hash, t.mask), way = fp_victim(r, w, half, privileged);
+	u32 set = fp_set_of(w->hash, t.mask), way = fp_choose_victim(r, w, half, privileged);
 	u64 now = w->frame.now;
 	int over;
 
 	if (way >= FP_WAYS || !fp_set_at(r, &t, set)->tag[way])
 		return way;
 	over = fp_flow_expired(r, fp_flow_at(r, &t, set, way), half, now);
-	fp_retire(r, w, &t, set, way, over ? FP_CLOSED_TIMEOUT : FP_CLOSED_EVICTED, now);
+	fp_retire_flow(r, w, &t, set, way, over ? FP_CLOSED_TIMEOUT : FP_CLOSED_EVICTED, now);
 	return way;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * layout.h: how big a monitor's memory is, and how it is laid out and ended. User space only: it
+ * layout.h: how big a monitor's memory is, and how it is built and ended. User space only: it
  * formats plain memory and the kernel's arena (through its mapping) alike.
  */
 #ifndef FP_LAYOUT_H
@@ -13,8 +13,8 @@ FP_INLINE u64 fp_align(u64 bytes)
 	return (bytes + 63) & ~63ull;
 }
 
-/* Likewise for what classes need; nothing without classes. */
-static u64 fp_lay_out_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
+/* The same for what classes need; nothing without classes. */
+static u64 fp_layout_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
 {
 	u32 half;
 
@@ -38,35 +38,35 @@ static u64 fp_lay_out_classes(struct fp_rtt *r, const struct fp_config *config, 
 }
 
 /* Writes the offsets into `r` and returns the size of all of it. */
-static u64 fp_lay_out(struct fp_rtt *r, const struct fp_config *config)
+static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 {
 	u64 at = fp_align(sizeof(*r));
 
 	r->work = at;
 	at += fp_align((u64)config->cpus * sizeof(struct fp_work));
 	r->half_sets = at;
-	at += fp_align((u64)config->half_sets * sizeof(struct fp_set));
+	at += fp_align((u64)config->half_sets * sizeof(struct fp_run_set_op));
 	r->half_flows = at;
 	at += fp_align((u64)config->half_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->flow_sets = at;
-	at += fp_align((u64)config->flow_sets * sizeof(struct fp_set));
+	at += fp_align((u64)config->flow_sets * sizeof(struct fp_run_set_op));
 	r->flows = at;
 	at += fp_align((u64)config->flow_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->chunks = at;
 	at += fp_align(((u64)config->chunks + 1) * sizeof(struct fp_chunk));
-	at = fp_lay_out_classes(r, config, at);
+	at = fp_layout_classes(r, config, at);
 	r->replay = at;
 	r->bytes = at;
 	return at;
 }
 
 /*
- * Formats zeroed memory of fp_lay_out() bytes: what is zero is empty, so only the header is
+ * Formats zeroed memory of fp_layout_tables() bytes: what is zero is empty, so only the header is
  * written. In an arena every page must be touched besides; the kernel's side cannot fault one in.
  */
 static void fp_format(struct fp_rtt *r, const struct fp_config *config)
 {
-	fp_lay_out(r, config);
+	fp_layout_tables(r, config);
 	r->abi = FP_ABI_VERSION;
 	r->config = *config;
 	r->next_flow = 1;

@@ -2,8 +2,8 @@
 /*
  * rtt/methods.h: the methods by which samples are taken. A line has the method's number (from 1
  * on, without gaps), its name, its constant, and what it matches. The counters, the names in records
- * and reports, and the Rust type are made of it. A method lies in its own header: one of TCP is
- * called by fp_acked() in tcp.h, one with packets of its own by fp_in_flow() in rtt.h.
+ * and reports, and the Rust type are derived from it. A method lies in its own header: one of TCP is
+ * called by fp_match_ack() in tcp.h, one with packets separate by fp_measure_in_flow() in rtt.h.
  */
 #ifndef FP_METHODS_H
 #define FP_METHODS_H

@@ -20,15 +20,15 @@
 #include "echo.h"
 
 /* Once both sides of a flow were seen it is worth announcing. */
-FP_FUNC int fp_announce(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			struct fp_flow FP_MEM *f FP_ARG)
+FP_FUNC int fp_announce_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			     struct fp_flow FP_MEM *f FP_ARG)
 {
 	f->flags |= FP_FLOW_ANNOUNCED;
 	if (!f->reason)
 		f->reason = FP_OPENED_FIRST_SEEN;
 	w->stats.flows_opened++;
 	fp_tally_opened(r, f);
-	fp_tell(r, w, f, FP_EVENT_OPENED, f->reason, f->initiator, w->frame.now);
+	fp_report_flow(r, w, f, FP_EVENT_OPENED, f->reason, f->initiator, w->frame.now);
 	return 0;
 }
 
@@ -43,9 +43,9 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	struct fp_flow FP_MEM *to;
 
 	if (way < FP_WAYS) /* the 5-tuple's earlier life ends here */
-		fp_retire(r, w, &main, set, way, FP_CLOSED_REUSE, w->frame.now);
+		fp_retire_flow(r, w, &main, set, way, FP_CLOSED_REUSE, w->frame.now);
 	else
-		way = fp_make_room(r, w, 0, 1);
+		way = fp_free_way(r, w, 0, 1);
 	if (way >= FP_WAYS) {
 		w->stats.flows_refused++;
 		return -1;
@@ -54,9 +54,9 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	FP_COPY(to, from);
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
 	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
-	if (fp_seen(to, 0) && fp_seen(to, 1))
-		fp_announce(r, w, to);
-	fp_take_end(r, w, to); /* FIN already */
+	if (fp_side_seen(to, 0) && fp_side_seen(to, 1))
+		fp_announce_flow(r, w, to);
+	fp_handle_end(r, w, to); /* FIN already */
 	return 0;
 }
 
@@ -81,12 +81,12 @@ FP_INLINE int fp_is_next_life(const struct fp_work FP_MEM *w, const struct fp_fl
 }
 
 /* A packet that the half-open table takes; 1 if it did. The flow set is locked. */
-FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			 u32 established)
+FP_FUNC int fp_track_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			       u32 established)
 {
 	struct fp_table t = fp_half_table(r);
 	u32 set = fp_set_of(w->hash, t.mask), way;
-	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+	struct fp_run_set_op FP_MEM *s = fp_set_at(r, &t, set);
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN, ack = w->packet.tcp_flags & FP_TCP_ACK;
 	struct fp_flow FP_MEM *f;
 	int taken = 0;
@@ -99,7 +99,7 @@ FP_FUNC int fp_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	if (way >= FP_WAYS) {
 		if (!syn)
 			goto out;
-		way = fp_make_room(r, w, 1, 0);
+		way = fp_free_way(r, w, 1, 0);
 		if (way >= FP_WAYS)
 			goto out;
 		fp_flow_start(r, w, 1, way);
@@ -137,7 +137,7 @@ out:
 }
 
 /* A flow whose opening was not seen. RST and lone FIN open nothing. */
-FP_INLINE u32 fp_first_seen(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+FP_INLINE u32 fp_start_midflow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	u32 way;
 
@@ -145,7 +145,7 @@ FP_INLINE u32 fp_first_seen(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 		return FP_NO_WAY;
 	if (w->packet.kind == FP_PACKET_ECHO_REPLY)
 		return FP_NO_WAY;
-	way = fp_make_room(r, w, 0, 0);
+	way = fp_free_way(r, w, 0, 0);
 	if (way >= FP_WAYS)
 		w->stats.flows_refused++;
 	else
@@ -154,8 +154,8 @@ FP_INLINE u32 fp_first_seen(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 }
 
 /* A SYN, or any packet while the next life of its 5-tuple is half open. */
-FP_INLINE int fp_to_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			      struct fp_flow FP_MEM *f)
+FP_INLINE int fp_is_for_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+				  struct fp_flow FP_MEM *f)
 {
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
 
@@ -166,11 +166,11 @@ FP_INLINE int fp_to_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		f->flags |= FP_FLOW_REOPENING;
 	if (!(f->flags & FP_FLOW_REOPENING))
 		return 0;
-	return fp_half_open(r, w, 1);
+	return fp_track_half_open(r, w, 1);
 }
 
-FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			  struct fp_flow FP_MEM *f)
+FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+				  struct fp_flow FP_MEM *f)
 {
 	int counted;
 
@@ -179,10 +179,10 @@ FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
 	if (!counted)
 		return;
-	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_seen(f, 0) && fp_seen(f, 1))
-		fp_announce(r, w, f);
+	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_side_seen(f, 0) && fp_side_seen(f, 1))
+		fp_announce_flow(r, w, f);
 	if (w->packet.kind == FP_PACKET_TCP)
-		fp_take_end(r, w, f);
+		fp_handle_end(r, w, f);
 	fp_tally_due(r, w, f);
 }
 
@@ -194,7 +194,7 @@ FP_INLINE void fp_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	struct fp_table t = fp_flow_table(r);
-	struct fp_set FP_MEM *s;
+	struct fp_run_set_op FP_MEM *s;
 	u32 set, way;
 
 #ifndef __bpf__
@@ -214,22 +214,22 @@ FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 	if (way < FP_WAYS) {
 		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
 
-		if (w->packet.kind == FP_PACKET_TCP && fp_to_half_open(r, w, f))
+		if (w->packet.kind == FP_PACKET_TCP && fp_is_for_half_open(r, w, f))
 			goto out;
 	} else {
-		if (w->packet.kind == FP_PACKET_TCP && fp_half_open(r, w, 0))
+		if (w->packet.kind == FP_PACKET_TCP && fp_track_half_open(r, w, 0))
 			goto out;
-		way = fp_first_seen(r, w);
+		way = fp_start_midflow(r, w);
 	}
 	if (way < FP_WAYS)
-		fp_in_flow(r, w, fp_flow_at(r, &t, set, way));
+		fp_measure_in_flow(r, w, fp_flow_at(r, &t, set, way));
 out:
 	fp_unlock(&s->lock);
 	return 0;
 }
 
 /* Where a frame was seen, as one number that is never 0. */
-FP_INLINE u64 fp_point(const struct fp_work FP_MEM *w)
+FP_INLINE u64 fp_capture_point(const struct fp_work FP_MEM *w)
 {
 	return (u64)w->frame.ifindex | (u64)w->packet.vlan << 32 | (u64)w->frame.way << 48 |
 	       1ull << 56;
@@ -293,8 +293,8 @@ FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 
 /*
  * One frame: w->frame and w->head are filled, w->head_bytes is valid. Returns enum fp_parsed, so
- * that a home which showed only part of the headers (FP_TRUNCATED) can show more and call again;
- * `final` says that there is no more.
+ * that a runtime which showed only part of the headers (FP_TRUNCATED) can show more and call again;
+ * `final` says that there is no longer.
  */
 FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 final)
 {
@@ -316,7 +316,7 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 			fp_tally_volume(r, w);
 		return err;
 	}
-	w->point = fp_point(w);
+	w->point = fp_capture_point(w);
 	w->behind = w->frame.way == FP_WAY_IN	 ? w->frame.ifindex
 		    : w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex
 						 : 0;
@@ -335,7 +335,7 @@ FP_FUNC int fp_expire_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 
 	if (fp_set_at(r, &t, set)->tag[way] &&
 	    fp_flow_expired(r, fp_flow_at(r, &t, set, way), half, now))
-		fp_retire(r, w, &t, set, way, FP_CLOSED_TIMEOUT, now);
+		fp_retire_flow(r, w, &t, set, way, FP_CLOSED_TIMEOUT, now);
 	return 0;
 }
 
@@ -344,7 +344,7 @@ FP_FUNC int fp_expire_set(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 			  u32 set)
 {
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
-	struct fp_set FP_MEM *s = fp_set_at(r, &t, set);
+	struct fp_run_set_op FP_MEM *s = fp_set_at(r, &t, set);
 
 	if (!fp_lock(&s->lock)) {
 		w->stats.lock_failures++;

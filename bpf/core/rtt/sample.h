@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sample.h: what a matched pair becomes: checked, counted, held back or given out.
+ * sample.h: what a matched pair becomes: checked, counted, held back or reported.
  *
  * The side that answered is the measured host; the sample's direction is that of the data.
  * Before the egress queue (tcx) the interval contains the router's own queue towards that host;
@@ -29,8 +29,9 @@ FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
 	w->stats.samples[(method - 1) % FP_METHOD_COUNT]++;
 }
 
-/* May a sample of this leg be given out at `now`? */
-FP_INLINE int fp_due(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data, u64 now)
+/* May a sample of this leg be reported at `now`? */
+FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data,
+				   u64 now)
 {
 	u64 gap = r->config.rate_limit;
 
@@ -76,7 +77,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		fp_tally_sample(r, w, f, rtt);
 	if (r->config.quiet)
 		return 0;
-	if (!fp_due(r, data, now)) {
+	if (!fp_may_report_sample(r, data, now)) {
 		w->stats.samples_held_back++;
 		return 0;
 	}

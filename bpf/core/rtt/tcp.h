@@ -5,7 +5,7 @@
  * Every segment that carries new data is remembered with its time, end and TSval until it is
  * acknowledged. An ACK that advances gives at most one sample, from the newest segment it covers:
  *
- *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO super-packet), was
+ *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO packet), was
  *         never retransmitted, and no earlier segment was sent after it: Karn's rule as tcptrace
  *         has it. A retransmission therefore cuts away all segments behind its start.
  *   ts    the newest covered segment whose TSval the ACK echoes; and retransmissions, which Karn
@@ -31,15 +31,15 @@
 #define FP_REORDER_NS 3000000ull
 #define FP_NO_PLACE   FP_CHUNK_SEGMENTS
 
-FP_INLINE struct fp_segment FP_MEM *fp_trouble_at(struct fp_rtt FP_MEM *r, struct fp_dir FP_MEM *d,
-						  u32 i)
+FP_INLINE struct fp_segment FP_MEM *fp_hole_at(struct fp_rtt FP_MEM *r, struct fp_dir FP_MEM *d,
+					       u32 i)
 {
 	return &fp_chunk(r, d->trouble)->segment[i];
 }
 
 /* Index of a free place for trouble, the oldest's if all are taken; FP_NO_PLACE without chunk. */
-FP_FUNC u32 fp_trouble_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			   struct fp_dir FP_MEM *d FP_ARG)
+FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			struct fp_dir FP_MEM *d FP_ARG)
 {
 	u32 i, oldest = 0;
 
@@ -48,12 +48,12 @@ FP_FUNC u32 fp_trouble_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		if (!d->trouble)
 			return FP_NO_PLACE;
 		fp_loop(i, FP_CHUNK_SEGMENTS)
-			fp_trouble_at(r, d, i)->flags = 0;
+			fp_hole_at(r, d, i)->flags = 0;
 	}
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		if (!fp_trouble_at(r, d, i)->flags)
+		if (!fp_hole_at(r, d, i)->flags)
 			return i;
-		if (fp_trouble_at(r, d, i)->time < fp_trouble_at(r, d, oldest)->time)
+		if (fp_hole_at(r, d, i)->time < fp_hole_at(r, d, oldest)->time)
 			oldest = i;
 	}
 	w->stats.troubles_dropped++;
@@ -61,13 +61,13 @@ FP_FUNC u32 fp_trouble_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 }
 
 /* Forgets holes and retransmissions that `ack` covers; unfilled holes were never seen here. */
-FP_FUNC int fp_trouble_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM *d FP_ARG,
-			     u32 ack, u32 near)
+FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM *d FP_ARG, u32 ack,
+			   u32 near)
 {
 	u32 i, left = 0;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
 
 		if (!t->flags)
 			continue;
@@ -75,7 +75,7 @@ FP_FUNC int fp_trouble_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_ME
 			left = 1;
 			continue;
 		}
-		if (t->flags & FP_TROUBLE_HOLE)
+		if (t->flags & FP_HOLE_MISSING)
 			d->counts.unseen_bytes += t->end - t->seq;
 		t->flags = 0;
 	}
@@ -87,21 +87,21 @@ FP_FUNC int fp_trouble_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_ME
 }
 
 /* The newest retransmission whose own TSval is echoed and that the ACK newly covers. */
-FP_FUNC int fp_match_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			   struct fp_dir FP_MEM *d FP_ARG)
+FP_FUNC int fp_match_retransmission(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+				    struct fp_dir FP_MEM *d FP_ARG)
 {
 	struct fp_match FP_MEM *m = &w->match;
 	u32 i;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
 
-		if (!(t->flags & FP_TROUBLE_AGAIN) || t->tsval != w->packet.tsecr)
+		if (!(t->flags & FP_HOLE_RETRANSMITTED) || t->tsval != w->packet.tsecr)
 			continue;
 		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->una) <= 0)
 			continue;
 		/* A warning holds for any part of it: the answer may be to that. */
-		if ((t->flags & FP_TROUBLE_AMBIGUOUS) && fp_serial(t->seq, w->packet.ack) < 0) {
+		if ((t->flags & FP_HOLE_AMBIGUOUS) && fp_serial(t->seq, w->packet.ack) < 0) {
 			m->method = 0;
 			return 0;
 		}
@@ -120,8 +120,8 @@ FP_FUNC int fp_match_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
  * Takes every segment off that the ACK covers. `newest` is the last of them (or the one it falls
  * into), `echoed` the newest whose TSval it echoes, `oldest` the first.
  */
-FP_FUNC int fp_cover(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		     struct fp_dir FP_MEM *d FP_ARG)
+FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			      struct fp_dir FP_MEM *d FP_ARG)
 {
 	struct fp_covered FP_MEM *newest = &w->newest;
 	u32 i, ack = w->packet.ack, count = d->segments.count;
@@ -143,7 +143,7 @@ FP_FUNC int fp_cover(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 		if (echoes && (s->flags & FP_SEGMENT_TS) && s->tsval == w->packet.tsecr)
 			FP_COPY(&w->echoed, newest);
 		if (fp_serial(ack, s->end) < 0) {
-			s->seq = ack; /* inside a super-packet: what is left of it stays */
+			s->seq = ack; /* inside a GSO packet: what is left of it stays */
 			break;
 		}
 		fp_segments_drop_first(r, &d->segments, w->hash);
@@ -152,7 +152,7 @@ FP_FUNC int fp_cover(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 }
 
 /* Does the ACK's echo contradict a match by sequence number? */
-FP_INLINE int fp_echo_refuses(struct fp_work FP_MEM *w, const struct fp_dir FP_MEM *d)
+FP_INLINE int fp_echo_contradicts(struct fp_work FP_MEM *w, const struct fp_dir FP_MEM *d)
 {
 	const struct fp_covered FP_MEM *newest = &w->newest;
 	const struct fp_covered FP_MEM *oldest = &w->oldest;
@@ -174,7 +174,7 @@ FP_INLINE int fp_echo_refuses(struct fp_work FP_MEM *w, const struct fp_dir FP_M
 	return 0;
 }
 
-FP_INLINE void fp_use(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *c, u32 method)
+FP_INLINE void fp_use_match(struct fp_work FP_MEM *w, const struct fp_covered FP_MEM *c, u32 method)
 {
 	struct fp_match FP_MEM *m = &w->match;
 
@@ -194,8 +194,8 @@ FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flo
 }
 
 /* An ACK that advances over side `from`'s data: at most one sample. */
-FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		     struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
+FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
 {
 	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
 	struct fp_match FP_MEM *m = &w->match;
@@ -207,16 +207,16 @@ FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 	FP_PUT(w->oldest.any, 0);
 
 	if (d->segments.count)
-		fp_cover(r, w, d);
+		fp_remove_covered(r, w, d);
 	if (mode == FP_MODE_TS) {
 		if (w->echoed.any)
-			fp_use(w, &w->echoed, FP_METHOD_TS);
+			fp_use_match(w, &w->echoed, FP_METHOD_TS);
 	} else if (w->newest.any && !unseen && fp_serial(ack, w->newest.end) <= 0) {
-		if (mode == FP_MODE_SEQ || !fp_echo_refuses(w, d))
-			fp_use(w, &w->newest, FP_METHOD_SEQ);
+		if (mode == FP_MODE_SEQ || !fp_echo_contradicts(w, d))
+			fp_use_match(w, &w->newest, FP_METHOD_SEQ);
 	}
 	if (!m->method && mode != FP_MODE_SEQ && d->trouble && (w->packet.flags & FP_PACKET_HAS_TS))
-		fp_match_again(r, w, d);
+		fp_match_retransmission(r, w, d);
 	if (mode == FP_MODE_HANDSHAKE && m->method != FP_METHOD_HANDSHAKE)
 		m->method = 0;
 
@@ -230,7 +230,7 @@ FP_FUNC int fp_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP
 	d->una = ack;
 	d->flags |= FP_DIR_ACKED;
 	if (d->trouble)
-		fp_trouble_acked(r, d, ack, w->hash);
+		fp_holes_acked(r, d, ack, w->hash);
 	return 0;
 }
 
@@ -247,8 +247,8 @@ FP_INLINE void fp_count_dsack(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
 		d->counts.spurious_packets++;
 }
 
-FP_INLINE void fp_take_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			   struct fp_flow FP_MEM *f)
+FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			     struct fp_flow FP_MEM *f)
 {
 	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
 	u32 ack = w->packet.ack, unseen = 0;
@@ -268,13 +268,13 @@ FP_INLINE void fp_take_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		unseen = 1;
 	}
 	if (!(d->flags & FP_DIR_ACKED) || fp_serial(ack, d->una) > 0)
-		fp_acked(r, w, f, unseen);
+		fp_match_ack(r, w, f, unseen);
 }
 
 /* Karn: what was sent before this and is not acknowledged yet cannot be matched behind its start.
  */
-FP_FUNC int fp_cut(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		   struct fp_dir FP_MEM *d FP_ARG)
+FP_FUNC int fp_apply_karn(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			  struct fp_dir FP_MEM *d FP_ARG)
 {
 	u32 i, count = d->segments.count;
 
@@ -313,19 +313,20 @@ FP_INLINE void fp_fill_segment(const struct fp_work FP_MEM *w, struct fp_segment
  * Remembers a retransmission by its TSval. Only the first packet of a direction that carries a
  * TSval can be told by it; the others are kept as warnings against the same echo.
  */
-FP_FUNC int fp_remember_again(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			      struct fp_dir FP_MEM *d FP_ARG, u32 end)
+FP_FUNC int fp_record_retransmission(struct fp_rtt FP_MEM *r FP_ARG,
+				     struct fp_work FP_MEM *w FP_ARG,
+				     struct fp_dir FP_MEM *d FP_ARG, u32 end)
 {
-	u32 flags = fp_segment_flags(w) | FP_TROUBLE_AGAIN;
+	u32 flags = fp_segment_flags(w) | FP_HOLE_RETRANSMITTED;
 	u32 place;
 
 	if (!(w->packet.flags & FP_PACKET_HAS_TS))
 		return 0;
 	if ((d->flags & FP_DIR_TS) && fp_serial(w->packet.tsval, d->tsval) <= 0)
-		flags |= FP_TROUBLE_AMBIGUOUS;
-	place = fp_trouble_new(r, w, d);
+		flags |= FP_HOLE_AMBIGUOUS;
+	place = fp_hole_new(r, w, d);
 	if (place != FP_NO_PLACE)
-		fp_fill_segment(w, fp_trouble_at(r, d, place), w->packet.seq, end, flags);
+		fp_fill_segment(w, fp_hole_at(r, d, place), w->packet.seq, end, flags);
 	return 0;
 }
 
@@ -355,10 +356,10 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	u32 i, filled = 0, reordered = 0, seq = w->packet.seq;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_trouble_at(r, d, i);
+		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
 		u32 from, to, tail;
 
-		if (!(t->flags & FP_TROUBLE_HOLE))
+		if (!(t->flags & FP_HOLE_MISSING))
 			continue;
 		from = fp_serial(seq, t->seq) > 0 ? seq : t->seq;
 		to = fp_serial(end, t->end) < 0 ? end : t->end;
@@ -375,10 +376,10 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 		} else {
 			t->end = from;
 			if (to != tail) { /* a hole on both sides of it */
-				u32 place = fp_trouble_new(r, w, d);
+				u32 place = fp_hole_new(r, w, d);
 
 				if (place != FP_NO_PLACE && place != i) {
-					struct fp_segment FP_MEM *rest = fp_trouble_at(r, d, place);
+					struct fp_segment FP_MEM *rest = fp_hole_at(r, d, place);
 
 					FP_COPY(rest, t);
 					rest->seq = to;
@@ -400,8 +401,8 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 
 /* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe.
  */
-FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			struct fp_flow FP_MEM *f FP_ARG, u32 end)
+FP_FUNC int fp_handle_old_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			       struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
 	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
 	u32 seq = w->packet.seq, bytes, filled = 0;
@@ -426,14 +427,14 @@ FP_FUNC int fp_take_old(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		d->counts.retransmitted_packets += w->frame.segs ? w->frame.segs : 1;
 		d->counts.retransmitted_bytes += bytes - filled;
 	}
-	fp_cut(r, w, d);
-	fp_remember_again(r, w, d, end);
+	fp_apply_karn(r, w, d);
+	fp_record_retransmission(r, w, d, end);
 	return 0;
 }
 
 /* Data that goes beyond what was seen. */
-FP_FUNC int fp_take_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			struct fp_flow FP_MEM *f FP_ARG, u32 end)
+FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			       struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
 	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
 	u32 seq = w->packet.seq, whole = 1;
@@ -443,13 +444,13 @@ FP_FUNC int fp_take_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		fp_segments_clear(r, &d->segments, w->hash);
 		d->flags &= ~FP_DIR_ACKED;
 	} else if (fp_serial(seq, d->next) > 0) {
-		u32 place = fp_trouble_new(r, w, d);
+		u32 place = fp_hole_new(r, w, d);
 
 		if (place != FP_NO_PLACE)
-			fp_fill_segment(w, fp_trouble_at(r, d, place), d->next, seq,
-					fp_segment_flags(w) | FP_TROUBLE_HOLE);
+			fp_fill_segment(w, fp_hole_at(r, d, place), d->next, seq,
+					fp_segment_flags(w) | FP_HOLE_MISSING);
 	} else if (fp_serial(seq, d->next) < 0) {
-		whole = 0; /* fp_take_old() had its beginning */
+		whole = 0; /* fp_handle_old_data() had its beginning */
 	}
 	d->next = end;
 	/* A byte into a closed window is answered when the window opens, not when it arrives. */
@@ -463,8 +464,8 @@ FP_FUNC int fp_take_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return 0;
 }
 
-FP_INLINE void fp_take_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			    struct fp_flow FP_MEM *f)
+FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
 {
 	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
 	u32 syn = (w->packet.tcp_flags & FP_TCP_SYN) != 0;
@@ -488,13 +489,13 @@ FP_INLINE void fp_take_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		return;
 	d->counts.data_packets += w->frame.segs ? w->frame.segs : 1;
 	if (fp_serial(w->packet.seq, d->next) < 0)
-		fp_take_old(r, w, f, end);
+		fp_handle_old_data(r, w, f, end);
 	if (fp_serial(end, d->next) > 0)
-		fp_take_new(r, w, f, end);
+		fp_handle_new_data(r, w, f, end);
 }
 
 /* Serial order (RFC 7323 section 5.2): reordering must not bring an old TSval back. */
-FP_INLINE void fp_note_tsval(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
+FP_INLINE void fp_update_tsval(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
 {
 	if (!(w->packet.flags & FP_PACKET_HAS_TS))
 		return;
@@ -519,19 +520,19 @@ FP_INLINE int fp_advances(const struct fp_work FP_MEM *w, const struct fp_flow F
 }
 
 /* FIN and RST. */
-FP_INLINE void fp_take_end(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			   struct fp_flow FP_MEM *f)
+FP_INLINE void fp_handle_end(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			     struct fp_flow FP_MEM *f)
 {
 	u32 side = w->packet.side;
 
 	if (w->packet.tcp_flags & FP_TCP_RST) {
-		fp_close(r, w, f, FP_CLOSED_RST, side, w->frame.now);
+		fp_close_flow(r, w, f, FP_CLOSED_RST, side, w->frame.now);
 	} else if (w->packet.tcp_flags & FP_TCP_FIN) {
 		if (!((f->dir[0].flags | f->dir[1].flags) & FP_DIR_FIN))
 			f->closer = side;
 		f->dir[side].flags |= FP_DIR_FIN;
 		if (f->dir[!side].flags & FP_DIR_FIN)
-			fp_close(r, w, f, FP_CLOSED_FIN, f->closer, w->frame.now);
+			fp_close_flow(r, w, f, FP_CLOSED_FIN, f->closer, w->frame.now);
 	}
 }
 
@@ -557,10 +558,10 @@ FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_A
 	w->stats.tcp_bytes += w->packet.payload;
 
 	if (w->packet.tcp_flags & FP_TCP_ACK)
-		fp_take_ack(r, w, f);
+		fp_handle_ack(r, w, f);
 	if (!(w->packet.tcp_flags & FP_TCP_RST))
-		fp_take_data(r, w, f);
-	fp_note_tsval(w, mine);
+		fp_handle_data(r, w, f);
+	fp_update_tsval(w, mine);
 	return 1;
 }
 

@@ -3,7 +3,7 @@
  * tshark.h: pairs data and acknowledgements as tshark 4.0.17 does, to be held against it.
  *
  * Native home only. docs/design/0004-tshark-as-oracle.md says how the rules were found and what
- * they leave out. In short:
+ * they omit. In short:
  *
  *   - every segment with payload, SYN or FIN is remembered, also keep-alives, probes and copies;
  *     SYN and FIN count one number, together too; at most config.max_segments a direction;
@@ -186,8 +186,8 @@ static void fp_tshark_in_flow(struct fp_rtt *r, struct fp_work *w, struct fp_flo
 		fp_tshark_tcp(r, w, f);
 	else
 		fp_tshark_echo(r, w, f);
-	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_seen(f, 0) && fp_seen(f, 1))
-		fp_announce(r, w, f);
+	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_side_seen(f, 0) && fp_side_seen(f, 1))
+		fp_announce_flow(r, w, f);
 }
 
 /* Does a SYN begin a new conversation of a known 5-tuple? */
@@ -208,7 +208,7 @@ static u32 fp_tshark_find(struct fp_rtt *r, struct fp_work *w, const struct fp_t
 	if (way < FP_WAYS) {
 		if (!fp_tshark_reused(w, fp_flow_at(r, t, set, way)))
 			return way;
-		fp_retire(r, w, t, set, way, FP_CLOSED_REUSE, w->frame.now);
+		fp_retire_flow(r, w, t, set, way, FP_CLOSED_REUSE, w->frame.now);
 	} else {
 		for (way = 0; way < FP_WAYS && fp_set_at(r, t, set)->tag[way]; way++)
 			;

@@ -51,7 +51,7 @@ struct fp_meta {
 	u8 protocol;
 	u8 dscp;
 	u8 ecn;
-	u8 segments; /* of a GSO super-packet; 0 counts as 1 */
+	u8 segments; /* of a GSO packet; 0 counts as 1 */
 	u32 zero;
 	u32 zero2;
 };
@@ -106,7 +106,7 @@ struct fp_op {
 
 enum fp_outcome_kind {
 	FP_QUEUED = 1,	/* rank as given at its leaf */
-	FP_SENT = 2,	/* rank: likewise; sojourn */
+	FP_SENT = 2,	/* rank: also; sojourn */
 	FP_DROPPED = 3, /* reason */
 	FP_NOTHING = 4, /* nothing may leave; `at`: when to ask again, FP_NEVER if empty */
 	FP_DONE = 5,	/* FP_OP_PARAM, FP_OP_WEIGHT, FP_OP_NODE, FP_OP_IMPAIR */
@@ -165,7 +165,7 @@ struct fp_node_config {
 	u32 impair; /* of a leaf: the impairment before it, from 1; 0 none */
 	u32 zero;
 	u64 floor; /* ns a byte << FP_RATE_SHIFT; 0 no floor */
-	u64 ceil;  /* likewise; 0 no ceiling */
+	u64 ceil;  /* the same; 0 no ceiling */
 	u64 burst; /* ns that it may run ahead of its ceiling and behind its floor */
 	u64 params[FP_PARAMS];
 };
@@ -180,7 +180,7 @@ struct fp_sched_config {
 	u32 splits;  /* entries of the table of splits */
 	u32 references;
 	u32 overflow;	 /* enum fp_overflow */
-	u32 limit_bytes; /* likewise; 0 none */
+	u32 limit_bytes; /* the same; 0 none */
 	u32 seed;
 	u32 accounts; /* 1: struct fp_account is kept for each node */
 	u64 horizon;  /* ns; a send time further away is dropped. 0: none */
@@ -200,7 +200,7 @@ struct fp_sched_stats {
 	u64 dropped[32]; /* by reason */
 	u64 put_off;	 /* entries re-ranked without sending */
 	u64 shared;	 /* packets that share a flow's queue with another flow */
-	u64 state_lost;	 /* flows whose state gave way to another's */
+	u64 state_lost;	 /* flows whose state was evicted to another's */
 	u64 tries_spent; /* dequeues that gave up after FP_DEQUEUE_TRIES */
 	u64 woken;	 /* entries that the shaper gave back */
 };

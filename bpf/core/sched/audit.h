@@ -10,7 +10,7 @@
 
 enum fp_fault {
 	FP_FAULT_PACKETS = 1, /* packets waiting are not those counted; where: their number */
-	FP_FAULT_BYTES = 2,   /* likewise, of bytes */
+	FP_FAULT_BYTES = 2,   /* the same, of bytes */
 	FP_FAULT_LOST = 3,    /* where: a packet that waits in no queue */
 	FP_FAULT_FLOW = 4,    /* where: a flow whose count is not what waits in it */
 	FP_FAULT_UNSEEN = 5, /* where: a node that has something to send and is not in its parent */
@@ -21,7 +21,7 @@ enum fp_fault {
 
 static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
 {
-	u64 packets = 0, bytes = 0, gated = 0;
+	u64 packets = 0, bytes = 0, delayed = 0;
 	u32 h;
 
 	for (h = 1; h <= s->config.packets; h++) {
@@ -30,19 +30,20 @@ static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
 		if (!p->leaf)
 			continue;
 		*where = h;
-		if (fp_is_gated(s, h)) {
-			if (fp_item_at(fp_pool_of(s), h)->pifo != FP_GATE)
+		if (fp_is_delayed(s, h)) {
+			if (fp_item_at(fp_pool_of(s), h)->pifo != FP_DELAY_QUEUE)
 				return FP_FAULT_LOST;
-			gated++;
+			delayed++;
 			continue;
 		}
 		packets++;
 		bytes += p->meta.bytes;
-		if (fp_node_at(s, p->leaf)->config.over == FP_OVER_PACKETS && !fp_holds(s, h))
+		if (fp_node_at(s, p->leaf)->config.over == FP_OVER_PACKETS &&
+		    !fp_is_item_queued(s, h))
 			return FP_FAULT_LOST;
 	}
 	*where = packets;
-	if (packets != s->packets || gated != s->gated)
+	if (packets != s->packets || delayed != s->delayed)
 		return FP_FAULT_PACKETS;
 	*where = bytes;
 	return (u32)bytes != s->bytes_waiting ? FP_FAULT_BYTES : 0;
@@ -60,7 +61,7 @@ static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
 		*where = i;
 		if (!f->packets || fp_node_at(s, f->leaf)->config.over != FP_OVER_FLOWS)
 			continue;
-		if (!fp_holds(s, fp_flow_item(s, i)))
+		if (!fp_is_item_queued(s, fp_flow_item(s, i)))
 			return FP_FAULT_LOST;
 		while (h && packets <= s->config.packets) {
 			struct fp_slot *p = fp_slot_at(s, h);
@@ -83,7 +84,7 @@ static u32 fp_audit_references(struct fp_sched *s, u64 *where)
 	u32 held = 0, i;
 
 	for (i = 1; i <= s->config.references; i++)
-		held += fp_holds(s, fp_reference_item(s, i)) ? 1 : 0;
+		held += fp_is_item_queued(s, fp_reference_item(s, i)) ? 1 : 0;
 	*where = held;
 	return held != s->config.references - s->free_references ? FP_FAULT_REFERENCES : 0;
 }
@@ -116,8 +117,8 @@ static u32 fp_audit_sum(struct fp_sched *s, u64 *where)
 	for (i = 0; i < 32; i++)
 		dropped += i == FP_DROP_BROKEN ? 0 : s->stats.dropped[i];
 	*where = s->stats.enqueued;
-	return s->stats.enqueued != s->stats.sent + dropped + s->packets + s->gated ? FP_FAULT_SUM
-										    : 0;
+	return s->stats.enqueued != s->stats.sent + dropped + s->packets + s->delayed ? FP_FAULT_SUM
+										      : 0;
 }
 
 static u32 fp_sched_audit(struct fp_sched *s, u64 *where)

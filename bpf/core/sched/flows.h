@@ -4,7 +4,7 @@
  *
  * Both tables are sets of eight places, as CAKE's is: two flows meet in one queue only where eight
  * others of their set are waiting. A flow's state stays when its queue is empty, until another
- * needs the place: the one that was idle longest gives way (stats.state_lost counts it).
+ * needs the place: the one that was idle longest is evicted (stats.state_lost counts it).
  */
 #ifndef FP_SCHED_FLOWS_H
 #define FP_SCHED_FLOWS_H
@@ -42,7 +42,7 @@ FP_INLINE void fp_begin_flow(struct fp_sched FP_MEM *s, u32 flow, u32 leaf, u32 
 		FP_PUT(f->state[i], 0ull);
 }
 
-/* An idle flow may give way: nobody waits in it, and neither a queue nor the shaper holds it. */
+/* An idle flow may be evicted: nobody waits in it, and neither a queue nor the shaper holds it. */
 FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 {
 	return !fp_fq_at(s, flow)->packets &&
@@ -114,7 +114,7 @@ FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 address
 	return idle;
 }
 
-/* A flow begins to wait: its hosts have one more. Sources and destinations are told apart. */
+/* A flow begins to wait: its hosts have one more. Sources and destinations are distinguished. */
 FP_INLINE void fp_count_hosts(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
 {
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
@@ -159,7 +159,7 @@ FP_INLINE u32 fp_fat_band(u32 bytes)
 
 /* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest.
  */
-FP_FUNC int fp_weigh_flow(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
+FP_FUNC int fp_update_fat_band(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);

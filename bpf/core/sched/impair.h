@@ -19,7 +19,7 @@
 #ifndef FP_IMPAIR_H
 #define FP_IMPAIR_H
 
-#include "fate.h"
+#include "loss.h"
 
 /* Parts that a table divides its range into; it has one entry more. */
 #define FP_TABLE_PARTS 1024
@@ -34,7 +34,7 @@
 struct fp_impair_config {
 	struct fp_loss_config loss;
 	u64 delay; /* ns */
-	u64 copy;  /* chances as in fate.h */
+	u64 copy;  /* chances as in loss.h */
 	u64 corrupt;
 	u64 ahead;	   /* of going ahead, without delay */
 	u32 gap;	   /* packets that are delayed before one may go ahead, and itself */
@@ -49,7 +49,7 @@ struct fp_impair_config {
 	u64 slot_least;	   /* ns between slots */
 	u32 slot_spread;   /* more of them, at most */
 	u32 slot_packets;  /* of a slot, at most; 0 any number */
-	u32 slot_bytes;	   /* likewise; the last packet may be beyond */
+	u32 slot_bytes;	   /* the same; the last packet may be beyond */
 	u32 overhead;	   /* bytes that each packet takes on the line besides its own */
 	u32 cell_payload;  /* then it takes whole cells; 0 none */
 	u32 cell_bytes;
@@ -84,19 +84,19 @@ struct fp_impair_state {
 
 /* Sums since the start. Mirrored. */
 struct fp_impair_stats {
-	u64 packets; /* on the wire: a super-packet is as many as its segments */
+	u64 packets; /* on the wire: a GSO packet is as many as its segments */
 	u64 lost;    /* of them */
 	u64 bursts;  /* runs of packets lost one after another */
-	u64 supers;  /* super-packets: they are lost whole, which no wire does */
+	u64 supers;  /* GSO packets: they are lost whole, which no wire does */
 	u64 copied;
 	u64 corrupted;
 	u64 ahead;    /* gone ahead as planned */
-	u64 delayed;  /* waited at the gate */
+	u64 delayed;  /* waited at the delay queue */
 	u64 asked_ns; /* sum of their delays */
 	u64 held_ns;  /* sum of what order, slots and release made of them */
-	u64 late_ns;  /* sum of what they were let in late */
+	u64 late_ns;  /* sum of what they were released late */
 	u64 late_most_ns;
-	u64 overtaken; /* let in after one that came later */
+	u64 overtaken; /* released after one that came later */
 	u64 zero;
 };
 
@@ -107,7 +107,7 @@ struct fp_impair {
 };
 
 /* Between two entries of a table: `part` of 2^16 of the way. */
-FP_INLINE s64 fp_between(s64 a, s64 b, u32 part)
+FP_INLINE s64 fp_interpolate(s64 a, s64 b, u32 part)
 {
 	s64 way = (s64)(((u64)b - (u64)a) * part) >> 16;
 
@@ -121,7 +121,7 @@ FP_INLINE u32 fp_normal_entry(u64 draw, u32 *part)
 	u64 half = draw & ~(1ull << 63);
 	u32 entry = (u32)(half >> 53);
 
-	/* The last part has a table of its own behind the first: extremes are rare, not missing. */
+	/* The last part has a separate table behind the first: extremes are rare, not missing. */
 	if (entry == FP_TABLE_PARTS - 1) {
 		*part = (u32)(half >> 27 & 0xffff);
 		return FP_TABLE_PARTS + 1 + (u32)(half >> 43 & (FP_TABLE_PARTS - 1));
@@ -131,7 +131,7 @@ FP_INLINE u32 fp_normal_entry(u64 draw, u32 *part)
 }
 
 /* The next of correlated normal numbers. */
-FP_INLINE s64 fp_next_z(s64 z, s64 fresh_z, s64 rho, s64 fresh)
+FP_INLINE s64 fp_next_normal(s64 z, s64 fresh_z, s64 rho, s64 fresh)
 {
 	return (s64)((u64)(rho * z) + (u64)(fresh * fresh_z)) >> FP_Z_SHIFT;
 }
@@ -151,7 +151,7 @@ FP_INLINE u32 fp_deviation_entry(s64 z, u32 *part)
 }
 
 /* Bytes that a packet takes on the line. */
-FP_INLINE u32 fp_line_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, u32 segments)
+FP_INLINE u32 fp_link_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, u32 segments)
 {
 	u64 each;
 
@@ -165,8 +165,8 @@ FP_INLINE u32 fp_line_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, 
 }
 
 /* Whether the packet goes ahead; counts those that do not. */
-FP_INLINE int fp_goes_ahead(const struct fp_impair_config FP_MEM *c,
-			    struct fp_impair_state FP_MEM *state, u64 n)
+FP_INLINE int fp_is_reordered_early(const struct fp_impair_config FP_MEM *c,
+				    struct fp_impair_state FP_MEM *state, u64 n)
 {
 	if (!c->ahead)
 		return 0;
@@ -180,19 +180,19 @@ FP_INLINE int fp_goes_ahead(const struct fp_impair_config FP_MEM *c,
 }
 
 /* So much later, at most the last moment that there is. */
-FP_INLINE u64 fp_later(u64 at, u64 by)
+FP_INLINE u64 fp_time_after(u64 at, u64 by)
 {
 	return at + by < at || at + by == ~0ull ? ~0ull - 1 : at + by;
 }
 
 /* A slot that begins to be filled: it opens a drawn time after `from`. */
-FP_INLINE void fp_next_slot(const struct fp_impair_config FP_MEM *c,
-			    struct fp_impair_state FP_MEM *state, u64 from)
+FP_INLINE void fp_begin_slot(const struct fp_impair_config FP_MEM *c,
+			     struct fp_impair_state FP_MEM *state, u64 from)
 {
 	u64 draw = fp_draw(c->loss.seed, state->slots, FP_FOR_SLOT) >> 32;
 
 	state->slots++;
-	state->opens = fp_later(from, c->slot_least + ((draw * c->slot_spread) >> 32));
+	state->opens = fp_time_after(from, c->slot_least + ((draw * c->slot_spread) >> 32));
 	FP_PUT(state->slot_room, c->slot_packets ? c->slot_packets : ~0u);
 	state->slot_left = c->slot_bytes ? (s64)c->slot_bytes : (s64)(~0ull >> 1);
 }
@@ -201,30 +201,30 @@ FP_INLINE void fp_next_slot(const struct fp_impair_config FP_MEM *c,
  * When a packet that is due at `at` leaves, where packets leave in slots. A slot that opened before
  * it was due is over; one that is used up is followed by another. Packets come by due time.
  */
-FP_INLINE u64 fp_in_slot(const struct fp_impair_config FP_MEM *c,
-			 struct fp_impair_state FP_MEM *state, u64 at, u32 bytes)
+FP_INLINE u64 fp_time_in_slot(const struct fp_impair_config FP_MEM *c,
+			      struct fp_impair_state FP_MEM *state, u64 at, u32 bytes)
 {
 	if (!c->slot_least && !c->slot_spread)
 		return at;
 	if (state->opens < at || !state->slots)
-		fp_next_slot(c, state, at);
+		fp_begin_slot(c, state, at);
 	at = state->opens;
 	state->slot_room--;
 	state->slot_left = (s64)((u64)state->slot_left - bytes);
 	if (!state->slot_room || state->slot_left <= 0)
-		fp_next_slot(c, state, at);
+		fp_begin_slot(c, state, at);
 	return at;
 }
 
 /* The next multiple of the time between releases. */
-FP_INLINE u64 fp_at_release(const struct fp_impair_config FP_MEM *c, u64 at)
+FP_INLINE u64 fp_round_to_release(const struct fp_impair_config FP_MEM *c, u64 at)
 {
 	u64 over;
 
 	if (!c->release)
 		return at;
 	over = at % c->release;
-	return over ? fp_later(at, c->release - over) : at;
+	return over ? fp_time_after(at, c->release - over) : at;
 }
 
 #endif /* FP_IMPAIR_H */

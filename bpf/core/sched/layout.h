@@ -14,8 +14,8 @@ struct fp_plan {
 	const struct fp_sched_config *config;
 	const struct fp_node_config *nodes; /* config->nodes, the root first */
 	const u32 *wants;		    /* of each node's policy */
-	const u32 *functions;		    /* likewise */
-	const u32 *flow_bytes;		    /* likewise: whether it keeps states of flows */
+	const u32 *functions;		    /* the same */
+	const u32 *flow_bytes;		    /* the same: whether it keeps states of flows */
 	const u32 *classes;
 	const u32 *splits;
 	const struct fp_impair_config *impairments;
@@ -66,7 +66,7 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 	return q;
 }
 
-static int fp_may_refuse(const struct fp_plan *p, u32 node)
+static int fp_queue_may_refuse(const struct fp_plan *p, u32 node)
 {
 	const struct fp_node_config *n = &p->nodes[node - 1];
 
@@ -81,7 +81,7 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	const struct fp_sched_config *c = p->config;
 	struct fp_pool_config pool = {
 		.items = fp_items(c),
-		.pifos = FP_GATE + 2 * c->nodes,
+		.pifos = FP_DELAY_QUEUE + 2 * c->nodes,
 		.array_bytes = array_bytes,
 	};
 	u64 at = fp_pool_align(sizeof(struct fp_sched));
@@ -137,7 +137,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 	FP_QUEUE(FP_FAT, 0);
 	q = (struct fp_pifo_config){ .kind = FP_HEAP,
 				     .capacity = p->config->impairments ? p->config->packets : 1 };
-	FP_QUEUE(FP_GATE, 0);
+	FP_QUEUE(FP_DELAY_QUEUE, 0);
 	for (node = 1; node <= p->config->nodes; node++) {
 		q = fp_queue_config(p, node, children[node]);
 		FP_QUEUE(fp_queue_of(node), node);
@@ -145,7 +145,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 			continue;
 		q = (struct fp_pifo_config){ .kind = FP_HEAP,
 					     .capacity = children[node] ? children[node] : 1 };
-		FP_QUEUE(FP_GATE + p->config->nodes + node, node);
+		FP_QUEUE(FP_DELAY_QUEUE + p->config->nodes + node, node);
 	}
 #undef FP_QUEUE
 	return 0;
@@ -164,7 +164,7 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 	n->level = n->config.parent ? fp_node_at(s, n->config.parent)->level + 1 : 0;
 	n->knows_flows = n->config.over == FP_OVER_FLOWS ||
 			 (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
-	n->undo = (u32)fp_may_refuse(p, node);
+	n->undo = (u32)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;
 }
 

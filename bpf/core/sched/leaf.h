@@ -9,7 +9,7 @@
 #ifndef FP_SCHED_LEAF_H
 #define FP_SCHED_LEAF_H
 
-#include "gate.h"
+#include "delay_queue.h"
 #include "tree.h"
 
 /* What a try to take a packet from a leaf came to. */
@@ -47,14 +47,14 @@ FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
 }
 
 /* A flow has no packets left and no entry: its hosts have one flow less waiting. */
-FP_INLINE void fp_rest(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
+FP_INLINE void fp_flow_becomes_idle(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
 {
 	if (fp_counts_hosts(fp_node_at(s, leaf)))
 		fp_uncount_hosts(s, flow);
 }
 
-/* The packet's place in its flow's count, for policies over packets: no queue of its own. */
-FP_INLINE void fp_note_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
+/* The packet's place in its flow's count, for policies over packets: no separate queue. */
+FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, p->flow);
@@ -71,21 +71,21 @@ FP_INLINE void fp_note_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
 }
 
 /* Somebody else's packet took its place in the leaf's queue. */
-FP_INLINE void fp_push_out(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE void fp_drop_pushed_out(struct fp_sched FP_MEM *s, u32 handle)
 {
 	u32 new = s->handle;
 
 	if (!handle)
 		return;
-	fp_note_in_flow(s, handle, 0);
+	fp_count_in_flow(s, handle, 0);
 	fp_end_waiting(s, handle);
-	if (fp_has(s, fp_slot_at(s, handle)->leaf, FP_ON_DROP)) {
+	if (fp_policy_has(s, fp_slot_at(s, handle)->leaf, FP_ON_DROP)) {
 		u32 leaf = fp_slot_at(s, handle)->leaf;
 
-		fp_begin_call(s, leaf, leaf, handle);
-		fp_about_flow(s, leaf, fp_slot_at(s, handle)->flow);
+		fp_prepare_call(s, leaf, leaf, handle);
+		fp_prepare_flow_call(s, leaf, fp_slot_at(s, handle)->flow);
 		FP_PUT(s->call.reason, FP_DROP_PUSHED_OUT);
-		fp_ask(s, leaf, FP_ON_DROP);
+		fp_call_policy(s, leaf, FP_ON_DROP);
 	}
 	fp_drop_packet(s, handle, FP_DROP_PUSHED_OUT);
 	s->handle = new;
@@ -99,19 +99,19 @@ FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle)
 	int refused = fp_pifo_push(pool, fp_queue_of(p->leaf), handle, p->rank);
 
 	if (!refused)
-		fp_push_out(s, pool->pushed_out);
+		fp_drop_pushed_out(s, pool->pushed_out);
 	return refused;
 }
 
 /* Enqueue at a leaf over packets, s->call prepared: 0, or why not. */
-FP_FUNC int fp_take_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 leaf = p->leaf;
 	u64 at;
 	int refused;
 
-	p->rank = fp_ask_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	p->rank = fp_call_policy_or(s, leaf, FP_RANK_ENQUEUE, 0);
 	if (s->call.verdict & DROP)
 		return FP_DROP_REFUSED;
 	at = fp_send_time(s, leaf);
@@ -124,7 +124,7 @@ FP_FUNC int fp_take_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	}
 	if (refused)
 		return refused;
-	fp_note_in_flow(s, handle, 1);
+	fp_count_in_flow(s, handle, 1);
 	fp_begin_waiting(s, handle);
 	s->at = at > s->now ? at : s->now;
 	return 0;
@@ -157,7 +157,7 @@ FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u
 }
 
 /* Enqueue at a leaf over flows, s->call prepared: 0, or why not. */
-FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 leaf = p->leaf;
@@ -165,7 +165,7 @@ FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	u64 rank;
 	int refused;
 
-	rank = fp_ask_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	rank = fp_call_policy_or(s, leaf, FP_RANK_ENQUEUE, 0);
 	if (s->call.verdict & DROP)
 		return FP_DROP_REFUSED;
 	p->rank = rank;
@@ -174,7 +174,7 @@ FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 		return refused;
 	fp_append(s, flow, handle);
 	if (s->config.overflow == FP_OVERFLOW_FATTEST)
-		fp_weigh_flow(s, flow);
+		fp_update_fat_band(s, flow);
 	fp_begin_waiting(s, handle);
 	/* Waiting for its flow's time, which is not known as the packet's own. */
 	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER
@@ -183,18 +183,18 @@ FP_FUNC int fp_take_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 }
 
 /* What the policy is told of the packet that is about to leave. */
-FP_INLINE void fp_about_leaving(struct fp_sched FP_MEM *s, u32 leaf, u32 handle, u32 item)
+FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 handle, u32 item)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
-	fp_begin_call(s, leaf, leaf, handle);
-	fp_about_flow(s, leaf, p->flow);
+	fp_prepare_call(s, leaf, leaf, handle);
+	fp_prepare_flow_call(s, leaf, p->flow);
 	FP_PUT(s->call.sojourn, s->now - p->enqueued);
 	s->call.rank = fp_item_at(fp_pool_of(s), item)->rank;
 }
 
 /* From a leaf over packets: the first leaves, or is dropped. */
-FP_FUNC int fp_give_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
+FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 handle = fp_pifo_peek(pool, fp_queue_of(leaf));
@@ -205,10 +205,10 @@ FP_FUNC int fp_give_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
-	fp_about_leaving(s, leaf, handle, handle);
-	fp_ask_or(s, leaf, FP_RANK_DEQUEUE, 0);
+	fp_prepare_dequeue_call(s, leaf, handle, handle);
+	fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, 0);
 	fp_pifo_pop(pool, fp_queue_of(leaf));
-	fp_note_in_flow(s, handle, 0);
+	fp_count_in_flow(s, handle, 0);
 	fp_end_waiting(s, handle);
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
@@ -222,24 +222,24 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	u32 verdict = s->call.verdict;
 
 	if (s->config.overflow == FP_OVERFLOW_FATTEST)
-		fp_weigh_flow(s, flow);
+		fp_update_fat_band(s, flow);
 	if (!f->packets) {
 		if ((verdict & LINGER) && rank != KEEP)
 			fp_pifo_move(pool, item, rank);
 		if (!(verdict & LINGER) && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, item);
-			fp_rest(s, leaf, flow);
+			fp_flow_becomes_idle(s, leaf, flow);
 		}
 		return 0;
 	}
 	if (verdict & DROP)
 		return 0;
-	if (fp_has(s, leaf, FP_SEND_TIME)) {
+	if (fp_policy_has(s, leaf, FP_SEND_TIME)) {
 		u64 at;
 
-		fp_begin_call(s, leaf, leaf, f->head);
-		fp_about_flow(s, leaf, flow);
-		at = fp_ask(s, leaf, FP_SEND_TIME);
+		fp_prepare_call(s, leaf, leaf, f->head);
+		fp_prepare_flow_call(s, leaf, flow);
+		at = fp_call_policy(s, leaf, FP_SEND_TIME);
 		s->call.verdict = verdict;
 		if (at > s->now) {
 			f->rank = rank == KEEP ? fp_item_at(pool, item)->rank : rank;
@@ -253,29 +253,29 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 }
 
 /* The first flow of a leaf has no packet: it goes, or its policy says where it waits on. */
-FP_FUNC int fp_pass_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 item = fp_flow_item(s, flow);
 	u64 rank;
 
 	if (fp_node_at(s, leaf)->wants & WANTS_EMPTY) {
-		fp_begin_call(s, leaf, leaf, 0);
-		fp_about_flow(s, leaf, flow);
+		fp_prepare_call(s, leaf, leaf, 0);
+		fp_prepare_flow_call(s, leaf, flow);
 		s->call.rank = fp_item_at(pool, item)->rank;
-		rank = fp_ask_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+		rank = fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
 		if ((s->call.verdict & LINGER) && rank != KEEP) {
 			s->stats.put_off++;
 			return fp_pifo_move(pool, item, rank);
 		}
 	}
 	fp_pifo_remove(pool, item);
-	fp_rest(s, leaf, flow);
+	fp_flow_becomes_idle(s, leaf, flow);
 	return 0;
 }
 
 /* From a leaf over flows: the first packet of the first flow leaves, is dropped, or waits on. */
-FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
+FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 item = fp_pifo_peek(pool, fp_queue_of(leaf));
@@ -285,7 +285,7 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	u64 rank;
 
 	if (item > s->config.packets && flow <= s->config.flows && f->leaf == leaf && !f->packets) {
-		fp_pass_empty_flow(s, leaf, flow);
+		fp_handle_empty_flow(s, leaf, flow);
 		return FP_TAKEN_NOTHING;
 	}
 	/* Memory that contradicts itself. */
@@ -296,14 +296,14 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		return FP_TAKEN_NOTHING;
 	}
 	fp_pifo_turn(pool, fp_queue_of(leaf));
-	fp_about_leaving(s, leaf, handle, item);
+	fp_prepare_dequeue_call(s, leaf, handle, item);
 	if (fp_slot_at(s, handle)->next) {
 		struct fp_slot FP_MEM *next = fp_slot_at(s, fp_slot_at(s, handle)->next);
 
 		FP_PUT(s->call.next_hint, next->meta.hint);
 		FP_PUT(s->call.next_bytes, next->meta.bytes);
 	}
-	rank = fp_ask_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+	rank = fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
 	if ((s->call.verdict & LATER) && !(s->call.verdict & DROP)) {
 		fp_pifo_move(pool, item, rank);
 		s->stats.put_off++;
@@ -316,8 +316,8 @@ FP_FUNC int fp_give_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
 
-/* Takes a waiting packet out, wherever it is; not below references. 0, or -1. Then fp_settle(). */
-FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
+/* Takes a waiting packet out, wherever it is; not below references. 0, or -1. Then fp_deactivate_if_empty(). */
+FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -327,20 +327,20 @@ FP_INLINE int fp_take_out(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 	if (!leaf ||
 	    fp_node_at(s, fp_node_at(s, leaf)->config.parent)->config.over == FP_OVER_REFERENCES)
 		return -1;
-	fp_begin_call(s, leaf, leaf, handle);
-	fp_about_flow(s, leaf, flow);
+	fp_prepare_call(s, leaf, leaf, handle);
+	fp_prepare_flow_call(s, leaf, flow);
 	FP_PUT(s->call.reason, reason);
-	fp_ask_or(s, leaf, FP_ON_DROP, 0);
+	fp_call_policy_or(s, leaf, FP_ON_DROP, 0);
 	if (fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS) {
 		fp_pifo_remove(pool, handle);
-		fp_note_in_flow(s, handle, 0);
+		fp_count_in_flow(s, handle, 0);
 	} else {
 		fp_unlink(s, flow, handle);
 		if (s->config.overflow == FP_OVERFLOW_FATTEST)
-			fp_weigh_flow(s, flow);
+			fp_update_fat_band(s, flow);
 		if (!fp_fq_at(s, flow)->packets && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, fp_flow_item(s, flow));
-			fp_rest(s, leaf, flow);
+			fp_flow_becomes_idle(s, leaf, flow);
 		}
 	}
 	fp_end_waiting(s, handle);

@@ -3,7 +3,7 @@
  * sched/meta.h: from a frame that parse.h looked at to what policies see of it.
  *
  * What is no IP has no addresses, no ports, DSCP 0 and no class: one flow. The port sets what it
- * knows better: bytes on the wire and segments of a super-packet, and the hint.
+ * knows better: bytes on the wire and segments of a GSO packet, and the hint.
  */
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H
@@ -44,7 +44,7 @@ enum fp_end {
 };
 
 /* What the packet itself tells; w->packet is what fp_parse() left. */
-FP_INLINE void fp_meta_of(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
+FP_INLINE void fp_fill_meta(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
 {
 	u32 sender = w->packet.side & 1;
 	int is_ip = w->packet.ip_bytes != 0;
@@ -70,14 +70,14 @@ FP_INLINE void fp_meta_of(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM 
 }
 
 /* Parses w->head and fills in what policies see, the class of one end included; enum fp_parsed. */
-FP_FUNC int fp_look(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		    struct fp_meta FP_MEM *m FP_ARG, u32 end)
+FP_FUNC int fp_parse_and_classify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+				  struct fp_meta FP_MEM *m FP_ARG, u32 end)
 {
 	int parsed = fp_parse(w);
 	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
 	u32 slot = FP_OTHER;
 
-	fp_meta_of(m, w);
+	fp_fill_meta(m, w);
 	if (r->config.slots && w->packet.ip_bytes) {
 		w->image = *(volatile u32 FP_MEM *)&r->image;
 		slot = fp_class_of(r, w, side, 1);

@@ -10,13 +10,13 @@
  * their numbers are translated by fp_changes. Sums and what nodes counted go on. So does what nodes
  * and flows owe, where the policy charges what leaves: there a packet that is ranked twice pays
  * once. Where it charges what comes (leaves over packets, over references, leaves with send times)
- * the new tree begins anew.
+ * the new tree begins again.
  *
  * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
  * the new plan's. The old one is spent: it takes no packet any more.
- * Packets at the gate keep their times there, whatever the new plan's impairments are; these go on
+ * Packets at the delay queue keep their times there, whatever the new plan's impairments are; these go on
  * where the same node had one, by their seeds. So does the trace that the root sends by, if it is
- * the same; another one begins anew. Besides, fp_clear() empties one at once: of a port whose link
+ * the same; another one begins again. In addition, fp_clear() empties one at once: of a port whose link
  * went down. Deliberately absent: moving a part now and the rest later; leaving would be out of
  * order.
  */
@@ -29,7 +29,7 @@
 struct fp_changes {
 	u64 nodes_at;	/* offset from here: for each node of the new tree, the root first, which
 			   one it was; 0 none */
-	u64 classes_at; /* likewise: for each class of the old plan, from 0, which one it is */
+	u64 classes_at; /* the same: for each class of the old plan, from 0, which one it is */
 	u32 nodes;
 	u32 classes; /* classes from here on keep their numbers */
 };
@@ -41,7 +41,7 @@ enum fp_move_refusal {
 };
 
 /* Which node of the old tree node `node` of the new one was; 0 none. */
-FP_INLINE u32 fp_was(struct fp_sched FP_MEM *old, struct fp_changes FP_MEM *c, u32 node)
+FP_INLINE u32 fp_old_node(struct fp_sched FP_MEM *old, struct fp_changes FP_MEM *c, u32 node)
 {
 	u32 was;
 
@@ -51,23 +51,23 @@ FP_INLINE u32 fp_was(struct fp_sched FP_MEM *old, struct fp_changes FP_MEM *c, u
 	return was <= old->config.nodes ? was : 0;
 }
 
-FP_INLINE u32 fp_class_now(struct fp_changes FP_MEM *c, u32 class_id)
+FP_INLINE u32 fp_new_class(struct fp_changes FP_MEM *c, u32 class_id)
 {
 	return class_id < c->classes ? *FP_AT(u32, c, c->classes_at + 4ull * class_id) : class_id;
 }
 
 /* Whether a node's policy charges what leaves, so that its state may go on. */
-FP_INLINE int fp_charges_leaving(struct fp_node FP_MEM *n)
+FP_INLINE int fp_charges_on_dequeue(struct fp_node FP_MEM *n)
 {
 	return n->config.over == FP_OVER_CHILDREN ||
 	       (n->config.over == FP_OVER_FLOWS && !(n->functions >> FP_SEND_TIME & 1));
 }
 
-/* Whether a node goes on where the other stopped. */
-FP_INLINE int fp_goes_on(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
+/* Whether a node continues where the other stopped. */
+FP_INLINE int fp_can_carry_over(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
 {
 	return n->config.policy == was->config.policy && n->config.over == was->config.over &&
-	       fp_charges_leaving(n);
+	       fp_charges_on_dequeue(n);
 }
 
 /* The account goes on, less the packets that wait: they come to it, or to another, once more. */
@@ -88,7 +88,7 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 }
 
 /*
- * An impairment goes on where its predecessor stopped: the one with its seed, or else that of the
+ * An impairment continues where its predecessor stopped: the one with its seed, or else that of the
  * first node. Who joins one that others share must not change their fates. Order is kept by all.
  */
 FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
@@ -111,7 +111,7 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 			  struct fp_changes FP_MEM *c FP_ARG, u32 node)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
-	u32 id = fp_was(old, c, node);
+	u32 id = fp_old_node(old, c, node);
 	struct fp_node FP_MEM *was = fp_node_at(old, id);
 	struct fp_node FP_MEM *above = fp_node_at(s, n->config.parent);
 	u32 i;
@@ -124,13 +124,13 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);
-	if (fp_goes_on(n, was)) {
+	if (fp_can_carry_over(n, was)) {
 		for (i = FP_PARAMS; i < FP_PARAMS + FP_STATE_WORDS; i++)
 			FP_PUT(n->class[i], was->class[i]);
 	}
 	/* A child's clocks are its parent's: they mean nothing to another one. */
-	if (n->config.parent && fp_was(old, c, n->config.parent) == was->config.parent &&
-	    fp_goes_on(above, fp_node_at(old, was->config.parent))) {
+	if (n->config.parent && fp_old_node(old, c, n->config.parent) == was->config.parent &&
+	    fp_can_carry_over(above, fp_node_at(old, was->config.parent))) {
 		for (i = 0; i < FP_STATE_WORDS; i++)
 			FP_PUT(n->child[i], was->child[i]);
 	}
@@ -149,13 +149,13 @@ FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	    a->chances > s->config.words)
 		return 0;
 	fp_loop(i, a->chances) {
-		if (fp_word(s, a->chances_at, i) != fp_word(old, b->chances_at, i))
+		if (fp_impair_word(s, a->chances_at, i) != fp_impair_word(old, b->chances_at, i))
 			return 0;
 	}
 	return 1;
 }
 
-/* The line goes on where it was in its trace, whichever node the impairment was found by. */
+/* The line continues where it was in its trace, whichever node the impairment was found by. */
 FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
@@ -174,7 +174,7 @@ FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 }
 
 /* All packets that wait enter the old shaper by arrival; whatever else was in it is gone. */
-FP_FUNC int fp_line_up(struct fp_sched FP_MEM *old FP_ARG)
+FP_FUNC int fp_sort_by_arrival(struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(old);
 	u32 i;
@@ -189,7 +189,7 @@ FP_FUNC int fp_line_up(struct fp_sched FP_MEM *old FP_ARG)
 
 		if (!p->leaf)
 			continue;
-		if (fp_holds(old, handle))
+		if (fp_is_item_queued(old, handle))
 			fp_pifo_remove(pool, handle);
 		fp_pifo_push_as(pool, FP_SHAPER, handle, p->order, FP_HEAP);
 	}
@@ -218,7 +218,7 @@ FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 		return FP_MOVE_NOT_FRESH;
 	if (s->config.packets < old->config.packets)
 		return FP_MOVE_HANDLES;
-	fp_line_up(old);
+	fp_sort_by_arrival(old);
 	fp_carry_nodes(s, old, c);
 	FP_COPY(&s->stats, &old->stats);
 	s->came = old->came;
@@ -226,19 +226,19 @@ FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The packet's flow goes on where it stopped, if it begins in the new tree with this packet. */
+/* The packet's flow continues where it stopped, if it begins in the new tree with this packet. */
 FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 leaf = p->leaf;
-	u32 was = fp_was(old, c, leaf);
+	u32 was = fp_old_node(old, c, leaf);
 	struct fp_fq FP_MEM *from = fp_fq_at(old, fp_slot_at(old, handle)->flow);
 	struct fp_fq FP_MEM *f;
 	u32 flow, i;
 
 	if (!was || from->leaf != was || from->hash != p->meta.flow_hash ||
-	    !fp_goes_on(fp_node_at(s, leaf), fp_node_at(old, was)))
+	    !fp_can_carry_over(fp_node_at(s, leaf), fp_node_at(old, was)))
 		return 0;
 	flow = fp_find_flow(s, leaf, p->meta.flow_hash);
 	f = fp_fq_at(s, flow);
@@ -250,7 +250,7 @@ FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The next packet of the old scheduler; 0 if there is none. It waits there no more. */
+/* The next packet of the old scheduler; 0 if there is none. It waits there no longer. */
 FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			struct fp_changes FP_MEM *c FP_ARG)
 {
@@ -261,38 +261,38 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	if (!handle || handle > old->config.packets || handle > s->config.packets)
 		return 0;
 	FP_COPY(&p->meta, &from->meta);
-	FP_PUT(p->meta.class_id, fp_class_now(c, p->meta.class_id));
+	FP_PUT(p->meta.class_id, fp_new_class(c, p->meta.class_id));
 	FP_PUT(p->enqueued, from->enqueued);
 	FP_PUT(p->order, from->order);
 	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
 	FP_PUT(p->bit, from->bit);
-	FP_PUT(p->fate, from->fate);
+	FP_PUT(p->impaired, from->impaired);
 	if (p->leaf)
 		fp_carry_flow(s, old, c, handle);
-	if (fp_is_gated(old, handle))
-		old->gated--;
+	if (fp_is_delayed(old, handle))
+		old->delayed--;
 	else
 		fp_end_waiting(old, handle);
-	fp_forget(old, handle);
+	fp_free_handle(old, handle);
 	return handle;
 }
 
-/* Whether the packet waits at the gate on; else it is to be placed. */
+/* Whether the packet waits at the delay queue on; else it is to be placed. */
 FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	u32 gated = p->fate & FP_FATE_GATED;
+	u32 delayed = p->impaired & FP_IMPAIRED_DELAYED;
 
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
-	FP_PUT(p->fate, p->fate & ~FP_FATE_GATED);
-	fp_account_came(s, p->leaf, p->meta.bytes);
+	FP_PUT(p->impaired, p->impaired & ~FP_IMPAIRED_DELAYED);
+	fp_account_enqueued(s, p->leaf, p->meta.bytes);
 	s->at = p->enqueued;
-	return gated && p->leaf && s->at > s->now && !fp_hold_at_gate(s, handle);
+	return delayed && p->leaf && s->at > s->now && !fp_push_delayed(s, handle);
 }
 
 /* What was taken over takes no packet any more. */
-FP_INLINE void fp_spend(struct fp_sched FP_MEM *old)
+FP_INLINE void fp_close_emptied(struct fp_sched FP_MEM *old)
 {
 	old->config.packets = 0;
 }
@@ -307,11 +307,11 @@ FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old
 	u32 handle = fp_move_out(s, old, c);
 
 	if (!handle) {
-		fp_spend(old);
+		fp_close_emptied(old);
 		return 0;
 	}
 	if (!fp_move_in(s, handle))
-		fp_place(s, handle);
+		fp_queue_packet(s, handle);
 	return 1;
 }
 
@@ -338,10 +338,10 @@ FP_FUNC int fp_clear_queue(struct fp_sched FP_MEM *s FP_ARG, u32 q)
  */
 FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 {
-	u32 waited = s->packets + s->gated;
+	u32 waited = s->packets + s->delayed;
 	u32 i;
 
-	fp_loop(i, FP_GATE + 2 * s->config.nodes)
+	fp_loop(i, FP_DELAY_QUEUE + 2 * s->config.nodes)
 		fp_clear_queue(s, i + 1);
 	fp_loop(i, s->config.packets) {
 		struct fp_slot FP_MEM *p = fp_slot_at(s, i + 1);
@@ -350,7 +350,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 			continue;
 		fp_node_at(s, p->leaf)->stats.dropped++;
 		fp_account_dropped(s, p->leaf, FP_DROP_REMOVED, p->meta.bytes);
-		fp_forget(s, i + 1);
+		fp_free_handle(s, i + 1);
 	}
 	fp_loop(i, s->config.flows) {
 		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);
@@ -368,7 +368,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 	}
 	s->stats.dropped[FP_DROP_REMOVED] += waited;
 	s->packets = 0;
-	s->gated = 0;
+	s->delayed = 0;
 	s->bytes_waiting = 0;
 	return waited;
 }

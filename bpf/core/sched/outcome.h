@@ -10,7 +10,8 @@
 
 #include "state.h"
 
-FP_INLINE void fp_tell(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reason, u64 at)
+FP_INLINE void fp_report_outcome(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reason,
+				 u64 at)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	struct fp_outcome FP_MEM *o;
@@ -34,7 +35,7 @@ FP_INLINE void fp_tell(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reas
 }
 
 /* The handle goes back to the port. */
-FP_INLINE void fp_forget(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE void fp_free_handle(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
@@ -54,7 +55,7 @@ FP_INLINE u32 fp_sojourn_bin(u64 ns)
 	return 4 * (octave - FP_SOJOURN_FIRST) + (u32)(ns >> (octave - 2) & 3);
 }
 
-FP_FUNC int fp_account_came(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 bytes)
+FP_FUNC int fp_account_enqueued(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 bytes)
 {
 	struct fp_account FP_MEM *a = fp_account_at(s, leaf);
 
@@ -85,8 +86,8 @@ FP_FUNC int fp_account_dropped(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 r
 	return 0;
 }
 
-/* Since it came to its leaf; 0 at the gate. */
-FP_INLINE u64 fp_waited(struct fp_sched FP_MEM *s, u32 handle)
+/* Since it came to its leaf; 0 at the delay queue. */
+FP_INLINE u64 fp_sojourn_of(struct fp_sched FP_MEM *s, u32 handle)
 {
 	u64 since = fp_slot_at(s, handle)->enqueued;
 
@@ -102,8 +103,8 @@ FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 rea
 	s->stats.dropped[reason & 31]++;
 	n->stats.dropped++;
 	fp_account_dropped(s, p->leaf, reason, p->meta.bytes);
-	fp_tell(s, FP_DROPPED, handle, reason, fp_waited(s, handle));
-	fp_forget(s, handle);
+	fp_report_outcome(s, FP_DROPPED, handle, reason, fp_sojourn_of(s, handle));
+	fp_free_handle(s, handle);
 	return 0;
 }
 

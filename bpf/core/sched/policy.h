@@ -46,7 +46,7 @@
 
 #ifdef __bpf__
 #define FP_MEMBER __attribute__((unused, btf_decl_tag("arg:nonnull")))
-/* Weak, or clang leaves out arguments that a function does not use, which the verifier misses. */
+/* Weak, or clang omits arguments that a function does not use, which the verifier misses. */
 #define FP_POLICY_FUNC __attribute__((noinline, weak))
 #else
 #define FP_MEMBER      __attribute__((unused))

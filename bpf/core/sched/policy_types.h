@@ -18,7 +18,7 @@ struct fp_call {
 	u64 rank;	/* at which flow or child waits; of a packet, at dequeue, its own */
 	u64 sojourn;	/* dequeue: ns that the packet has waited */
 	u64 floor;	/* of the child: ns a byte << FP_RATE_SHIFT; 0 none */
-	u64 ceil;	/* likewise */
+	u64 ceil;	/* the same */
 	u64 burst;	/* ns that the child may run ahead */
 	u64 next_hint;	/* dequeue: p->hint of the packet behind, of the same flow */
 	u32 next_bytes; /* its length, 0 if there is none */

@@ -14,7 +14,7 @@
  * first entry of each queue, to a packet that leaves; then up again, each policy charging the child
  * that sent. A packet dropped on its way out (CoDel) costs no turn: the next is tried.
  *
- * A leaf may have an impairment before it (gate.h), and the root a trace of its rate (service.h).
+ * A leaf may have an impairment before it (delay_queue.h), and the root a trace of its rate (service.h).
  *
  * PIFO trees: Sivaraman and others, SIGCOMM 2016. Ranking flows, on enqueue and on dequeue, and one
  * shaper for all: Eiffel, NSDI 2019. Floors before shares: hClock, EuroSys 2013.
@@ -38,7 +38,7 @@ FP_INLINE int fp_is_full(struct fp_sched FP_MEM *s, u32 bytes)
 }
 
 /* The full scheduler drops from the heads of the fattest flow: half of it, FP_FAT_BATCH at most. */
-FP_FUNC int fp_slim(struct fp_sched FP_MEM *s FP_ARG)
+FP_FUNC int fp_drop_from_fattest(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 item = fp_pifo_peek(fp_pool_of(s), FP_FAT);
 	u32 flow = item - fp_fat_item(s, 0);
@@ -50,10 +50,11 @@ FP_FUNC int fp_slim(struct fp_sched FP_MEM *s FP_ARG)
 	if (!item || flow > s->config.flows)
 		return -1;
 	fp_loop(i, FP_FAT_BATCH) {
-		if (!f->packets || fp_take_out(s, f->head, FP_DROP_FATTEST) || f->bytes <= goal)
+		if (!f->packets || fp_remove_packet(s, f->head, FP_DROP_FATTEST) ||
+		    f->bytes <= goal)
 			break;
 	}
-	fp_settle(s, leaf);
+	fp_deactivate_if_empty(s, leaf);
 	return 0;
 }
 
@@ -74,35 +75,36 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 		return FP_DROP_NODE_LIMIT;
 	if (fp_counts_hosts(n) && fp_is_idle(s, p->flow))
 		fp_count_hosts(s, p->flow, handle);
-	fp_begin_call(s, leaf, leaf, handle);
-	fp_about_flow(s, leaf, p->flow);
-	FP_PUT(s->call.backlogged, p->flow && fp_holds(s, fp_flow_item(s, p->flow)) ? 1 : 0);
+	fp_prepare_call(s, leaf, leaf, handle);
+	fp_prepare_flow_call(s, leaf, p->flow);
+	FP_PUT(s->call.backlogged,
+	       p->flow && fp_is_item_queued(s, fp_flow_item(s, p->flow)) ? 1 : 0);
 	FP_PUT(s->call.packets, s->call.packets + 1);
 	FP_PUT(s->call.bytes, s->call.bytes + p->meta.bytes);
 	if (p->flow)
 		s->call.rank = fp_item_at(fp_pool_of(s), fp_flow_item(s, p->flow))->rank;
 	if (n->undo)
-		fp_remember(s, 0, leaf);
-	refused = n->config.over == FP_OVER_PACKETS ? fp_take_packet(s, handle)
-						    : fp_take_in_flow(s, handle);
+		fp_save_step(s, 0, leaf);
+	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle)
+						    : fp_enqueue_in_flow(s, handle);
 	if (!refused && s->at <= s->now) {
-		refused = fp_refer(s, leaf, leaf, handle, 1);
+		refused = fp_add_references(s, leaf, leaf, handle, 1);
 		if (refused) {
 			fp_pifo_remove(fp_pool_of(s), handle);
-			fp_note_in_flow(s, handle, 0);
+			fp_count_in_flow(s, handle, 0);
 			fp_end_waiting(s, handle);
 		}
 	}
 	if (refused && refused != FP_DROP_REFUSED && n->undo)
-		fp_put_back(s, 0);
+		fp_undo_step(s, 0);
 	if (refused && fp_counts_hosts(n) && fp_is_idle(s, p->flow))
-		fp_rest(s, leaf, p->flow);
+		fp_flow_becomes_idle(s, leaf, p->flow);
 	return refused;
 }
 
 /* A packet whose meta, leaf, order and time are in its slot finds its place: 1, or 0 where it was
  * dropped. */
-FP_FUNC int fp_place(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_queue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	int refused;
@@ -112,7 +114,7 @@ FP_FUNC int fp_place(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	if (!p->leaf)
 		return fp_drop_packet(s, handle, FP_DROP_NO_LEAF);
 	if (fp_is_full(s, p->meta.bytes)) {
-		if (s->config.overflow != FP_OVERFLOW_FATTEST || fp_slim(s) ||
+		if (s->config.overflow != FP_OVERFLOW_FATTEST || fp_drop_from_fattest(s) ||
 		    fp_is_full(s, p->meta.bytes))
 			return fp_drop_packet(s, handle, FP_DROP_LIMIT);
 	}
@@ -124,7 +126,7 @@ FP_FUNC int fp_place(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 
 /* The packet of an operation comes: its handle, 0 where that is none; s->impair is before its leaf.
  */
-FP_FUNC u32 fp_arrive(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+FP_FUNC u32 fp_receive_packet(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	u32 handle = op->handle;
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -133,9 +135,9 @@ FP_FUNC u32 fp_arrive(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op 
 	s->came++;
 	if (!handle || handle > s->config.packets || p->leaf) {
 		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
-		fp_account_came(s, 0, op->meta.bytes);
+		fp_account_enqueued(s, 0, op->meta.bytes);
 		fp_account_dropped(s, 0, FP_DROP_BAD_HANDLE, op->meta.bytes);
-		fp_tell(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
+		fp_report_outcome(s, FP_DROPPED, 0, FP_DROP_BAD_HANDLE, 0);
 		return 0;
 	}
 	FP_COPY(&p->meta, &op->meta);
@@ -144,44 +146,44 @@ FP_FUNC u32 fp_arrive(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op 
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
 	FP_PUT(p->bit, 0);
-	FP_PUT(p->fate, 0);
+	FP_PUT(p->impaired, 0);
 	FP_PUT(p->leaf, fp_find_leaf(s, p->meta.class_id, p->meta.dscp));
 	s->impair = fp_node_at(s, p->leaf)->config.impair;
 	if (!s->impair)
-		fp_account_came(s, p->leaf, p->meta.bytes);
+		fp_account_enqueued(s, p->leaf, p->meta.bytes);
 	return handle;
 }
 
-FP_FUNC int fp_queued(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_report_queued(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	s->stats.queued++;
-	fp_tell(s, FP_QUEUED, handle, 0, s->at);
+	fp_report_outcome(s, FP_QUEUED, handle, 0, s->at);
 	return 0;
 }
 
-/* The packet of an operation comes: it is lost, waits at the gate, or finds its place. */
+/* The packet of an operation comes: it is lost, waits at the delay queue, or finds its place. */
 FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
-	u32 handle = fp_arrive(s, op);
+	u32 handle = fp_receive_packet(s, op);
 
-	if (!handle || (s->impair && fp_meet_fate(s, s->impair, handle)))
+	if (!handle || (s->impair && fp_impair_packet(s, s->impair, handle)))
 		return 0;
-	if ((s->impair && fp_come_to_gate(s, s->impair, handle)) || fp_place(s, handle))
-		fp_queued(s, handle);
+	if ((s->impair && fp_enter_delay_queue(s, s->impair, handle)) || fp_queue_packet(s, handle))
+		fp_report_queued(s, handle);
 	return 0;
 }
 
-/* Time has passed: the root may send more, and everybody whose time has come is let in. */
-FP_FUNC int fp_let_in(struct fp_sched FP_MEM *s FP_ARG)
+/* Time has passed: the root may send more, and everybody whose time has come is released. */
+FP_FUNC int fp_release_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
 
 	if (s->config.service)
-		fp_serve(s);
-	fp_loop(i, FP_GATE_BATCH) {
-		if (!fp_open_gate(s))
+		fp_update_service(s);
+	fp_loop(i, FP_DELAY_BATCH) {
+		if (!fp_pop_delayed(s))
 			break;
-		fp_place(s, s->handle);
+		fp_queue_packet(s, s->handle);
 	}
 	return 0;
 }
@@ -200,17 +202,17 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 	if (item <= s->config.packets) {
 		refused = fp_push_packet(s, item);
 		if (!refused)
-			refused = fp_refer(s, fp_slot_at(s, item)->leaf, fp_slot_at(s, item)->leaf,
-					   item, 1);
+			refused = fp_add_references(s, fp_slot_at(s, item)->leaf,
+						    fp_slot_at(s, item)->leaf, item, 1);
 		if (refused) {
 			fp_pifo_remove(fp_pool_of(s), item);
-			fp_note_in_flow(s, item, 0);
+			fp_count_in_flow(s, item, 0);
 			fp_end_waiting(s, item);
 			fp_drop_packet(s, item, (u32)refused);
 		}
 	} else if (flow <= s->config.flows) {
 		if (!f->packets) {
-			fp_rest(s, f->leaf, flow);
+			fp_flow_becomes_idle(s, f->leaf, flow);
 			return 0;
 		}
 		fp_pifo_push(fp_pool_of(s), fp_queue_of(f->leaf), item, f->rank);
@@ -218,7 +220,7 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 	} else if (node <= s->config.nodes) {
 		if (!fp_waiting(s, node))
 			return 0;
-		fp_show_child(s, node);
+		fp_push_child(s, node);
 		/* Its leaf is not known here; who stands above is told of no packet but its own. */
 		fp_activate(s, fp_node_at(s, node)->config.parent, 0, 0);
 	} else if (reference <= s->config.references) {
@@ -227,8 +229,8 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 		if (fp_pifo_push(fp_pool_of(s), fp_queue_of(parent), item, ref->rank))
 			s->stats.dropped[FP_DROP_BROKEN]++;
 		else
-			fp_refer(s, parent, ref->leaf,
-				 fp_pifo_peek(fp_pool_of(s), fp_queue_of(ref->leaf)), 1);
+			fp_add_references(s, parent, ref->leaf,
+					  fp_pifo_peek(fp_pool_of(s), fp_queue_of(ref->leaf)), 1);
 	}
 	return 0;
 }
@@ -261,7 +263,7 @@ FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 }
 
 /* From the root down by the first entries: the leaf; 0 if a queue on the way has none. */
-FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
+FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 node = 1;
@@ -279,7 +281,7 @@ FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
 		if (n->config.over <= FP_OVER_FLOWS)
 			return node;
 		if (n->wants & WANTS_ELIGIBLE)
-			fp_release(s, node);
+			fp_make_eligible(s, node);
 		if (n->wants & WANTS_DUE)
 			due = fp_pifo_peek(pool, fp_due_queue_of(s, node));
 		if (due && fp_item_at(pool, due)->rank <= s->now)
@@ -308,7 +310,7 @@ FP_FUNC u32 fp_descend(struct fp_sched FP_MEM *s FP_ARG)
 }
 
 /* Node `child` sent s->handle of `leaf`: its parent's policy charges it and ranks it again. */
-FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
+FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 place = level & (FP_SCHED_LEVELS - 1);
@@ -319,12 +321,12 @@ FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 	u64 rank;
 	u64 at;
 
-	fp_begin_call(s, parent, leaf, s->handle);
-	fp_about_child(s, child, leaf);
+	fp_prepare_call(s, parent, leaf, s->handle);
+	fp_prepare_child_call(s, child, leaf);
 	s->call.sojourn = s->now - fp_slot_at(s, s->handle)->enqueued;
 	s->call.by_floor = s->by_floor[place];
 	s->call.rank = fp_item_at(pool, item)->rank;
-	rank = fp_ask_or(s, parent, FP_RANK_DEQUEUE, s->call.rank);
+	rank = fp_call_policy_or(s, parent, FP_RANK_DEQUEUE, s->call.rank);
 	n->stats.by_floor += s->by_floor[place];
 	if (fp_node_at(s, parent)->config.over == FP_OVER_REFERENCES || !fp_waiting(s, child))
 		return 0;
@@ -332,12 +334,12 @@ FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 	n->due = s->call.due;
 	at = fp_send_time(s, parent);
 	if (at > s->now) {
-		fp_hide_child(s, child);
+		fp_remove_child(s, child);
 		return fp_pifo_push(pool, FP_SHAPER, item, at);
 	}
 	if (fp_node_at(s, parent)->wants & WANTS_ELIGIBLE) {
 		fp_pifo_remove(pool, item);
-		return fp_show_child(s, child);
+		return fp_push_child(s, child);
 	}
 	if (rank != KEEP)
 		fp_pifo_move(pool, item, rank);
@@ -351,7 +353,7 @@ FP_FUNC int fp_charge(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 }
 
 /* Up from the leaf: references are used up, children charged and ranked again, the empty go. */
-FP_FUNC int fp_ascend(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
+FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
 {
 	u32 handle = s->handle;
 	u32 bytes = fp_slot_at(s, handle)->meta.bytes;
@@ -373,32 +375,32 @@ FP_FUNC int fp_ascend(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
 		place = level & (FP_SCHED_LEVELS - 1);
 		s->handle = handle;
 		if (sent)
-			fp_charge(s, level, leaf);
+			fp_charge_child(s, level, leaf);
 		if (fp_node_at(s, s->path[place])->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
-		} else if (!fp_waiting(s, node) && fp_is_shown(s, node)) {
-			fp_hide_child(s, node);
+		} else if (!fp_waiting(s, node) && fp_is_child_queued(s, node)) {
+			fp_remove_child(s, node);
 		}
 	}
 	return 0;
 }
 
 /* One try: from the root to a packet that leaves or is dropped, or to an entry put off. */
-FP_INLINE int fp_try(struct fp_sched FP_MEM *s)
+FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 {
-	u32 leaf = fp_descend(s);
+	u32 leaf = fp_choose_leaf(s);
 	int taken;
 	u32 marked;
 
 	if (!leaf) {
-		fp_settle(s, s->path[s->depth & (FP_SCHED_LEVELS - 1)]);
+		fp_deactivate_if_empty(s, s->path[s->depth & (FP_SCHED_LEVELS - 1)]);
 		return FP_TAKEN_NOTHING;
 	}
-	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_give_packet(s, leaf)
-								    : fp_give_from_flow(s, leaf);
+	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_dequeue_packet(s, leaf)
+								    : fp_dequeue_from_flow(s, leaf);
 	if (taken == FP_TAKEN_NOTHING) {
-		fp_settle(s, leaf);
+		fp_deactivate_if_empty(s, leaf);
 		return taken;
 	}
 	marked = taken == FP_TAKEN_SENT && (s->call.verdict & MARK);
@@ -408,37 +410,37 @@ FP_INLINE int fp_try(struct fp_sched FP_MEM *s)
 	{
 		u32 handle = s->handle;
 
-		fp_ascend(s, leaf, taken == FP_TAKEN_SENT);
+		fp_update_ancestors(s, leaf, taken == FP_TAKEN_SENT);
 		s->handle = handle;
 	}
 	return taken;
 }
 
 /* What the port has to do to the packet that was just told as sent. */
-FP_INLINE void fp_tell_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
+FP_INLINE void fp_report_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
 {
 	struct fp_outcome FP_MEM *o =
 		FP_AT(struct fp_outcome, s,
 		      s->outcomes_at + (u64)(s->outcomes - 1) * sizeof(struct fp_outcome));
-	u32 flags = p->fate & (FP_OUTCOME_COPY | FP_OUTCOME_CORRUPT);
+	u32 flags = p->impaired & (FP_OUTCOME_COPY | FP_OUTCOME_CORRUPT);
 
 	FP_PUT(o->flags, (u8)(s->marked ? flags | FP_OUTCOME_MARK : flags));
 	FP_PUT(o->bit, p->bit);
 }
 
-FP_INLINE void fp_send(struct fp_sched FP_MEM *s)
+FP_INLINE void fp_send_packet(struct fp_sched FP_MEM *s)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
 
 	s->stats.sent++;
-	s->stats.sent_bytes += p->meta.bytes - (p->fate >> 8);
+	s->stats.sent_bytes += p->meta.bytes - (p->impaired >> 8);
 	if (s->config.service)
 		fp_charge_service(s, p->meta.bytes);
 	fp_account_sent(s, p->leaf, s->now - p->enqueued);
-	fp_tell(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
-	if ((s->marked || p->fate) && s->outcomes)
-		fp_tell_flags(s, p);
-	fp_forget(s, s->handle);
+	fp_report_outcome(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
+	if ((s->marked || p->impaired) && s->outcomes)
+		fp_report_flags(s, p);
+	fp_free_handle(s, s->handle);
 }
 
 /* When something may leave that may not now; now, if something may. */
@@ -449,11 +451,12 @@ FP_FUNC u64 fp_next_time(struct fp_sched FP_MEM *s FP_ARG)
 	u64 other = FP_NEVER;
 
 	if (fp_waiting(s, 1))
-		other = s->config.service && !fp_is_served(s) ? fp_next_chance(s) : s->now;
+		other = s->config.service && !fp_service_permits(s) ? fp_next_opportunity(s)
+								    : s->now;
 	if (other < at)
 		at = other;
-	if (s->gated)
-		other = fp_gate_opens(s);
+	if (s->delayed)
+		other = fp_next_release(s);
 	return other < at ? other : at;
 }
 
@@ -469,11 +472,11 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 
 		if (!s->wanted || (bytes && s->stats.sent_bytes - before >= bytes))
 			return 0;
-		if (!fp_waiting(s, 1) || (s->config.service && !fp_is_served(s)))
+		if (!fp_waiting(s, 1) || (s->config.service && !fp_service_permits(s)))
 			break;
-		taken = fp_try(s);
+		taken = fp_dequeue_try(s);
 		if (taken == FP_TAKEN_SENT) {
-			fp_send(s);
+			fp_send_packet(s);
 			s->wanted--;
 		} else if (taken == FP_TAKEN_DROPPED) {
 			fp_drop_packet(s, s->handle, FP_DROP_POLICY);
@@ -481,7 +484,7 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 	}
 	if (i >= FP_DEQUEUE_TRIES)
 		s->stats.tries_spent++;
-	fp_tell(s, FP_NOTHING, 0, 0, fp_next_time(s));
+	fp_report_outcome(s, FP_NOTHING, 0, 0, fp_next_time(s));
 	return 0;
 }
 
@@ -502,7 +505,7 @@ FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 }
 
 /* An impairment changes while packets pass; those at its gate keep their times, and a trace that
- * changes begins anew. */
+ * changes begins again. */
 FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64 value)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -524,18 +527,18 @@ FP_FUNC int fp_remove(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	/* Place 0 is nobody's, but where memory is corrupted it may say otherwise. */
 	if (!handle || handle > s->config.packets)
 		return -1;
-	if (leaf && fp_is_gated(s, handle)) {
+	if (leaf && fp_is_delayed(s, handle)) {
 		fp_pifo_remove(fp_pool_of(s), handle);
-		fp_leave_gate(s, handle);
+		fp_unmark_delayed(s, handle);
 		return fp_drop_packet(s, handle, FP_DROP_REMOVED);
 	}
-	if (fp_take_out(s, handle, FP_DROP_REMOVED))
+	if (fp_remove_packet(s, handle, FP_DROP_REMOVED))
 		return -1;
-	fp_settle(s, leaf);
+	fp_deactivate_if_empty(s, leaf);
 	return 0;
 }
 
-FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
+FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, op->node);
 	int known = op->node && op->node <= s->config.nodes;
@@ -543,44 +546,44 @@ FP_FUNC int fp_set(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_
 
 	if (op->kind == FP_OP_PARAM && known && op->count < FP_PARAMS) {
 		FP_PUT(n->class[op->count & (FP_PARAMS - 1)], op->value);
-		fp_tell(s, FP_DONE, 0, 0, s->now);
+		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
 	} else if (op->kind == FP_OP_WEIGHT && known && n->knows_flows && op->value) {
 		flow = fp_find_flow(s, op->node, op->handle);
 		if (flow)
 			FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
-		fp_tell(s, flow ? FP_DONE : FP_FAILED, 0, 0, s->now);
+		fp_report_outcome(s, flow ? FP_DONE : FP_FAILED, 0, 0, s->now);
 	} else if (op->kind == FP_OP_NODE && known && fp_set_node(n, op->count, op->value)) {
-		fp_tell(s, FP_DONE, 0, 0, s->now);
+		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
 	} else if (op->kind == FP_OP_IMPAIR && fp_set_impair(s, op->node, op->count, op->value)) {
-		fp_tell(s, FP_DONE, 0, 0, s->now);
+		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
 	} else if (op->kind != FP_OP_REMOVE || fp_remove(s, op->handle)) {
-		fp_tell(s, FP_FAILED, 0, 0, s->now);
+		fp_report_outcome(s, FP_FAILED, 0, 0, s->now);
 	}
 	return 0;
 }
 
 /* Every operation begins so. Time never goes back, whatever the port says. */
-FP_INLINE void fp_begin(struct fp_sched FP_MEM *s, u64 now)
+FP_INLINE void fp_begin_op(struct fp_sched FP_MEM *s, u64 now)
 {
 	if (now > s->now)
 		s->now = now;
-	if (s->gated | s->config.service)
-		fp_let_in(s);
+	if (s->delayed | s->config.service)
+		fp_release_delayed(s);
 	fp_wake(s);
 }
 
 /* One operation; there is room for what it tells. */
-FP_INLINE int fp_operate(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
+FP_INLINE int fp_run_op(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
 {
-	fp_begin(s, op->now);
+	fp_begin_op(s, op->now);
 	if (op->kind == FP_OP_ENQUEUE)
 		return fp_enqueue(s, op);
 	if (op->kind == FP_OP_DEQUEUE)
 		return fp_dequeue(s, op->count, op->value);
-	return fp_set(s, op);
+	return fp_run_set_op(s, op);
 }
 
-FP_INLINE int fp_has_room(struct fp_sched FP_MEM *s)
+FP_INLINE int fp_has_outcome_capacity(struct fp_sched FP_MEM *s)
 {
 	return s->outcomes + 2 * FP_OUTCOMES_PER_OP <= s->outcomes_most;
 }

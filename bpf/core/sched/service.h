@@ -14,7 +14,7 @@
 #ifndef FP_SERVICE_H
 #define FP_SERVICE_H
 
-#include "gate.h"
+#include "delay_queue.h"
 
 /* The first word of an impairment's configuration that is about the trace; so are all behind it. */
 #define FP_TRACE_WORD (__builtin_offsetof(struct fp_impair_config, chances_at) / 8)
@@ -30,7 +30,7 @@ FP_INLINE void fp_restart_service(struct fp_impair FP_MEM *im)
 }
 
 /* Opportunities since the trace began, those of this moment included. */
-FP_FUNC u64 fp_chances_until_now(struct fp_sched FP_MEM *s FP_ARG)
+FP_FUNC u64 fp_opportunities_until_now(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
 	u64 since = s->now - im->state.lap;
@@ -44,7 +44,7 @@ FP_FUNC u64 fp_chances_until_now(struct fp_sched FP_MEM *s FP_ARG)
 }
 
 /* Time has passed: what it carried is for those who wait. */
-FP_FUNC int fp_serve(struct fp_sched FP_MEM *s FP_ARG)
+FP_FUNC int fp_update_service(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
 	u64 chances, credit;
@@ -53,7 +53,7 @@ FP_FUNC int fp_serve(struct fp_sched FP_MEM *s FP_ARG)
 		im->state.lap = s->now;
 		FP_PUT(im->state.has_lap, 1);
 	}
-	chances = fp_chances_until_now(s);
+	chances = fp_opportunities_until_now(s);
 	credit = (u64)im->state.credit + (chances - im->state.chances) * FP_OPPORTUNITY;
 	im->state.chances = chances;
 	if ((s64)credit > 0 && !fp_waiting(s, 1))
@@ -62,7 +62,7 @@ FP_FUNC int fp_serve(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-FP_INLINE int fp_is_served(struct fp_sched FP_MEM *s)
+FP_INLINE int fp_service_permits(struct fp_sched FP_MEM *s)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
 
@@ -77,7 +77,7 @@ FP_INLINE void fp_charge_service(struct fp_sched FP_MEM *s, u32 bytes)
 }
 
 /* When the next packet may leave. */
-FP_FUNC u64 fp_next_chance(struct fp_sched FP_MEM *s FP_ARG)
+FP_FUNC u64 fp_next_opportunity(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
 	u64 owed = 0 - (u64)im->state.credit;
@@ -87,7 +87,7 @@ FP_FUNC u64 fp_next_chance(struct fp_sched FP_MEM *s FP_ARG)
 	if (!chances)
 		return s->now;
 	return im->state.lap + number / chances * im->config.chances_period +
-	       (u64)fp_word(s, im->config.chances_at, (u32)(number % chances));
+	       (u64)fp_impair_word(s, im->config.chances_at, (u32)(number % chances));
 }
 
 #endif /* FP_SERVICE_H */

@@ -22,7 +22,7 @@
  *   packet | flow       | node  | reference  | node, when due | flow, by its bytes
  *
  * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's. A packet
- * that was not let in to its leaf yet is at the gate.
+ * that was not released to its leaf yet is at the delay queue.
  */
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
@@ -33,12 +33,12 @@
 
 #define FP_FLOW_WAYS 8
 /*
- * Queues: the shaper, the flows by their bytes, the gate, then each node's by rank, each node's by
+ * Queues: the shaper, the flows by their bytes, the delay queue, then each node's by rank, each node's by
  * due time.
  */
-#define FP_SHAPER 1
-#define FP_FAT	  2
-#define FP_GATE	  3
+#define FP_SHAPER      1
+#define FP_FAT	       2
+#define FP_DELAY_QUEUE 3
 /* Bands of FP_FAT: two an octave, the fattest first. */
 #define FP_FAT_BANDS 64
 /* Policies by number, the author's own last. */
@@ -56,14 +56,14 @@ struct fp_slot {
 	u32 prev;
 	u64 order; /* of its arrival */
 	u32 bit;   /* to be corrupted */
-	u32 fate;  /* FP_OUTCOME_*, FP_FATE_GATED; from bit 8 on bytes that the line is charged
+	u32 impaired; /* FP_OUTCOME_*, FP_IMPAIRED_DELAYED; from bit 8 on bytes that the line is charged
 		      beyond  its own */
 };
 
-/* Waits at the gate. */
-#define FP_FATE_GATED 0x80u
+/* Waits at the delay queue. */
+#define FP_IMPAIRED_DELAYED 0x80u
 /* Bytes beyond its own, at most. */
-#define FP_FATE_MORE 0xffffffu
+#define FP_IMPAIRED_MORE 0xffffffu
 
 /* A flow's queue, or where a packet policy keeps the flow's state. */
 struct fp_fq {
@@ -151,21 +151,21 @@ struct fp_sched {
 	u32 op; /* the next */
 	u32 outcomes;
 	u32 outcomes_most;
-	u64 custom; /* of the native home: who runs an author's policy */
+	u64 custom; /* of the native runtime: who runs a custom policy */
 	/* now */
 	u64 now;
 	u64 came; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
-	u32 gated;  /* packets at the gate; not among `packets` */
-	u32 lost;   /* desk: the packet that comes is */
-	u32 impair; /* desk: before the leaf of the packet that comes; 0 none */
+	u32 delayed; /* packets at the delay queue; not among `packets` */
+	u32 lost;    /* scratch: the packet that comes is */
+	u32 impair;  /* scratch: before the leaf of the packet that comes; 0 none */
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
-	/* desk */
+	/* scratch */
 	u64 flow_at; /* offset of the state that the policy sees as f */
-	u64 at;	     /* when the packet that comes may leave, or be let in */
+	u64 at;	     /* when the packet that comes may leave, or be released */
 	u64 number;  /* of the packet that comes, at its impairment */
 	u32 handle;  /* of the packet in question */
 	u32 undone;  /* step of undo */
@@ -274,12 +274,12 @@ FP_INLINE u32 fp_items(const struct fp_sched_config FP_MEM *c)
 
 FP_INLINE u32 fp_queue_of(u32 node)
 {
-	return FP_GATE + node;
+	return FP_DELAY_QUEUE + node;
 }
 
 FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 {
-	return FP_GATE + s->config.nodes + node;
+	return FP_DELAY_QUEUE + s->config.nodes + node;
 }
 
 /* Whether entries wait in a node's queue and may leave, eligible or not. */

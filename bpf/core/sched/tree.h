@@ -12,14 +12,14 @@
 #ifndef FP_SCHED_TREE_H
 #define FP_SCHED_TREE_H
 
-#include "ask.h"
+#include "call.h"
 #include "flows.h"
 
 /* Children that become eligible at one look, at most; the rest follow at the next. */
 #define FP_RELEASE_BATCH 4096
 
 /* What the policy of `node` is told of packet `handle`, whatever it is asked. */
-FP_FUNC int fp_begin_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
+FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
@@ -41,7 +41,7 @@ FP_FUNC int fp_begin_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, 
 }
 
 /* The entry is a child of the node. */
-FP_FUNC int fp_about_child(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
+FP_FUNC int fp_prepare_child_call(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
@@ -58,7 +58,7 @@ FP_FUNC int fp_about_child(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf
 }
 
 /* The entry is a flow of a leaf, or a packet of it; flow 0 has neither state nor weight. */
-FP_FUNC int fp_about_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
@@ -78,13 +78,13 @@ FP_FUNC int fp_about_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 /* When the entry that s->call is about may leave; its verdict and due time stay as they are. */
 FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, u32 node)
 {
-	if (!fp_has(s, node, FP_SEND_TIME))
+	if (!fp_policy_has(s, node, FP_SEND_TIME))
 		return 0;
-	return fp_ask(s, node, FP_SEND_TIME);
+	return fp_call_policy(s, node, FP_SEND_TIME);
 }
 
 /* The child enters its parent's queue at child->rank, and the queue of due times. */
-FP_INLINE int fp_show_child(struct fp_sched FP_MEM *s, u32 child)
+FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
@@ -104,7 +104,7 @@ FP_INLINE int fp_show_child(struct fp_sched FP_MEM *s, u32 child)
 }
 
 /* The child leaves its parent's queue, or the shaper. */
-FP_INLINE int fp_hide_child(struct fp_sched FP_MEM *s, u32 child)
+FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 
@@ -115,7 +115,7 @@ FP_INLINE int fp_hide_child(struct fp_sched FP_MEM *s, u32 child)
 }
 
 /* The child is in its parent's queue, eligible or not; not with the shaper. */
-FP_INLINE int fp_is_shown(struct fp_sched FP_MEM *s, u32 child)
+FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child)
 {
 	u32 parent = fp_node_at(s, child)->config.parent;
 	u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, child))->pifo;
@@ -124,7 +124,7 @@ FP_INLINE int fp_is_shown(struct fp_sched FP_MEM *s, u32 child)
 }
 
 /* WANTS_ELIGIBLE: children whose time has come in virtual time may be chosen from now on. */
-FP_FUNC int fp_release(struct fp_sched FP_MEM *s FP_ARG, u32 node)
+FP_FUNC int fp_make_eligible(struct fp_sched FP_MEM *s FP_ARG, u32 node)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
@@ -148,7 +148,7 @@ FP_FUNC int fp_release(struct fp_sched FP_MEM *s FP_ARG, u32 node)
 	return 0;
 }
 
-FP_INLINE int fp_holds(struct fp_sched FP_MEM *s, u32 item)
+FP_INLINE int fp_is_item_queued(struct fp_sched FP_MEM *s, u32 item)
 {
 	return fp_item_at(fp_pool_of(s), item)->pifo != 0;
 }
@@ -168,25 +168,25 @@ FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u
 		u64 at;
 
 		if (!parent || fp_node_at(s, parent)->config.over != FP_OVER_CHILDREN ||
-		    fp_holds(s, fp_node_item(s, child)))
+		    fp_is_item_queued(s, fp_node_item(s, child)))
 			return 0;
-		fp_begin_call(s, parent, leaf, handle);
-		fp_about_child(s, child, leaf);
-		n->rank = fp_ask_or(s, parent, FP_RANK_ENQUEUE, 0);
+		fp_prepare_call(s, parent, leaf, handle);
+		fp_prepare_child_call(s, child, leaf);
+		n->rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, 0);
 		n->due = s->call.due;
 		at = fp_send_time(s, parent);
 		if (at > s->now) {
 			fp_pifo_push(fp_pool_of(s), FP_SHAPER, fp_node_item(s, child), at);
 			return 0;
 		}
-		fp_show_child(s, child);
+		fp_push_child(s, child);
 		child = parent;
 	}
 	return 0;
 }
 
 /* Node `child` may have nothing to send any more: then it and all that stood for it alone go. */
-FP_FUNC int fp_settle(struct fp_sched FP_MEM *s FP_ARG, u32 child)
+FP_FUNC int fp_deactivate_if_empty(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 {
 	u32 level;
 
@@ -195,8 +195,9 @@ FP_FUNC int fp_settle(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 
 		if (!parent || fp_waiting(s, child))
 			return 0;
-		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN && fp_is_shown(s, child))
-			fp_hide_child(s, child);
+		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN &&
+		    fp_is_child_queued(s, child))
+			fp_remove_child(s, child);
 		child = parent;
 	}
 	return 0;
@@ -222,7 +223,7 @@ FP_FUNC int fp_free_reference(struct fp_sched FP_MEM *s FP_ARG, u32 reference)
 }
 
 /* Remembers what the policy of `node` may change, to put it back where the push fails. */
-FP_INLINE void fp_remember(struct fp_sched FP_MEM *s, u32 step, u32 node)
+FP_INLINE void fp_save_step(struct fp_sched FP_MEM *s, u32 step, u32 node)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
@@ -241,7 +242,7 @@ FP_INLINE void fp_remember(struct fp_sched FP_MEM *s, u32 step, u32 node)
 }
 
 /* Puts back one remembered step: the reference, if it got one, and all states. */
-FP_INLINE int fp_put_back(struct fp_sched FP_MEM *s, u32 step)
+FP_INLINE int fp_undo_step(struct fp_sched FP_MEM *s, u32 step)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
 	struct fp_node FP_MEM *n = fp_node_at(s, u->node);
@@ -262,14 +263,14 @@ FP_INLINE int fp_put_back(struct fp_sched FP_MEM *s, u32 step)
 }
 
 /* Puts back the steps from s->undone to the first. */
-FP_FUNC int fp_put_all_back(struct fp_sched FP_MEM *s FP_ARG, u32 first)
+FP_FUNC int fp_undo_steps(struct fp_sched FP_MEM *s FP_ARG, u32 first)
 {
 	u32 i;
 
 	fp_loop(i, FP_SCHED_LEVELS) {
 		if (s->undone < first)
 			break;
-		fp_put_back(s, s->undone);
+		fp_undo_step(s, s->undone);
 		if (!s->undone--)
 			break;
 	}
@@ -282,7 +283,8 @@ FP_FUNC int fp_put_all_back(struct fp_sched FP_MEM *s FP_ARG, u32 first)
  * is the last step to put back; else s->upwards is a child to be activated, 0 none. `step` is the
  * first step of undo that it may use.
  */
-FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle, u32 step)
+FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf,
+				      u32 handle, u32 step)
 {
 	u32 level;
 
@@ -300,9 +302,9 @@ FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
 			s->upwards = child;
 			return 0;
 		}
-		fp_begin_call(s, parent, leaf, handle);
-		fp_about_child(s, child, leaf);
-		fp_remember(s, step, parent);
+		fp_prepare_call(s, parent, leaf, handle);
+		fp_prepare_child_call(s, child, leaf);
+		fp_save_step(s, step, parent);
 		reference = fp_take_reference(s);
 		refused = FP_DROP_NO_REFERENCE;
 		if (reference) {
@@ -310,7 +312,7 @@ FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
 			FP_PUT(s->undo[step & (FP_SCHED_LEVELS - 1)].reference, reference);
 			FP_PUT(ref->child, child);
 			FP_PUT(ref->leaf, leaf);
-			ref->rank = fp_ask_or(s, parent, FP_RANK_ENQUEUE, 0);
+			ref->rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, 0);
 			at = fp_send_time(s, parent);
 			if (at > s->now) {
 				fp_pifo_push(fp_pool_of(s), FP_SHAPER,
@@ -335,12 +337,13 @@ FP_FUNC int fp_climb(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 
  * of its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first
  * step of undo that it may use.
  */
-FP_INLINE int fp_refer(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle, u32 step)
+FP_INLINE int fp_add_references(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle,
+				u32 step)
 {
-	int refused = fp_climb(s, child, leaf, handle, step);
+	int refused = fp_add_references_upwards(s, child, leaf, handle, step);
 
 	if (refused)
-		fp_put_all_back(s, step);
+		fp_undo_steps(s, step);
 	else if (s->upwards)
 		fp_activate(s, s->upwards, leaf, handle);
 	return refused;

@@ -1,6 +1,6 @@
 //! Compiles every `bpf/prog/*.bpf.c` and generates its typed skeleton.
 //!
-//! Embeds the sources of bpf/ and libbpf's headers, too: authors' policies are compiled with them.
+//! Embeds the sources of bpf/ and libbpf's headers, too: custom policies are compiled with them.
 //!
 //! Needs clang 19 or newer: clang 14 drops type tags and crashes on builtins. `CLANG` names it.
 

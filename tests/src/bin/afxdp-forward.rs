@@ -1,6 +1,6 @@
-//! `afxdp-forward LAN WAN HELD [OWN-MAC]`: a monitored bridge's inside, first in, first out, for ever.
+//! `afxdp-forward LAN WAN HELD [OWN-MAC]`: a monitored bridge's inside, first in, first out, without limit.
 //!
-//! A process of its own, for tests that kill, stop and starve it. SIGTERM ends it in order, and it then
+//! A process separate, for tests that kill, stop and starve it. SIGTERM ends it in order, and it then
 //! prints what it did, as one line of JSON.
 
 use anyhow::{Context, Result, bail};

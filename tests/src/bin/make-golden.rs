@@ -4,7 +4,7 @@
 //! its own namespaces, captures with tcpdump and lets the wires lose, delay, reorder and wrap. Two
 //! runs never give the same bytes: what the tests expect of a capture is asked of tshark, not stored.
 //!
-//! Without names all captures are made and README.md, the list of them, is written anew.
+//! Without names all captures are made and README.md, the list of them, is written again.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -13,7 +13,7 @@
 //!   replay KEY                             the log again, natively: is the order the same?
 //!   off KEY                                takes it off its device and looks for what was left behind
 //!   on KEY                                 puts it on again
-//!   renew KEY                              registers it anew under another name, in the old one's place
+//!   renew KEY                              registers it again under another name, in the old one's place
 //!   remove KEY                             gives the name up
 //! ```
 //!
@@ -50,7 +50,7 @@ const LINK: u32 = 2;
 const VLAN: u16 = 5;
 /// What the link may run ahead after it was held up: an emulated processor is late often.
 const BURST_NS: u64 = 20_000_000;
-/// How long a plan may take to be in force while packets pass.
+/// How long a plan may take to be active while packets pass.
 const SETTLES_S: u64 = 20;
 
 /// One qdisc and where it is.
@@ -330,7 +330,7 @@ impl Tool {
         Ok(json!({"found": true, "came": before.came}))
     }
 
-    /// What cannot be taken over, of another version or too small: it gives way, with what waits in it.
+    /// What cannot be taken over, of another version or too small: it is evicted, with what waits in it.
     fn renew(&mut self, key: &str) -> Result<Value> {
         let mut shaped = self.shaped.remove(key).context("no such key")?;
         let (plan, rules) = (

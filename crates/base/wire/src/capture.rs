@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The reader never seeks, never holds more than its window, and never panics, whatever the bytes. Formats:
-//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. Absent on purpose: name resolution, decryption secrets,
+//! draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. Deliberately absent: name resolution, decryption secrets,
 //! interface statistics and comments, which are skipped, and captures that are not packets (systemd journal, system calls).
 
 mod error;

@@ -10,7 +10,7 @@
 //!
 //! Layers stand in the order in which they are called, outermost first; any order builds, sensible or not. A layer's
 //! field that names the next one is filled in from the layer behind it and kept as given if there is none. For frames
-//! that are wrong on purpose, build a right one and change its bytes.
+//! that are deliberately wrong, build a right one and change its bytes.
 
 mod layer;
 

@@ -72,7 +72,7 @@ impl Header {
 
     /// Appends the header for a payload of `payload_len` bytes, with its checksum.
     ///
-    /// A packet past 65,535 bytes has total length 0, as Linux writes its super-packets (TSO, BIG TCP).
+    /// A packet past 65,535 bytes has total length 0, as Linux writes its GSO packets (TSO, BIG TCP).
     pub fn emit(&self, payload_len: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         let header_len = self.header_len();

@@ -220,7 +220,7 @@ impl Header {
         HEADER_BYTES + self.extensions.iter().map(Extension::len).sum::<usize>()
     }
 
-    /// The receiver that checksums are made for: the end of a source route, if there is one (RFC 8200 section 8.1).
+    /// The receiver that checksums are made for: the end of a source route, if one exists (RFC 8200 section 8.1).
     ///
     /// That is the last address of routing types 0 and 2 and the first of the segment list of type 4 (RFC 8754 section 2).
     pub fn final_dst(&self) -> Ipv6Addr {
@@ -245,7 +245,7 @@ impl Header {
 
     /// Appends the header and its extensions for a payload of `payload_len` bytes.
     ///
-    /// A payload past 65,535 bytes has length 0, as Linux writes its super-packets (TSO, BIG TCP).
+    /// A payload past 65,535 bytes has length 0, as Linux writes its GSO packets (TSO, BIG TCP).
     pub fn emit(&self, payload_len: usize, out: &mut Vec<u8>) {
         let class = u32::from(self.dscp << 2 | self.ecn.bits());
         let first_word = 6 << 28 | class << 20 | self.flow_label & 0x000f_ffff;

@@ -6,7 +6,7 @@
 //! - [`Frame`] makes whole frames, with right lengths and checksums, for tests and generators.
 //! - One module per protocol, each in the same order: numbers, the header as a value, `emit`, `parse`.
 //!
-//! Absent on purpose: a parser for the packet path. That is `bpf/core/parse/parse.h`, which runs in the kernel too; the `parse`
+//! Deliberately absent: a parser for the packet path. That is `bpf/core/parse/parse.h`, which runs in the kernel too; the `parse`
 //! functions here allocate, are strict, and serve to look at what a test made.
 
 #![forbid(unsafe_code)]

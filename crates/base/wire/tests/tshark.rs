@@ -353,7 +353,7 @@ fn extension_headers_are_read_as_meant() {
         flow_label: 0xabcde,
         ..ipv6::Header::new(A6, B6)
     };
-    // Type 2: four reserved bytes, then the home address, which the checksum is made for (RFC 6275 section 6.4).
+    // Type 2: four reserved bytes, then the runtime address, which the checksum is made for (RFC 6275 section 6.4).
     let home = Ipv6Addr::new(0x2001, 0xdb8, 0, 9, 0, 0, 0, 9);
     let route = Extension::Routing {
         kind: 2,

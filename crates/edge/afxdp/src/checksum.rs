@@ -27,7 +27,7 @@ const UDP_CHECKSUM: usize = 6;
 pub enum Completion {
     /// Its checksum was partial and is complete now.
     Completed,
-    /// As it was: complete, without a checksum, no TCP or UDP, a fragment, cut short.
+    /// As it was: complete, without a checksum, no TCP or UDP, a fragment, truncated.
     Untouched,
 }
 

@@ -11,7 +11,7 @@ use fairpath_units::Nanos;
 
 /// The lowest real-time priority.
 const PRIORITY: i32 = 1;
-/// How late the kernel may be on purpose, ns; it is 50,000 by default.
+/// How late the kernel may be deliberately, ns; it is 50,000 by default.
 const SLACK_NS: u64 = 1;
 /// How much a thread that carries packets is preferred to others (nice).
 pub const PREFERENCE: i32 = -10;
@@ -140,7 +140,7 @@ mod tests {
     fn standing() -> (i32, i32) {
         // SAFETY: takes numbers only.
         let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         (nice, slack)
     }

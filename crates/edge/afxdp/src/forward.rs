@@ -40,7 +40,7 @@ const RETRY: Nanos = Nanos(1_000_000);
 /// How often links are asked how they are: one that is removed or goes down while nothing is sent
 /// says nothing by itself.
 const LOOK: Nanos = Nanos(1_000_000_000);
-/// Likewise while one is down.
+/// The same while one is down.
 const LOOK_DOWN: Nanos = Nanos(10_000_000);
 /// An Ethernet header, where no IP header is found behind it.
 const LINK_BYTES: usize = 14;
@@ -70,7 +70,7 @@ pub struct Arrival {
 pub enum Outcome {
     /// It leaves by the queue that was asked for, changed like this before.
     Send(FrameId, Change),
-    /// It is no more; why is the order's to count.
+    /// It is no longer; why is the order's to count.
     Drop(FrameId),
 }
 
@@ -117,7 +117,7 @@ pub struct ForwardCounts {
     pub copies: u64,
     /// Second ones for which there was no frame or no room.
     pub not_copied: u64,
-    /// Of the sent, those with a bit turned over.
+    /// Of the sent, those with a bit inverted.
     pub corrupted: u64,
     /// Of the received, those whose note named an exit that there is not: they went by their pair.
     pub strange_exits: u64,
@@ -153,7 +153,7 @@ impl ForwardCounts {
 pub enum ForwardError {
     /// Pairs that do not cover the port's queues.
     #[error(
-        "forward between {pairs} pairs of queues of a port with {queues}: name every queue in one pair"
+        "forward between {pairs} pairs of queues of a back end with {queues} queues: name every queue in exactly one pair"
     )]
     Pairs {
         /// As given.
@@ -163,7 +163,7 @@ pub enum ForwardError {
     },
     /// An exit by an interface that the port does not have, or too many.
     #[error(
-        "forward to exit {exit} by interface {}: the port has no queue of it; name up to {MAX_EXITS} exits by the port's own interfaces", .ifindex.0
+        "forward to egress {exit} by interface {}: the back end has no queue of it; name up to {MAX_EXITS} of its own interfaces", .ifindex.0
     )]
     Exit {
         /// Its number.
@@ -173,7 +173,7 @@ pub enum ForwardError {
     },
     /// The order may hold more than the port can.
     #[error(
-        "forward with an order that holds up to {limit} packets: {holdable} of the port's {frames} frames are not the rings'; lower the scheduler's limit or give the port {} frames more", limit - holdable
+        "forward with a scheduler of up to {limit} packets: only {holdable} of the {frames} frames are outside the rings; lower the scheduler's limit or add {} frames", limit - holdable
     )]
     Limit {
         /// The order's.
@@ -184,7 +184,7 @@ pub enum ForwardError {
         frames: u32,
     },
     /// No descriptor is left to wake it by.
-    #[error("make a descriptor to wake the forwarder by: {0}; raise the limit (ulimit -n)")]
+    #[error("create an eventfd to wake the forwarder: {0}; raise the limit (ulimit -n)")]
     Bell(#[source] io::Error),
 }
 
@@ -313,7 +313,7 @@ impl<O: Order> Forwarder<O> {
     /// Carries packets until `stop` is asked, sleeping where there is nothing to do.
     ///
     /// `between` is called at every waking, at the bell's ring within one turn, and under load once
-    /// in 64 turns (some milliseconds): commands are taken and counts given out there.
+    /// in 64 turns (some milliseconds): commands are taken and counts reported there.
     pub fn run(&mut self, stop: &Stop, mut between: impl FnMut(&mut Forwarder<O>)) {
         loop {
             // A busy loop looks for its end once in so many turns: the look is a system call.

@@ -128,7 +128,7 @@ impl Frames {
         (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
     }
 
-    /// Free to held, for a copy of a held packet: as long as it, and as far behind the frame's start.
+    /// Free to held, for a copy of a held packet: while it, and as far behind the frame's start.
     pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
         let slot = *self.slots.get(of.0 as usize)?;
         if slot.place != Place::Held {
@@ -153,7 +153,7 @@ impl Frames {
         true
     }
 
-    /// Held to free: the packet is no more.
+    /// Held to free: the packet is no longer.
     pub fn drop(&mut self, frame: FrameId) -> bool {
         if !self.step(frame.0, Place::Held, Place::Free) {
             return false;

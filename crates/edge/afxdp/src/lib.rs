@@ -9,7 +9,7 @@
 //!   checksum ─ what a veth's stack left open   mark ─ CE   note ─ what the XDP program saw (all pure)
 //! ```
 //!
-//! Invariant: frames never leak and packets never vanish: what arrived is held, sent, or dropped for a
+//! Invariant: frames never leak and packets never disappear: what arrived is held, sent, or dropped for a
 //! reason that is counted. What was lost before the port is in its [`RingStatistics`].
 //!
 //! A frame's number is a scheduler's handle. The XDP program that sends packets here is fairpath-bpf's

@@ -12,7 +12,7 @@ const V6_SHIFT: u32 = 4;
 /// IPv4's header checksum.
 const CHECKSUM: usize = 10;
 
-/// Sets CE in the packet of an Ethernet frame. False: it is no IP, cut short, or not ECT.
+/// Sets CE in the packet of an Ethernet frame. False: it is no IP, truncated, or not ECT.
 ///
 /// A packet that has CE already stays as it is, and counts as marked.
 pub fn set_ce(frame: &mut [u8]) -> bool {

@@ -27,7 +27,7 @@ impl Network {
     }
 }
 
-/// What the EtherType says; the header itself is not looked at and may be cut short.
+/// What the EtherType says; the header itself is not looked at and may be truncated.
 pub(crate) fn find(frame: &[u8]) -> Option<Network> {
     let mut at = ETHERTYPE;
     let mut ethertype = be16(frame, at)?;

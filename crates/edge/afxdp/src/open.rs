@@ -16,7 +16,7 @@ pub const MAX_SOCKETS: usize = 64;
 /// How frames come into the UMEM and leave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// By the driver itself where it can, else copied: found out by trying.
+    /// By the driver itself where it can, else copied: detected by trying.
     #[default]
     Tried,
     /// Copied by the kernel; works with every driver.
@@ -106,7 +106,7 @@ impl Plan {
 pub enum OpenError {
     /// Sizes that the kernel does not take.
     #[error(
-        "make a UMEM of {frames} frames of {frame_bytes} bytes: the kernel takes frames of {} or {} bytes; take 1 to {MAX_FRAMES}",
+        "create a UMEM of {frames} frames of {frame_bytes} bytes: the kernel accepts frames of {} or {} bytes; use 1 to {MAX_FRAMES} frames",
         FRAME_BYTES[0], FRAME_BYTES[1]
     )]
     Frames {
@@ -116,11 +116,11 @@ pub enum OpenError {
         frame_bytes: u32,
     },
     /// No ring has this size.
-    #[error("make rings of {0} entries: take a power of two up to {MAX_RING}")]
+    #[error("create rings of {0} entries: use a power of two up to {MAX_RING}")]
     Ring(u32),
     /// Sockets and frames do not fit.
     #[error(
-        "open {queues} queues with {frames} frames, {held} of them to be held: take 1 to {MAX_SOCKETS} queues and {held} frames besides the {rings} that their rings take, or hold fewer packets"
+        "open {queues} queues with {frames} frames, {held} of them for queued packets: use 1 to {MAX_SOCKETS} queues and {held} frames in addition to the {rings} frames of their rings, or queue fewer packets"
     )]
     TooFew {
         /// As asked.
@@ -133,7 +133,7 @@ pub enum OpenError {
         rings: u32,
     },
     /// No memory.
-    #[error("map {bytes} bytes of frames: {source}; take fewer frames")]
+    #[error("map {bytes} bytes of frames: {source}; use fewer frames")]
     Memory {
         /// As asked.
         bytes: usize,
@@ -174,7 +174,7 @@ fn mtu_remedy(mtu: u32, frame_bytes: u32) -> String {
         .iter()
         .find(|&&bytes| bytes > frame_bytes && mtu <= Plan::largest_mtu(bytes));
     match larger {
-        Some(bytes) => format!("take frames of {bytes} bytes or lower the MTU"),
+        Some(bytes) => format!("use frames of {bytes} bytes or lower the MTU"),
         None => "lower the MTU".to_owned(),
     }
 }
@@ -184,7 +184,7 @@ fn remedy(error: &io::Error) -> &'static str {
         Some(libc::EPERM | libc::EACCES) => "needs CAP_NET_RAW",
         Some(libc::EAFNOSUPPORT) => "this kernel has no AF_XDP (`fairpath features`)",
         Some(libc::EBUSY) => "another AF_XDP socket has this queue; end its program",
-        Some(libc::ENODEV) => "the interface is gone",
+        Some(libc::ENODEV) => "the interface was removed",
         Some(libc::EINVAL) => "the interface has no such queue, or is no real one",
         Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT) => {
             "the driver cannot do it without copying; let it be copied"

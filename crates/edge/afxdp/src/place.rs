@@ -130,7 +130,7 @@ impl Machine {
         self.sys.join("class/net").join(name).join("device")
     }
 
-    /// The kernel says -1 where there is one node only.
+    /// The kernel reports -1 where only one node exists.
     fn node(&self, name: &str) -> Option<u32> {
         let device = self.device(name);
         // A virtio device's node is told by the device that it is on.

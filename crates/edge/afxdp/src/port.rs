@@ -49,7 +49,7 @@ pub enum LinkState {
     Gone,
 }
 
-/// What a queue did, besides what the kernel counts.
+/// What a queue did, in addition what the kernel counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Packets received.
@@ -166,7 +166,7 @@ impl Port {
     }
 
     /// The queues, in the plan's order, and the socket of each for the XDP program's map. Those whose
-    /// interface is gone are left out.
+    /// interface is gone are omitted.
     pub fn sockets(&self) -> impl Iterator<Item = (&LinkQueue, BorrowedFd<'_>)> {
         let queues = self.queues.iter();
         queues.filter_map(|queue| Some((&queue.link, queue.socket.as_ref()?.as_fd())))

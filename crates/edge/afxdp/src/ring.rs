@@ -3,7 +3,7 @@
 //! ```text
 //!          consumer            producer
 //!             v                   v
-//!   [ free | taken by nobody yet  | free ]     indices run on for ever; place = index & mask
+//!   [ free | taken by nobody yet  | free ]     indices run on without limit; place = index & mask
 //! ```
 //!
 //! Invariant: a producer writes only entries between its own index and the other's plus the size; a
@@ -42,17 +42,17 @@ unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
     /// # Safety
-    /// `start` is the start of memory with a ring of `size` entries of `T`, a power of two, laid out
+    /// `start` is the start of memory with a ring of `size` entries of `T`, a power of two, built
     /// as said and aligned; it lives longer than the value, and each side has one value.
     unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Shared<T> {
         debug_assert!(size.is_power_of_two());
         // SAFETY: the caller promises that it lies in the same memory.
         let producer = unsafe { start.add(layout.producer) }.cast();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let consumer = unsafe { start.add(layout.consumer) }.cast();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let flags = unsafe { start.add(layout.flags) }.cast();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let entries = unsafe { start.add(layout.entries) }.cast();
         Shared {
             producer,
@@ -97,8 +97,8 @@ pub(crate) struct Producer<T> {
 
 impl<T: Copy> Producer<T> {
     /// # Safety
-    /// As the ring's memory demands: `size` entries, a power of two, laid out and aligned as said,
-    /// alive as long as the value; no other producer.
+    /// As the ring's memory demands: `size` entries, a power of two, built and aligned as said,
+    /// alive while the value; no other producer.
     pub unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Producer<T> {
         // SAFETY: the same promise.
         let ring: Shared<T> = unsafe { Shared::at(start, layout, size) };
@@ -232,7 +232,7 @@ mod tests {
         let start = NonNull::from(memory).cast();
         // SAFETY: a leaked ring of the layout.
         let producer = unsafe { Producer::at(start, &LAYOUT, SIZE) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let consumer = unsafe { Consumer::at(start, &LAYOUT, SIZE) };
         (producer, consumer, start)
     }

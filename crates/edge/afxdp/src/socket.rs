@@ -1,6 +1,6 @@
 //! One AF_XDP socket: its rings, bound to a queue of an interface.
 //!
-//! Invariant: the rings' mappings live as long as the rings. The first socket of a port registers the
+//! Invariant: the rings' mappings live while the rings. The first socket of a port registers the
 //! UMEM and chooses between copying and not; the others share it, with fill and completion rings of
 //! their own, and do as the first does (the kernel allows no other).
 //!
@@ -108,7 +108,7 @@ impl Socket {
         }
         let budget = WANTED_BUDGET.min(ring);
         let raised = set(&fd, XDP_MAX_TX_SKB_BUDGET, &budget).is_ok();
-        let offsets = offsets(&fd).map_err(failed("ask for the rings of the"))?;
+        let offsets = offsets(&fd).map_err(failed("read the ring offsets of the"))?;
         let rings = Rings::map(&fd, &offsets, ring).map_err(failed("map the rings of the"))?;
         bind(&fd, link, copying, first).map_err(failed("bind the"))?;
         let Rings {
@@ -231,14 +231,14 @@ impl Rings {
         let (rx, rx_at) = map(&offsets.rx, 16, libc::XDP_PGOFF_RX_RING as u64)?;
         let (tx, tx_at) = map(&offsets.tx, 16, libc::XDP_PGOFF_TX_RING as u64)?;
         Ok(Rings {
-            // SAFETY: the kernel's ring of that many entries, laid out as it said; the mapping lies
+            // SAFETY: the kernel's ring of that many entries, built as it said; the mapping lies
             // beside the ring in `Socket`, and each ring is made once.
             fill: unsafe { Producer::at(fill.start, &fill_at, ring) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             completion: unsafe { Consumer::at(done.start, &done_at, ring) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             rx: unsafe { Consumer::at(rx.start, &rx_at, ring) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             tx: unsafe { Producer::at(tx.start, &tx_at, ring) },
             mappings: [fill, done, rx, tx],
         })
@@ -313,7 +313,7 @@ fn socket(family: c_int, kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only.
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) };
     checked(fd)?;
-    // SAFETY: the call gave a descriptor that nobody else owns.
+    // SAFETY: the call gave a descriptor that no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

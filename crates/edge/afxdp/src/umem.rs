@@ -150,11 +150,11 @@ mod tests {
         let mut umem = Umem::map(2, 2048, Some(0)).unwrap();
         // SAFETY: no kernel knows this memory.
         unsafe { umem.get_mut(4090, 6) }.unwrap().fill(7);
-        // SAFETY: likewise.
+        // SAFETY: as above.
         assert_eq!(unsafe { umem.get(4090, 6) }, Some(&[7; 6][..]));
-        // SAFETY: likewise.
+        // SAFETY: as above.
         assert!(unsafe { umem.get(4090, 7) }.is_none());
-        // SAFETY: likewise.
+        // SAFETY: as above.
         assert!(unsafe { umem.get(u64::MAX, 7) }.is_none());
     }
 

@@ -58,7 +58,7 @@ impl Event {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call gave a descriptor that nobody else owns.
+        // SAFETY: the call gave a descriptor that no other code owns.
         Ok(Event(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 

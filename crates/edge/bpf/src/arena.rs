@@ -1,4 +1,4 @@
-//! Arenas: memory that programs and this process share, at an address of its own.
+//! Arenas: memory that programs and this process share, at a separate address.
 //!
 //! What lies in one begins at [`START`]: libbpf may keep globals in the first page, and programs
 //! read a zero from it (`FP_ZERO`). The kernel's side cannot fault a page in, so whoever opens an
@@ -73,7 +73,7 @@ pub(crate) fn take_address(address: u64) -> bool {
         .insert(address)
 }
 
-/// The arena at this address is mapped no more.
+/// The arena at this address is mapped no longer.
 pub(crate) fn release_address(address: u64) {
     KEPT_TAKEN
         .lock()
@@ -96,9 +96,9 @@ pub(crate) unsafe fn touch(start: NonNull<u8>, pages: u64) {
     for page in 0..pages {
         // SAFETY: the caller promises the mapping.
         let at = unsafe { start.add((page * PAGE) as usize) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let byte = unsafe { at.read_volatile() };
-        // SAFETY: likewise; the same byte is written back.
+        // SAFETY: as above; the same byte is written back.
         unsafe { at.write_volatile(byte) };
     }
 }

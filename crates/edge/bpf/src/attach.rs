@@ -62,7 +62,7 @@ impl std::fmt::Display for Foreign {
 
 fn remedy(error: &std::io::Error, foreign: Option<&Foreign>) -> String {
     match foreign {
-        Some(foreign) => format!("{foreign} holds this hook; end its owner, or detach it"),
+        Some(foreign) => format!("{foreign} holds this hook; stop its owner, or detach it"),
         None => remedy_of(error).to_owned(),
     }
 }
@@ -71,7 +71,7 @@ fn remedy_of(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON",
         Some(libc::EBUSY) => "another program holds this hook (`ip link show` names it); detach it",
-        Some(libc::ENODEV) => "the interface is gone",
+        Some(libc::ENODEV) => "the interface was removed",
         Some(libc::EINVAL) => {
             "the kernel lacks this hook (Linux 6.6 has tcx); see `fairpath features`"
         }
@@ -90,14 +90,14 @@ pub struct Attached {
 
 #[derive(Debug)]
 enum By {
-    /// A link of its own.
+    /// A link separate.
     Link(Link),
     /// A stage of the interface's XDP program.
     Stage(stage::Held),
 }
 
 impl Attached {
-    /// By a link of its own.
+    /// By a separate link.
     fn of_link(link: Link) -> Attached {
         Attached { by: By::Link(link) }
     }
@@ -210,7 +210,7 @@ pub(crate) fn name_of(id: u32) -> Option<String> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: the call gave a descriptor that nobody else owns.
+    // SAFETY: the call gave a descriptor that no other code owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = size_of_val(&info) as u32;

@@ -1,13 +1,13 @@
 //! An author's policy in the kernel: what compiles it, and what the verifier says.
 //!
 //! The binary carries the headers and the scheduler's program. A [`Compiler`] writes them into a
-//! directory of its own and runs clang there, once for each of three objects:
+//! directory separate and runs clang there, once for each of three objects:
 //!
 //! | object | what | for |
 //! |---|---|---|
-//! | [`Compiler::policy`] | the author's file alone, BPF version 3 | the native home interprets it |
+//! | [`Compiler::policy`] | the author's file alone, BPF version 3 | the native runtime interprets it |
 //! | [`Compiler::trial`] | the file, and a program that calls each function | the verifier's opinion ([`verify`]) |
-//! | [`Compiler::scheduler`] | the whole scheduler, linked with the first | the kernel home |
+//! | [`Compiler::scheduler`] | the whole scheduler, linked with the first | the kernel runtime |
 //!
 //! In the first, clang calls a trap (by name) before each division and each shift that it cannot
 //! prove harmless at -O2; whoever reads the object refuses it by that name, with the line. What went
@@ -39,13 +39,13 @@ const CLANG: u32 = 19;
 pub enum CompileError {
     /// Only authors need it.
     #[error(
-        "run {0}: {1}; authors' policies are compiled by clang {CLANG} or newer: \
-         apt-get install clang-{CLANG}, or CLANG=... for another one"
+        "run {0}: {1}; custom policies need clang {CLANG} or newer: \
+         run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     NoClang(String, io::Error),
     /// Too old, or something else.
     #[error(
-        "use {0}: it is clang {1}, and {CLANG} is needed: apt-get install clang-{CLANG}, or CLANG=... for another one"
+        "use {0}: found clang {1}, but clang {CLANG} or newer is needed: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     TooOld(String, String),
     /// The file has errors.
@@ -61,11 +61,11 @@ pub enum CompileError {
     #[error("link the policy with the scheduler: {0}")]
     Link(libbpf_rs::Error),
     /// The directory of headers.
-    #[error("write the headers for clang: {0}; is the temporary directory (TMPDIR) full?")]
+    #[error("write the headers for clang: {0}; check the space of the temporary directory (TMPDIR)")]
     Write(#[from] io::Error),
 }
 
-/// Compiles authors' files, in a directory that goes with the value.
+/// Compiles policy authors' files, in a directory that goes with the value.
 #[derive(Debug)]
 pub struct Compiler {
     clang: OsString,
@@ -82,7 +82,7 @@ impl Compiler {
         Compiler::with_clang(Path::new(&clang))
     }
 
-    /// Likewise, with the clang that is named.
+    /// The same, with the clang that is named.
     ///
     /// # Errors
     /// As [`Compiler::new`].
@@ -129,7 +129,7 @@ impl Compiler {
     }
 
     /// The whole scheduler with a policy in it, linked from an object of [`Compiler::policy`], so that the
-    /// kernel gets the instructions that the native home interprets; `has` as in [`Compiler::trial`].
+    /// kernel gets the instructions that the native runtime interprets; `has` as in [`Compiler::trial`].
     ///
     /// # Errors
     /// [`CompileError::Link`], or what clang says of the scheduler.
@@ -239,7 +239,7 @@ impl Compiler {
             }
             match missing_structure(&line) {
                 Some(name) => format!(
-                    "error: there is no struct {name}; write it, empty if nothing is kept (`fairpath sched new` shows how)"
+                    "error: struct {name} is missing; define it, empty if it stores nothing (`fairpath sched new` shows how)"
                 ),
                 None => line,
             }
@@ -305,7 +305,7 @@ const DECLARED: &str = "struct flow;\nstruct class;\nstruct global;\n\
      u64 FP_OWN(rank_enqueue)(FP_POLICY_ARGS);\nu64 FP_OWN(rank_dequeue)(FP_POLICY_ARGS);\n\
      u64 FP_OWN(send_time)(FP_POLICY_ARGS);\nu64 FP_OWN(on_drop)(FP_POLICY_ARGS);\n";
 
-/// Calls each function that there is, on a desk as the scheduler has one.
+/// Calls each function that there is, on per-CPU scratch as the scheduler has one.
 const TRIAL: &str = r#"
 char LICENSE[] __attribute__((section("license"), used)) = "Dual MIT/GPL";
 static struct {

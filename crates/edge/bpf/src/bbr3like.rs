@@ -1,7 +1,7 @@
 //! The congestion control `fp_bbr3like`: what a BPF program can do of BBR version 3
 //! (draft-ietf-ccwg-bbr), for the lab.
 //!
-//! Registered for the whole machine as long as the value lives: every namespace sees the name, and
+//! Registered for the whole machine while the value lives: every namespace sees the name, and
 //! only who has `CAP_NET_ADMIN` may choose it. Connections that use it when the value goes keep it
 //! until they close; new ones get "no such file". `docs/design/0013-bbr3like.md` says what is missing.
 //!
@@ -31,12 +31,12 @@ const TX_START: &str = "cwnd_event_tx_start";
 pub enum Bbr3Error {
     /// Names are the machine's.
     #[error(
-        "register the congestion control {BBR3LIKE}: there is one of this name; another Fairpath measures: wait for its end"
+        "register the congestion control {BBR3LIKE}: the name is in use; another Fairpath experiment runs: wait until it ends"
     )]
     Taken,
     /// The kernel refused object or registration.
     #[error(
-        "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and type information (/sys/kernel/btf/vmlinux)"
+        "register the congestion control {BBR3LIKE}: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and a kernel with CONFIG_BPF_JIT and BTF (/sys/kernel/btf/vmlinux)"
     )]
     Refused(#[source] libbpf_rs::Error),
 }
@@ -78,7 +78,7 @@ impl Bbr3Like {
     /// # Errors
     /// [`Bbr3Error`]: the name is taken, or what the kernel lacks.
     pub fn register() -> Result<Bbr3Like, Bbr3Error> {
-        // Lives as long as the skeleton, and so as long as the value: a few hundred bytes.
+        // Lives while the skeleton, and so while the value: a few hundred bytes.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
         let open = open(place).map_err(Bbr3Error::Refused)?;
         let mut skel = open.load().map_err(Bbr3Error::Refused)?;

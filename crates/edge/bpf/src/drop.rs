@@ -13,7 +13,7 @@ use crate::skel::drop::{DropSkel, DropSkelBuilder};
 #[derive(Debug, thiserror::Error)]
 pub enum DropError {
     /// The kernel refused the program.
-    #[error("load the dropper: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
+    #[error("load the drop program: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
     Refused(#[from] libbpf_rs::Error),
     /// It could not be attached.
     #[error(transparent)]
@@ -57,7 +57,7 @@ impl Dropper {
         self.skel.maps.bss_data.as_deref().map_or((0, 0), |bss| {
             // SAFETY: mapped memory that the program adds to; each read is one aligned load.
             let eligible = unsafe { (&raw const bss.frames_eligible).read_volatile() };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             let dropped = unsafe { (&raw const bss.frames_dropped).read_volatile() };
             (eligible, dropped)
         })

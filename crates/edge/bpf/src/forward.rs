@@ -35,7 +35,7 @@ pub enum ForwardError {
     NotLoaded,
     /// Nothing tells them apart.
     #[error(
-        "forward between two exits on interface {} with VLAN {vlan}: one interface needs two VLANs, 1 to 4094", .ifindex.0
+        "forward between two VLANs of interface {} with VLAN {vlan}: one interface needs two different VLANs, 1 to 4094", .ifindex.0
     )]
     SameExits {
         /// Of both.
@@ -45,17 +45,17 @@ pub enum ForwardError {
     },
     /// A bridge adds no tags.
     #[error(
-        "bridge between VLAN {} and VLAN {}: a bridge changes tags, and neither adds nor removes them; name a VLAN at both exits or at none", .0[0], .0[1]
+        "bridge between VLAN {} and VLAN {}: a bridge changes tags, but neither adds nor removes them; set a VLAN on both sides or on none", .0[0], .0[1]
     )]
     Tags([u16; EXITS]),
     /// More addresses than there is room for.
-    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are told apart; bridge fewer")]
+    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces")]
     Own(usize),
     /// A map did not take it.
-    #[error("set up forwarding by the XDP program: {0}; exits are 0 and 1, queues 0 to 63")]
+    #[error("set up forwarding in the XDP program: {0}; egress interfaces are 0 and 1, queues 0 to 63")]
     Map(#[from] libbpf_rs::Error),
     /// The stack's counts could not be mapped.
-    #[error("map the stack's counts: {0}; see `fairpath features`")]
+    #[error("map the counters of the stack: {0}; see `fairpath features`")]
     Counts(#[from] io::Error),
 }
 
@@ -123,7 +123,7 @@ impl RttMonitor {
     /// measuring XDP program. An interface of two exits has it once.
     ///
     /// # Errors
-    /// [`AttachError`]; a foreign XDP program is named, and stays.
+    /// [`AttachError`]; another XDP program is named, and stays.
     pub fn attach_forward(
         &mut self,
         ifindex: IfIndex,

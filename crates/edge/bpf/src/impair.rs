@@ -1,6 +1,6 @@
 //! Loss without user space: an XDP program that drops arriving frames by their number.
 //!
-//! The fates are the scheduler's (bpf/core/sched/fate.h): with one seed, the n-th packet has the same
+//! The fates are the scheduler's (bpf/core/sched/loss.h): with one seed, the n-th packet has the same
 //! one here as behind AF_XDP or a packet queue.
 
 use std::mem::MaybeUninit;
@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = LOCK_BYTES + size_of::<LossState>() + size_of::<LossC
 #[derive(Debug, thiserror::Error)]
 pub enum LossError {
     /// The kernel refused it.
-    #[error("load the program that loses packets: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
+    #[error("load the loss program: {0}; needs CAP_BPF and CAP_NET_ADMIN")]
     Refused(#[from] libbpf_rs::Error),
     /// It could not be attached.
     #[error(transparent)]
@@ -89,7 +89,7 @@ impl Loss {
         })
     }
 
-    /// Attaches it. A foreign XDP program is named in the error, and stays.
+    /// Attaches it. Another XDP program is named in the error, and stays.
     ///
     /// # Errors
     /// [`LossError::Attach`].

@@ -16,7 +16,7 @@ const HEADER_BYTES: u32 = 66;
 const LINK_BYTES: u32 = 14;
 /// Of one of the frames that the kernel makes for a run.
 const MAX_IP_BYTES: u32 = 1500;
-/// Flows that the generator's addresses and ports tell apart.
+/// Flows that the generator's addresses and ports distinguish.
 const MAX_FLOWS: u32 = 4096 * 60_000;
 
 /// The traffic could not be made.
@@ -33,7 +33,7 @@ pub enum InjectError {
     Run(#[source] libbpf_rs::Error),
     /// Packets that cannot be made.
     #[error(
-        "traffic of {flows} flows and packets of {ip_bytes} bytes: 1 to {MAX_FLOWS} flows, 53 to {MAX_IP_BYTES} bytes"
+        "generate traffic of {flows} flows and packets of {ip_bytes} bytes: use 1 to {MAX_FLOWS} flows and 53 to {MAX_IP_BYTES} bytes"
     )]
     Traffic {
         /// As asked.

@@ -1,7 +1,7 @@
 //! Marks that lead packets into HTB's classes, at tcx egress of the shaped interface.
 //!
 //! ```text
-//! rules + minors --set--> arena <-- mark.bpf.c: fp_look -> class number -> minor -> skb->priority
+//! rules + minors --set--> arena <-- mark.bpf.c: fp_parse_and_classify -> class number -> minor -> skb->priority
 //! ```
 //!
 //! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of
@@ -11,7 +11,7 @@
 //!
 //! Attached by [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
 //! takes them over in one step: packets are marked by the old or the new program, never by none. The
-//! counts begin anew then.
+//! counts begin again then.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -41,12 +41,12 @@ const PIN_KIND: &str = "mark";
 pub enum MarkError {
     /// The kernel refused map or program.
     #[error(
-        "load the marking program: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the marking program: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[from] libbpf_rs::Error),
     /// Tables larger than an arena can be.
     #[error(
-        "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer classes"
+        "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer classes"
     )]
     TooLarge {
         /// What was asked for.
@@ -56,7 +56,7 @@ pub enum MarkError {
     #[error("load the marking program: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// More classes than the program was loaded for.
-    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it anew")]
+    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it again")]
     Classes {
         /// What was asked for.
         classes: usize,
@@ -70,7 +70,7 @@ pub enum MarkError {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// There is no place for its pin.
-    #[error("keep the marking program")]
+    #[error("pin the marking program")]
     Pin(#[from] PinError),
 }
 
@@ -185,7 +185,7 @@ impl Mark {
         unsafe { touch_written(start, &config, &places) };
         // SAFETY: within the arena.
         let at = unsafe { start.add(START as usize) };
-        // SAFETY: fresh arena pages are zero and aligned, and live as long as the skeleton.
+        // SAFETY: fresh arena pages are zero and aligned, and live while the skeleton.
         let memory = unsafe { Memory::format(at, &config) };
         let header = Header {
             classes: rows,
@@ -216,7 +216,7 @@ impl Mark {
     /// HTB that is named no more gets nothing.
     ///
     /// # Errors
-    /// [`MarkError`]; then the old ones stay in force.
+    /// [`MarkError`]; then the old ones stay active.
     pub fn set(&mut self, rules: &Rules, minors: &[u16]) -> Result<(), MarkError> {
         if minors.len() > self.rows as usize {
             return Err(MarkError::Classes {
@@ -229,7 +229,7 @@ impl Mark {
             let minor: u32 = minors.get(row).copied().unwrap_or(0).into();
             // SAFETY: the table has `rows` words.
             let at = unsafe { self.start.add(free as usize + 4 * row) }.cast::<u32>();
-            // SAFETY: likewise; no packet goes by this table.
+            // SAFETY: as above; no packet goes by this table.
             unsafe { at.write_volatile(minor) };
         }
         self.memory.set_rules(rules, &[])?;
@@ -307,7 +307,7 @@ impl Mark {
             let place = self.places.counts as usize + row * size_of::<MarkCount>();
             // SAFETY: there is a row for each CPU and class number.
             let at = unsafe { self.start.add(place) }.cast::<MarkCount>();
-            // SAFETY: likewise; what the kernel writes meanwhile are counters.
+            // SAFETY: as above; what the kernel writes meanwhile are counters.
             let count = unsafe { at.read_volatile() };
             let sum = &mut sums[row % self.rows as usize];
             sum.packets += count.packets;
@@ -373,9 +373,9 @@ unsafe fn touch_written(start: NonNull<u8>, config: &Config, places: &Places) {
     let from = places.header / PAGE;
     // SAFETY: the caller promises the mapping.
     unsafe { touch(start, before) };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     let behind = unsafe { start.add((from * PAGE) as usize) };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     unsafe { touch(behind, places.end.div_ceil(PAGE) - from) };
 }
 

@@ -1,4 +1,4 @@
-//! Loading every object of the binary, to find out whether this kernel's verifier takes them.
+//! Loading every object of the binary, to detect whether this kernel's verifier takes them.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -148,7 +148,7 @@ fn load_xdp() -> Result<(), libbpf_rs::Error> {
     };
     match root.progs.fairpath_xdp.test_run(input)?.return_value {
         XDP_PASS => Ok(()),
-        verdict => Err(std::io::Error::other(format!("XDP's stages gave {verdict}")).into()),
+        verdict => Err(std::io::Error::other(format!("the XDP stages returned {verdict}")).into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The kernel home of queues: a pool in an arena, and operations run on it unattached.
+//! The kernel runtime of queues: a pool in an arena, and operations run on it unattached.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -21,19 +21,19 @@ const DESK_BYTES: u64 = 64;
 pub enum PoolError {
     /// The kernel refused map or program.
     #[error(
-        "load the queues' programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the PIFO programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// More than an arena can be.
     #[error(
-        "load the queues' programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; ask for fewer items or buckets"
+        "load the PIFO programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; use fewer items or buckets"
     )]
     TooLarge {
         /// What was asked for.
         bytes: u64,
     },
     /// The arena's mapping is missing.
-    #[error("load the queues' programs: the arena is not mapped; the kernel or libbpf is too old")]
+    #[error("load the PIFO programs: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// The pool cannot be like that.
     #[error(transparent)]
@@ -43,7 +43,7 @@ pub enum PoolError {
     TestRun(#[source] libbpf_rs::Error),
     /// A run did nothing.
     #[error(
-        "run operations on a pool in the kernel: operation {at} took more than the kernel's time for loops"
+        "run operations on a pool in the kernel: operation {at} exceeded the kernel's limit for loops"
     )]
     Stuck {
         /// The operation's number.
@@ -86,10 +86,10 @@ impl KernelPool {
         unsafe { arena::touch(start, pages) };
         // SAFETY: inside that mapping.
         let desk = unsafe { start.add(START as usize) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let at = unsafe { desk.add(DESK_BYTES as usize) };
-        // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which
-        // lives as long as the pool, and the programs write to the header by the core's code only.
+        // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which
+        // lives while the pool, and the programs write to the header by the core's code only.
         let pool = unsafe { Pool::format(at, items, pifos) }?;
         // SAFETY: inside the mapping: OPS operations follow the pool.
         let ops = unsafe { at.add(pool_bytes as usize) };
@@ -131,15 +131,15 @@ impl KernelPool {
     fn run_part(&mut self, ops: &mut [Op]) -> Result<usize, PoolError> {
         // SAFETY: load() made space for OPS operations.
         unsafe { std::ptr::copy_nonoverlapping(ops.as_ptr(), self.ops.as_ptr(), ops.len()) };
-        // SAFETY: the desk is mapped, and no program runs.
+        // SAFETY: the scratch is mapped, and no program runs.
         let mut desk = unsafe { self.desk.read_volatile() };
         (desk.count, desk.done) = (ops.len() as u32, 0);
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { self.desk.write_volatile(desk) };
         let replay = &self.skel.progs.pool_replay;
         let run = replay.test_run(ProgramInput::default());
         run.map_err(PoolError::TestRun)?;
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let done = unsafe { self.desk.read_volatile() }.done as usize;
         let done = done.min(ops.len());
         // SAFETY: space for OPS operations, of which `done` were written to.

@@ -25,17 +25,17 @@ pub enum Variant {
     Cffs,
     /// cFFS, and the object in an array of kptrs.
     CffsSlots,
-    /// Likewise, through the functions that look at the kind.
+    /// The same, through the functions that look at the kind.
     CffsCalls,
     /// The heap, and the object in an array of kptrs.
     HeapSlots,
     /// `bpf_list`, an object allocated and freed each time.
     List,
-    /// `bpf_rbtree`, likewise.
+    /// `bpf_rbtree`, also.
     Rbtree,
     /// `bpf_list`, objects made once and kept as kptrs.
     ListKept,
-    /// `bpf_rbtree`, likewise.
+    /// `bpf_rbtree`, also.
     RbtreeKept,
 }
 
@@ -84,20 +84,20 @@ impl Variant {
 pub enum QueueBenchError {
     /// The kernel refused map, kfunc or program.
     #[error(
-        "load the queues' bench: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer"
+        "load the PIFO benchmark: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// The arena's mapping is missing.
-    #[error("load the queues' bench: the arena is not mapped; the kernel or libbpf is too old")]
+    #[error("load the PIFO benchmark: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// Its pool.
     #[error(transparent)]
     Misfit(#[from] Misfit),
     /// A run failed.
-    #[error("run the queues' bench: {0}")]
+    #[error("run the PIFO benchmark: {0}")]
     TestRun(#[source] libbpf_rs::Error),
     /// A run went wrong.
-    #[error("run the queues' bench: {0} operations failed; nothing else may work on its queues")]
+    #[error("run the PIFO benchmark: {0} operations failed; no other program may use its queues")]
     Mishaps(u64),
 }
 
@@ -127,7 +127,7 @@ impl QueueBench {
         unsafe { arena::touch(start, pages) };
         // SAFETY: inside that mapping.
         let at = unsafe { start.add(START as usize) };
-        // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which is
+        // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which is
         // kept beside the pool, and the programs write to the header by the core's code only.
         let pool = unsafe { Pool::format(at, MAX_OBJECTS, &pifos) }?;
         let mut bench = QueueBench {

@@ -15,7 +15,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 /// The place for pins could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} \"{}\": {source}; needs CAP_SYS_ADMIN and a directory of its own", path.display())]
+#[error("{what} \"{}\": {source}; needs CAP_SYS_ADMIN and a separate directory", path.display())]
 pub struct PinError {
     /// What was done.
     pub what: &'static str,
@@ -45,8 +45,8 @@ impl Pins {
             path: path.clone(),
             source,
         };
-        fs::create_dir_all(&path).map_err(|source| failed("make", source))?;
-        let there = statfs(&path).map_err(|error| failed("look at", error.into()))?;
+        fs::create_dir_all(&path).map_err(|source| failed("create", source))?;
+        let there = statfs(&path).map_err(|error| failed("read the type of", error.into()))?;
         if there.filesystem_type() != BPF_FS_MAGIC {
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             mount(
@@ -77,7 +77,7 @@ impl Pins {
         };
         let there = statfs(&path).map_err(|error| failed(error.into()))?;
         if there.filesystem_type() != BPF_FS_MAGIC {
-            return Err(failed(io::Error::other("there is none")));
+            return Err(failed(io::Error::other("there is no bpffs")));
         }
         Ok(Pins {
             path,
@@ -90,7 +90,7 @@ impl Pins {
         let space = Path::new("/proc/thread-self/ns/net");
         let inode = fs::metadata(space)
             .map_err(|source| PinError {
-                what: "look at",
+                what: "open",
                 path: space.to_owned(),
                 source,
             })?

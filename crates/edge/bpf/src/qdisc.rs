@@ -1,4 +1,4 @@
-//! The scheduler as a qdisc: registered under a name of its own, then put on a device like any other
+//! The scheduler as a qdisc: registered under a separate name, then put on a device like any other
 //! (`tc qdisc add dev IF root NAME`, or `fairpath_netlink::Tc`).
 //!
 //! One value, one object, one name, one qdisc: devices and children of mq never share state, each is
@@ -49,26 +49,26 @@ pub enum QdiscError {
     Name(String),
     /// Names are the machine's.
     #[error(
-        "register the qdisc {0}: there is one of this name; another Fairpath runs, or one was killed: stop it, or let this one take over its pins"
+        "register the qdisc {0}: the name is in use; another Fairpath runs, or was killed: stop it, or start this one with its pins"
     )]
     Taken(String),
-    /// The plan cannot be laid out.
+    /// The plan cannot be built.
     #[error(transparent)]
     Plan(#[from] HomeError),
-    /// The rules cannot be laid out.
+    /// The rules cannot be built.
     #[error(transparent)]
     Rules(#[from] TooManyRules),
     /// The kernel refused object or registration.
     #[error(
-        "register a BPF qdisc: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer with CONFIG_NET_SCH_BPF (`fairpath features` tells what is missing)"
+        "register a BPF qdisc: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.16 or newer with CONFIG_NET_SCH_BPF (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// The arena's mapping is missing.
     #[error("register a BPF qdisc: its arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
-    /// The plan outgrew what was set aside when the qdisc was registered.
+    /// The plan outgrew what was reserved when the qdisc was registered.
     #[error(
-        "change the plan of a qdisc: {needed} bytes exceed the {room} set aside when it was registered; register it anew"
+        "change the plan of a qdisc: {needed} bytes exceed the {room} bytes that were reserved at registration; register the qdisc again"
     )]
     TooLarge {
         /// What the new plan needs.
@@ -78,7 +78,7 @@ pub enum QdiscError {
     },
     /// What the new plan delays would wait without a place.
     #[error(
-        "change the plan of a qdisc: it delays packets and needs {needed} handles, of the {room} that it was registered with; register it anew"
+        "change the plan of a qdisc: it delays packets and needs {needed} handles, but was registered with {room}; register the qdisc again"
     )]
     TooFew {
         /// What the new plan needs.
@@ -88,14 +88,14 @@ pub enum QdiscError {
     },
     /// Nothing comes by that would take the settings.
     #[error(
-        "change settings of a qdisc: too many wait already, because no packet came since; change the plan as a whole"
+        "change settings of a qdisc: too many changes wait for the next packet; change the whole plan instead"
     )]
     Idle,
-    /// Found, and not laid out by this process.
-    #[error("change the rules of a qdisc: its content is another process's; replace it first")]
+    /// Found, and not built by this process.
+    #[error("change the rules of a qdisc: another process owns its content; replace the content first")]
     Foreign,
     /// Two would change one ring and one memory.
-    #[error("take over the qdisc {name}: process {pid} has it; end that first")]
+    #[error("replace the owner of qdisc {name}: process {pid} owns it; stop that process first")]
     Held {
         /// The qdisc.
         name: String,
@@ -172,7 +172,7 @@ impl BpfQdisc {
     /// ([`qdisc_names`]). Takes the verifier's time: most of a second.
     ///
     /// # Errors
-    /// [`QdiscError`]: the plan cannot be laid out, the name is taken, or what the kernel lacks.
+    /// [`QdiscError`]: the plan cannot be built, the name is taken, or what the kernel lacks.
     pub fn register(
         content: &QdiscContent<'_>,
         name: &str,
@@ -218,7 +218,7 @@ impl BpfQdisc {
     }
 
     /// The qdisc that another process registered under `name` and left: `None` where there is none,
-    /// or one of another version, which can only be removed and registered anew. Its content goes on;
+    /// or one of another version, which can only be removed and registered again. Its content goes on;
     /// it can be read and replaced.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl BpfQdisc {
         }
         // SAFETY: a half of the mapped arena.
         let at = unsafe { self.base.add(at as usize) };
-        // SAFETY: likewise; page-aligned, and mapped as long as this value lives.
+        // SAFETY: as above; page-aligned, and mapped while this value lives.
         let found = unsafe { SchedMemory::found(at) };
         (self.places, self.awaited) = (places, flips);
         self.halves[half] = found.map(|sched| (sched, None));
@@ -319,7 +319,7 @@ impl BpfQdisc {
     }
 
     fn port(&self) -> &Port {
-        // SAFETY: the arena is mapped as long as this value lives.
+        // SAFETY: the arena is mapped while this value lives.
         unsafe { Places::port(self.base) }
     }
 
@@ -337,7 +337,7 @@ impl BpfQdisc {
         self.port().qdisc.load(Ordering::Relaxed) != 0
     }
 
-    /// What [`QdiscContent::note`] of the content in force was.
+    /// What [`QdiscContent::note`] of the active content was.
     pub fn note(&self) -> Vec<u8> {
         let note = self.port().halves[self.in_force()]
             .note
@@ -349,16 +349,16 @@ impl BpfQdisc {
         }
         // SAFETY: within the arena.
         let from = unsafe { self.base.add(at as usize) };
-        // SAFETY: `bytes` bytes follow, which nobody writes while their half is in force.
+        // SAFETY: `bytes` bytes follow, which nobody writes while their half is active.
         unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes as usize) }.to_vec()
     }
 
-    /// Gives the qdisc a new plan and new rules, both in force from one packet to the next: what waits
+    /// Gives the qdisc a new plan and new rules, both active from one packet to the next: what waits
     /// moves over in the order of its arrival, when the next packet comes or is asked for
-    /// ([`BpfQdisc::is_settled`]). One that was not taken yet gives way to this one.
+    /// ([`BpfQdisc::is_settled`]). One that was not taken yet is evicted to this one.
     ///
     /// # Errors
-    /// [`QdiscError`]; then the old plan stays in force.
+    /// [`QdiscError`]; then the old plan stays active.
     pub fn replace(
         &mut self,
         content: &QdiscContent<'_>,
@@ -377,7 +377,7 @@ impl BpfQdisc {
         let half = 1 - self.in_force();
         let (at, op) = (self.places.half(half), self.places.room);
         self.halves[half] = None;
-        // SAFETY: the half that is not in force, and that nobody is told of.
+        // SAFETY: the half that is not active, and that nobody is told of.
         let laid = unsafe { laid.format(content, &self.port().halves[half], self.base, at, op) }?;
         self.halves[half] = Some((laid.0, Some(laid.1)));
         self.awaited = self.port().flips() + 1;
@@ -385,7 +385,7 @@ impl BpfQdisc {
         Ok(())
     }
 
-    /// Whether the plan that was asked for last is in force, or was refused.
+    /// Whether the plan that was asked for last is active, or was refused.
     pub fn is_settled(&self) -> bool {
         self.port().flips() >= self.awaited
     }
@@ -396,7 +396,7 @@ impl BpfQdisc {
         port.post_head.load(Ordering::Relaxed) == port.post_tail.load(Ordering::Acquire)
     }
 
-    /// Changes a setting of the plan in force from the next packet on: [`Op::node`], [`Op::param`],
+    /// Changes a setting of the plan active from the next packet on: [`Op::node`], [`Op::param`],
     /// [`Op::weight`]; others are counted as refused.
     ///
     /// # Errors
@@ -410,7 +410,7 @@ impl BpfQdisc {
     /// Puts other rules into force for the same classes: every packet goes by the old ones or by these.
     ///
     /// # Errors
-    /// [`QdiscError`]; then the old rules stay in force.
+    /// [`QdiscError`]; then the old rules stay active.
     pub fn set_rules(&mut self, rules: &Rules) -> Result<(), QdiscError> {
         let half = self.in_force();
         let Some((_, Some(memory))) = &mut self.halves[half] else {
@@ -436,7 +436,7 @@ impl BpfQdisc {
         half.map(|(sched, _)| sched.stats()).unwrap_or_default()
     }
 
-    /// What node `node` of the plan in force sent, dropped and holds.
+    /// What node `node` of the plan active sent, dropped and holds.
     pub fn node_stats(&self, node: u32) -> NodeStats {
         let half = self.halves[self.in_force()].as_ref();
         half.map(|(sched, _)| sched.node_stats(node))

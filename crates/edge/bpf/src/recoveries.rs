@@ -12,11 +12,11 @@ use crate::skel::recoveries::{RecoveriesSkel, RecoveriesSkelBuilder};
 pub enum RecoveriesError {
     /// The kernel refused the program.
     #[error(
-        "load the counter of recoveries: {0}; needs CAP_BPF, CAP_PERFMON and a kernel with BTF and the tracepoint tcp_cong_state_set (Linux 5.17)"
+        "load the recovery counter: {0}; needs CAP_BPF, CAP_PERFMON and a kernel with BTF and the tracepoint tcp_cong_state_set (Linux 5.17)"
     )]
     Load(#[source] libbpf_rs::Error),
     /// It could not be attached.
-    #[error("attach the counter of recoveries to tcp_cong_state_set: {0}; needs CAP_PERFMON")]
+    #[error("attach the recovery counter to tcp_cong_state_set: {0}; needs CAP_PERFMON")]
     Attach(#[source] libbpf_rs::Error),
     /// The counts could not be read.
     #[error("read the recoveries of socket {cookie}: {source}")]

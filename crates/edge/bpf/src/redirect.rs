@@ -29,7 +29,7 @@ pub enum RedirectError {
     #[error(transparent)]
     Attach(#[from] AttachError),
     /// The map did not take a socket.
-    #[error("give queue {queue} its AF_XDP socket: {source}; queues are 0 to {}", MAX_SOCKETS - 1)]
+    #[error("assign an AF_XDP socket to queue {queue}: {source}; queues are 0 to {}", MAX_SOCKETS - 1)]
     Socket {
         /// The queue.
         queue: u32,
@@ -37,7 +37,7 @@ pub enum RedirectError {
         source: libbpf_rs::Error,
     },
     /// More addresses than there is room for.
-    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are told apart; bridge fewer")]
+    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces")]
     Own(usize),
 }
 
@@ -113,7 +113,7 @@ impl Redirect {
     }
 
     /// Attaches the program to an interface of the current network namespace, after its sockets are
-    /// set. A foreign XDP program is named in the error, and stays.
+    /// set. Another XDP program is named in the error, and stays.
     ///
     /// # Errors
     /// [`RedirectError::Attach`].

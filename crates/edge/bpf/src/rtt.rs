@@ -1,4 +1,4 @@
-//! The kernel home of the RTT monitor: loaded, attached, read and ended.
+//! The kernel runtime of the RTT monitor: loaded, attached, read and ended.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,12 +32,12 @@ const REPLAY_FRAMES: usize = 2048;
 pub enum LoadError {
     /// The kernel refused map or program.
     #[error(
-        "load the RTT programs: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "load the RTT programs: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
     /// Tables larger than an arena can be.
     #[error(
-        "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; ask for fewer flows"
+        "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer flows"
     )]
     TooLarge {
         /// What was asked for.
@@ -58,7 +58,7 @@ pub enum RunError {
     #[error("replay frames: this monitor was loaded for live use; load it with `Options::replay`")]
     NoSpace,
     /// An unattached run failed.
-    #[error("run an RTT program unattached: {0}")]
+    #[error("run an RTT program without attaching it: {0}")]
     TestRun(#[source] libbpf_rs::Error),
 }
 
@@ -123,10 +123,10 @@ impl RttMonitor {
         // The first page stays empty, but must be there: the programs read a zero from it.
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
         unsafe { start.write_volatile(0) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let at = unsafe { start.add(START as usize) };
-        // SAFETY: fresh arena pages are zero, the mapping lives as long as the skeleton, which
-        // lives as long as `memory`; the programs are not attached yet.
+        // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which
+        // lives while `memory`; the programs are not attached yet.
         let memory = unsafe { Memory::format(at, &config) };
         // SAFETY: the mapping has that many pages.
         unsafe { touch(start, used_pages(&config, pages)) };
@@ -223,7 +223,7 @@ impl RttMonitor {
             .map_err(RunError::TestRun)
     }
 
-    /// Runs frames through the kernel home, unattached, in their order.
+    /// Runs frames through the kernel runtime, unattached, in their order.
     ///
     /// # Errors
     /// [`RunError`]; [`RunError::NoSpace`] where the monitor was loaded for live use.
@@ -232,7 +232,7 @@ impl RttMonitor {
             return Err(RunError::NoSpace);
         }
         for part in frames.chunks(self.replay_frames.min(REPLAY_FRAMES)) {
-            // SAFETY: load() made space for `replay_frames` frames; a part has no more.
+            // SAFETY: load() made space for `replay_frames` frames; a part has no longer.
             unsafe { self.memory.replay(part.iter().copied()) };
             let input = ProgramInput::default();
             self.skel
@@ -248,7 +248,7 @@ impl RttMonitor {
     /// Runs one hook's program once over a packet, unattached: the glue's own tests.
     ///
     /// # Errors
-    /// [`RunError::TestRun`]; the program of the other home is not loaded.
+    /// [`RunError::TestRun`]; the program of the other runtime is not loaded.
     pub fn run_hook(&mut self, hook: Hook, packet: &[u8]) -> Result<(), RunError> {
         let programs = &self.skel.progs;
         let program = match hook {
@@ -270,7 +270,7 @@ impl RttMonitor {
     /// Waits until no packet goes by the old rules any more (some 20 ms).
     ///
     /// # Errors
-    /// [`TooManyRules`]; then the old rules stay in force.
+    /// [`TooManyRules`]; then the old rules stay active.
     ///
     /// # Panics
     /// Where the monitor was loaded without classes ([`Config::with_classes`]).
@@ -300,7 +300,7 @@ impl RttMonitor {
         self.memory.filter_classes(only, except);
     }
 
-    /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
+    /// Counts what passes a watched interface in a separate slot; false if it is not watched.
     pub fn count_interface(&mut self, ifindex: IfIndex, slot: u32) -> bool {
         self.memory.count_interface(ifindex.0, slot)
     }
@@ -325,7 +325,7 @@ impl RttMonitor {
         self.memory.usage()
     }
 
-    /// The configuration in force.
+    /// The configuration active.
     pub fn config(&self) -> &Config {
         self.memory.config()
     }
@@ -464,7 +464,7 @@ fn read_ring(
 ) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
     let batch = Rc::clone(batch);
     let mut builder = RingBufferBuilder::new();
-    // The builder needs the map for this call only: it keeps a descriptor of its own.
+    // The builder needs the map for this call only: it keeps a separate descriptor.
     let events: &dyn MapCore = &skel.maps.events;
     builder.add(events, move |bytes| {
         let mut batch = batch.borrow_mut();

@@ -1,4 +1,4 @@
-//! The kernel home of the scheduler, unattached: operations run by `BPF_PROG_TEST_RUN`.
+//! The kernel runtime of the scheduler, unattached: operations run by `BPF_PROG_TEST_RUN`.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -36,23 +36,23 @@ impl fmt::Debug for SchedRun {
 
 fn refused(error: &libbpf_rs::Error) -> HomeError {
     HomeError::Kernel(format!(
-        "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` tells what is missing)"
+        "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     ))
 }
 
 impl SchedRun {
-    /// Loads the shipped policies into the kernel and lays out a plan.
+    /// Loads the shipped policies into the kernel and builds a plan.
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be laid out, or what the kernel lacks.
+    /// [`HomeError`]: the plan cannot be built, or what the kernel lacks.
     pub fn load(plan: &Plan) -> Result<SchedRun, HomeError> {
         SchedRun::load_object(SHIPPED, plan, None)
     }
 
-    /// Likewise, with an object that holds an author's policy as [`Policy::CUSTOM`].
+    /// The same, with an object that holds a custom policy as [`Policy::CUSTOM`].
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be laid out, or what the kernel said.
+    /// [`HomeError`]: the plan cannot be built, or what the kernel said.
     pub fn load_object(
         object: &[u8],
         plan: &Plan,
@@ -64,7 +64,7 @@ impl SchedRun {
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(HomeError::Plan(format!(
-                "{bytes} bytes exceed the arena's 4 GiB; ask for fewer packets or flows"
+                "{bytes} bytes exceed the arena's 4 GiB; use fewer packets or flows"
             )));
         }
         let object = load(object, pages).map_err(|error| refused(&error))?;
@@ -78,7 +78,7 @@ impl SchedRun {
         unsafe { arena::touch(start, pages) };
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
         let at = unsafe { start.add(START as usize) };
-        // SAFETY: fresh arena pages are zero and aligned; the mapping lives as long as the object.
+        // SAFETY: fresh arena pages are zero and aligned; the mapping lives while the object.
         let memory = unsafe { layout.format(at) }?;
         // SAFETY: the room follows the scheduler, within the pages.
         let room = unsafe { at.add(scheduler as usize) };
@@ -93,7 +93,7 @@ impl SchedRun {
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (start, end) = (self.memory.start(), self.room.as_ptr());
-        // SAFETY: the scheduler lies in front of the room, in the arena, which is mapped as long as
+        // SAFETY: the scheduler lies in front of the room, in the arena, which is mapped while
         // the value lives; no program runs now.
         unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
     }
@@ -130,7 +130,7 @@ impl Home for SchedRun {
                     .for_each(|outcome| outcome.op += (part * OPS) as u32);
                 if now_done == done {
                     return Err(HomeError::Kernel(format!(
-                        "operation {} does not end",
+                        "operation {} does not terminate",
                         part * OPS + done
                     )));
                 }

@@ -1,6 +1,6 @@
 //! What the stack itself sends by the exits of a monitor that forwards (bpf/prog/stack_sent.h).
 //!
-//! The kernel's side adds, this side reads: a map's page, shared. A reader is a value of its own, for
+//! The kernel's side adds, this side reads: a map's page, shared. A reader is a separate value, for
 //! the thread that schedules; a look costs two loads.
 
 use std::io;
@@ -13,13 +13,13 @@ use crate::forward::EXITS;
 /// What the stack itself sent by an exit since the monitor was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Segments of super-packets counted one by one.
+    /// Segments of GSO packets counted one by one.
     pub packets: u64,
     /// Ethernet frames without FCS.
     pub bytes: u64,
 }
 
-/// Reads what the stack sends by the exits; a value of its own that may outlive the monitor.
+/// Reads what the stack sends by the exits; a separate value that may outlive the monitor.
 #[derive(Debug)]
 pub struct StackSent {
     counts: NonNull<AtomicU64>,
@@ -59,7 +59,7 @@ impl StackSent {
         let load = |at: usize| {
             // SAFETY: both exits' two words lie in the mapped page.
             let count = unsafe { self.counts.add(2 * exit + at) };
-            // SAFETY: mapped as long as the value lives, and changed by atomic additions only.
+            // SAFETY: mapped while the value lives, and changed by atomic additions only.
             unsafe { count.as_ref() }.load(Ordering::Relaxed)
         };
         Sent {

@@ -129,7 +129,7 @@ fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), libbpf_rs::Error> {
 
 /// Puts `program` into a stage of an interface of the current network namespace.
 ///
-/// A foreign XDP program is named in the error, and stays; so is the program of another owner that
+/// Another XDP program is named in the error, and stays; so is the program of another owner that
 /// the stage does not go with.
 pub(crate) fn attach(
     program: &mut ProgramMut<'_>,
@@ -183,7 +183,7 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
         let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
         match in_the_way {
             None => match install(program, stage, ifindex, there) {
-                // Another one joined without the lock: what was looked at is no more.
+                // Another one joined without the lock: what was looked at is no longer.
                 Err(refused) if refused.is_late() && Instant::now() < until => {}
                 done => return done,
             },
@@ -225,7 +225,7 @@ struct Root {
 }
 
 impl Root {
-    /// `None`: no XDP program, a foreign one, or we may not look.
+    /// `None`: no XDP program, another one, or we may not look.
     fn find(ifindex: IfIndex) -> Option<Root> {
         let mut id = 0;
         // SAFETY: writes the id; no flags means: in whatever mode it is.
@@ -362,7 +362,7 @@ fn create(root: BorrowedFd<'_>, ifindex: IfIndex) -> Result<OwnedFd, Refused> {
     })
 }
 
-/// What a call of libbpf gave: a descriptor that nobody else owns, or an error.
+/// What a call of libbpf gave: a descriptor that no other code owns, or an error.
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));

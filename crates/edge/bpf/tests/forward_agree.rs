@@ -169,7 +169,7 @@ fn socket() -> OwnedFd {
     // SAFETY: takes numbers.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: nobody else owns it.
+    // SAFETY: no other code owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let entries = 64u32;
     // SAFETY: reads four bytes of `entries`.

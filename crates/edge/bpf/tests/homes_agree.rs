@@ -1,4 +1,4 @@
-//! The kernel home and the native home say the same: every event, every counter, every place used.
+//! The kernel runtime and the native runtime say the same: every event, every counter, every place used.
 //!
 //! The same frames with the same times go through the BPF object, unattached (`BPF_PROG_TEST_RUN`), and through the
 //! core as cc compiled it. Events are compared in their order, after each part of at most [`PART`] frames. Seeds are
@@ -26,7 +26,7 @@ use traffic::{MS, Random, SECOND, Traffic, generate};
 const PART: usize = 512;
 const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
 
-/// Both homes, fed alike.
+/// Both runtimes, with the same input.
 struct Homes {
     what: String,
     native: Monitor,

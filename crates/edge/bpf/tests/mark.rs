@@ -107,7 +107,7 @@ fn agree(end: End) {
     };
     let mut mark = Mark::load(&options).unwrap();
     let mut native = Classifier::new(CLASSES);
-    // Every other class has a minor of its own; the others go where no class goes.
+    // Every other class has a separate minor; the others go where no class goes.
     let minors: Vec<u16> = (0..CLASSES as u16)
         .map(|n| if n % 2 == 0 { 500 + n } else { 0 })
         .collect();

@@ -1,6 +1,6 @@
 //! Queues in the kernel, beside their oracle: every answer, every count, and an audit after each part.
 //!
-//! The logs are those of the native home's test. A fifth of the operations in `make test`, from the
+//! The logs are those of the native runtime's test. A fifth of the operations in `make test`, from the
 //! environment's seed on; `FAIRPATH_QUEUE_OPS=n` changes their number.
 
 #[path = "../../../model/core/tests/pifo_oracle/mod.rs"]

@@ -173,7 +173,7 @@ fn send(net: &Net, count: usize) {
     net.client.enter(send).unwrap();
 }
 
-/// Waits until `read` returns at least `least`, in vain for [`SEEN`] at most; returns what it read last.
+/// Waits until `read` returns at least `least`, without result for [`SEEN`] at most; returns what it read last.
 fn until(least: u64, mut read: impl FnMut() -> u64) -> u64 {
     let mut last = 0;
     fairpath_testbed::wait_for(SEEN, || {
@@ -282,7 +282,7 @@ fn no_packet_is_lost_where_owners_come_and_go() {
     net.router.enter(come_and_go).unwrap();
 }
 
-/// What was refused when each had a program of its own, with the message of then.
+/// What was refused when each had a separate program, with the message of then.
 #[test]
 fn stages_that_do_not_compose_are_refused_by_name() {
     requires!(Need::Root);
@@ -417,7 +417,7 @@ fn every_stage_is_loaded_and_attached_within_two_seconds() {
     net.router.enter(load).unwrap();
 }
 
-/// Anybody may lock the namespace's file, without any right: that makes joining slow, and no more.
+/// Anybody may lock the namespace's file, without any right: that makes joining slow, and no longer.
 #[test]
 fn a_lock_that_somebody_keeps_denies_nobody_a_stage() {
     requires!(Need::Root);

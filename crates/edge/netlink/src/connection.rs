@@ -14,7 +14,7 @@ const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 /// Above the 32 KiB the kernel uses for one datagram of a dump.
 const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
-/// How often a dump is begun anew because the table changed meanwhile.
+/// How often a dump is begun again because the table changed meanwhile.
 const DUMP_ATTEMPT_LIMIT: usize = 8;
 
 /// Changes in one datagram: if all are refused, their answers fit into the socket's standard receive buffer.
@@ -36,7 +36,7 @@ pub enum NetlinkError {
         source: io::Error,
     },
     /// The kernel refused; its own explanation follows when it gave one.
-    #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel says \"{m}\"")).unwrap_or_default())]
+    #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel reports \"{m}\"")).unwrap_or_default())]
     Refused {
         /// What was being done.
         operation: &'static str,
@@ -46,7 +46,7 @@ pub enum NetlinkError {
         source: io::Error,
     },
     /// The answer lacked what it must contain.
-    #[error("{operation}: the kernel's answer lacks {lacks}")]
+    #[error("{operation}: the kernel's reply lacks {lacks}")]
     Malformed {
         /// What was being done.
         operation: &'static str,
@@ -56,7 +56,7 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
-    /// The errno behind this error, if there is one.
+    /// The errno behind this error, if one exists.
     pub fn errno(&self) -> Option<i32> {
         match self {
             NetlinkError::Socket { source, .. } | NetlinkError::Refused { source, .. } => {

@@ -21,7 +21,7 @@ struct TunRequest {
 
 /// Makes a tun link with a name of the kernel's choice in the calling thread's namespace.
 ///
-/// It lives as long as the returned file. Needs `CAP_NET_ADMIN`; `ENOENT` means that there is no `/dev/net/tun`.
+/// It lives while the returned file. Needs `CAP_NET_ADMIN`; `ENOENT` means that there is no `/dev/net/tun`.
 pub fn create_tun() -> io::Result<File> {
     let file = open("/dev/net/tun")?;
     let mut request = TunRequest {
@@ -36,7 +36,7 @@ pub fn create_tun() -> io::Result<File> {
 
 /// Makes a ppp link with a number of the kernel's choice in the calling thread's namespace.
 ///
-/// It lives as long as the returned file. Needs `CAP_NET_ADMIN`; `ENOENT`, `ENXIO` or `ENODEV` mean that there is
+/// It lives while the returned file. Needs `CAP_NET_ADMIN`; `ENOENT`, `ENXIO` or `ENODEV` mean that there is
 /// no ppp.
 pub fn create_ppp() -> io::Result<File> {
     let file = open("/dev/ppp")?;

@@ -51,7 +51,7 @@ pub struct HtbClass {
     pub ceil_bps: u64,
     /// How much it may send at once at its rate: what comes while its turn is late, or rate is lost.
     pub burst_bytes: u32,
-    /// Likewise at its ceiling.
+    /// The same at its ceiling.
     pub cburst_bytes: u32,
     /// A leaf's share of what its siblings leave over; the kernel warns of less than 1,000 and more than 200,000.
     /// Inner classes have none.
@@ -77,13 +77,13 @@ pub struct HtbTree {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHtb {
     /// Minor 0, or more than [`MAX_MINOR`], or the root's own major, which a leaf's qdisc cannot have.
-    #[error("class number {0:x}: it is taken; use 1 to {MAX_MINOR:x}, but not the root's major")]
+    #[error("class number {0:x}: reserved; use 1 to {MAX_MINOR:x}, but not the root's major")]
     Minor(u16),
     /// Two classes of one number.
-    #[error("class number {0:x} is there twice")]
+    #[error("class number {0:x}: used twice")]
     Twice(u16),
     /// A parent that is not there.
-    #[error("class {minor:x}: its parent {parent:x} is not there")]
+    #[error("class {minor:x}: its parent {parent:x} does not exist")]
     Parent {
         /// The class.
         minor: u16,
@@ -92,7 +92,7 @@ pub enum BadHtb {
     },
     /// Classes that are each other's parents, or more than [`MAX_LEVELS`] levels.
     #[error(
-        "class {0:x}: it lies deeper than {MAX_LEVELS} levels, or below itself; make the tree flatter"
+        "class {0:x}: deeper than {MAX_LEVELS} levels, or its own ancestor; make the tree flatter"
     )]
     Depth(u16),
     /// A rate below 8 bit/s, or a ceiling below the rate.
@@ -108,7 +108,7 @@ pub enum BadHtb {
         ceil_bps: u64,
     },
     /// The default is no leaf of the tree.
-    #[error("class {0:x} shall take what names no class, but it is no leaf of the tree")]
+    #[error("class {0:x} is the default class, but is not a leaf of the tree")]
     Default(u16),
 }
 
@@ -125,7 +125,7 @@ pub enum HtbError {
     },
     /// Somebody's own root qdisc is there.
     #[error(
-        "shape \"{name}\" by HTB: its root qdisc is {kind} {major:x}:, which is not ours and stays; remove it (`tc qdisc del dev {name} root`), or have it replaced by name"
+        "shape \"{name}\" by HTB: its root qdisc is {kind} {major:x}:, created by another program, and is not replaced; remove it (`tc qdisc del dev {name} root`), or request its replacement by name"
     )]
     Foreign {
         /// The interface.
@@ -137,7 +137,7 @@ pub enum HtbError {
     },
     /// A running class has another parent.
     #[error(
-        "shape \"{name}\" by HTB: class {minor:x} hangs on {running:x} and cannot move to {wanted:x}; give it another number"
+        "shape \"{name}\" by HTB: class {minor:x} has the parent {running:x} and cannot move to {wanted:x}; use another class number"
     )]
     Moves {
         /// The interface.
@@ -151,7 +151,7 @@ pub enum HtbError {
     },
     /// The running tree has another default.
     #[error(
-        "shape \"{name}\" by HTB: the default is class {running:x} and cannot become {wanted:x} while it runs; remove the tree first"
+        "shape \"{name}\" by HTB: the default class is {running:x} and cannot change to {wanted:x} in a running tree; remove the tree first"
     )]
     Default {
         /// The interface.

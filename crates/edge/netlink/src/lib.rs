@@ -20,7 +20,7 @@
 //!
 //! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
 //! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
-//! Absent on purpose: routes (but for the questions whether there are rules, and which link leads to an address), addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Deliberately absent: routes (but for the questions whether there are rules, and which link leads to an address), addresses, neighbours (nothing in Fairpath asks for them yet).
 
 mod connection;
 mod device;

@@ -74,7 +74,7 @@ impl Links {
         Links::open()?.list()
     }
 
-    /// All links, by index. A dump that a change interrupts is begun anew.
+    /// All links, by index. A dump that a change interrupts is begun again.
     pub fn list(&mut self) -> Result<Vec<Link>, NetlinkError> {
         let request = Request::new(RTM_GETLINK, dumped(), &[0; IFINFO_LEN]);
         let mut links = self.connection.dump("list links", &request, |message| {
@@ -86,7 +86,7 @@ impl Links {
         Ok(links)
     }
 
-    /// The link named `name`, if there is one.
+    /// The link named `name`, if one exists.
     pub fn by_name(&mut self, name: &str) -> Result<Option<Link>, NetlinkError> {
         let request =
             Request::new(RTM_GETLINK, acked(0), &[0; IFINFO_LEN]).attr_str(IFLA_IFNAME, name);

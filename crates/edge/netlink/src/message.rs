@@ -133,7 +133,7 @@ pub(crate) fn attr_str(bytes: &[u8], kind: u16) -> Option<String> {
     attr(bytes, kind).map(text)
 }
 
-/// Text up to its terminating zero, if there is one.
+/// Text up to its terminating zero, if one exists.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()

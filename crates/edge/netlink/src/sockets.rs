@@ -5,7 +5,7 @@
 //! | which are there | [`SocketDiag::dump`] | a walk over the machine's whole hash table of connections |
 //! | how is this one | [`SocketDiag::get`] | one look into it |
 //!
-//! A sampler therefore lists once and then asks for each. Only connections: listening sockets are left out.
+//! A sampler therefore lists once and then asks for each. Only connections: listening sockets are omitted.
 
 mod parse;
 mod tcp_info;
@@ -114,7 +114,7 @@ impl SocketDiag {
         // No dump: the answer is one message, and the acknowledgement ends it.
         let request = Request::new(SOCK_DIAG_BY_FAMILY, acked(NLM_F_REQUEST), &header);
         let mut found = None;
-        let asked = self.connection.ask("look at a TCP socket", request, |m| {
+        let asked = self.connection.ask("read a TCP socket", request, |m| {
             if m.kind == SOCK_DIAG_BY_FAMILY {
                 found = socket(m.payload);
             }

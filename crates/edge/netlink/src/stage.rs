@@ -80,10 +80,10 @@ impl fmt::Display for Stage {
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The kernel did not answer.
-    #[error("find what packets pass in the stack")]
+    #[error("list what packets pass in the stack")]
     Netlink(#[from] NetlinkError),
     /// A file of `/proc` could not be read.
-    #[error("find what packets pass in the stack: read {path}: {source}")]
+    #[error("list what packets pass in the stack: read {path}: {source}")]
     Read {
         /// The file.
         path: String,
@@ -92,7 +92,7 @@ pub enum StageError {
     },
     /// A table of iptables could not be read.
     #[error(
-        "find what packets pass in the stack: read table \"{table}\" of {tool}: {source}; needs CAP_NET_ADMIN and CAP_NET_RAW"
+        "list what packets pass in the stack: read table \"{table}\" of {tool}: {source}; needs CAP_NET_ADMIN and CAP_NET_RAW"
     )]
     Table {
         /// The table.

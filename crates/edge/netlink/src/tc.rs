@@ -113,7 +113,7 @@ impl Tc {
     /// It cannot be asked: no privilege, or the loopback link has an ingress qdisc.
     pub fn knows(&mut self, kind: &str) -> Result<bool, NetlinkError> {
         let request = new_qdisc(LOOPBACK, 0, TC_H_CLSACT, kind);
-        match self.connection.command("ask for qdisc", request) {
+        match self.connection.command("look up qdisc", request) {
             Err(error) if error.errno() == Some(libc::ENOENT) => Ok(false),
             Err(error) if error.errno() == Some(libc::EINVAL) => Ok(true),
             done => done.map(|()| true),

@@ -1,4 +1,4 @@
-//! A throw-away namespace for this crate's tests; it vanishes with its thread.
+//! A throw-away namespace for this crate's tests; it disappears with its thread.
 
 use std::thread;
 

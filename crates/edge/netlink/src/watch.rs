@@ -1,11 +1,11 @@
-//! Link changes as events, none missed: what the kernel could not deliver is found by listing anew.
+//! Link changes as events, none missed: what the kernel could not deliver is found by listing again.
 //!
 //! ```text
 //!   RTNLGRP_LINK --> socket --> LinkTable --> events
 //!   overflow -----> list all ------^
 //! ```
 //!
-//! The invariant: after every call the table equals what the kernel last said, and the events given out so far,
+//! The invariant: after every call the table equals what the kernel last said, and the events reported so far,
 //! applied in order, lead from nothing to the table. The socket joins the group before the first listing, so a
 //! change in between is seen twice rather than never; the second time it makes no event.
 
@@ -97,7 +97,7 @@ impl LinkTable {
         events.extend(self.links.remove(&ifindex).map(LinkEvent::Vanished));
     }
 
-    /// Takes a whole listing: what is not in it has vanished, the rest is applied.
+    /// Takes a whole listing: what is not in it has disappeared, the rest is applied.
     pub fn resync(&mut self, listing: Vec<Link>, events: &mut Vec<LinkEvent>) {
         let gone: Vec<IfIndex> = self
             .links
@@ -170,7 +170,7 @@ impl LinkWatch {
         &self.table
     }
 
-    /// How often the socket overflowed and the links were listed anew.
+    /// How often the socket overflowed and the links were listed again.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }

@@ -26,20 +26,20 @@ pub const COPY_LIMIT_BYTES: u32 = VALUE_LIMIT_BYTES as u32;
 const DEFAULT_LENGTH: u32 = 1024;
 /// Packets of one read.
 const DEFAULT_AT_ONCE: usize = 64;
-/// `recvmmsg` takes no more.
+/// `recvmmsg` takes no longer.
 const AT_ONCE_LIMIT: usize = 1024;
 /// Of one message: headers and attributes beside the payload.
 const BESIDE_PAYLOAD_BYTES: usize = 4096;
 /// What a message costs in the socket's account beside its payload.
 const MESSAGE_COST_BYTES: usize = 2048;
-/// A payload where super-packets are segmented before.
+/// A payload where GSO packets are segmented before.
 const FRAME_COST_BYTES: usize = 2048;
 /// The default receive buffer is never larger.
 const DEFAULT_BUFFER_LIMIT_BYTES: usize = 64 << 20;
 
 /// What a queue shall be like.
 ///
-/// By default: all of the packet's bytes, super-packets whole, 1,024 packets, closed on overload, no
+/// By default: all of the packet's bytes, GSO packets whole, 1,024 packets, closed on overload, no
 /// extra attributes, a receive buffer for all that the queue may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -88,7 +88,7 @@ impl Config {
         self
     }
 
-    /// Whether super-packets come whole (default), or segmented in the kernel, which costs most of the speed.
+    /// Whether GSO packets come whole (default), or segmented in the kernel, which costs most of the speed.
     ///
     /// Whole ones may be longer than the MTU and cannot be rewritten. Some are segmented all the same (SCTP).
     #[must_use]

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub enum BindError {
     /// The kernel has no such queues.
     #[error(
-        "bind packet queue {queue}: the kernel has no packet queues; `modprobe nfnetlink_queue`, \
-         or a kernel with CONFIG_NETFILTER_NETLINK_QUEUE"
+        "bind packet queue {queue}: the kernel has no NFQUEUE support; run `modprobe nfnetlink_queue`, \
+         or boot a kernel with CONFIG_NETFILTER_NETLINK_QUEUE"
     )]
     NoQueues {
         /// The queue's number.
@@ -27,8 +27,8 @@ pub enum BindError {
     },
     /// Somebody else has it.
     #[error(
-        "bind packet queue {queue}: another socket has it (netlink port {port}, often that \
-         process's id); stop that program, or name another queue here and in the rule"
+        "bind packet queue {queue}: another socket uses it (netlink port {port}, often the \
+         process's id); stop that program, or use another queue number here and in the rule"
     )]
     Taken {
         /// The queue's number.
@@ -40,8 +40,8 @@ pub enum BindError {
     },
     /// An option that this kernel does not have.
     #[error(
-        "bind packet queue {queue} with {options}: the kernel lacks one of these; leave it out, \
-         or load what it needs (conntrack: nf_conntrack_netlink; security label: CONFIG_NETWORK_SECMARK)"
+        "bind packet queue {queue} with {options}: the kernel lacks one of these; omit it, \
+         or load the module that it needs (conntrack: nf_conntrack_netlink; security label: CONFIG_NETWORK_SECMARK)"
     )]
     Unsupported {
         /// The queue's number.
@@ -75,7 +75,7 @@ pub enum QueueError {
         source: io::Error,
     },
     /// The verdicts could not be sent; they still wait and may be sent again.
-    #[error("send verdicts of queue {queue}; they are kept, flush again")]
+    #[error("send verdicts of queue {queue}; the verdicts are still queued, flush again")]
     Send {
         /// The queue's number.
         queue: u16,
@@ -92,8 +92,8 @@ pub enum QueueError {
     },
     /// A packet of another queue, or one that was let go with all others.
     #[error(
-        "give a verdict in queue {queue}: packet {id} is not held there; give it to the queue \
-         that it came from, and none after releasing all"
+        "give a verdict in queue {queue}: the queue does not hold packet {id}; give the verdict to the queue \
+         that the packet came from, and none after all packets were released"
     )]
     Foreign {
         /// The queue's number.
@@ -108,7 +108,7 @@ pub enum QueueError {
 pub enum DrainError {
     /// Packets are held.
     #[error(
-        "drain packet queue {queue}: {held} packets are held; give them their verdicts, or release all"
+        "drain packet queue {queue}: {held} packets wait for a verdict; give the verdicts, or release all"
     )]
     Held {
         /// The queue's number.
@@ -118,7 +118,7 @@ pub enum DrainError {
     },
     /// Packets kept coming.
     #[error(
-        "drain packet queue {queue}: not empty after {limit:?}; take the rule away that sends packets there"
+        "drain packet queue {queue}: not empty after {limit:?}; remove the rule that sends packets to it"
     )]
     StillComing {
         /// The queue's number.
@@ -135,21 +135,21 @@ pub enum DrainError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
     /// It leaves as several packets, whose sizes are not known here.
-    #[error("change packet {id}: a GSO super-packet cannot be changed; bind the queue without GSO")]
+    #[error("change packet {id}: a GSO packet cannot be changed; bind the queue without GSO")]
     SuperPacket {
         /// The packet's id.
         id: u32,
     },
     /// What was not copied would be lost.
     #[error(
-        "change packet {id}: only a part of it was copied; bind the queue with a longer copy range"
+        "change packet {id}: only a part of the packet was copied; bind the queue with a longer copy range"
     )]
     Partial {
         /// The packet's id.
         id: u32,
     },
     /// The new content is longer than a message can carry.
-    #[error("change packet {id}: {len} bytes are more than the kernel takes ({limit})")]
+    #[error("change packet {id}: {len} bytes exceed the kernel's limit of {limit}")]
     TooLong {
         /// The packet's id.
         id: u32,
@@ -160,7 +160,7 @@ pub enum RewriteError {
     },
     /// Its checksums cannot be computed.
     #[error(
-        "change packet {id}: no readable IPv4 or IPv6 packet, so its checksums cannot be computed"
+        "change packet {id}: not a valid IPv4 or IPv6 packet, so its checksums cannot be computed"
     )]
     Unreadable {
         /// The packet's id.

@@ -63,7 +63,7 @@
 //! [`InOrder`] gives it, which cannot hold; [`Holding`] packs single verdicts into one datagram, which
 //! saves most of what batches save. [`Queue::release_all`] is the exception, and says so.
 //!
-//! **Super-packets.** With GSO (the default) up to 64 KiB of a TCP stream come as one packet whose
+//! **GSO packets.** With GSO (the default) up to 64 KiB of a TCP stream come as one packet whose
 //! checksum is not ready. Accept it untouched: the kernel finishes it. The size of its segments is not
 //! told. It cannot be rewritten ([`RewriteError`]): bind without GSO to change packets. Marks are free.
 //!

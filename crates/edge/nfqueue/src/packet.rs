@@ -1,6 +1,6 @@
 //! A packet as the kernel describes it, borrowed from the receive buffer.
 //!
-//! Invariant: reading never fails for want of an attribute other than the header with the id; what is
+//! Invariant: reading never fails without an attribute other than the header with the id; what is
 //! not there is `None`, zero or empty. Attributes: `linux/netfilter/nfnetlink_queue.h`, numbers in
 //! network order. Absent: what the payload means (there are parsers for that) and what a conntrack
 //! entry holds.
@@ -92,7 +92,7 @@ impl SkbInfo {
         self.0 & INFO_CSUM_NOT_READY != 0
     }
 
-    /// A super-packet: up to 64 KiB that leave as several. The size of a segment is not told.
+    /// A GSO packet: up to 64 KiB that leave as several. The size of a segment is not told.
     pub fn gso(self) -> bool {
         self.0 & INFO_GSO != 0
     }

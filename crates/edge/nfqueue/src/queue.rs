@@ -53,9 +53,9 @@ impl Mode for InOrder {}
 /// How long to wait for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until there is one, or a signal.
+    /// Until one exists, or a signal.
     Forever,
-    /// Until there is one, or a signal, but at most so long.
+    /// Until one exists, or a signal, but at most so long.
     For(Duration),
     /// Not at all.
     Not,
@@ -194,7 +194,7 @@ impl<M: Mode> Queue<M> {
             source,
         };
         let line = self.table.look(self.number).map_err(failed)?;
-        line.ok_or_else(|| failed(io::Error::other("the kernel does not list it")))
+        line.ok_or_else(|| failed(io::Error::other("the kernel does not list the queue")))
     }
 
     /// Sends the verdicts that wait, then reads unless packets of an earlier read are left.

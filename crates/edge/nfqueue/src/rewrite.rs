@@ -6,7 +6,7 @@
 //! RFC 768, RFC 792, RFC 4443 section 2.3). Left as they are: fragments beyond the IP header, UDP over
 //! IPv4 that has none, and protocols not named here.
 //!
-//! Refused: super-packets (each segment needs its own headers, and the size of a segment is not told),
+//! Refused: GSO packets (each segment needs its own headers, and the size of a segment is not told),
 //! packets that were not copied whole, unfinished checksums of other protocols (SCTP), and source
 //! routes not yet travelled, whose checksum is over another destination.
 //!

@@ -81,7 +81,7 @@ impl Socket {
                 }
             }
         };
-        // SAFETY: `arm` has just pointed every header to a vector and that to a slot of its own, all
+        // SAFETY: `arm` has just pointed every header to a vector and that to a separate slot, all
         // owned by `slots`, which is borrowed mutably meanwhile.
         let received = unsafe {
             libc::recvmmsg(
@@ -134,7 +134,7 @@ pub(crate) struct Slots {
     filled: usize,
 }
 
-// SAFETY: the pointers in vectors and headers are used only after `arm` has set them anew.
+// SAFETY: the pointers in vectors and headers are used only after `arm` has set them again.
 unsafe impl Send for Slots {}
 
 impl Slots {

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a verdict leaves in the order in which it was given, and none waits while we sleep. A
 //! datagram stays below what the kernel allocates without `vmalloc` (`NLMSG_GOODSIZE`, less than a
-//! page), unless one changed payload alone is larger. Sending is slow on purpose: the kernel walks the
+//! page), unless one changed payload alone is larger. Sending is slow deliberately: the kernel walks the
 //! rest of the packet's way (forward, transmit) inside our system call.
 
 use std::num::NonZeroU32;
@@ -22,7 +22,7 @@ const NFQA_MARK: u16 = 3;
 const NFQA_PAYLOAD: u16 = 10;
 /// A page, less the kernel's bookkeeping beside a datagram.
 const DATAGRAM_BYTES: usize = 3_700;
-/// What may be decided and not yet on its way: two super-packets, or more small ones than a read brings.
+/// What may be decided and not yet on its way: two GSO packets, or more small ones than a read brings.
 /// More would leave the flow's window standing here while sender and receiver wait.
 const DECIDED_LIMIT_BYTES: u64 = 128 << 10;
 /// A verdict with a mark, the longest without payload.
@@ -44,7 +44,7 @@ pub enum Action {
         /// Where nobody is bound there, it is accepted instead of dropped.
         bypass: bool,
     },
-    /// It meets this hook's rules again from the start: change its mark, or it comes back for ever.
+    /// It meets this hook's rules again from the start: change its mark, or it comes back without limit.
     Repeat,
 }
 

@@ -56,7 +56,7 @@ pub struct Frame {
     pub number: u64,
     /// Bytes on the wire, captured or not.
     pub wire_len: u32,
-    /// Wire segments of a GSO super-packet; 0 counts as 1.
+    /// Wire segments of a GSO packet; 0 counts as 1.
     pub segs: u32,
     /// Interface where it is seen; 0 unknown.
     pub ifindex: u32,
@@ -127,9 +127,9 @@ pub struct Config {
     pub seed: u64,
     /// Idle time after which a TCP flow is closed.
     pub flow_timeout: u64,
-    /// Likewise for handshakes that never complete.
+    /// The same for handshakes that never complete.
     pub half_open_timeout: u64,
-    /// How long a closed flow still takes its stragglers.
+    /// How long a closed flow still takes its late packets.
     pub closed_timeout: u64,
     /// Idle time of an ICMP flow.
     pub echo_timeout: u64,
@@ -137,9 +137,9 @@ pub struct Config {
     pub evict_guard: u64,
     /// What is older cannot be matched any more.
     pub max_rtt: u64,
-    /// Least time between two samples given out, per flow and leg.
+    /// Minimum time between two samples reported, per flow and leg.
     pub rate_limit: u64,
-    /// The same as a multiple of the leg's least RTT, in 1/256.
+    /// The same as a multiple of the leg's minimum RTT, in 1/256.
     pub rate_limit_rtts: u32,
     /// A [`Mode`].
     pub mode: u32,
@@ -163,9 +163,9 @@ pub struct Config {
     pub cell_sets: u32,
     /// Sets of [`PAIR_WAYS`] pairs, twice; a power of two.
     pub pair_sets: u32,
-    /// Prefix length by which IPv4 remotes are told apart.
+    /// Prefix length by which IPv4 remotes are distinguished.
     pub remote_v4: u32,
-    /// Likewise IPv6.
+    /// The same IPv6.
     pub remote_v6: u32,
     /// 1: no events, counts only.
     pub quiet: u32,
@@ -184,7 +184,7 @@ pub const WAYS: u32 = 8;
 pub const CHUNK_SEGMENTS: u32 = 5;
 /// Header bytes that the core looks at (`FP_HEAD_BYTES`).
 pub const HEAD_BYTES: usize = 192;
-/// Most flows a table may be asked to hold.
+/// Most flows a table may be queried to hold.
 pub const MAX_FLOWS: u32 = 1 << 22;
 
 const SECOND: u64 = 1_000_000_000;
@@ -332,7 +332,7 @@ pub enum Reason {
     Rst,
     /// Silent for too long.
     Timeout,
-    /// The same 5-tuple began anew.
+    /// The same 5-tuple began again.
     Reuse,
     /// The table needed its place.
     Evicted,
@@ -423,7 +423,7 @@ macro_rules! stats {
 macro_rules! stats_of_methods {
     ($($number:literal $variant:ident $name:ident $samples:ident $about:literal;)*) => {
         stats! {
-            /// Frames looked at; GSO super-packets count their segments.
+            /// Frames looked at; GSO packets count their segments.
             frames,
             /// Their bytes.
             frame_bytes,
@@ -446,7 +446,7 @@ macro_rules! stats_of_methods {
             /// The same packet at another hook, not counted twice.
             other_sighting,
             $(#[doc = concat!("Samples by: ", $about)] $samples,)*
-            /// Samples not given out because of the rate limit.
+            /// Samples not reported because of the rate limit.
             samples_held_back,
             /// Matches refused: the ACK was a later one than the first.
             refused_stale_ack,
@@ -462,7 +462,7 @@ macro_rules! stats_of_methods {
             flows_closed,
             /// Closed by silence.
             flows_timed_out,
-            /// Closed because their 5-tuple began anew.
+            /// Closed because their 5-tuple began again.
             flows_reused,
             /// Closed because the table needed the place.
             flows_evicted,
@@ -492,7 +492,7 @@ macro_rules! stats_of_methods {
             keepalives,
             /// TCP payload acknowledged by an ACK that gave a sample.
             tcp_bytes_sampled,
-            /// Frames that the filters leave out.
+            /// Frames that the filters omit.
             filtered,
             /// For which no cell was free: in their class's sum only.
             samples_unbinned,
@@ -558,7 +558,7 @@ pub struct FlowRecord {
     pub opened: u64,
     /// What each side sent.
     pub counts: [Counts; 2],
-    /// Least RTT towards each side; 0 none.
+    /// Minimum RTT towards each side; 0 none.
     pub least: [u64; 2],
     /// Interface behind which each side lies; 0 unknown or this host.
     pub towards: [u32; 2],
@@ -580,7 +580,7 @@ pub enum Event {
 /// Bytes that are no event: another ABI version, or memory damaged from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "read event of the packet path: {bytes} bytes of kind {kind} are none; was the object built from other sources?"
+    "read event of the packet path: {bytes} bytes of kind {kind} are not an event; was the object built from other sources?"
 )]
 pub struct BadEvent {
     /// How many were given.

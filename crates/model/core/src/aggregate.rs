@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The slot of packets and samples that no class matches.
 pub const OTHER: u32 = 0;
-/// Most slots that a monitor may be asked for: a hundred thousand classes, interfaces and subnets.
+/// Most slots that a monitor may be queried for: a hundred thousand classes, interfaces and subnets.
 pub const MAX_SLOTS: u32 = 1 << 17;
 
 /// Index of what a class's hosts send, in [`ClassCounts::dir`].
@@ -20,7 +20,7 @@ pub const INSIDE: usize = 0;
 /// Index of the leg between this router and those they talk with.
 pub const OUTSIDE: usize = 1;
 
-/// One direction of a class. Packets are wire packets (a GSO super-packet counts its segments),
+/// One direction of a class. Packets are wire packets (a GSO packet counts its segments),
 /// bytes are those of IP packets with their headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -95,7 +95,7 @@ pub enum PairKind {
     Remote,
     /// A class and a label of remote prefixes; the label's number is [`Pair::label`].
     Label,
-    /// A class and one of its own hosts.
+    /// A class and one separate hosts.
     Talker,
     /// No class: the subnet of an endpoint that nothing matched ([`Pair::slot`] is [`OTHER`]).
     Unmatched,
@@ -120,7 +120,7 @@ pub struct Pair {
     pub bytes_down: u64,
     /// Round-trip times: on the outside leg for remotes and labels, on the inside leg for talkers.
     pub samples: u32,
-    /// The greatest of them, microseconds.
+    /// The largest of them, microseconds.
     pub max_rtt_us: u32,
     /// Their sum.
     pub rtt_sum_ns: u64,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * cc.c: the native home of congestion control. Every function here is declared in cc.rs; nothing
+ * cc.c: the native runtime of congestion control. Every function here is declared in cc.rs; nothing
  * else links to it.
  */
 #include "cc/bbr3.h"

@@ -1,4 +1,4 @@
-//! Congestion control as a value: the native home of `bpf/core/cc`, for tests without a network.
+//! Congestion control as a value: the native runtime of `bpf/core/cc`, for tests without a network.
 //!
 //! [`Bbr3`] is what `fp_bbr3like` of `fairpath-bpf` runs in the kernel: the same C, told of ACKs by
 //! whoever simulates a path. Volumes are packets, times microseconds.
@@ -33,7 +33,7 @@ pub struct Bbr3Ack {
     pub rtt_us: u32,
     /// Smoothed; 0 before the first.
     pub srtt_us: u32,
-    /// The window in force.
+    /// The window active.
     pub cwnd: u32,
     /// Bytes of a packet.
     pub mss: u32,
@@ -107,11 +107,11 @@ pub struct Bbr3View {
     pub min_rtt: u32,
     /// Packets that may be in flight, from probes; [`Bbr3Ack::NONE`]: no limit seen.
     pub inflight_longterm: u32,
-    /// Packets that may be in flight, from losses of this cycle; likewise.
+    /// Packets that may be in flight, from losses of this cycle; also.
     pub inflight_shortterm: u32,
     /// What was in flight when the newest packet acknowledged was sent, as far as is known.
     pub tx_in_flight: u32,
-    /// Packets lost since then, likewise.
+    /// Packets lost since then, also.
     pub lost_since: u32,
     phase: u32,
     full_bw_reached: u32,
@@ -182,13 +182,13 @@ impl Bbr3 {
         self.memory.as_mut_ptr().cast()
     }
 
-    /// An ACK came; `ack.cwnd` is the window in force. Look at [`Bbr3::view`] then.
+    /// An ACK came; `ack.cwnd` is the window active. Look at [`Bbr3::view`] then.
     pub fn on_ack(&mut self, ack: &Bbr3Ack) {
         // SAFETY: initialised memory; `ack` outlives the call.
         unsafe { fp_native_bbr3_on_ack(self.raw(), ack) }
     }
 
-    /// Fast recovery or a timeout begins, with this window in force.
+    /// Fast recovery or a timeout begins, with this window active.
     pub fn on_loss_episode(&mut self, cwnd: u32) {
         // SAFETY: initialised memory.
         unsafe { fp_native_bbr3_on_loss_episode(self.raw(), cwnd) }

@@ -1,7 +1,7 @@
 //! User space's hand on what classes are looked up by and counted in.
 //!
-//! The kernel may count at the same time. Rules are written where no packet looks and turned over
-//! with one store; cells and pairs are turned over likewise before they are read. In a live kernel
+//! The kernel may count at the same time. Rules are written where no packet looks and inverted
+//! with one store; cells and pairs are inverted also before they are read. In a live kernel
 //! the caller waits between the turn and the next use of the other half until no program runs any
 //! more that saw it ([`Memory::set_rules`] and [`Memory::read_classes`] say where).
 
@@ -44,14 +44,14 @@ pub struct FlowView {
     pub least: [u64; 2],
     /// What side 0 and 1 sent.
     pub counts: [Counts; 2],
-    /// Its end was seen; it keeps its place for stragglers.
+    /// Its end was seen; it keeps its place for late packets.
     pub closed: bool,
 }
 
 /// Which packets are looked at: of those with an end in the prefix and a port, all but them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Leaves out what matches; otherwise what matches no filter of this kind is left out.
+    /// Leaves out what matches; otherwise what matches no filter of this kind is omitted.
     pub except: bool,
     /// One end lies in it; everything does in `None`.
     pub prefix: Option<Prefix>,
@@ -131,7 +131,7 @@ impl Memory {
     /// any more that began before, and only then call this again.
     ///
     /// # Errors
-    /// [`TooManyRules`]; then the old rules stay in force and nothing is begun.
+    /// [`TooManyRules`]; then the old rules stay active and nothing is begun.
     ///
     /// # Panics
     /// Where the monitor has no slots ([`crate::Config::with_classes`]).
@@ -158,7 +158,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Which of the two images of rules is in force, 0 or 1; [`Memory::set_rules`] fills the other.
+    /// Which of the two images of rules is active, 0 or 1; [`Memory::set_rules`] fills the other.
     pub fn rules_image(&self) -> usize {
         // SAFETY: `rtt` is formatted; this process alone turns images.
         unsafe { ffi::fp_native_image(self.rtt.as_ptr()) as usize }
@@ -195,7 +195,7 @@ impl Memory {
                 } else {
                     flag
                 };
-                // SAFETY: likewise; the core takes a slot that does not exist as OTHER.
+                // SAFETY: as above; the core takes a slot that does not exist as OTHER.
                 unsafe { ffi::fp_native_filter_class(self.rtt.as_ptr(), *slot, flags) };
                 some |= flag;
             }
@@ -204,7 +204,7 @@ impl Memory {
         unsafe { ffi::fp_native_filter_classes(self.rtt.as_ptr(), some) };
     }
 
-    /// Counts what passes a watched interface in a slot of its own; false if it is not watched.
+    /// Counts what passes a watched interface in a separate slot; false if it is not watched.
     pub fn count_interface(&mut self, ifindex: u32, slot: u32) -> bool {
         // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.
         unsafe { ffi::fp_native_count_interface(self.rtt.as_ptr(), ifindex, slot) == 0 }
@@ -331,7 +331,7 @@ mod tests {
         assert!(one.slots > 16_000);
         assert!(one.class_bytes() <= 8 << 20, "{}", one.class_bytes());
         assert_eq!(one.class_bytes(), sixteen.class_bytes());
-        // Nothing else of what is laid out grows with classes, but for the rules.
+        // Nothing else of what is built grows with classes, but for the rules.
         let all = |config: &Config| crate::Memory::bytes(config) - 2 * config.image_bytes;
         let without = Config {
             slots: 0,

@@ -28,20 +28,20 @@ u32 fp_native_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
 }
 
 /* `frame_bytes` are those of the whole frame, of which `bytes` are there to be looked at. */
-u32 fp_native_forward_ask(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
-			  u32 frame_bytes, struct fp_fib *fib)
+u32 fp_native_forward_request(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
+			      u32 frame_bytes, struct fp_fib *fib)
 {
 	const u8 *ip = frame + FP_GO_IP(go);
-	u32 asked = fp_fib_ask(fib, ip, frame + bytes, frame_bytes - FP_GO_IP(go));
+	u32 asked = fp_fib_request(fib, ip, frame + bytes, frame_bytes - FP_GO_IP(go));
 
 	fib->ifindex = f->exit[FP_GO_IN(go)].route;
-	return fp_fib_go(go, asked);
+	return fp_fib_combine(go, asked);
 }
 
 u32 fp_native_forward_take(const struct fp_forward *f, u32 go, s64 answer, const struct fp_fib *fib,
 			   struct fp_next_hop *next)
 {
-	return fp_fib_go(go, fp_fib_take(f, (long)answer, fib, next));
+	return fp_fib_combine(go, fp_fib_result(f, (long)answer, fib, next));
 }
 
 s32 fp_native_forward_growth(const struct fp_forward *f, u32 go)

@@ -16,7 +16,7 @@ use crate::sched::End;
 
 /// Exits of a monitor: towards subscribers, and towards the internet.
 pub const EXITS: usize = 2;
-/// MAC addresses of this host that a bridge tells apart (`FP_MAX_OWN`).
+/// MAC addresses of this host that a bridge distinguishes (`FP_MAX_OWN`).
 pub const MAX_OWN: usize = 4;
 const MAC_BYTES: usize = 6;
 /// Of `struct fp_forward`.
@@ -281,7 +281,7 @@ impl Decision {
 
 /// A frame ends before the headers that were to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("change a forwarded frame of {bytes} bytes: it ends before its headers; drop it")]
+#[error("change a forwarded frame of {bytes} bytes: it ends inside its headers; drop it")]
 pub struct Spoilt {
     /// What there is.
     pub bytes: usize,
@@ -293,7 +293,7 @@ unsafe extern "C" {
     fn fp_native_redirect_outcome(frame: *const u8, bytes: u32, own: *const u8) -> u32;
     fn fp_native_forward_begin(f: *const u64, ifindex: u32, frame: *const u8, bytes: u32) -> u32;
     fn fp_native_forward_bridge(f: *const u64, go: u32, bytes: u32) -> u32;
-    fn fp_native_forward_ask(
+    fn fp_native_forward_request(
         f: *const u64,
         go: u32,
         frame: *const u8,
@@ -327,7 +327,7 @@ pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
     Way::ALL[outcome as usize].0
 }
 
-/// A plan in force, natively.
+/// A plan active, natively.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
     /// `struct fp_forward`.
@@ -390,7 +390,7 @@ impl Forwarder {
         let mut asked = Fib::default();
         // SAFETY: as above; the question is as large as in C.
         let go =
-            unsafe { fp_native_forward_ask(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
+            unsafe { fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
         let mut routed = Decision { go, ..begun };
         if routed.way() != Way::ToSocket {
             return routed;
@@ -416,7 +416,7 @@ impl Forwarder {
         unsafe { fp_native_forward_growth(self.plan.as_ptr(), decision.go) }
     }
 
-    /// Changes a frame that goes through: tag, MAC addresses, hop count and checksum.
+    /// Changes a frame that goes through: tag, MAC addresses, TTL and checksum.
     ///
     /// # Errors
     /// [`Spoilt`]: nothing that was decided of this frame fits it. It is useless then.

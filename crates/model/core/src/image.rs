@@ -36,7 +36,7 @@ enum Kind {
 /// The rules do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "build the image of {rules} rules and markers: {needed} bytes exceed the {space} bytes set aside; ask for fewer prefixes or labels"
+    "build the image of {rules} rules and markers: {needed} bytes exceed the {space} reserved bytes; use fewer prefixes or labels"
 )]
 pub struct TooManyRules {
     /// Entries of the table.

@@ -1,8 +1,8 @@
 //! bpf/core compiled natively, behind safe Rust.
 //!
-//! [`Monitor`] is the native home: captures, tests, fuzzing. [`Memory`] is a monitor's memory
+//! [`Monitor`] is the native runtime: captures, tests, fuzzing. [`Memory`] is a monitor's memory
 //! wherever it lies; `fairpath-bpf` puts it over the kernel's arena, so that formatting, counting
-//! and ending are the same code in every home. [`pifo`] has queues over
+//! and ending are the same code in every runtime. [`pifo`] has queues over
 //! numbers, [`cc`] congestion control, [`forward`] what passes the stack by. Pure: `now` is an argument everywhere.
 
 mod abi;

@@ -30,9 +30,9 @@ pub struct Usage {
 pub struct Memory {
     pub(crate) rtt: NonNull<Rtt>,
     pub(crate) config: Config,
-    /// Of the rules in force; 0 before the first.
+    /// Of the rules active; 0 before the first.
     pub(crate) generation: u32,
-    /// The largest images so far, by turns: what they used stays used.
+    /// The largest images so far, alternately: what they used stays used.
     pub(crate) image_bytes: [u64; 2],
 }
 
@@ -151,7 +151,7 @@ impl Memory {
         }
     }
 
-    /// One frame through the native home; `data` are its captured bytes.
+    /// One frame through the native runtime; `data` are its captured bytes.
     pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], tell: &mut impl FnMut(Event)) {
         let bytes = data.len().min(HEAD_BYTES) as u32;
         with_sink(
@@ -216,11 +216,11 @@ impl Memory {
             let place = start as usize + i * size_of::<Replay>();
             // SAFETY: the caller promises the space.
             let slot = unsafe { base.add(place) }.cast::<Replay>();
-            // SAFETY: likewise; `place` is aligned to 8 as `start` is to 64.
+            // SAFETY: as above; `place` is aligned to 8 as `start` is to 64.
             unsafe { slot.write(replay) };
             // SAFETY: the caller promises the space.
             let copy = unsafe { base.add(at as usize) };
-            // SAFETY: likewise; `data` has `bytes` bytes.
+            // SAFETY: as above; `data` has `bytes` bytes.
             unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), copy, bytes) };
         }
         self.put(EXPIRE_CURSOR_OFFSET + 16, count as u32);
@@ -284,7 +284,7 @@ mod tests {
     fn layout_matches_the_c_compiler() {
         // SAFETY: constants of the native library.
         let c = unsafe { ffi::fp_native_layout };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         assert_eq!(unsafe { ffi::fp_native_layout_len } as usize, c.len());
         let rust = [
             size_of::<Frame>(),

@@ -1,4 +1,4 @@
-//! The native home: one monitor in plain memory, fed frame by frame.
+//! The native runtime: one monitor in plain memory, fed frame by frame.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -87,7 +87,7 @@ impl Monitor {
     }
 
     /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks
-    /// at a part of the tables; the kernel home, to which this one is compared, never does so alone.
+    /// at a part of the tables; the kernel runtime, to which this one is compared, never does so alone.
     pub fn expire_by_hand(&mut self) {
         self.by_hand = true;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native home of bpf/core, and user space's hand on a monitor's memory wherever it
+ * native.c: the native runtime of bpf/core, and user space's hand on a monitor's memory wherever it
  * lies. Every function here is declared in ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
@@ -30,7 +30,7 @@ u64 fp_native_bytes(const struct fp_config *config)
 	struct fp_rtt r;
 
 	memset(&r, 0, sizeof(r));
-	return fp_lay_out(&r, config);
+	return fp_layout_tables(&r, config);
 }
 
 void fp_native_format(struct fp_rtt *r, const struct fp_config *config)
@@ -59,7 +59,7 @@ int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *dat
 	w->frame = *frame;
 	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
 	memcpy(w->head, data, w->head_bytes);
-	return fp_look(r, w, meta, end);
+	return fp_parse_and_classify(r, w, meta, end);
 }
 
 u32 fp_native_meta_hash(const struct fp_meta *meta)
@@ -81,7 +81,7 @@ void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)
 static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 {
 	struct fp_table t = fp_flow_table(r);
-	struct fp_set *s = fp_set_at(r, &t, set);
+	struct fp_run_set_op *s = fp_set_at(r, &t, set);
 	u32 way;
 
 	for (way = 0; way < FP_WAYS; way++) {
@@ -90,9 +90,9 @@ static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 		if (!s->tag[way] || (f->flags & FP_FLOW_CLOSED))
 			continue;
 		if (f->flags & FP_FLOW_ANNOUNCED)
-			fp_tell(r, w, f, FP_EVENT_ALIVE, FP_CLOSED_END, f->initiator, now);
+			fp_report_flow(r, w, f, FP_EVENT_ALIVE, FP_CLOSED_END, f->initiator, now);
 		else
-			fp_close(r, w, f, FP_CLOSED_END, f->initiator, now);
+			fp_close_flow(r, w, f, FP_CLOSED_END, f->initiator, now);
 	}
 }
 
@@ -365,7 +365,7 @@ struct fp_flow_view {
 	u64 least[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
-	u32 closed; /* its end was seen; it stays for stragglers */
+	u32 closed; /* its end was seen; it stays for late packets */
 	u32 zero;
 };
 

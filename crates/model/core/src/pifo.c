@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * pifo.c: the native home of queues, and user space's hand on a pool wherever it lies. Every
+ * pifo.c: the native runtime of queues, and user space's hand on a pool wherever it lies. Every
  * function here is declared in pifo/ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
@@ -70,7 +70,7 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 	u64 i;
 
 	for (i = 0; i < count; i++)
-		fp_pool_do(pool, &ops[i]);
+		fp_pool_run_op(pool, &ops[i]);
 }
 
 /* 0 or a refusal; what was pushed out stands above it. */

@@ -1,6 +1,6 @@
 //! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo/pifo.h`).
 //!
-//! [`Pool::new`] is the native home. [`Pool::format`] puts a pool over memory that somebody else
+//! [`Pool::new`] is the native runtime. [`Pool::format`] puts a pool over memory that somebody else
 //! owns, as `fairpath-bpf` does with the kernel's arena. Items are numbers from 1 that the caller
 //! gives a meaning; so are PIFOs, and an item may stand for a PIFO.
 //!
@@ -33,22 +33,22 @@ pub enum Refusal {
     #[error("the PIFO is full")]
     Full,
     /// Its rank lies below the window.
-    #[error("the rank lies below the window")]
+    #[error("the rank is below the window")]
     Below,
     /// Its rank lies beyond the window or the last band.
-    #[error("the rank lies beyond the window")]
+    #[error("the rank is above the window")]
     Beyond,
-    /// Too many smaller ranks came lately.
+    /// Too many smaller ranks came recently.
     #[error("not admitted by rank")]
     Admission,
     /// No such item, or already queued; of moves and removals, queued nowhere.
-    #[error("the item does not exist, or is (not) queued")]
+    #[error("the item does not exist, is queued already, or is not queued")]
     Item,
     /// No such PIFO, or it has no such operation.
-    #[error("the PIFO does not exist, or cannot do this")]
+    #[error("the PIFO does not exist, or does not support this operation")]
     Pifo,
     /// Its rank lies outside, which the caller said cannot be.
-    #[error("the rank lies outside, which was said to be impossible")]
+    #[error("the rank is outside the window, which the configuration excludes")]
     Rank,
 }
 
@@ -125,28 +125,28 @@ pub struct Item {
 /// The first contradiction that [`Pool::audit`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "audit a pool: PIFO {pifo}, item or bucket {item}: {what}; its memory was written to by somebody else"
+    "audit a pool: PIFO {pifo}, item or bucket {item}: {what}; another program wrote to its memory"
 )]
 pub struct Flaw {
     /// What is wrong.
     pub what: &'static str,
     /// Where, 0 nowhere in particular.
     pub pifo: u32,
-    /// Likewise.
+    /// The same.
     pub item: u32,
 }
 
 /// `enum fp_flaw`.
 const FLAWS: [&str; 9] = [
-    "the header is not that of its format",
-    "the descriptor is not that of any format",
+    "the header does not match its format",
+    "the descriptor matches no format",
     "pushed is not popped + removed + pushed out + count",
-    "it holds another number of items than it counts",
-    "an item's record says that it stands elsewhere",
+    "its item count differs from the number of items in it",
+    "an item's record names another position",
     "links contradict each other",
-    "a child stands before its parent",
+    "a child precedes its parent",
     "bits or sums contradict the lists",
-    "an item says that it is queued and is not",
+    "an item is marked as queued and is not",
 ];
 
 /// A pool of items and PIFOs.

@@ -106,7 +106,7 @@ fn assert_same(what: &str, traffic: &Traffic, mode: Mode) {
     let mut oracle = Oracle::new(mode);
     for seen in &traffic.seen {
         oracle.packet(seen);
-        // A flow's record is told at its end; stragglers count no more.
+        // A flow's record is told at its end; late packets count no longer.
         for record in run
             .flows
             .iter()

@@ -87,7 +87,7 @@ fn an_ack_flood_does_not_evict_established_flows() {
     assert_all_alive(&mut talk, 300);
 }
 
-/// Notes 2.27: what has been silent for longer than the guard gives way, the longest first.
+/// Notes 2.27: what has been silent for longer than the guard is evicted, the longest first.
 #[test]
 fn an_idle_flow_gives_way_to_a_new_one() {
     let mut talk = full(tiny(), 100);
@@ -188,7 +188,7 @@ fn more_outstanding_segments_than_allowed_are_refused() {
     assert_eq!(talk.rtts(), [20]);
 }
 
-/// Likewise where the pool is exhausted: by one flow, to the harm of another, until it is acknowledged.
+/// The same where the pool is exhausted: by one flow, to the harm of another, until it is acknowledged.
 #[test]
 fn an_exhausted_pool_is_counted_and_recovers() {
     let config = Config {

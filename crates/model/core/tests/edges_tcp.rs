@@ -269,7 +269,7 @@ fn a_syn_with_data_sent_twice_is_not_measured() {
     }
 }
 
-/// Notes 2.11: a client that gives up and begins anew is measured by its second try.
+/// Notes 2.11: a client that gives up and begins again is measured by its second try.
 #[test]
 fn a_second_try_with_another_number_is_a_new_handshake() {
     let mut talk = Talk::default();
@@ -279,7 +279,7 @@ fn a_second_try_with_another_number_is_a_new_handshake() {
     assert_eq!(talk.opened[0].reason, Reason::Syn);
 }
 
-/// Notes 2.13: A is done, B never said so; the 5-tuple begins anew anywhere in the sequence space. Fails (no sample) when
+/// Notes 2.13: A is done, B never said so; the 5-tuple begins again anywhere in the sequence space. Fails (no sample) when
 /// a SYN is known by its number lying before what was seen.
 #[test]
 fn a_5_tuple_reused_after_a_one_sided_fin_is_measured() {
@@ -444,7 +444,7 @@ fn sequence_numbers_wrap() {
     assert_eq!(talk.rtts(), [20; 4]);
 }
 
-/// Notes 2.20: one super-packet is many segments on the wire; an ACK of some of them is an answer too.
+/// Notes 2.20: one GSO packet is many segments on the wire; an ACK of some of them is an answer too.
 #[test]
 fn an_ack_inside_a_super_packet_is_measured() {
     let mut talk = open();
@@ -642,7 +642,7 @@ fn an_answer_before_its_question_is_refused() {
     assert_eq!(talk.monitor.stats().refused_clock, 1);
 }
 
-/// Notes 2.10: what is held back is output, not measurement: the least RTT knows all.
+/// Notes 2.10: what is held back is output, not measurement: the minimum RTT knows all.
 #[test]
 fn the_rate_limit_holds_output_back_and_nothing_else() {
     for (rate_limit, rate_limit_rtts) in [(100 * MS, 0), (0, 5 * 256)] {

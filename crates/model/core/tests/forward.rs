@@ -130,7 +130,7 @@ fn random_frames_are_forwarded_as_the_oracle_says() {
     for _ in 0..Share::told().of(FRAMES) {
         *met.entry(check(&case(&mut random)) as usize).or_insert(0) += 1;
     }
-    // What a hook finds out is not the core's.
+    // What a hook detects is not the core's.
     let hooks = [Way::NoRoom, Way::NoDesk, Way::Lost];
     for (way, name) in Way::ALL {
         let times = met.get(&(way as usize)).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
 //! The seeds of `fuzz/` are what the generator makes: `FAIRPATH_WRITE_SEEDS=1 cargo test -p fairpath-core --test fuzz_seeds`
-//! writes them anew.
+//! writes them again.
 
 mod traffic;
 

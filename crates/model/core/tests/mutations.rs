@@ -171,7 +171,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
     assert!(samples > 0);
 }
 
-/// Nothing but noise, as long as a header and shorter.
+/// Nothing but noise, while a header and shorter.
 #[test]
 fn random_bytes_leave_the_tables_sound() {
     let config = config(Mode::Hybrid);

@@ -124,10 +124,10 @@ fn an_audit_names_what_is_wrong() {
     let cases: [(&str, Kind, usize, u64); 9] = [
         ("descriptor", Kind::Heap, pifo(1), 0xff),
         ("pushed is not", Kind::Heap, pifo(1) + 7, 9),
-        ("stands elsewhere", Kind::Heap, item(2) + 3, 7 | 1 << 32),
-        ("child stands before", Kind::Heap, item(4), 99),
+        ("another position", Kind::Heap, item(2) + 3, 7 | 1 << 32),
+        ("child precedes", Kind::Heap, item(4), 99),
         (
-            "stands elsewhere",
+            "another position",
             Kind::Cffs(window),
             item(2) + 3,
             7 | 1 << 32,
@@ -151,7 +151,7 @@ fn an_audit_names_what_is_wrong() {
         pool.audit()
             .unwrap_err()
             .to_string()
-            .contains("is queued and is not")
+            .contains("as queued and is not")
     );
     let mut log = [Op::remove(3), Op::pop(1)];
     pool.run(&mut log);

@@ -272,7 +272,7 @@ fn a_refused_push_or_move_leaves_no_trace() {
     pool.audit().unwrap();
 }
 
-/// An item may stand for a PIFO: here one a child, ranked by the child's first, and ranked anew when that changes.
+/// An item may stand for a PIFO: here one a child, ranked by the child's first, and ranked again when that changes.
 #[test]
 fn a_pifo_of_pifos_serves_the_smallest_of_all() {
     const CHILDREN: u32 = 4;

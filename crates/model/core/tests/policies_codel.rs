@@ -99,7 +99,7 @@ fn room(nodes: Vec<NodeConfig>) -> Plan {
     plan
 }
 
-/// What the home is compared with.
+/// What the runtime is compared with.
 trait Model {
     fn comes(&mut self, flow: u8, packet: Waiting);
     fn leaves(&mut self, now: u64, fates: &mut Vec<Fate>);
@@ -128,7 +128,7 @@ impl Model for FqCodel {
     }
 }
 
-/// Runs the steps in the home and in the model; every packet's fate is the same.
+/// Runs the steps in the runtime and in the model; every packet's fate is the same.
 fn compare<H: Home>(home: H, model: &mut dyn Model, steps: &[Step]) {
     let mut audited = Audited::new(home);
     let mut now = 1;

@@ -215,7 +215,7 @@ mod stfq {
         }
     }
 
-    /// Likewise: ranks of 32 bits wrapped after seconds.
+    /// The same: ranks of 32 bits wrapped after seconds.
     #[test]
     fn defect_virtual_time_beyond_32_bits_keeps_order() {
         let mut home = Watched::natively(&plan(vec![node(0, "stfq", Over::Packets)], vec![1]));
@@ -228,7 +228,7 @@ mod stfq {
         assert!(even.abs_diff(odd) <= 2_000_000, "{even} and {odd}");
     }
 
-    /// Likewise: the larger the weight, the more it gets.
+    /// The same: the larger the weight, the more it gets.
     #[test]
     fn defect_weights_are_not_inverted() {
         for over in [Over::Packets, Over::Flows] {
@@ -342,7 +342,7 @@ mod hpfq {
     }
 
     /// Section 2.4 of the notes: the predecessor kept one root rank a flow, which later packets of it
-    /// overwrote, so that a newcomer started far ahead of the packets served.
+    /// overwrote, so that a new flow started far ahead of the packets served.
     #[test]
     fn defect_root_virtual_time_is_that_of_the_packet_served() {
         let nodes = vec![
@@ -355,7 +355,7 @@ mod hpfq {
             home.enqueue(handle, of_class(1, 1, 1000));
         }
         assert_eq!(home.dequeue_many(2), [1, 2]);
-        // Virtual time is that of packet 2: the newcomer starts there, before packet 3.
+        // Virtual time is that of packet 2: the new flow starts there, before packet 3.
         home.enqueue(21, of_class(2, 2, 1000));
         home.enqueue(22, of_class(2, 2, 1000));
         assert_eq!(home.dequeue_many(5), [21, 3, 22, 4, 5]);
@@ -463,7 +463,7 @@ mod qfq {
         Watched::natively(&plan(nodes, classes.collect()))
     }
 
-    /// Start and end of what child `k` has got, as long as it waits.
+    /// Start and end of what child `k` has got, while it waits.
     #[derive(Default)]
     struct Service {
         own: Vec<u64>,

@@ -118,7 +118,7 @@ fn trees() -> impl Strategy<Value = Vec<NodeConfig>> {
     })
 }
 
-/// Runs the steps in the home and in the oracle: every packet that leaves is the same.
+/// Runs the steps in the runtime and in the oracle: every packet that leaves is the same.
 fn compare<H: Home>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
     let oracle_node = |node: &NodeConfig| {
         Node::new(
@@ -334,7 +334,7 @@ fn idle_time_is_worth_nothing_without_a_burst() {
     let sent = link.saturate(10 * SECOND + 100 * MS, 5, |_, _| true);
     let bytes = bytes_by_source(&sent, 2);
     assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");
-    // And the other way round: what B had alone is not held against it.
+    // And the reverse: what B had alone is not held against it.
     let sent = link.saturate(10 * SECOND + 200 * MS, 5, |_, _| true);
     let bytes = bytes_by_source(&sent, 2);
     assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");

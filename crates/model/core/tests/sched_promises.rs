@@ -139,7 +139,7 @@ fn a_dequeue_rests_only_when_nothing_waits() {
     each(|seed, tree, log| {
         let shapes =
             |policy: &fairpath_core::sched::Policy| policy.functions.contains(&Function::SendTime);
-        // Neither policies nor a trace of the root's rate hold packets back; the gate may.
+        // Neither policies nor a trace of the root's rate hold packets back; the delay queue may.
         if tree.policies.iter().any(shapes) || tree.plan.config.service > 0 {
             return;
         }

@@ -122,7 +122,7 @@ fn into_another(same: bool) -> usize {
         let held: u32 = (1..=plan.nodes.len() as u32)
             .map(|id| new.node_stats(id).packets)
             .sum();
-        // Those at the gate count at no node; the audit has counted them.
+        // Those at the delay queue count at no node; the audit has counted them.
         let gated = before_leaving(&after) - u64::from(held);
         at_gates += gated;
         assert_eq!(left.len() as u64, u64::from(held) + gated, "seed {seed}");

@@ -1,4 +1,4 @@
-//! The line's rate trace is replaced while packets wait: another one begins anew, and neither stalls
+//! The line's rate trace is replaced while packets wait: another one begins again, and neither stalls
 //! the line nor floods it; the same one goes on.
 
 use fairpath_core::sched::{

@@ -39,7 +39,7 @@ fn goes_on(talk: &mut Talk, mode: Mode, ms: u64, seq: u32) {
     assert_eq!(talk.rtts(), [20], "{mode:?}");
 }
 
-/// Notes 2.7 a. Fails (10 ms) when `fp_remember_again()` never sets FP_TROUBLE_AMBIGUOUS.
+/// Notes 2.7 a. Fails (10 ms) when `fp_record_retransmission()` never sets FP_HOLE_AMBIGUOUS.
 #[test]
 fn a_retransmission_within_one_tick_is_ambiguous_and_gives_no_sample() {
     for (mode, mut talk) in talks() {
@@ -65,7 +65,7 @@ fn a_longer_retransmission_within_one_tick_warns_of_the_shorter() {
     }
 }
 
-/// Likewise where the second copy also fills a hole, and where it is answered in part. Fails (100 ms) when hole fillers
+/// The same where the second copy also fills a hole, and where it is answered in part. Fails (100 ms) when hole fillers
 /// are not remembered, or warnings hold only for whole segments.
 #[test]
 fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
@@ -81,7 +81,7 @@ fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
     }
 }
 
-/// The good case beside 2.7 a: a TSval of its own tells a retransmission from the original, whichever is answered.
+/// The good case beside 2.7 a: a separate TSval tells a retransmission from the original, whichever is answered.
 #[test]
 fn a_retransmission_with_a_tsval_of_its_own_is_measured() {
     for (mode, mut talk) in talks() {
@@ -101,7 +101,7 @@ fn a_retransmission_with_a_tsval_of_its_own_is_measured() {
 }
 
 /// Notes 2.7 b. One slow tick carries two segments, the ACK of the first was lost. Fails (170 ms in `ts`) when
-/// `fp_cover()` keeps the first segment whose TSval is echoed instead of the newest.
+/// `fp_remove_covered()` keeps the first segment whose TSval is echoed instead of the newest.
 #[test]
 fn a_lost_first_echo_is_not_made_up_for_by_the_second() {
     for (mode, mut talk) in talks() {
@@ -114,7 +114,7 @@ fn a_lost_first_echo_is_not_made_up_for_by_the_second() {
 }
 
 /// Notes 2.7 b, by sequence numbers. B's ACK was lost; what B says next echoes a later packet of A, so it is no first
-/// answer. Fails (150 ms in `hybrid`) when `fp_echo_refuses()` does not look at newer echoes.
+/// answer. Fails (150 ms in `hybrid`) when `fp_echo_contradicts()` does not look at newer echoes.
 #[test]
 fn an_echo_newer_than_the_data_says_that_an_ack_was_lost() {
     for (mode, mut talk) in talks() {
@@ -135,7 +135,7 @@ fn an_echo_newer_than_the_data_says_that_an_ack_was_lost() {
 }
 
 /// Notes 2.7 c. A delayed ACK covers two segments and echoes the first (RFC 7323 section 4.3); the third has the second's
-/// TSval and its ACK echoes that. Fails (119 ms in `ts`) when `fp_cover()` leaves covered segments with a newer TSval on
+/// TSval and its ACK echoes that. Fails (119 ms in `ts`) when `fp_remove_covered()` leaves covered segments with a newer TSval on
 /// the list and keeps the first that is echoed, as matching without sequence numbers does.
 #[test]
 fn a_tsval_that_was_acknowledged_without_echo_is_over() {
@@ -157,7 +157,7 @@ fn a_tsval_that_was_acknowledged_without_echo_is_over() {
 }
 
 /// Notes 2.7 d and 2.6. What is seen first is a copy of what was sent in the same tick before we looked, and the answer
-/// is to that. Fails (5 ms) when `fp_take_data()` remembers the first data of a direction that began without SYN.
+/// is to that. Fails (5 ms) when `fp_handle_data()` remembers the first data of a direction that began without SYN.
 #[test]
 fn the_first_data_seen_of_a_flow_under_way_is_not_measured() {
     for mode in [Mode::Ts, Mode::Hybrid, Mode::Seq] {
@@ -173,8 +173,8 @@ fn the_first_data_seen_of_a_flow_under_way_is_not_measured() {
     }
 }
 
-/// Notes 2.7 d: likewise for the second segment of a burst sent again, which a clock tells from its original. Fails
-/// (10 ms in `hybrid`) when `fp_echo_refuses()` does not look at older echoes.
+/// Notes 2.7 d: also for the second segment of a burst sent again, which a clock tells from its original. Fails
+/// (10 ms in `hybrid`) when `fp_echo_contradicts()` does not look at older echoes.
 #[test]
 fn an_echo_older_than_all_that_was_seen_answers_a_copy_from_before() {
     for mode in [Mode::Ts, Mode::Hybrid] {

@@ -36,7 +36,7 @@ pub enum ReadError {
     },
     /// The file ends inside a record: the capturing program was killed, or the disk was full. What was read is complete.
     #[error(
-        "capture ends at byte {end}, inside the record at byte {offset}, packet {packet}: cut short; the packets before it are complete"
+        "capture ends at byte {end}, inside the record at byte {offset}, packet {packet}: the file is truncated; the packets before it are complete"
     )]
     Truncated {
         /// Where the unfinished record or block begins.
@@ -57,7 +57,7 @@ pub enum ReadError {
     },
     /// A version of a known format that does not exist yet.
     #[error(
-        "capture at byte {offset}: version {major}.{minor} is unknown; convert it with editcap -F pcapng"
+        "capture at byte {offset}: version {major}.{minor} is not supported; convert it with editcap -F pcapng"
     )]
     Version {
         /// Where the header begins.
@@ -133,7 +133,7 @@ pub enum ReadError {
     },
     /// A pcapng packet that names an interface its section has not described.
     #[error(
-        "capture at byte {offset}, packet {packet}: interface {interface} is not described, its section has {known}; repair the file with pcapfix"
+        "capture at byte {offset}, packet {packet}: interface {interface} is not described, its section describes {known}; repair the file with pcapfix"
     )]
     UnknownInterface {
         /// Where the block begins.

@@ -18,7 +18,7 @@ impl LinkType {
     pub const PPP: LinkType = LinkType(9);
     /// PPPoE session packets, from the PPPoE header on (RFC 2516).
     pub const PPP_ETHER: LinkType = LinkType(51);
-    /// IPv4 or IPv6, told apart by the first nibble.
+    /// IPv4 or IPv6, distinguished by the first nibble.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: a 4-byte address family in network order, then IP.
     pub const LOOP: LinkType = LinkType(108);

@@ -110,7 +110,7 @@ pub(super) fn next<R: Read>(
     let seconds = order.u32_at(fields, 0);
     let fraction = order.u32_at(fields, 4);
     let (mut len, mut wire_len) = (order.u32_at(fields, 8), order.u32_at(fields, 12));
-    // Up to version 2.2 the two lengths stood the other way round, and in 2.3 some programs still wrote them so.
+    // Up to version 2.2 the two lengths were swapped, and in 2.3 some programs still wrote them so.
     if header.minor < 3 || header.minor == 3 && len > wire_len {
         std::mem::swap(&mut len, &mut wire_len);
     }

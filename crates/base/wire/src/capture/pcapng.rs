@@ -5,7 +5,7 @@
 //! each block: type u32, length u32, body, options, length u32
 //! ```
 //!
-//! Interfaces are numbered anew in each section; here they get one numbering over the file. Blocks that are no packets are
+//! Interfaces are numbered again in each section; here they get one numbering over the file. Blocks that are no packets are
 //! passed over without being held, so their length has no limit. Sections' declared lengths are not used.
 
 use std::io::Read;

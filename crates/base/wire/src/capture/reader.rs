@@ -58,7 +58,7 @@ enum Parser {
 impl<R: Read> Reader<R> {
     /// Begins a capture, gzipped or not; reads its first bytes to tell the format.
     ///
-    /// Reads are large, so `stream` needs no buffer of its own. Fails if the stream does, or if this is no capture.
+    /// Reads are large, so `stream` needs no separate buffer. Fails if the stream does, or if this is no capture.
     pub fn new(stream: R) -> Result<Reader<R>, ReadError> {
         let place = Place {
             offset: 0,

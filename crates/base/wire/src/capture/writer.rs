@@ -74,7 +74,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Describes an interface and returns its number; an empty name is left out. pcapng only.
+    /// Describes an interface and returns its number; an empty name is omitted. pcapng only.
     pub fn interface(&mut self, name: &str, link: LinkType) -> Result<u32, WriteError> {
         let Ok(short) = u16::try_from(link.0) else {
             return Err(cannot_describe(name, link));

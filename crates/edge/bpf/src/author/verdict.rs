@@ -20,10 +20,10 @@ const LAST_WAY: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// We may not load programs.
-    #[error("ask the verifier: not permitted; needs root, or CAP_BPF and CAP_PERFMON")]
+    #[error("run the verifier: not permitted; needs root, or CAP_BPF and CAP_PERFMON")]
     NotPermitted,
     /// Something else than the program.
-    #[error("ask the verifier: {0}")]
+    #[error("run the verifier: {0}")]
     Other(libbpf_rs::Error),
 }
 

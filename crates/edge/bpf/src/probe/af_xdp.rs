@@ -42,7 +42,7 @@ fn open() -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only.
     let fd = unsafe { libc::socket(libc::AF_XDP, kind, 0) };
     checked(fd)?;
-    // SAFETY: the call gave a descriptor nobody else owns.
+    // SAFETY: the call gave a descriptor no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

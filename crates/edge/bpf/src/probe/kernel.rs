@@ -16,7 +16,7 @@ const NAME: &CStr = c"fairpath_probe";
 /// struct_ops programs must be GPL-compatible; the probes' few instructions may be.
 const LICENSE: &CStr = c"GPL";
 
-/// What a program is loaded as, besides its instructions.
+/// What a program is loaded as, in addition its instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProgramKind {
     pub(super) program_type: bpf_prog_type,
@@ -103,7 +103,7 @@ pub(super) fn run(program: &OwnedFd) -> io::Result<()> {
     checked(result)
 }
 
-/// Turns BPF run-time statistics on for as long as the descriptor is open.
+/// Turns BPF run-time statistics on while the descriptor is open.
 pub(super) fn enable_stats() -> io::Result<OwnedFd> {
     // SAFETY: takes a number only.
     owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
@@ -126,6 +126,6 @@ fn checked(result: i32) -> io::Result<()> {
 
 fn owned(result: i32) -> io::Result<OwnedFd> {
     checked(result)?;
-    // SAFETY: a call that succeeded gave a descriptor nobody else owns.
+    // SAFETY: a call that succeeded gave a descriptor no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }

@@ -11,7 +11,7 @@ use libbpf_sys::{BTF_KIND_STRUCT, btf, btf_member, btf_type};
 pub struct KernelStruct {
     /// Its size.
     pub bytes: u32,
-    /// Names of its members, in order; those without a name are left out.
+    /// Names of its members, in order; those without a name are omitted.
     pub members: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Types {
     /// `found`: a structure of these types. Its members lie behind it (BTF, "BTF_KIND_STRUCT").
     fn read(&self, found: *const btf_type) -> KernelStruct {
         const MEMBERS: u32 = 0xffff;
-        // SAFETY: points to a type that lives as long as `self`.
+        // SAFETY: points to a type that lives while `self`.
         let head = unsafe { ptr::read(found) };
         // SAFETY: one behind the type, which is followed by its members.
         let first = unsafe { found.add(1) }.cast::<btf_member>();

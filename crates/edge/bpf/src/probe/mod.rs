@@ -5,7 +5,7 @@
 //! Functions that take an [`IfIndex`](fairpath_units::IfIndex) or attach a hook act on the calling thread's network
 //! namespace: call them in a throw-away one.
 //!
-//! Absent on purpose: versions. What a kernel is called says nothing about what a distribution put into it.
+//! Deliberately absent: versions. What a kernel is called says nothing about what a distribution put into it.
 
 mod af_xdp;
 mod congestion;

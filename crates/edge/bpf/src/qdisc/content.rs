@@ -1,4 +1,4 @@
-//! What a qdisc holds: a plan, and the rules of its classes, laid out in one half of the arena.
+//! What a qdisc holds: a plan, and the rules of its classes, built in one half of the arena.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::port::Half;
 
 /// Flows that the monitor's tables beside a scheduler have room for: none are followed.
 const FLOWS: u32 = 8;
-/// Likewise, of outstanding segments.
+/// The same, of outstanding segments.
 const CHUNKS: u32 = 16;
 
 /// A plan with the rules that lead to its classes.
@@ -57,7 +57,7 @@ fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
     match numbered.find(|(_, config)| config.copy | config.corrupt != 0) {
         None => Ok(()),
         Some((number, _)) => Err(HomeError::Plan(format!(
-            "impairment {number} copies or corrupts packets, which a BPF qdisc cannot; leave duplicate and corrupt out, or use AF_XDP or NFQUEUE"
+            "impairment {number} duplicates or corrupts packets, which a BPF qdisc cannot; omit duplicate and corrupt, or use AF_XDP or NFQUEUE"
         ))),
     }
 }
@@ -136,7 +136,7 @@ impl Laid {
     ) -> Result<(SchedMemory, Memory), QdiscError> {
         // SAFETY: the caller promises the half; all places are in it.
         let place = |offset: u64| unsafe { base.add((at_offset + offset) as usize) };
-        // SAFETY: likewise; this also commits the pages.
+        // SAFETY: as above; this also commits the pages.
         unsafe { place(0).write_bytes(0, self.written() as usize) };
         // SAFETY: zeroed, aligned, and nobody's but ours until it is named.
         let mut sched = unsafe { self.layout.format(place(0)) }?;
@@ -152,7 +152,7 @@ impl Laid {
                 .copy_from_nonoverlapping(self.changes.as_ptr(), self.changes.len())
         };
         let note = place(self.note_at()).as_ptr();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { note.copy_from_nonoverlapping(content.note.as_ptr(), content.note.len()) };
         // SAFETY: zeroed but for the images, which are written before they are used.
         let mut rules = unsafe { Memory::format(place(self.rtt_at()), &self.config) };

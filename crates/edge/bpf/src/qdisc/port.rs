@@ -1,4 +1,4 @@
-//! What a qdisc's programs and user space share in the arena: `struct fp_port` of
+//! What a qdisc's programs and user space share in the arena: `struct fp_qdisc` of
 //! `bpf/prog/qdisc.bpf.c`, and where everything lies.
 //!
 //! The programs may run at any time: words that both sides write are atomic here, and only those
@@ -12,11 +12,11 @@ use fairpath_core::sched::{Op, SchedMemory};
 
 use crate::arena::{PAGE, START, STRIDE};
 
-/// `FP_PORT_MAGIC`.
+/// `FP_QDISC_MAGIC`.
 const MAGIC: u64 = 0x74_726f_7066;
 /// `FP_POSTS`.
 const POSTS: u32 = 1024;
-/// What is left for `struct fp_port`, of which [`Port`] is the beginning.
+/// What is left for `struct fp_qdisc`, of which [`Port`] is the beginning.
 const PORT_BYTES: u64 = 2 * PAGE;
 /// Tries to read counts between two calls.
 const READS: usize = 1000;
@@ -34,7 +34,7 @@ pub(super) struct Half {
     pub note: AtomicU64,
 }
 
-/// The beginning of `struct fp_port`.
+/// The beginning of `struct fp_qdisc`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Port {
@@ -72,7 +72,7 @@ const COUNTERS: usize = 16;
 /// What a qdisc counted besides its scheduler, since it was registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscCounters {
-    /// Packets that came and got a handle; a super-packet is one.
+    /// Packets that came and got a handle; a GSO packet is one.
     pub came: u64,
     /// Segments on the wire of these.
     pub came_segments: u64,
@@ -102,7 +102,7 @@ pub struct QdiscCounters {
     pub moved: u64,
     /// Posted settings that named no node or parameter.
     pub posts_refused: u64,
-    /// Super-packets that met an impairment: one fate for all their segments.
+    /// GSO packets that met an impairment: one fate for all their segments.
     pub impaired_whole: u64,
     /// Handles in use: packets that wait.
     pub waiting: u64,
@@ -173,7 +173,7 @@ impl Port {
         let at = self.posts_at.load(Ordering::Relaxed) as usize;
         // SAFETY: the ring has POSTS places from `posts_at` on.
         let ring = unsafe { base.add(at) }.cast::<Op>();
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let place = unsafe { ring.add((head % POSTS) as usize) };
         // SAFETY: the qdisc does not read it before the head moves.
         unsafe { place.write_volatile(*op) };
@@ -247,7 +247,7 @@ impl Places {
         for (place, handle) in (1..=self.packets).rev().enumerate() {
             // SAFETY: the stack has room for all handles.
             let slot = unsafe { free.add(place) };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { slot.write(handle) };
         }
         // SAFETY: room was left for it, zeroed.
@@ -275,7 +275,7 @@ impl Places {
     /// The port of an arena.
     ///
     /// # Safety
-    /// `base` is a mapped arena of this object, for as long as the answer is used.
+    /// `base` is a mapped arena of this object, while the answer is used.
     pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a Port {
         // SAFETY: within the arena.
         let port = unsafe { base.add(Places::PORT as usize) }.cast::<Port>();

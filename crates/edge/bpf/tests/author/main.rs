@@ -34,7 +34,7 @@ const PLAIN: &str = "struct flow { u64 value; };\n\
     POLICY{ STATE, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
     .over = PACKETS, .usual = FP_OVER_PACKETS };\n";
 
-/// A file in a directory of its own.
+/// A file in a separate directory.
 struct Written {
     _dir: tempfile::TempDir,
     file: PathBuf,

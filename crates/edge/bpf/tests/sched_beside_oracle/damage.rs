@@ -1,4 +1,4 @@
-//! The same blows to the memory of both homes: every operation ends, and both answer alike.
+//! The same blows to the memory of both runtimes: every operation ends, and both answer alike.
 
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{Home, Op, Scheduler};

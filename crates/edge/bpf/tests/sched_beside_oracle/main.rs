@@ -1,7 +1,7 @@
 //! The scheduler in the kernel and natively, beside one oracle: every outcome, every counter, and an
 //! audit after each part, on random trees.
 //!
-//! The trees and logs are those of the native home's test; the policy that reacts to everything is
+//! The trees and logs are those of the native runtime's test; the policy that reacts to everything is
 //! here a file in C, as an author's is. A fifth of the operations in `make test`, from the environment's seed
 //! on; `FAIRPATH_SCHED_OPS=n` changes their number.
 
@@ -21,7 +21,7 @@ use sched_oracle::log::{Random, Writer};
 use sched_oracle::policy::Wild;
 use sched_oracle::trees::tree;
 
-/// Operations in all, and on one tree of few or of many: loading a scheduler takes as long as
+/// Operations in all, and on one tree of few or of many: loading a scheduler takes while
 /// thousands.
 const OPS: u64 = 150_000;
 const OPS_OF_A_TREE: usize = 3_000;

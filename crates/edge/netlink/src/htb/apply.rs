@@ -114,7 +114,7 @@ impl Htb {
             }),
             _ => {
                 let request = wire::root(device.ifindex, tree);
-                let made = self.connection.command("make root qdisc", request);
+                let made = self.connection.command("create root qdisc", request);
                 made.map(|()| None).map_err(|source| HtbError::Root {
                     name: name(),
                     what: "make HTB the root qdisc",

@@ -1,6 +1,6 @@
 //! What runs: the root of an interface, its classes and leaves, and their counters.
 //!
-//! Counters of a class are the kernel's: bytes and packets as they leave (a GSO super-packet counts its segments, with
+//! Counters of a class are the kernel's: bytes and packets as they leave (a GSO packet counts its segments, with
 //! their headers), drops as they come; what a leaf's own qdisc dropped later is added by [`HtbStats::read`], from a
 //! second dump, where leaves have one that is listed.
 
@@ -93,7 +93,7 @@ pub struct HtbClassStats {
     pub borrows: u32,
     /// What it may send at once at its rate, as time; negative: for so long it may not.
     pub tokens_ns: i64,
-    /// Likewise at its ceiling.
+    /// The same at its ceiling.
     pub ctokens_ns: i64,
 }
 

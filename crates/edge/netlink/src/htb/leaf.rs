@@ -17,7 +17,7 @@ pub const CAKE_LEAVES: usize = 1024;
 /// Leaves up to which an FQ-CoDel has the 1,024 queues of RFC 8290 section 5.2.4; beyond, [`FEWER_FLOWS`].
 const MANY_FLOWS_LEAVES: usize = 1024;
 const MANY_FLOWS: u32 = 1024;
-/// A subscriber's flows seldom meet in so many queues, which take 15 KiB instead of 64 (measured likewise).
+/// A subscriber's flows seldom meet in so many queues, which take 15 KiB instead of 64 (measured also).
 const FEWER_FLOWS: u32 = 256;
 const TCA_CAKE_DIFFSERV_MODE: u16 = 3;
 const CAKE_DIFFSERV_BESTEFFORT: u32 = 3;
@@ -33,7 +33,7 @@ const INTERVAL_US: u64 = 100_000;
 /// What a leaf is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeafKind {
-    /// `sch_cake`, best effort, fair among hosts and then flows, without a rate of its own.
+    /// `sch_cake`, best effort, fair among hosts and then flows, without a separate rate.
     Cake,
     /// `sch_fq_codel`.
     FqCodel,

@@ -1,7 +1,7 @@
 //! HTB's messages: a class as the kernel keeps it, requests, and the reading of dumps.
 //!
 //! The kernel keeps rates in bytes a second and bursts as times, in ticks of 64 ns (`/proc/net/psched`); a class is
-//! compared in that form, so that what was rounded once is not a change for ever.
+//! compared in that form, so that what was rounded once is not a change without limit.
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};

@@ -41,9 +41,9 @@ pub struct TcpInfo {
     pub delivery_rate: u64,
     /// Time with something to send, us.
     pub busy_us: u64,
-    /// Of it, held back by the receiver's window.
+    /// Of it, suppressed by the receiver's window.
     pub rwnd_limited_us: u64,
-    /// Of it, held back by the sender's buffer.
+    /// Of it, suppressed by the sender's buffer.
     pub sndbuf_limited_us: u64,
     /// Segments delivered.
     pub delivered: u32,
@@ -94,7 +94,7 @@ pub struct BbrInfo {
     pub info_bytes: usize,
     /// Estimated bandwidth, bytes a second.
     pub bw_bytes_per_second: u64,
-    /// Least round trip of its own window, us.
+    /// Least round trip separate window, us.
     pub min_rtt_us: u32,
     /// Gain of pacing, of 256.
     pub pacing_gain: u32,

@@ -133,7 +133,7 @@ fn raw_socket(domain: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -35,7 +35,7 @@ pub enum QdiscPlace {
 pub struct QdiscStats {
     /// Sent, as on the wire.
     pub bytes: u64,
-    /// Sent, super-packets by their segments.
+    /// Sent, GSO packets by their segments.
     pub packets: u64,
     /// Waiting.
     pub qlen: u32,
@@ -51,7 +51,7 @@ pub struct QdiscStats {
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// It is another's.
-    #[error("put a qdisc on interface {ifindex}: `{kind}` (handle {:x}:) is there already, which somebody chose; remove it with `tc qdisc del dev IF root`, or ask for it to be replaced", handle >> 16, ifindex = ifindex.0)]
+    #[error("put a qdisc on interface {ifindex}: `{kind}` (handle {:x}:) already exists and is not the default; remove it with `tc qdisc del dev IF root`, or request its replacement", handle >> 16, ifindex = ifindex.0)]
     Foreign {
         /// The link.
         ifindex: IfIndex,
@@ -61,7 +61,7 @@ pub enum PlaceError {
         handle: u32,
     },
     /// The kernel has no such kind.
-    #[error("put a qdisc on interface {}: the kernel knows no `{kind}` here; was it registered?", ifindex.0)]
+    #[error("put a qdisc on interface {}: the kernel has no qdisc `{kind}` here; was it registered?", ifindex.0)]
     Unknown {
         /// The link.
         ifindex: IfIndex,
@@ -69,7 +69,7 @@ pub enum PlaceError {
         kind: String,
     },
     /// A name of ours is on another device.
-    #[error("put the qdisc `{kind}` on interface {}: it is in use on another one; register one for each", ifindex.0)]
+    #[error("put the qdisc `{kind}` on interface {}: in use on another interface; register one for each interface", ifindex.0)]
     InUse {
         /// The link.
         ifindex: IfIndex,
@@ -77,7 +77,7 @@ pub enum PlaceError {
         kind: String,
     },
     /// The link has one transmit queue.
-    #[error("put a qdisc on each queue of interface {}: it has one queue only; put one on its root", ifindex.0)]
+    #[error("put a qdisc on each queue of interface {}: the interface has only one queue; put a qdisc on its root", ifindex.0)]
     OneQueue {
         /// The link.
         ifindex: IfIndex,

@@ -4,7 +4,7 @@
 //! client ── lan [router: iptables -j NFQUEUE, our queue] wan ── server
 //! ```
 //!
-//! As root: `cargo test -p fairpath-nfqueue --test queue`. Each test has namespaces of its own.
+//! As root: `cargo test -p fairpath-nfqueue --test queue`. Each test has namespaces separate.
 
 #[path = "../../examples/accept_all.rs"]
 #[allow(dead_code, reason = "the example's own main")]

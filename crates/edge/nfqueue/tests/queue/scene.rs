@@ -254,7 +254,7 @@ pub fn accept_waiting(queue: &mut Queue<InOrder>) -> usize {
     count
 }
 
-/// What a thread sends over a veth keeps its order as long as the thread stays on its CPU.
+/// What a thread sends over a veth keeps its order while the thread stays on its CPU.
 pub fn stay_on_one_cpu() {
     let mut cpus = CpuSet::new();
     cpus.set(0).unwrap();

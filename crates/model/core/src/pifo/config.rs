@@ -12,7 +12,7 @@ pub enum WhenFull {
     PushOut,
 }
 
-/// What happens to a rank below or beyond what a PIFO can tell apart.
+/// What happens to a rank below or beyond what a PIFO can distinguish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outside {
     /// It goes into the first or last bucket, in order of arrival.
@@ -53,7 +53,7 @@ pub enum Kind {
     },
     /// Buckets in a moving window, O(1) (Eiffel, NSDI 2019).
     Cffs(Window),
-    /// Likewise, found by a division; approximate.
+    /// The same, found by a division; approximate.
     Gradient(Window),
     /// A few FIFOs with adaptive bounds; approximate (SP-PIFO, NSDI 2020).
     SpPifo {
@@ -93,35 +93,35 @@ pub struct PifoConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// No such kind.
-    #[error("format a PIFO: there is no such kind; take one of `Kind`")]
+    #[error("format a PIFO: unknown kind; use one of `Kind`")]
     Kind,
     /// Capacity.
     #[error(
-        "format a PIFO: its capacity (or that of an SP-PIFO's lists) is 0, or not what the pool has; ask for 1 to as many as the pool has items (a PIEO: exactly these)"
+        "format a PIFO: its capacity (or that of an SP-PIFO's lists) is 0, or does not fit the pool; use 1 to the number of items of the pool (a PIEO: exactly that number)"
     )]
     Capacity,
     /// Buckets.
     #[error(
-        "format a PIFO: its kind cannot have that many buckets; ask for 1 to 2^20 (cFFS), 523 (gradient), 64 (bands, SP-PIFO), 1024 (AIFO's window)"
+        "format a PIFO: too many or too few buckets for its kind; use 1 to 2^20 (cFFS), 523 (gradient), 64 (bands, SP-PIFO), 1024 (AIFO's window)"
     )]
     Buckets,
     /// Width of a bucket.
-    #[error("format a PIFO: buckets of that width; ask for a shift from 0 to 63, of a window only")]
+    #[error("format a PIFO: invalid bucket width; use a shift from 0 to 63, and only for a window")]
     Shift,
     /// Policies.
-    #[error("format a PIFO: its kind pushes nobody out; let it refuse where it is full")]
+    #[error("format a PIFO: its kind cannot push packets out; let it refuse packets when full")]
     Policy,
     /// Numbers.
     #[error(
-        "format a pool: it has 1 to 2^28 items and 1 to 2^24 PIFOs; ask for a number within these"
+        "format a pool: invalid size; use 1 to 2^28 items and 1 to 2^24 PIFOs"
     )]
     Number,
     /// Space.
-    #[error("format a PIFO: its arrays lie outside the pool; give the pool room for all of them")]
+    #[error("format a PIFO: its arrays are outside the pool; enlarge the pool")]
     Space,
     /// Headroom, or the halves of a PIEO.
     #[error(
-        "format a PIFO: a headroom of 1 or more, or a PIEO whose wheel and ready are not two heaps or windows formatted before it, ready clamping and refusing; mend the configuration"
+        "format a PIFO: the headroom is 1 or more, or the wheel and the ready queue of a PIEO are not two heaps or windows that were formatted before it, with a ready queue that clamps and refuses; correct the configuration"
     )]
     Parts,
 }

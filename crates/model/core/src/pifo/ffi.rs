@@ -164,7 +164,7 @@ mod tests {
         ];
         // SAFETY: a constant of pifo.c.
         assert_eq!(unsafe { fp_native_pool_layout_len } as usize, rust.len());
-        // SAFETY: likewise, of that length.
+        // SAFETY: as above, of that length.
         let c = unsafe { fp_native_pool_layout };
         assert_eq!(c.map(|n| n as usize), rust);
     }

@@ -1,4 +1,4 @@
-//! Operations on a pool as values: one log runs in every home, and the answers are compared.
+//! Operations on a pool as values: one log runs in every runtime, and the answers are compared.
 
 /// One operation and, once it ran, what came of it (`struct fp_pool_op`).
 #[repr(C)]

@@ -35,7 +35,7 @@ pub struct Meta {
     pub mark: u32,
     /// IPv4 mapped into IPv6.
     pub source: [u8; 16],
-    /// Likewise.
+    /// The same.
     pub destination: [u8; 16],
     /// Host order.
     pub source_port: u16,
@@ -47,7 +47,7 @@ pub struct Meta {
     pub dscp: u8,
     /// 0 to 3: not-ECT, ECT(1), ECT(0), CE.
     pub ecn: u8,
-    /// Segments of a GSO super-packet; 0 counts as 1.
+    /// Segments of a GSO packet; 0 counts as 1.
     pub segments: u8,
     /// Always 0.
     pub zero: [u32; 2],
@@ -65,7 +65,7 @@ impl Meta {
     }
 
     /// Fills in the hash of its flow as the packet path does: over addresses, ports and protocol. The
-    /// same in every home and on every run.
+    /// same in every runtime and on every run.
     pub fn with_flow_hash(mut self) -> Meta {
         // SAFETY: a packet's values, read only.
         self.flow_hash = unsafe { crate::ffi::fp_native_meta_hash(&raw const self) };
@@ -113,13 +113,13 @@ pub enum Setting {
     Cost = 0,
     /// As [`encode_rate`](crate::sched::encode_rate) gives it; 0: none.
     Floor = 1,
-    /// Likewise.
+    /// The same.
     Ceil = 2,
     /// ns that it may run ahead of its ceiling and behind its floor.
     Burst = 3,
 }
 
-/// One operation (`struct fp_op`); a log of them replays in every home.
+/// One operation (`struct fp_op`); a log of them replays in every runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Op {
@@ -268,7 +268,7 @@ pub struct Outcome {
     pub flags: u8,
     /// Always 0.
     pub zero: u8,
-    /// The bit of the packet to be turned over, from its beginning; modulo its length where that is
+    /// The bit of the packet to be inverted, from its beginning; modulo its length where that is
     /// less than the port said.
     pub bit: u32,
     /// Always 0.
@@ -280,7 +280,7 @@ impl Outcome {
     pub const MARK: u8 = 1;
     /// The packet leaves twice; its handle comes back once.
     pub const COPY: u8 = 2;
-    /// The packet leaves with [`Outcome::bit`] turned over.
+    /// The packet leaves with [`Outcome::bit`] inverted.
     pub const CORRUPT: u8 = 4;
 
     /// Why it was dropped, if it was.
@@ -307,7 +307,7 @@ impl Outcome {
         self.flags & Outcome::COPY != 0
     }
 
-    /// The bit that is turned over as it leaves, if one is.
+    /// The bit that is inverted as it leaves, if one is.
     pub fn corrupted_bit(&self) -> Option<u32> {
         (self.flags & Outcome::CORRUPT != 0).then_some(self.bit)
     }
@@ -506,7 +506,7 @@ pub struct NodeConfig {
     pub zero: u32,
     /// ns a byte << [`RATE_SHIFT`]; 0 none.
     pub floor: u64,
-    /// Likewise.
+    /// The same.
     pub ceil: u64,
     /// ns.
     pub burst: u64,
@@ -524,7 +524,7 @@ pub struct SchedConfig {
     pub limit_packets: u32,
     /// Queues of flows.
     pub flows: u32,
-    /// Hosts that are told apart.
+    /// Hosts that are distinguished.
     pub hosts: u32,
     /// Of the tree.
     pub nodes: u32,
@@ -574,7 +574,7 @@ pub struct SchedStats {
     pub put_off: u64,
     /// Packets that share their flow's queue with another flow.
     pub shared: u64,
-    /// Flows whose state gave way to another's.
+    /// Flows whose state was evicted to another's.
     pub state_lost: u64,
     /// Dequeues that gave up.
     pub tries_spent: u64,

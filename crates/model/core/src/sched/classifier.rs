@@ -51,7 +51,7 @@ impl Classifier {
     /// Puts rules into force; their slots are class numbers.
     ///
     /// # Errors
-    /// [`TooManyRules`]; then the old rules stay in force.
+    /// [`TooManyRules`]; then the old rules stay active.
     pub fn set_rules(&mut self, rules: &Rules) -> Result<(), TooManyRules> {
         self.monitor.set_rules(rules, &[])
     }

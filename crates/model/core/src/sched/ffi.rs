@@ -134,7 +134,7 @@ mod tests {
     fn layout_matches_the_c_compiler() {
         // SAFETY: constants of the native library.
         let c = unsafe { fp_native_sched_layout };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         assert_eq!(unsafe { fp_native_sched_layout_len } as usize, LENGTH);
         let rust = [
             size_of::<Meta>(),

@@ -1,4 +1,4 @@
-//! Mirror of `bpf/core/sched/fate.h` and `impair.h`: an impairment as the core reads it.
+//! Mirror of `bpf/core/sched/loss.h` and `impair.h`: an impairment as the core reads it.
 //!
 //! `fairpath-sched` makes one from what people write. Times in ns, chances as [`chance`] gives them,
 //! tables and traces as indices of words plus 1; 0 is none.
@@ -93,7 +93,7 @@ pub struct ImpairConfig {
     pub delay: u64,
     /// Chance of leaving twice.
     pub copy: u64,
-    /// Chance of one bit turned over.
+    /// Chance of one bit inverted.
     pub corrupt: u64,
     /// Chance of going ahead, undelayed.
     pub ahead: u64,
@@ -109,13 +109,13 @@ pub struct ImpairConfig {
     pub rho: i32,
     /// The square root of 1 - rho * rho.
     pub fresh: i32,
-    /// Times and delays by turns, by time, the first at 0.
+    /// Times and delays alternately, by time, the first at 0.
     pub delays_at: u32,
     /// Pairs of them.
     pub delays: u32,
     /// They begin again after this.
     pub delays_period: u64,
-    /// Least time between slots.
+    /// Minimum time between slots.
     pub slot_least: u64,
     /// More of it, at most.
     pub slot_spread: u32,
@@ -146,7 +146,7 @@ impl ImpairConfig {
         unsafe { std::mem::transmute_copy(self) }
     }
 
-    /// The other way round.
+    /// The reverse.
     pub fn from_words(words: &[u64; IMPAIR_WORDS]) -> ImpairConfig {
         // SAFETY: any words are integers.
         unsafe { std::mem::transmute_copy(words) }
@@ -166,17 +166,17 @@ impl ImpairConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ImpairStats {
-    /// Packets on the wire: a super-packet is as many as its segments.
+    /// Packets on the wire: a GSO packet is as many as its segments.
     pub packets: u64,
     /// Of them, lost.
     pub lost: u64,
     /// Runs of packets lost one after another.
     pub bursts: u64,
-    /// Super-packets, which are lost whole as nothing on a wire is.
+    /// GSO packets, which are lost whole as nothing on a wire is.
     pub supers: u64,
     /// Leave twice.
     pub copied: u64,
-    /// Leave with a bit turned over.
+    /// Leave with a bit inverted.
     pub corrupted: u64,
     /// Went ahead as planned.
     pub ahead: u64,
@@ -186,7 +186,7 @@ pub struct ImpairStats {
     pub asked_ns: u64,
     /// Sum of what order, slots and release made of these.
     pub held_ns: u64,
-    /// Sum of what they were let in late: nobody asked the scheduler earlier.
+    /// Sum of what they were released late: nobody asked the scheduler earlier.
     pub late_ns: u64,
     /// The most of it.
     pub late_most_ns: u64,

@@ -1,4 +1,4 @@
-//! A scheduler's memory, wherever it lies: laid out, read and audited from user space.
+//! A scheduler's memory, wherever it lies: built, read and audited from user space.
 
 use std::ptr::NonNull;
 
@@ -118,7 +118,7 @@ impl SchedLayout {
             let Some(policy) = known.into_iter().find(|policy| policy.id == node.policy) else {
                 return Err(wrong(
                     index,
-                    format!("has policy {}, which is not there", node.policy),
+                    format!("has policy {}, which does not exist", node.policy),
                 ));
             };
             check_node(&laid.plan, index, policy)?;
@@ -232,7 +232,7 @@ fn check_tables(plan: &Plan) -> Result<(), HomeError> {
     }
     if plan.config.service as usize > plan.impairments.len() {
         return Err(HomeError::Plan(format!(
-            "the root sends by the trace of impairment {} of {}",
+            "the root uses the rate trace of impairment {} of {}",
             plan.config.service,
             plan.impairments.len()
         )));
@@ -271,9 +271,9 @@ fn refuses_ranks(node: &NodeConfig) -> bool {
 }
 
 impl NodeConfig {
-    /// Whether children or flows that have packets may come to wait nowhere, or for ever: no packet is
+    /// Whether children or flows that have packets may come to wait nowhere, or without limit: no packet is
     /// refused when a child is, or a flow that was held back or is pushed out; and a flow that cannot
-    /// be put off to its rank stays the first. Such a node cannot be laid out.
+    /// be put off to its rank stays the first. Such a node cannot be built.
     pub fn may_strand(&self, policy: &Policy) -> bool {
         let held = policy.functions.contains(&Function::SendTime);
         let pushes_out = self.queue_full != 0;
@@ -293,13 +293,13 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
         return Err(wrong(
             index,
             format!(
-                "has parent {}: parents come before children, the root first",
+                "has parent {}: parents must precede their children, the root first",
                 node.parent
             ),
         ));
     }
     if level(plan, node) >= LEVELS {
-        return Err(wrong(index, format!("lies deeper than {LEVELS} levels")));
+        return Err(wrong(index, format!("is deeper than {LEVELS} levels")));
     }
     if !policy.over.contains(&node.over) {
         return Err(wrong(
@@ -309,8 +309,8 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     }
     if node.may_strand(policy) {
         let text = format!(
-            "is over {:?} and its queue may refuse some, whose packets would never leave; \
-             leave out its capacity, and clamp ranks outside its window",
+            "is over {:?} and its queue may refuse some of them, whose packets would never leave; \
+             omit its capacity, and clamp ranks outside its window",
             node.over
         );
         return Err(wrong(index, text));
@@ -318,7 +318,7 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     let both = Policy::WANTS_DUE | Policy::WANTS_ELIGIBLE;
     if policy.wants & both == both {
         let text = format!(
-            "has policy {}, which wants WANTS_DUE and WANTS_ELIGIBLE; a child waits for one of them only",
+            "has policy {}, which sets WANTS_DUE and WANTS_ELIGIBLE; a child can wait for only one of them",
             policy.name
         );
         return Err(wrong(index, text));
@@ -326,12 +326,12 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     if node.split as usize > (plan.splits.len() + 1).saturating_sub(SPLIT) {
         return Err(wrong(
             index,
-            "splits by entries that the table does not have".into(),
+            "splits by entries that are not in the table".into(),
         ));
     }
     if node.impair as usize > plan.impairments.len() || (node.impair != 0 && !is_leaf) {
         let text = format!(
-            "has impairment {} of {}, which is a leaf's only and must be there",
+            "has impairment {} of {}, which must exist and belong to a leaf",
             node.impair,
             plan.impairments.len()
         );
@@ -367,7 +367,7 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     if plan.config.overflow == super::Overflow::Fattest && node.over == Over::Packets {
         return Err(wrong(
             index,
-            "is over packets, where no fattest flow is known".into(),
+            "is over packets, where no flow is the fattest".into(),
         ));
     }
     Ok(())
@@ -385,7 +385,7 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
     match over.find(|(_, (node, _))| refuses(node)) {
         Some((index, _)) if holds => {
             let text =
-                "is over references and may refuse some, in a tree that holds references back";
+                "is over references and may refuse some, in a tree that delays references";
             Err(wrong(index, text.into()))
         }
         _ => Ok(()),
@@ -451,14 +451,14 @@ impl SchedMemory {
         let fault = unsafe { ffi::fp_native_sched_audit(self.sched.as_ptr(), &raw mut place) };
         let words = match fault {
             0 => return Ok(()),
-            1 => format!("{place} packets are there, which is not what is counted"),
-            2 => format!("{place} bytes are there, which is not what is counted"),
-            3 => format!("packet or flow {place} waits in no queue"),
-            4 => format!("flow {place} does not hold what it counts"),
-            5 => format!("node {place} has something to send and its parent does not know"),
-            6 => format!("node {place} is in its parent's queue with nothing to send"),
-            7 => format!("{place} references are queued, which is not what is taken"),
-            _ => format!("of {place} packets that came, not all are sent, dropped or waiting"),
+            1 => format!("the number of packets, {place}, differs from the count"),
+            2 => format!("the number of bytes, {place}, differs from the count"),
+            3 => format!("packet or flow {place} is in no queue"),
+            4 => format!("the packets of flow {place} differ from its count"),
+            5 => format!("node {place} has packets to send and is not in its parent's queue"),
+            6 => format!("node {place} is in its parent's queue without packets"),
+            7 => format!("the number of queued references, {place}, differs from the number in use"),
+            _ => format!("of {place} enqueued packets, not all are sent, dropped or waiting"),
         };
         Err(words)
     }
@@ -472,12 +472,12 @@ impl SchedMemory {
     pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
         let count = ops.len().min(most_ops);
         let to = room.cast::<Op>();
-        // SAFETY: the room has `most_ops` operations first, and `count` are no more.
+        // SAFETY: the room has `most_ops` operations first, and `count` are no longer.
         unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
         // SAFETY: the outcomes' part follows the operations'.
         let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
         let (sched, most) = (self.sched.as_ptr(), OUTCOMES_OF_A_RUN as u32);
-        // SAFETY: both parts lie in the scheduler's mapping, as long as said.
+        // SAFETY: both parts lie in the scheduler's mapping, while said.
         unsafe {
             ffi::fp_native_sched_begin(sched, to.as_ptr(), count as u32, outcomes.as_ptr(), most);
         }
@@ -502,7 +502,7 @@ impl SchedMemory {
         for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
             // SAFETY: within the outcomes' part.
             let at = unsafe { from.add(index) };
-            // SAFETY: likewise; any bytes are integers.
+            // SAFETY: as above; any bytes are integers.
             outcomes.push(unsafe { at.read() }.checked());
         }
         done as usize
@@ -519,7 +519,7 @@ impl SchedMemory {
         self.sched.as_ptr().cast()
     }
 
-    /// Who runs an author's policy: what `fp_native_custom` gets.
+    /// Who runs a custom policy: what `fp_native_custom` gets.
     pub(crate) fn set_custom(&mut self, custom: *mut ()) {
         // SAFETY: `sched` is formatted; the number is only handed back.
         unsafe { ffi::fp_native_sched_custom(self.sched.as_ptr(), custom as usize as u64) };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native home of bpf/core/sched, and user space's hand on a scheduler's memory
+ * native.c: the native runtime of bpf/core/sched, and user space's hand on a scheduler's memory
  * wherever it lies. Every function here is declared in ffi.rs.
  */
 #include <stddef.h>
@@ -40,11 +40,11 @@ u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
 	return fp_sched_offsets(&s, p, arrays);
 }
 
-/* Formats zeroed memory. 0, or enum fp_misfit; *node tells whose queue it is. */
+/* Formats zeroed memory. 0, or enum fp_invalid_field; *node tells whose queue it is. */
 int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *children, u32 *node)
 {
 	struct fp_pool_config pool = { .items = fp_items(p->config),
-				       .pifos = FP_GATE + 2 * p->config->nodes };
+				       .pifos = FP_DELAY_QUEUE + 2 * p->config->nodes };
 	u64 arrays;
 	int misfit = 0;
 
@@ -62,21 +62,21 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 	return 0;
 }
 
-/* Who runs an author's policy. */
+/* Who runs a custom policy. */
 void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 {
 	s->custom = custom;
 }
 
-/* Runs operations from the first on, as long as there is room for outcomes; how many ran. */
+/* Runs operations from the first on, while there is room for outcomes; how many ran. */
 u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			struct fp_outcome *outcomes, u32 most, u32 *told)
 {
 	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
 	s->outcomes = 0;
 	s->outcomes_most = most;
-	for (s->op = 0; s->op < count && fp_has_room(s); s->op++)
-		fp_operate(s, (struct fp_op *)(size_t)&ops[s->op]);
+	for (s->op = 0; s->op < count && fp_has_outcome_capacity(s); s->op++)
+		fp_run_op(s, (struct fp_op *)(size_t)&ops[s->op]);
 	*told = s->outcomes;
 	return s->op;
 }
@@ -110,7 +110,7 @@ int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_cha
 	return refused;
 }
 
-/* Moves packets as long as there is room for outcomes; whether some are left. */
+/* Moves packets while there is room for outcomes; whether some are left. */
 int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
 		   struct fp_outcome *outcomes, u32 most, u32 *told)
 {
@@ -120,7 +120,7 @@ int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *
 	s->outcomes = 0;
 	s->outcomes_most = most;
 	s->op = 0;
-	while (left && fp_has_room(s))
+	while (left && fp_has_outcome_capacity(s))
 		left = fp_move_one(s, old, changes);
 	*told = s->outcomes;
 	return left;

@@ -1,5 +1,5 @@
 //! What a policy says of itself (`struct fp_policy` in `bpf/core/sched/policy.h`), and the way in for one
-//! that is not compiled into this home.
+//! that is not compiled into this runtime.
 
 use std::sync::LazyLock;
 
@@ -78,7 +78,7 @@ pub trait Custom: Send {
         call: &mut [u64; 16],
     ) -> u64;
 
-    /// The same number for the same instructions: what they kept goes on where another scheduler
+    /// The same number for the same instructions: what they kept continues where another scheduler
     /// [takes over](super::Scheduler::take_over), and means nothing to others.
     fn identity(&self) -> u64 {
         0
@@ -89,13 +89,13 @@ pub trait Custom: Send {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     /// Not the bytes of a `struct fp_policy`.
-    #[error("its POLICY block has {0} bytes instead of {expected}; it was made for another version", expected = Policy::BYTES)]
+    #[error("its POLICY block has {0} bytes instead of {expected}; it was compiled for another version", expected = Policy::BYTES)]
     Size(usize),
     /// Another version.
-    #[error("it was made for version {0} of policy.h, this is {VERSION}")]
+    #[error("it was compiled for version {0} of policy.h, this is version {VERSION}")]
     Version(u32),
     /// A text that is empty, not terminated or not ASCII.
-    #[error("{0} is no text")]
+    #[error("{0} is not valid text")]
     Text(&'static str),
     /// A number that is out of range.
     #[error("{0}")]
@@ -148,7 +148,7 @@ impl Policy {
             .zip(state_bytes.into_iter().zip(STATE_BYTES))
         {
             if bytes > most {
-                let text = format!("struct {what} has {bytes} bytes, {most} are the most");
+                let text = format!("struct {what} has {bytes} bytes, the maximum is {most}");
                 return Err(BadPolicy::Range(text));
             }
         }
@@ -158,13 +158,13 @@ impl Policy {
             .collect();
         let usual = over.iter().copied().find(|over| *over as u32 == raw.usual);
         let usual = usual.ok_or_else(|| {
-            BadPolicy::Range("its usual entries are none of those it can rank".into())
+            BadPolicy::Range("its `usual` is not in its `over`".into())
         })?;
         let params = raw.params.iter().take_while(|param| param.name[0] != 0);
         Ok(Policy {
             id,
             name: text(&raw.name, "its name")?,
-            about: text(&raw.about, "what it is about")?,
+            about: text(&raw.about, "its description")?,
             source: text(&raw.source, "its source")?,
             over,
             usual,
@@ -182,7 +182,7 @@ impl Policy {
         all.find(|(_, param)| param.name == name)
     }
 
-    /// The parameters as nothing else is said, as the core takes them.
+    /// The parameters by default, as the core takes them.
     pub fn standards(&self) -> [u64; PARAMS] {
         let mut values = [0; PARAMS];
         for (value, param) in values.iter_mut().zip(&self.params) {
@@ -202,16 +202,16 @@ impl Param {
         };
         if !UNITS.contains(&unit.as_str()) {
             return Err(BadPolicy::Range(format!(
-                "parameter {name} has the unit {unit:?}, which is none of {UNITS:?}"
+                "parameter {name} has the unit {unit:?}, which is not one of {UNITS:?}"
             )));
         }
         if !(raw.least..=raw.most).contains(&raw.standard) {
             return Err(BadPolicy::Range(format!(
-                "parameter {name}: the standard {} is not between {} and {}",
+                "parameter {name}: the default {} is not between {} and {}",
                 raw.standard, raw.least, raw.most
             )));
         }
-        let about = text(&raw.about, "what a parameter is about")?;
+        let about = text(&raw.about, "a parameter's description")?;
         Ok(Param {
             name,
             unit,
@@ -263,11 +263,11 @@ pub fn policies() -> &'static [Policy] {
 }
 
 fn shipped(number: u32) -> Option<Policy> {
-    // SAFETY: any number may be asked for.
+    // SAFETY: any number may be queried for.
     let raw = unsafe { ffi::fp_native_policy(number) };
     // SAFETY: null, or a constant of the core.
     let raw = unsafe { raw.as_ref() }?;
-    // SAFETY: any number may be asked for.
+    // SAFETY: any number may be queried for.
     let bits = unsafe { ffi::fp_native_policy_functions(number) };
     let all = [
         Function::RankEnqueue,

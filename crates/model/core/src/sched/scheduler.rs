@@ -1,4 +1,4 @@
-//! The native home: one scheduler in plain memory.
+//! The native runtime: one scheduler in plain memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -105,7 +105,7 @@ impl Scheduler {
     /// Lays out a plan of shipped policies. O(its memory).
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    /// [`HomeError::Plan`]: the plan cannot be built, and why.
     pub fn new(plan: &Plan) -> Result<Scheduler, HomeError> {
         Scheduler::lay_out(plan, None)
     }
@@ -113,7 +113,7 @@ impl Scheduler {
     /// Lays out a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be laid out, and why.
+    /// [`HomeError::Plan`]: the plan cannot be built, and why.
     pub fn with_custom(
         plan: &Plan,
         policy: &Policy,
@@ -130,7 +130,7 @@ impl Scheduler {
         let mut laid = SchedLayout::new(plan, policy)?;
         let bytes = laid.bytes() as usize;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
-            .map_err(|_| HomeError::Plan(format!("{bytes} bytes are more than there can be")))?;
+            .map_err(|_| HomeError::Plan(format!("{bytes} bytes exceed the address space")))?;
         // SAFETY: the size is not zero: a header always exists.
         let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
@@ -160,7 +160,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs operations as long as there is room for outcomes; how many ran, and how many were told.
+    /// Runs operations while there is room for outcomes; how many ran, and how many were told.
     fn step(&mut self, ops: &[Op]) -> (usize, usize) {
         let mut told = 0;
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
@@ -186,7 +186,7 @@ impl Scheduler {
             let first: *mut u8 = &raw mut page[0];
             // SAFETY: a byte of the slice; volatile, so that it is read and written though nothing changes.
             let byte = unsafe { first.read_volatile() };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { first.write_volatile(byte) };
         }
     }
@@ -247,7 +247,7 @@ impl Home for Scheduler {
 /// Called by the core for [`Policy::CUSTOM`].
 ///
 /// # Safety
-/// `custom` is what `Scheduler::with_custom` set; the others point to what `ask.h` says.
+/// `custom` is what `Scheduler::with_custom` set; the others point to what `call.h` says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fp_native_custom(
     custom: u64,

@@ -16,7 +16,7 @@ pub struct Changes {
     /// For each node of the new plan, the root first: which node of the old one it was; 0 none.
     pub nodes: Vec<u32>,
     /// For each class number of the old plan, from 0: which number it has now; 0 none. Packets that
-    /// wait are told apart by it. Numbers beyond the table are kept.
+    /// wait are distinguished by it. Numbers beyond the table are kept.
     pub classes: Vec<u32>,
 }
 
@@ -49,18 +49,18 @@ impl Changes {
 pub enum TakeOverError {
     /// Sums and packets would mix.
     #[error(
-        "take over the packets of a scheduler: this one has had packets itself; lay out a fresh one"
+        "hand over packets to a scheduler: it was used already; build a new one"
     )]
     NotFresh,
     /// Packets keep their handles.
     #[error(
-        "take over the packets of a scheduler: it may hold more than this one has handles for; give its plan as many `packets`"
+        "hand over packets to a scheduler: the old one may hold more packets than the new one has handles; set `packets` of the new plan to at least that of the old one"
     )]
     FewerHandles,
 }
 
 impl Scheduler {
-    /// Takes over what waits in `from`: packets keep handle, metadata and the time they waited, and
+    /// Hands over what waits in `from`: packets keep handle, metadata and the time they waited, and
     /// are ranked in the order of their arrival. Those that the new plan has no place for are dropped
     /// for its reasons and told in `outcomes`; nothing else is told. Sums go on; what an author's
     /// policy kept does only where both have the same ([`Custom::identity`](super::Custom::identity)).
@@ -107,7 +107,7 @@ impl Scheduler {
         loop {
             let mut told = 0;
             let room = self.room.as_mut_ptr();
-            // SAFETY: likewise; `room` has ROOM places.
+            // SAFETY: as above; `room` has ROOM places.
             let left =
                 unsafe { ffi::fp_native_move(new, old, changes, room, ROOM as u32, &raw mut told) };
             outcomes.extend_from_slice(&self.room[..told as usize]);

@@ -80,8 +80,8 @@ fn without_loss_it_fills_the_link_and_probes_every_two_or_three_seconds_at_most(
     assert!(share > 0.93, "{share}");
     let ups = entered(&flow, Bbr3Phase::Up);
     for pair in ups.windows(2) {
-        // Between two: at most 3 s of waiting, a probe of its own, perhaps 200 ms of ProbeRTT, which
-        // begins the waiting anew.
+        // Between two: at most 3 s of waiting, a separate probe, perhaps 200 ms of ProbeRTT, which
+        // begins the waiting again.
         assert!(pair[1] - pair[0] < 7 * SECOND, "{ups:?}");
     }
     assert!((4..40).contains(&ups.len()), "{ups:?}");

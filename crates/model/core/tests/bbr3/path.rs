@@ -15,7 +15,7 @@ use fairpath_core::cc::{Bbr3, Bbr3Ack, Bbr3Phase, Bbr3View};
 pub const MSS: u32 = 1448;
 /// Acknowledged this much later than it was sent means lost (RFC 6675, DupThresh).
 const REORDERING: u64 = 3;
-/// Least time to a retransmission without an ACK, as in Linux.
+/// Minimum time to a retransmission without an ACK, as in Linux.
 const TIMEOUT_US: u64 = 200_000;
 const INITIAL_CWND: u32 = 10;
 

@@ -4,7 +4,7 @@
 //!
 //! Sequence numbers and TSvals are unwrapped into 64 bits on arrival.
 //!
-//! Absent on purpose: flow life (reuse, timeouts, eviction), several points of sight, GSO. Edge tests hold those.
+//! Deliberately absent: flow life (reuse, timeouts, eviction), several points of sight, GSO. Edge tests hold those.
 
 #![allow(dead_code)] // every test binary uses another part of it
 

@@ -2,7 +2,7 @@
 //!
 //! Shared by the tests of every home. What it knows of the C is the operations and their answers;
 //! the window is modelled by absolute bucket numbers, SP-PIFO's bounds are signed, the gradient's
-//! sums are made anew for every pop.
+//! sums are made again for every pop.
 
 #![allow(dead_code)]
 
@@ -30,7 +30,7 @@ struct Queued {
     key: Key,
     /// Of a PIEO.
     eligible: u64,
-    /// Likewise: no pop found it eligible yet.
+    /// The same: no pop found it eligible yet.
     waits: bool,
 }
 
@@ -168,7 +168,7 @@ impl Model {
         Some((key, item))
     }
 
-    /// Lets the window go on where the primary half is empty.
+    /// Lets the window continue where the primary half is empty.
     fn turn(&mut self) {
         let (Kind::Cffs(w) | Kind::Gradient(w)) = self.config.kind else {
             return;
@@ -272,7 +272,7 @@ impl Oracle {
         op
     }
 
-    /// A PIFO that has pops and looks of its own.
+    /// A PIFO that has pops and looks separate.
     fn queue(&self, q: u32) -> Option<&Model> {
         let model = self.models.get((q as usize).checked_sub(1)?)?;
         (!matches!(model.config.kind, Kind::Pieo { .. })).then_some(model)

@@ -1,4 +1,4 @@
-//! What the tests of policies share: plans by policies' names, and a home that is watched.
+//! What the tests of policies share: plans by policies' names, and a runtime that is watched.
 //!
 //! Everything is generic over [`Home`], so that the same operations run natively and in the kernel.
 
@@ -105,7 +105,7 @@ impl<H: Home> Watched<H> {
         }
     }
 
-    /// For long runs: handles are followed, but the home is not looked through each time.
+    /// For long runs: handles are followed, but the runtime is not looked through each time.
     pub fn unaudited(mut self) -> Watched<H> {
         self.audited = false;
         self

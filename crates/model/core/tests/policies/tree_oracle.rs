@@ -23,7 +23,7 @@ enum Standing {
 pub struct Node {
     pub parent: usize,
     pub cost: u64,
-    /// ns a byte << 20, 0 none; likewise `ceil`.
+    /// ns a byte << 20, 0 none; also `ceil`.
     pub floor: u64,
     pub ceil: u64,
     pub burst: u64,

@@ -1,4 +1,4 @@
-//! One comparison: a tree, a log, homes beside the oracle; and how a failing log is shrunk.
+//! One comparison: a tree, a log, runtimes beside the oracle; and how a failing log is shrunk.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,7 +88,7 @@ fn known(stats: SchedStats) -> SchedStats {
     }
 }
 
-/// Runs a log in the oracle and in homes; what it came to, or where they first differ.
+/// Runs a log in the oracle and in runtimes; what it came to, or where they first differ.
 pub fn compare(
     tree: &Tree,
     oracle: &mut Oracle,
@@ -198,7 +198,7 @@ fn attempt(run: Run<'_>, log: &[Op]) -> Result<Done, String> {
     }
 }
 
-/// The log without what it fails without: ever smaller pieces are left out, down to single operations.
+/// The log without what it fails without: ever smaller pieces are omitted, down to single operations.
 fn shrink(run: Run<'_>, log: Vec<Op>) -> Vec<Op> {
     let mut log = log;
     let mut piece = log.len().next_power_of_two();

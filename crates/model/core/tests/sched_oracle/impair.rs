@@ -1,5 +1,5 @@
 //! What a packet meets before its leaf, and how the root sends by a trace: written from the heads of
-//! `fate.h`, `impair.h`, `gate.h` and `service.h`, with wide numbers and linear searches.
+//! `loss.h`, `impair.h`, `delay_queue.h` and `service.h`, with wide numbers and linear searches.
 
 use fairpath_core::sched::{ImpairConfig, ImpairStats, NEVER, Op, Outcome, OutcomeKind};
 
@@ -18,7 +18,7 @@ mod purpose {
     pub const SLOT: u64 = 9;
 }
 
-/// The last moment that a packet may be let in.
+/// The last moment that a packet may be released.
 const LAST: u64 = NEVER - 1;
 const OPPORTUNITY: i128 = 1504;
 /// A number of 24 bits behind the point.
@@ -248,7 +248,7 @@ impl Impairment {
         opens
     }
 
-    /// When packet `n` is let in.
+    /// When packet `n` is released.
     fn time(&mut self, n: u64, bytes: u32, now: u64, words: &[u64]) -> u64 {
         let delay = self.delay(n, now, words);
         if self.config.ahead > 0 {
@@ -346,7 +346,7 @@ impl Oracle {
         true
     }
 
-    /// Whether the packet goes to its leaf now; else it is lost or waits at the gate, and was told so.
+    /// Whether the packet goes to its leaf now; else it is lost or waits at the delay queue, and was told so.
     pub(super) fn impair(&mut self, index: usize, handle: u32) -> bool {
         let packet = self.world.packets[&handle];
         let segments = u64::from(packet.meta.segments.max(1));
@@ -405,7 +405,7 @@ impl Oracle {
         }
     }
 
-    /// Whether the packet was at the gate; it is there no more.
+    /// Whether the packet was at the delay queue; it is there no longer.
     pub(super) fn leave_gate(&mut self, handle: u32) -> bool {
         let before = self.gate.len();
         self.gate.retain(|_, held| *held != handle);

@@ -148,7 +148,7 @@ pub struct Oracle {
     may_refuse: bool,
     world: World,
     impairments: Vec<Impairment>,
-    /// Who was not let in yet, by time and arrival.
+    /// Who was not released yet, by time and arrival.
     gate: BTreeMap<(u64, u64), u32>,
     now: u64,
     seq: u64,
@@ -417,7 +417,7 @@ impl Oracle {
         answer
     }
 
-    /// Likewise, with the answers' fields as they are before a call.
+    /// The same, with the answers' fields as they are before a call.
     fn ask_anew(&mut self, node: u32, function: Function, meta: &Meta, about: Item) -> Option<u64> {
         (self.call.due, self.call.verdict) = (NEVER, 0);
         self.ask(node, function, meta, about)

@@ -232,7 +232,7 @@ fn config(random: &mut Random, style: &Style, huge: bool) -> SchedConfig {
     }
 }
 
-/// A tree, in which an author's policy may be (`wild`).
+/// A tree, in which a custom policy may be (`wild`).
 pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
     let mut style = Style {
         wild,

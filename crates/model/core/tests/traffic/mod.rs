@@ -9,7 +9,7 @@
 //! 4.3, PAWS, fast retransmit, timeouts with go-back-N, FIN, keep-alives. The simulator knows for each packet which
 //! transmissions it is the first to answer; that is the truth a sample is held against.
 //!
-//! Absent on purpose: congestion control as such, SACK, GSO (edge tests make those packets by hand).
+//! Deliberately absent: congestion control as such, SACK, GSO (edge tests make those packets by hand).
 
 #![allow(dead_code)] // every test binary uses another part of it
 
@@ -178,7 +178,7 @@ pub struct Weather {
     /// Loss of packets with payload, before and behind the monitor.
     pub loss_before: u64,
     pub loss_behind: u64,
-    /// Loss of pure ACKs likewise.
+    /// Loss of pure ACKs also.
     pub ack_loss_before: u64,
     pub ack_loss_behind: u64,
     /// A packet is held up by up to one delay, on either half.
@@ -220,7 +220,7 @@ pub struct Traffic {
     pub seen: Vec<Seen>,
     /// By packet number: the round trips that this packet is the first to complete.
     pub truth: HashMap<u64, Vec<u64>>,
-    /// Likewise for those that a packet completed which never reached the monitor: the next ones say so too, too late.
+    /// The same for those that a packet completed which never reached the monitor: the next ones say so too, too late.
     pub late: HashMap<u64, Vec<u64>>,
 }
 
@@ -328,10 +328,10 @@ struct Simulation {
     events: BTreeMap<u64, Event>,
     next_event: u64,
     next_id: u64,
-    /// Arrival of the last packet, by direction and half: without reordering nobody overtakes.
+    /// Arrival of the last packet, by direction and half: without reordering nobody reorders.
     last: [[u64; 2]; 2],
     seen_at: HashMap<u64, u64>,
-    /// Transmissions answered by packets on their way to the monitor, by packet: one that overtakes them tells as well.
+    /// Transmissions answered by packets on their way to the monitor, by packet: one that reorders them tells as well.
     under_way: [BTreeMap<u64, Vec<u64>>; 2],
     /// Transmissions answered by packets that were lost before the monitor.
     unheard: [Vec<u64>; 2],

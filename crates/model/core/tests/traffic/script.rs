@@ -92,7 +92,7 @@ impl Talk {
         self.at(ms + 30).seq(1001).ack(501).send();
     }
 
-    /// Likewise with timestamps: A's clock at 1, B's at 2.
+    /// The same with timestamps: A's clock at 1, B's at 2.
     pub fn handshake_ts(&mut self, ms: u64) {
         self.at(ms).seq(1000).flags(Flags::SYN).ts(1, 0).send();
         let syn_ack = Flags::SYN | Flags::ACK;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/note.h: what policies see of a frame that goes to AF_XDP, from what the monitor parsed.
+ * forward/metadata.h: what policies see of a frame that goes to AF_XDP, from what the monitor parsed.
  */
-#ifndef FP_FORWARD_NOTE_H
-#define FP_FORWARD_NOTE_H
+#ifndef FP_FORWARD_METADATA_H
+#define FP_FORWARD_METADATA_H
 
 #include "../sched/meta.h"
 #include "forward.h"
 
 /* The slot of the class that counts, as the monitor found it, or by a look of our own. */
-FP_INLINE u32 fp_note_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 end)
+FP_INLINE u32 fp_metadata_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 end)
 {
 	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
 
@@ -21,19 +21,20 @@ FP_INLINE u32 fp_note_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u3
 	return fp_class_of(r, w, side, 1);
 }
 
-FP_INLINE void fp_note_write(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			     const struct fp_forward *f, u32 go, struct fp_note FP_MEM *note)
+FP_INLINE void fp_metadata_write(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+				 const struct fp_forward *f, u32 go,
+				 struct fp_metadata FP_MEM *note)
 {
 	u32 out = FP_GO_OUT(go);
 
-	FP_PUT(note->magic, FP_NOTE_MAGIC);
+	FP_PUT(note->magic, FP_METADATA_MAGIC);
 	FP_PUT(note->exit, out);
-	fp_meta_of(&note->meta, w);
-	FP_PUT(note->meta.class_id, fp_note_slot(r, w, f->exit[out].end));
+	fp_fill_meta(&note->meta, w);
+	FP_PUT(note->meta.class_id, fp_metadata_slot(r, w, f->exit[out].end));
 	FP_PUT(note->meta.arrival, w->frame.now);
 	FP_PUT(note->meta.bytes, w->frame.wire_len + fp_forward_growth(f, go));
 	FP_PUT(note->meta.mark, 0);
 	FP_PUT(note->meta.segments, 1);
 }
 
-#endif /* FP_FORWARD_NOTE_H */
+#endif /* FP_FORWARD_METADATA_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/fate.h: which packets are lost.
+ * sched/loss.h: which packets are lost.
  *
  * Nothing is drawn from a generator that has a state: the number of a packet, a seed and a purpose
- * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in whichever home.
+ * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in every runtime.
  * A chance is a threshold of 64 bits; 0 is never and ~0 always, exactly.
  *
  *   each     lost with p
@@ -17,16 +17,16 @@
  * Chains begin in a state that is drawn from their stationary distribution, so that the mean loss
  * holds from the first packet on.
  *
- * Needs nothing but a number a packet: an XDP program includes it with FP_FATE_MEM defined as
+ * Needs nothing but a number a packet: an XDP program includes it with FP_LOSS_MEM defined as
  * nothing, and keeps the state in a map under a lock.
  */
-#ifndef FP_FATE_H
-#define FP_FATE_H
+#ifndef FP_LOSS_H
+#define FP_LOSS_H
 
 #include "../runtime.h"
 
-#ifndef FP_FATE_MEM
-#define FP_FATE_MEM FP_MEM
+#ifndef FP_LOSS_MEM
+#define FP_LOSS_MEM FP_MEM
 #endif
 
 #define FP_PATTERN_WORDS 16
@@ -90,7 +90,7 @@ FP_INLINE int fp_happens(u64 draw, u64 chance)
 }
 
 /* Good is 1, bad 2. */
-FP_INLINE u32 fp_move_two(const struct fp_loss_config FP_FATE_MEM *c, u32 state, u64 n)
+FP_INLINE u32 fp_loss_next_of_two(const struct fp_loss_config FP_LOSS_MEM *c, u32 state, u64 n)
 {
 	u64 draw = fp_draw(c->seed, n, FP_FOR_MOVE);
 
@@ -101,7 +101,7 @@ FP_INLINE u32 fp_move_two(const struct fp_loss_config FP_FATE_MEM *c, u32 state,
 	return 1 + fp_happens(fp_draw(c->seed, n, FP_FOR_START), c->chance[4]);
 }
 
-FP_INLINE u32 fp_begin_four(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
+FP_INLINE u32 fp_loss_first_of_four(const struct fp_loss_config FP_LOSS_MEM *c, u64 n)
 {
 	u64 draw = fp_draw(c->seed, n, FP_FOR_START);
 
@@ -112,7 +112,7 @@ FP_INLINE u32 fp_begin_four(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
 	return fp_happens(draw, c->chance[7]) ? 3 : 4;
 }
 
-FP_INLINE u32 fp_move_four(const struct fp_loss_config FP_FATE_MEM *c, u32 state, u64 n)
+FP_INLINE u32 fp_loss_next_of_four(const struct fp_loss_config FP_LOSS_MEM *c, u32 state, u64 n)
 {
 	u64 draw = fp_draw(c->seed, n, FP_FOR_MOVE);
 
@@ -130,10 +130,10 @@ FP_INLINE u32 fp_move_four(const struct fp_loss_config FP_FATE_MEM *c, u32 state
 	case 4:
 		return 1;
 	}
-	return fp_begin_four(c, n);
+	return fp_loss_first_of_four(c, n);
 }
 
-FP_INLINE int fp_in_pattern(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
+FP_INLINE int fp_loss_in_pattern(const struct fp_loss_config FP_LOSS_MEM *c, u64 n)
 {
 	u32 bits = c->bits;
 	u32 bit;
@@ -148,8 +148,8 @@ FP_INLINE int fp_in_pattern(const struct fp_loss_config FP_FATE_MEM *c, u64 n)
  * Whether packet `n` is lost; the state moves. Packets are asked about in the order of their
  * numbers, each once.
  */
-FP_INLINE int fp_fate_lost(const struct fp_loss_config FP_FATE_MEM *c,
-			   struct fp_loss_state FP_FATE_MEM *state, u64 n)
+FP_INLINE int fp_loss_decide(const struct fp_loss_config FP_LOSS_MEM *c,
+			     struct fp_loss_state FP_LOSS_MEM *state, u64 n)
 {
 	u32 is;
 
@@ -157,17 +157,17 @@ FP_INLINE int fp_fate_lost(const struct fp_loss_config FP_FATE_MEM *c,
 	case FP_LOSS_EACH:
 		return fp_happens(fp_draw(c->seed, n, FP_FOR_LOSS), c->chance[0]);
 	case FP_LOSS_TWO:
-		is = fp_move_two(c, state->state, n);
+		is = fp_loss_next_of_two(c, state->state, n);
 		FP_PUT(state->state, is);
 		return fp_happens(fp_draw(c->seed, n, FP_FOR_LOSS), c->chance[is == 2 ? 3 : 2]);
 	case FP_LOSS_FOUR:
-		is = fp_move_four(c, state->state, n);
+		is = fp_loss_next_of_four(c, state->state, n);
 		FP_PUT(state->state, is);
 		return is >= 3;
 	case FP_LOSS_PATTERN:
-		return fp_in_pattern(c, n);
+		return fp_loss_in_pattern(c, n);
 	}
 	return 0;
 }
 
-#endif /* FP_FATE_H */
+#endif /* FP_LOSS_H */

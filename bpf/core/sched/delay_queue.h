@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/gate.h: the way of a packet through its leaf's impairment, before the leaf.
+ * sched/delay_queue.h: the way of a packet through its leaf's impairment, before the leaf.
  *
  *   arrives --> fate --> lost
  *                 '----> gate: waits for its time --> leaf, as if it came then
  *
- * A packet at the gate has its handle and its leaf and counts nowhere: limits, queue lengths and
- * sojourns begin when it is let in. What may be at the gate is limited by the number of handles.
+ * A packet at the delay queue has its handle and its leaf and counts nowhere: limits, queue lengths and
+ * sojourns begin when it is released. What may be at the delay queue is limited by the number of handles.
  * Leaves may share an impairment, which then numbers the packets of all.
  *
- * A super-packet takes as many numbers as it has segments, and has the fate of its first: the mean
+ * A GSO packet takes as many numbers as it has segments, and has the fate of its first: the mean
  * loss of packets on the wire is what was asked for, but not one by one. stats.supers tells; ports
  * that want the truth hand in packets as on the wire.
  */
-#ifndef FP_GATE_H
-#define FP_GATE_H
+#ifndef FP_DELAY_QUEUE_H
+#define FP_DELAY_QUEUE_H
 
-#include "ask.h"
+#include "call.h"
 #include "outcome.h"
 
-/* Packets let in by one operation, at most; the rest follow in the next. */
-#define FP_GATE_BATCH 4096
-/* Outcomes that one packet may cause as it is let in. */
-#define FP_GATE_OUTCOMES (FP_FAT_BATCH + 2)
+/* Packets released by one operation, at most; the rest follow in the next. */
+#define FP_DELAY_BATCH 4096
+/* Outcomes that one packet may cause as it is released. */
+#define FP_DELAY_OUTCOMES (FP_FAT_BATCH + 2)
 
-FP_INLINE s64 fp_word(struct fp_sched FP_MEM *s, u32 at, u32 index)
+FP_INLINE s64 fp_impair_word(struct fp_sched FP_MEM *s, u32 at, u32 index)
 {
 	u64 word = (u64)at - 1 + index;
 
@@ -33,9 +33,9 @@ FP_INLINE s64 fp_word(struct fp_sched FP_MEM *s, u32 at, u32 index)
 	return *FP_AT(s64, s, s->words_at + 8 * word);
 }
 
-FP_INLINE int fp_is_gated(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE int fp_is_delayed(struct fp_sched FP_MEM *s, u32 handle)
 {
-	return fp_slot_at(s, handle)->fate & FP_FATE_GATED;
+	return fp_slot_at(s, handle)->impaired & FP_IMPAIRED_DELAYED;
 }
 
 /* How many of `count` words, `stride` apart and in order, are not more than `value`. */
@@ -50,7 +50,7 @@ FP_FUNC u32 fp_count_up_to(struct fp_sched FP_MEM *s FP_ARG, u32 at, u32 stride,
 
 		if (low >= high)
 			break;
-		if ((u64)fp_word(s, at, middle * stride) <= value)
+		if ((u64)fp_impair_word(s, at, middle * stride) <= value)
 			low = middle + 1;
 		else
 			high = middle;
@@ -59,7 +59,7 @@ FP_FUNC u32 fp_count_up_to(struct fp_sched FP_MEM *s FP_ARG, u32 at, u32 stride,
 }
 
 /* The standing delay: fixed, or by the trace. */
-FP_FUNC u64 fp_standing_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
+FP_FUNC u64 fp_base_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
 	u64 at;
@@ -69,7 +69,8 @@ FP_FUNC u64 fp_standing_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 		return im->config.delay;
 	at = (s->now - im->state.began) % im->config.delays_period;
 	pairs = fp_count_up_to(s, im->config.delays_at, 2, im->config.delays, at);
-	return pairs ? (u64)fp_word(s, im->config.delays_at, 2 * pairs - 1) : im->config.delay;
+	return pairs ? (u64)fp_impair_word(s, im->config.delays_at, 2 * pairs - 1)
+		     : im->config.delay;
 }
 
 FP_INLINE s64 fp_signed(u32 number)
@@ -78,38 +79,41 @@ FP_INLINE s64 fp_signed(u32 number)
 }
 
 /* A normal number for packet s->number, correlated with the one before. */
-FP_FUNC s64 fp_draw_z(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
+FP_FUNC s64 fp_draw_normal(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
 	u64 draw = fp_draw(im->config.loss.seed, s->number, FP_FOR_DELAY);
 	u32 part;
 	u32 entry = fp_normal_entry(draw, &part);
 	u32 at = im->config.normal_at;
-	s64 z = fp_between(fp_word(s, at, entry), fp_word(s, at, entry + 1), part);
+	s64 z = fp_interpolate(fp_impair_word(s, at, entry), fp_impair_word(s, at, entry + 1),
+			       part);
 
 	if (draw >> 63)
 		z = (s64)(0 - (u64)z);
 	if (im->config.rho && im->state.has_z)
-		z = fp_next_z(fp_signed((u32)im->state.z), (s32)z, fp_signed((u32)im->config.rho),
-			      fp_signed((u32)im->config.fresh));
+		z = fp_next_normal(fp_signed((u32)im->state.z), (s32)z,
+				   fp_signed((u32)im->config.rho),
+				   fp_signed((u32)im->config.fresh));
 	FP_PUT(im->state.z, (s32)z);
 	FP_PUT(im->state.has_z, 1);
 	return fp_signed((u32)im->state.z);
 }
 
 /* The delay of packet s->number in ns. */
-FP_FUNC u64 fp_delay_of(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
+FP_FUNC u64 fp_packet_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
-	u64 delay = fp_standing_delay(s, impair);
+	u64 delay = fp_base_delay(s, impair);
 	u32 at = im->config.jitter_at;
 	u32 part, entry;
 	s64 deviation;
 
 	if (!at)
 		return delay;
-	entry = fp_deviation_entry(fp_draw_z(s, impair), &part);
-	deviation = fp_between(fp_word(s, at, entry), fp_word(s, at, entry + 1), part);
+	entry = fp_deviation_entry(fp_draw_normal(s, impair), &part);
+	deviation = fp_interpolate(fp_impair_word(s, at, entry), fp_impair_word(s, at, entry + 1),
+				   part);
 	/* Nothing leaves before it came. */
 	if (deviation < 0 && delay < 0 - (u64)deviation)
 		return 0;
@@ -117,16 +121,16 @@ FP_FUNC u64 fp_delay_of(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 }
 
 /* Numbers the packet: s->number, and s->lost. */
-FP_FUNC int fp_number(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 segments)
+FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 segments)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
 	u64 n = im->state.loss.packets;
-	u32 lost = (u32)fp_fate_lost(&im->config.loss, &im->state.loss, n);
+	u32 lost = (u32)fp_loss_decide(&im->config.loss, &im->state.loss, n);
 	u32 i;
 
-	/* The chain moves on by the rest of a super-packet, whose fate is that of its first. */
+	/* The chain moves on by the rest of a GSO packet, whose fate is that of its first. */
 	fp_loop(i, segments - 1)
-		fp_fate_lost(&im->config.loss, &im->state.loss, n + 1 + i);
+		fp_loss_decide(&im->config.loss, &im->state.loss, n + 1 + i);
 	im->state.loss.packets = n + segments;
 	im->stats.packets += segments;
 	im->stats.supers += segments > 1 ? 1 : 0;
@@ -143,50 +147,50 @@ FP_FUNC int fp_number(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 segments
 }
 
 /* Whether it is copied or corrupted, and what the line is charged for it. */
-FP_FUNC int fp_tamper(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
+FP_FUNC int fp_duplicate_or_corrupt(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 segments = p->meta.segments ? p->meta.segments : 1;
 	u32 own = p->meta.bytes;
-	u32 line = fp_line_bytes(&im->config, own, segments);
+	u32 line = fp_link_bytes(&im->config, own, segments);
 	u64 seed = im->config.loss.seed;
 	u64 n = s->number;
-	u32 fate = 0;
+	u32 flags = 0;
 
 	if (im->config.copy && fp_happens(fp_draw(seed, n, FP_FOR_COPY), im->config.copy)) {
-		fate |= FP_OUTCOME_COPY;
+		flags |= FP_OUTCOME_COPY;
 		line *= 2;
 		im->stats.copied++;
 	}
 	if (im->config.corrupt &&
 	    fp_happens(fp_draw(seed, n, FP_FOR_CORRUPTION), im->config.corrupt)) {
-		fate |= FP_OUTCOME_CORRUPT;
+		flags |= FP_OUTCOME_CORRUPT;
 		FP_PUT(p->bit, (u32)((fp_draw(seed, n, FP_FOR_BIT) >> 32) * own * 8 >> 32));
 		im->stats.corrupted++;
 	}
-	if (line < own || line - own > FP_FATE_MORE)
+	if (line < own || line - own > FP_IMPAIRED_MORE)
 		line = own;
 	FP_PUT(p->meta.bytes, line);
-	FP_PUT(p->fate, fate | (line - own) << 8);
+	FP_PUT(p->impaired, flags | (line - own) << 8);
 	return 0;
 }
 
-/* When packet s->number is let in. */
-FP_FUNC u64 fp_gate_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 bytes)
+/* When packet s->number is released. */
+FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 bytes)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
-	u64 delay = fp_delay_of(s, impair);
-	u64 at = fp_later(s->now, delay);
+	u64 delay = fp_packet_delay(s, impair);
+	u64 at = fp_time_after(s->now, delay);
 
-	if (fp_goes_ahead(&im->config, &im->state, s->number)) {
+	if (fp_is_reordered_early(&im->config, &im->state, s->number)) {
 		im->stats.ahead++;
 		return s->now;
 	}
 	if (!im->config.free_order && at < im->state.last)
 		at = im->state.last;
-	at = fp_in_slot(&im->config, &im->state, at, bytes);
-	at = fp_at_release(&im->config, at);
+	at = fp_time_in_slot(&im->config, &im->state, at, bytes);
+	at = fp_round_to_release(&im->config, at);
 	if (!im->config.free_order)
 		im->state.last = at;
 	im->stats.asked_ns += delay;
@@ -195,8 +199,8 @@ FP_FUNC u64 fp_gate_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 bytes
 	return at;
 }
 
-/* A packet is let in: in which order they came and how late it is is counted. */
-FP_FUNC int fp_note_let_in(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
+/* A packet is released: in which order they came and how late it is is counted. */
+FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -212,85 +216,85 @@ FP_FUNC int fp_note_let_in(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 han
 	return 0;
 }
 
-/* When the gate opens next. */
-FP_INLINE u64 fp_gate_opens(struct fp_sched FP_MEM *s)
+/* When the delay queue opens next. */
+FP_INLINE u64 fp_next_release(struct fp_sched FP_MEM *s)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	u32 handle = fp_pifo_peek_as(pool, FP_GATE, FP_HEAP);
+	u32 handle = fp_pifo_peek_as(pool, FP_DELAY_QUEUE, FP_HEAP);
 
 	return handle ? fp_item_at(pool, handle)->rank : FP_NEVER;
 }
 
-/* The packet waits at the gate until s->at. 0, or a reason, and it does not wait. */
-FP_FUNC int fp_hold_at_gate(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+/* The packet waits at the delay queue until s->at. 0, or a reason, and it does not wait. */
+FP_FUNC int fp_push_delayed(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	int refused = fp_pifo_push_as(fp_pool_of(s), FP_GATE, handle, s->at, FP_HEAP);
+	int refused = fp_pifo_push_as(fp_pool_of(s), FP_DELAY_QUEUE, handle, s->at, FP_HEAP);
 
 	if (refused)
 		return refused;
-	FP_PUT(p->fate, p->fate | FP_FATE_GATED);
+	FP_PUT(p->impaired, p->impaired | FP_IMPAIRED_DELAYED);
 	p->enqueued = s->at;
-	s->gated++;
+	s->delayed++;
 	return 0;
 }
 
-/* The packet is at the gate no more. */
-FP_INLINE void fp_leave_gate(struct fp_sched FP_MEM *s, u32 handle)
+/* The packet is at the delay queue no longer. */
+FP_INLINE void fp_unmark_delayed(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
-	FP_PUT(p->fate, p->fate & ~FP_FATE_GATED);
-	s->gated--;
+	FP_PUT(p->impaired, p->impaired & ~FP_IMPAIRED_DELAYED);
+	s->delayed--;
 }
 
 /* The packet of an impaired leaf came: 0, or it was lost and told so. Its number is in s->number.
  */
-FP_FUNC int fp_meet_fate(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
+FP_FUNC int fp_impair_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
-	fp_number(s, impair, p->meta.segments ? p->meta.segments : 1);
+	fp_number_packet(s, impair, p->meta.segments ? p->meta.segments : 1);
 	if (!s->lost)
-		fp_tamper(s, impair, handle);
-	fp_account_came(s, p->leaf, p->meta.bytes);
+		fp_duplicate_or_corrupt(s, impair, handle);
+	fp_account_enqueued(s, p->leaf, p->meta.bytes);
 	if (s->lost)
 		fp_drop_packet(s, handle, FP_DROP_IMPAIRED);
 	return (int)s->lost;
 }
 
-/* Whether the packet waits at the gate; else it goes to its leaf now. */
-FP_FUNC int fp_come_to_gate(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
+/* Whether the packet waits at the delay queue; else it goes to its leaf now. */
+FP_FUNC int fp_enter_delay_queue(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
-	s->at = fp_gate_time(s, impair, fp_slot_at(s, handle)->meta.bytes);
-	/* Where others are due and could not be let in for lack of room, it stays behind them. */
-	if (s->at > s->now || (s->gated && fp_gate_opens(s) <= s->now))
-		return !fp_hold_at_gate(s, handle);
-	fp_note_let_in(s, impair, handle);
+	s->at = fp_release_time(s, impair, fp_slot_at(s, handle)->meta.bytes);
+	/* Where others are due and could not be released for lack of room, it stays behind them. */
+	if (s->at > s->now || (s->delayed && fp_next_release(s) <= s->now))
+		return !fp_push_delayed(s, handle);
+	fp_count_release(s, impair, handle);
 	return 0;
 }
 
-/* The first packet whose time has come leaves the gate: s->handle. 0 if there is none. */
-FP_FUNC int fp_open_gate(struct fp_sched FP_MEM *s FP_ARG)
+/* The first packet whose time has come leaves the delay queue: s->handle. 0 if there is none. */
+FP_FUNC int fp_pop_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	u32 handle = fp_pifo_peek_as(pool, FP_GATE, FP_HEAP);
+	u32 handle = fp_pifo_peek_as(pool, FP_DELAY_QUEUE, FP_HEAP);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
 	/* Room for the operation itself besides what may be dropped here. */
 	if (!handle || fp_item_at(pool, handle)->rank > s->now ||
-	    s->outcomes + FP_OUTCOMES_PER_OP + FP_GATE_OUTCOMES > s->outcomes_most)
+	    s->outcomes + FP_OUTCOMES_PER_OP + FP_DELAY_OUTCOMES > s->outcomes_most)
 		return 0;
-	fp_pifo_pop_as(pool, FP_GATE, FP_HEAP);
+	fp_pifo_pop_as(pool, FP_DELAY_QUEUE, FP_HEAP);
 	/* Memory that contradicts itself. */
-	if (handle > s->config.packets || !fp_is_gated(s, handle)) {
+	if (handle > s->config.packets || !fp_is_delayed(s, handle)) {
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return 0;
 	}
-	fp_leave_gate(s, handle);
-	fp_note_let_in(s, fp_node_at(s, p->leaf)->config.impair, handle);
+	fp_unmark_delayed(s, handle);
+	fp_count_release(s, fp_node_at(s, p->leaf)->config.impair, handle);
 	s->handle = handle;
 	return 1;
 }
 
-#endif /* FP_GATE_H */
+#endif /* FP_DELAY_QUEUE_H */

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/ask.h: calling a policy.
+ * sched/call.h: calling a policy.
  *
- * Natively it works on the scheduler's memory itself. In the kernel it gets copies on a desk of
+ * Natively it works on the scheduler's memory itself. In the kernel it gets copies on per-CPU scratch of
  * this CPU, so that the verifier knows the bounds of all that it can touch.
  */
-#ifndef FP_SCHED_ASK_H
-#define FP_SCHED_ASK_H
+#ifndef FP_SCHED_CALL_H
+#define FP_SCHED_CALL_H
 
 #include "state.h"
 #include "policies.h"
 
 /* One case for each function that a policy has. */
-#define FP_ASK_E(number, name)                                                                     \
+#define FP_CALL_E(number, name)                                                                    \
 	case (number) * 4 + FP_RANK_ENQUEUE:                                                       \
-		return name##_rank_enqueue(FP_ASK_ARGS(name));
-#define FP_ASK_D(number, name)                                                                     \
+		return name##_rank_enqueue(FP_CALL_ARGS(name));
+#define FP_CALL_D(number, name)                                                                    \
 	case (number) * 4 + FP_RANK_DEQUEUE:                                                       \
-		return name##_rank_dequeue(FP_ASK_ARGS(name));
-#define FP_ASK_T(number, name)                                                                     \
+		return name##_rank_dequeue(FP_CALL_ARGS(name));
+#define FP_CALL_T(number, name)                                                                    \
 	case (number) * 4 + FP_SEND_TIME:                                                          \
-		return name##_send_time(FP_ASK_ARGS(name));
-#define FP_ASK_P(number, name)                                                                     \
+		return name##_send_time(FP_CALL_ARGS(name));
+#define FP_CALL_P(number, name)                                                                    \
 	case (number) * 4 + FP_ON_DROP:                                                            \
-		return name##_on_drop(FP_ASK_ARGS(name));
-#define FP_ASK_N(number, name)
-#define FP_ASK_ALL(number, name, e, d, t, p)                                                       \
-	FP_ASK_##e(number, name) FP_ASK_##d(number, name) FP_ASK_##t(number, name)                 \
-		FP_ASK_##p(number, name)
+		return name##_on_drop(FP_CALL_ARGS(name));
+#define FP_CALL_N(number, name)
+#define FP_CALL_ALL(number, name, e, d, t, p)                                                      \
+	FP_CALL_##e(number, name) FP_CALL_##d(number, name) FP_CALL_##t(number, name)              \
+		FP_CALL_##p(number, name)
 
 #define FP_HAS_E 1
 #define FP_HAS_D 2
@@ -50,8 +50,8 @@ FP_INLINE u32 fp_policy_functions(u32 policy)
 
 #ifdef __bpf__
 
-/* What one call of a policy may touch: a desk for each CPU, provided by the program. */
-struct fp_desk {
+/* What one call of a policy may touch: per-CPU scratch for each CPU, provided by the program. */
+struct fp_scratch {
 	struct fp_meta packet;
 	u64 flow[FP_STATE_WORDS];
 	u64 class[FP_PARAMS + FP_STATE_WORDS];
@@ -59,9 +59,9 @@ struct fp_desk {
 	struct fp_call call;
 };
 
-static struct fp_desk *fp_desk_of_cpu(void);
+static struct fp_scratch *fp_scratch_of_cpu(void);
 
-#define FP_WORDS_IN(to, from)                                                                      \
+#define FP_OP_WORDS(to, from)                                                                      \
 	do {                                                                                       \
 		const u64 FP_MEM *from_ = (const u64 FP_MEM *)(from);                              \
 		u64 *to_ = (u64 *)(to);                                                            \
@@ -70,7 +70,7 @@ static struct fp_desk *fp_desk_of_cpu(void);
 			to_[word_] = from_[word_];                                                 \
 	} while (0)
 
-#define FP_WORDS_OUT(to, from)                                                                     \
+#define FP_OUTCOME_WORDS(to, from)                                                                 \
 	do {                                                                                       \
 		volatile u64 FP_MEM *to_ = (volatile u64 FP_MEM *)(to);                            \
 		const u64 *from_ = (const u64 *)(from);                                            \
@@ -79,38 +79,38 @@ static struct fp_desk *fp_desk_of_cpu(void);
 			to_[word_] = from_[word_];                                                 \
 	} while (0)
 
-#define FP_ASK_ARGS(name)                                                                          \
+#define FP_CALL_ARGS(name)                                                                         \
 	&d->packet, (struct name##_flow *)d->flow, (struct name##_class *)d->class,                \
 		(struct name##_global *)d->global, &d->call
 
-FP_INLINE u64 fp_ask_on_desk(struct fp_desk *d, u32 which)
+FP_INLINE u64 fp_call_on_scratch(struct fp_scratch *d, u32 which)
 {
 	switch (which) {
-		FP_POLICIES(FP_ASK_ALL)
-		FP_CUSTOM_POLICY(FP_ASK_ALL)
+		FP_POLICIES(FP_CALL_ALL)
+		FP_CUSTOM_POLICY(FP_CALL_ALL)
 	}
 	return 0;
 }
 
 /* s->flow_at, s->handle and s->call say of what; the answer is there and in the value. */
-FP_FUNC u64 fp_ask(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 function)
+FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 function)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
 	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
-	struct fp_desk *d = fp_desk_of_cpu();
+	struct fp_scratch *d = fp_scratch_of_cpu();
 	u64 answer;
 
 	if (!d)
 		return 0;
-	FP_WORDS_IN(&d->packet, &fp_slot_at(s, s->handle)->meta);
-	FP_WORDS_IN(&d->flow, FP_AT(u64, s, s->flow_at));
-	FP_WORDS_IN(&d->class, n->class);
-	FP_WORDS_IN(&d->global, s->global[policy]);
-	FP_WORDS_IN(&d->call, &s->call);
-	answer = fp_ask_on_desk(d, policy * 4 + function);
-	FP_WORDS_OUT(FP_AT(u64, s, s->flow_at), &d->flow);
-	FP_WORDS_OUT(n->class, &d->class);
-	FP_WORDS_OUT(s->global[policy], &d->global);
+	FP_OP_WORDS(&d->packet, &fp_slot_at(s, s->handle)->meta);
+	FP_OP_WORDS(&d->flow, FP_AT(u64, s, s->flow_at));
+	FP_OP_WORDS(&d->class, n->class);
+	FP_OP_WORDS(&d->global, s->global[policy]);
+	FP_OP_WORDS(&d->call, &s->call);
+	answer = fp_call_on_scratch(d, policy * 4 + function);
+	FP_OUTCOME_WORDS(FP_AT(u64, s, s->flow_at), &d->flow);
+	FP_OUTCOME_WORDS(n->class, &d->class);
+	FP_OUTCOME_WORDS(s->global[policy], &d->global);
 	FP_PUT(s->call.due, d->call.due);
 	FP_PUT(s->call.verdict, d->call.verdict);
 	return answer;
@@ -122,7 +122,7 @@ FP_FUNC u64 fp_ask(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 function)
 u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64 *flow, u64 *class,
 		     u64 *global, struct fp_call *call);
 
-#define FP_ASK_ARGS(name)                                                                          \
+#define FP_CALL_ARGS(name)                                                                         \
 	&fp_slot_at(s, s->handle)->meta, FP_AT(struct name##_flow, s, s->flow_at),                 \
 		(struct name##_class *)n->class,                                                   \
 		(struct name##_global *)s->global[number_of_##name], &s->call
@@ -130,13 +130,13 @@ u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64
 #define FP_NUMBER_OF(number, name, e, d, t, p) number_of_##name = number,
 enum { FP_POLICIES(FP_NUMBER_OF) };
 
-static u64 fp_ask(struct fp_sched *s, u32 node, u32 function)
+static u64 fp_call_policy(struct fp_sched *s, u32 node, u32 function)
 {
 	struct fp_node *n = fp_node_at(s, node);
 	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
 
 	switch (policy * 4 + function) {
-		FP_POLICIES(FP_ASK_ALL)
+		FP_POLICIES(FP_CALL_ALL)
 	}
 	if (policy == FP_CUSTOM)
 		return fp_native_custom(s->custom, function, &fp_slot_at(s, s->handle)->meta,
@@ -148,19 +148,19 @@ static u64 fp_ask(struct fp_sched *s, u32 node, u32 function)
 #endif
 
 /* Whether the node's policy has the function. */
-FP_INLINE int fp_has(struct fp_sched FP_MEM *s, u32 node, u32 function)
+FP_INLINE int fp_policy_has(struct fp_sched FP_MEM *s, u32 node, u32 function)
 {
 	return fp_node_at(s, node)->functions >> function & 1;
 }
 
 /* The rank where the node's policy has no such function: `otherwise`. */
-FP_INLINE u64 fp_ask_or(struct fp_sched FP_MEM *s, u32 node, u32 function, u64 otherwise)
+FP_INLINE u64 fp_call_policy_or(struct fp_sched FP_MEM *s, u32 node, u32 function, u64 otherwise)
 {
 	FP_PUT(s->call.due, FP_NEVER);
 	FP_PUT(s->call.verdict, SEND);
-	if (!fp_has(s, node, function))
+	if (!fp_policy_has(s, node, function))
 		return otherwise;
-	return fp_ask(s, node, function);
+	return fp_call_policy(s, node, function);
 }
 
-#endif /* FP_SCHED_ASK_H */
+#endif /* FP_SCHED_CALL_H */

@@ -1,18 +1,18 @@
-//! What the XDP program found out about a packet, carried before the frame. Pure.
+//! What the XDP program detected about a packet, carried before the frame. Pure.
 //!
 //! ```text
 //!   magic u32 | exit u32 | struct fp_meta (80 bytes) | Ethernet header ...
 //! ```
 //!
-//! Mirrors `struct fp_note` of `bpf/core/forward/abi.h`. Bytes without the magic are no note: another
+//! Mirrors `struct fp_metadata` of `bpf/core/forward/abi.h`. Bytes without the magic are no note: another
 //! program's metadata, or what an earlier packet left in the frame. What it says is a hint of the
 //! kernel's side, whose memory user space can write: a reader checks what it indexes with it.
 
 use fairpath_core::sched::Meta;
 
-/// `FP_NOTE_MAGIC`: "fpnt".
+/// `FP_METADATA_MAGIC`: "fpnt".
 const MAGIC: u32 = 0x746e_7066;
-/// Bytes before the frame: `sizeof(struct fp_note)`.
+/// Bytes before the frame: `sizeof(struct fp_metadata)`.
 pub const NOTE_BYTES: usize = 8 + size_of::<Meta>();
 
 /// A note as read.
