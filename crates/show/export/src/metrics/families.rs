@@ -87,7 +87,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Kind::Gauge,
         "ratio",
         "Share of the window's bytes whose flows gave no round-trip time",
-        Shape::Direction(|row| directions(row, |volume| volume.unmeasured)),
+        Shape::Direction(|row| directions(row, |volume| volume.unmeasured_ratio)),
     ),
     family(
         "fairpath_class_plan_bytes_per_second",
@@ -208,7 +208,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Kind::Gauge,
         "seconds",
         "Median inside round-trip time while busy, less that while idle",
-        Shape::Whole(|row| row.load.growth_ns.map(|ns| ns as f64 / 1e9)),
+        Shape::Whole(|row| row.load.rtt_growth_ns.map(|ns| ns as f64 / 1e9)),
     ),
 ];
 

@@ -35,7 +35,7 @@ export function show(detail, countingSince) {
 
 function tiles(row) {
   const plan = (bps) => (bps === null ? "no plan" : `of ${rate(bps)}`);
-  const unmeasured = (volume) => (volume.unmeasured === null ? "" : `, ${share(volume.unmeasured)} unmeasured`);
+  const unmeasured = (volume) => (volume.unmeasured_ratio === null ? "" : `, ${share(volume.unmeasured_ratio)} unmeasured`);
   const leg = (name, { p50_rtt_ns: p50, p95_rtt_ns: p95, min_rtt_ns: min, samples }) => [name, `${span(p50)}`, p50 === null ? "nothing measured" : `p95 ${span(p95)}, least ${span(min)}; ${count(samples)} samples`];
   const loss = (name, { loss_to: to, loss_from: from, lost_packets: lost }) => [name, to === null && from === null ? NONE : share(Math.max(to ?? 0, from ?? 0)), `to ${share(to)}, from ${share(from)}, ${count(lost)} in all`];
   const { load, flows: f } = row;
@@ -44,7 +44,7 @@ function tiles(row) {
     ["Up", rate(row.up.rate_bps), plan(row.plan_up_bps) + unmeasured(row.up)],
     leg("Inside, median", row.inside),
     leg("Outside, median", row.outside),
-    ["Growth under load", load.growth_ns === null ? NONE : `+${span(load.growth_ns)}`, load.growth_ns === null ? "not busy and idle yet" : `${span(load.idle_p50_ns)} idle, ${span(load.loaded_p50_ns)} busy; score ${load.score ?? NONE}`],
+    ["Growth under load", load.rtt_growth_ns === null ? NONE : `+${span(load.rtt_growth_ns)}`, load.rtt_growth_ns === null ? "not busy and idle yet" : `${span(load.idle_p50_rtt_ns)} idle, ${span(load.loaded_p50_rtt_ns)} busy; score ${load.score ?? NONE}`],
     loss("Loss inside", row.inside),
     loss("Loss outside", row.outside),
     ["Open flows", count(f.opened - f.closed), `${count(f.opened)} opened, ${count(f.handshakes_failed)} handshakes failed`],

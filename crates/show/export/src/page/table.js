@@ -39,7 +39,7 @@ const CELLS = [
   ["p95", msCell("inside", "p95_rtt_ns")],
   ["first wide", msCell("outside", "p50_rtt_ns")],
   ["wide", msCell("outside", "p95_rtt_ns")],
-  ["first mid", (cell, row) => text(cell, growth(row.load.growth_ns))],
+  ["first mid", (cell, row) => text(cell, growth(row.load.rtt_growth_ns))],
   ["mid", (cell, row) => text(cell, row.load.score === null ? NONE : String(row.load.score))],
   ["first", lossCell("inside")],
   ["mid", lossCell("outside")],

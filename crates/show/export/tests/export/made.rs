@@ -127,9 +127,9 @@ impl Router {
             .collect();
         Some(Detail {
             row,
-            worst,
-            busiest,
-            talkers,
+            worst_remotes: worst,
+            busiest_remotes: busiest,
+            busiest_hosts: talkers,
             flows,
             day,
         })
@@ -199,10 +199,10 @@ fn load(rtt: u64, number: u64) -> Load {
         return Load::default();
     }
     Load {
-        idle_p50_ns: Some(rtt),
-        loaded_p50_ns: Some(rtt + number * 4_000_000),
-        loaded_p95_ns: Some(rtt * 2 + number * 9_000_000),
-        growth_ns: Some(number * 4_000_000),
+        idle_p50_rtt_ns: Some(rtt),
+        loaded_p50_rtt_ns: Some(rtt + number * 4_000_000),
+        loaded_p95_rtt_ns: Some(rtt * 2 + number * 9_000_000),
+        rtt_growth_ns: Some(number * 4_000_000),
         score: Some(100 - (number * 6) as u8),
     }
 }
@@ -219,8 +219,8 @@ fn volume(bytes: u64, rate_bps: f64) -> Volume {
         bytes,
         packets: bytes / 900,
         rate_bps,
-        packet_rate: rate_bps / 7200.0,
-        unmeasured: (rate_bps > 0.0).then_some(0.12),
+        rate_pps: rate_bps / 7200.0,
+        unmeasured_ratio: (rate_bps > 0.0).then_some(0.12),
     }
 }
 
@@ -339,6 +339,6 @@ fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
         inside_p95_rtt_ns: Some((21e6 + 38e6 * load * load) as u64),
         outside_p50_rtt_ns: Some((9e6 + 2e6 * wobble) as u64),
         outside_p95_rtt_ns: Some((17e6 + 8e6 * wobble) as u64),
-        inside_loss: Some(0.004 * load),
+        inside_loss_ratio: Some(0.004 * load),
     }
 }

@@ -147,7 +147,7 @@ fn snapshots_and_details_are_json_that_reads_back() {
     let (status, body) = get(address, &format!("/api/detail?class={class}&limit=2"));
     let detail: Detail = serde_json::from_str(&body).unwrap();
     assert_eq!(
-        (status, detail.row.name.as_str(), detail.worst.len()),
+        (status, detail.row.name.as_str(), detail.worst_remotes.len()),
         (200, ODD, 2)
     );
     assert_eq!(get(address, "/api/detail?class=nobody").0, 404);
