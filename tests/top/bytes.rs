@@ -1,23 +1,23 @@
-//! How much is written to the terminal: what a slow ssh has to carry.
+//! The number of bytes written to the terminal, which matters over a slow connection.
 
 use crate::command;
-use crate::daemon::{Daemon, picture, row};
+use crate::daemon::{Daemon, row, snapshot};
 use crate::terminal::Terminal;
 
-/// Pictures over which is counted.
-const PICTURES: u64 = 10;
+/// Number of measured screens.
+const SCREENS: u64 = 10;
 
-/// Waits for the picture whose first row has so many flows: they number the pictures.
+/// Waits for the screen whose first row has `1000 + number` flows.
 fn numbered(terminal: &Terminal, number: u64) -> usize {
-    terminal.wait(&format!("picture {number}"), |lines| {
+    terminal.wait(&format!("screen {number}"), |lines| {
         let flows = format!(" {}", 1_000 + number);
         lines[4].contains(&flows)
     });
     terminal.bytes().len()
 }
 
-/// Bytes a picture, of ten thousand classes with 24 of them visible.
-fn bytes_a_picture(columns: u16, change: impl Fn(u64, u64) -> f64 + Send + 'static) -> usize {
+/// Bytes per screen, for ten thousand classes of which 24 are visible.
+fn bytes_per_screen(columns: u16, change: impl Fn(u64, u64) -> f64 + Send + 'static) -> usize {
     let mut number = 0;
     let daemon = Daemon::start(move |query| {
         number += 1;
@@ -38,38 +38,38 @@ fn bytes_a_picture(columns: u16, change: impl Fn(u64, u64) -> f64 + Send + 'stat
             }
             row
         };
-        let mut snapshot = picture((0..query.limit as u64).map(class).collect());
+        let mut snapshot = snapshot((0..query.limit as u64).map(class).collect());
         snapshot.rows_total = 10_000;
         snapshot
     });
-    // Rows beyond the screen are not drawn, so they need not come either.
+    // Rows outside the screen are not drawn, so the query does not request them.
     let command = command(&daemon, &["--limit", "100"]);
     let mut terminal = Terminal::run(command, columns, 29);
     let first = numbered(&terminal, 5);
-    let last = numbered(&terminal, 5 + PICTURES);
+    let last = numbered(&terminal, 5 + SCREENS);
     terminal.press("q");
     terminal.ends();
-    (last - first) / PICTURES as usize
+    (last - first) / SCREENS as usize
 }
 
-/// Every row's rates and times change by up to a tenth, and every trend moves on.
-fn lively(number: u64, i: u64) -> f64 {
+/// The rates and times of every row change by up to 10 %, and every trend advances.
+fn active(number: u64, i: u64) -> f64 {
     1.0 + ((number * 37 + i * 11) % 21) as f64 / 200.0
 }
 
 #[test]
-fn a_picture_of_ten_thousand_lively_classes_fits_a_slow_line() {
-    let narrow = bytes_a_picture(80, lively);
-    let wide = bytes_a_picture(120, lively);
-    println!("bytes a picture, 24 of 10,000 rows: {narrow} in 80 columns, {wide} in 120");
-    // At a picture a second, a tenth of a line of 256 kbit/s, and less than a sixth.
+fn a_screen_of_changing_rows_needs_few_bytes() {
+    let narrow = bytes_per_screen(80, active);
+    let wide = bytes_per_screen(120, active);
+    println!("bytes per screen, 24 of 10,000 rows: {narrow} in 80 columns, {wide} in 120");
+    // At one screen per second: 10 % of a link of 256 kbit/s, and less than 17 %.
     assert!(narrow < 3_200, "{narrow}");
     assert!(wide < 4_800, "{wide}");
 }
 
 #[test]
-fn a_picture_in_which_one_figure_changed_is_a_few_bytes() {
-    let quiet = bytes_a_picture(120, |_, _| 1.0);
-    println!("bytes a picture, one figure changed: {quiet}");
+fn one_changed_figure_needs_few_bytes() {
+    let quiet = bytes_per_screen(120, |_, _| 1.0);
+    println!("bytes per screen, one figure changed: {quiet}");
     assert!(quiet < 64, "{quiet}");
 }

@@ -1,5 +1,4 @@
-//! A process that speaks the control socket's protocol and answers with made-up pictures: the other
-//! side of `fairpath top`, whose pictures a test decides.
+//! A test daemon that answers on a control socket with snapshots of the test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -16,13 +15,13 @@ use fairpath_history::snapshot::{
 
 const MS: u64 = 1_000_000;
 
-type Painter = Box<dyn FnMut(&Query) -> Snapshot + Send>;
+type Maker = Box<dyn FnMut(&Query) -> Snapshot + Send>;
 
-/// What a running daemon shares with its threads.
+/// State shared with the daemon's threads.
 struct Shared {
-    painter: Painter,
-    /// Queries as they came.
-    asked: Vec<Query>,
+    maker: Maker,
+    /// All queries in order.
+    queries: Vec<Query>,
     open: Vec<UnixStream>,
     is_stopping: bool,
 }
@@ -35,11 +34,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Listens in a directory of its own; `painter` makes its pictures.
-    pub fn start(painter: impl FnMut(&Query) -> Snapshot + Send + 'static) -> Daemon {
+    /// Listens in a temporary directory. `maker` makes its snapshots.
+    pub fn start(maker: impl FnMut(&Query) -> Snapshot + Send + 'static) -> Daemon {
         let shared = Shared {
-            painter: Box::new(painter),
-            asked: Vec::new(),
+            maker: Box::new(maker),
+            queries: Vec::new(),
             open: Vec::new(),
             is_stopping: false,
         };
@@ -52,7 +51,7 @@ impl Daemon {
         daemon
     }
 
-    /// One that always shows this.
+    /// A daemon with one snapshot.
     pub fn showing(snapshot: Snapshot) -> Daemon {
         Daemon::start(move |_| snapshot.clone())
     }
@@ -65,19 +64,19 @@ impl Daemon {
         self.directory.path()
     }
 
-    /// Makes other pictures from now on.
+    /// Replaces the snapshot.
     pub fn show(&self, snapshot: Snapshot) {
-        self.shared.lock().unwrap().painter = Box::new(move |_| snapshot.clone());
+        self.shared.lock().unwrap().maker = Box::new(move |_| snapshot.clone());
     }
 
     /// The last query.
     pub fn last_query(&self) -> Option<Query> {
-        self.shared.lock().unwrap().asked.last().cloned()
+        self.shared.lock().unwrap().queries.last().cloned()
     }
 
-    /// How many pictures were asked for.
-    pub fn asked(&self) -> usize {
-        self.shared.lock().unwrap().asked.len()
+    /// Number of queries.
+    pub fn queries(&self) -> usize {
+        self.shared.lock().unwrap().queries.len()
     }
 
     /// Listens, again after [`Daemon::stop`].
@@ -87,20 +86,20 @@ impl Daemon {
         self.listening = Some(std::thread::spawn(move || accept(&listener, &shared)));
     }
 
-    /// Goes away as a stopped daemon does: no socket, every connection closed.
+    /// Removes the socket and closes every connection, as a stopped daemon does.
     pub fn stop(&mut self) {
         let Some(listening) = self.listening.take() else {
             return;
         };
         self.shared.lock().unwrap().is_stopping = true;
-        // A last connection wakes the thread that accepts.
+        // A last connection wakes the accepting thread.
         drop(UnixStream::connect(self.socket()).expect("wake the daemon"));
         listening.join().expect("the daemon's thread");
         std::fs::remove_file(self.socket()).expect("remove the socket");
         let mut shared = self.shared.lock().unwrap();
         shared.is_stopping = false;
         for stream in shared.open.drain(..) {
-            // Closed already where the other side was first.
+            // The other side may have closed it.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -112,7 +111,7 @@ impl Drop for Daemon {
     }
 }
 
-/// One thread a connection, until the one that [`Daemon::stop`] makes.
+/// Starts one thread per connection, until [`Daemon::stop`] connects.
 fn accept(listener: &UnixListener, shared: &Arc<Mutex<Shared>>) {
     for stream in listener.incoming() {
         let stream = stream.expect("accept");
@@ -128,7 +127,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Mutex<Shared>>) {
     }
 }
 
-/// Until the other side, or [`Daemon::stop`], closes the connection.
+/// Answers until the other side or [`Daemon::stop`] closes the connection.
 fn serve(mut stream: &UnixStream, shared: &Mutex<Shared>) {
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else {
@@ -147,18 +146,18 @@ fn serve(mut stream: &UnixStream, shared: &Mutex<Shared>) {
 fn answer(request: Request, shared: &mut Shared) -> Answer {
     match request {
         Request::Snapshot { query } => {
-            let snapshot = Box::new((shared.painter)(&query));
-            shared.asked.push(query);
+            let snapshot = Box::new((shared.maker)(&query));
+            shared.queries.push(query);
             Answer::Snapshot { snapshot }
         }
         Request::Detail { class, .. } => {
-            let snapshot = (shared.painter)(&Query::default());
+            let snapshot = (shared.maker)(&Query::default());
             match snapshot.rows.into_iter().find(|row| row.name == class) {
                 Some(row) => Answer::Detail {
-                    detail: Box::new(closely(row)),
+                    detail: Box::new(details(row)),
                 },
                 None => Answer::Error {
-                    text: format!("look at class {class}: there is none; see the configuration"),
+                    text: format!("show class {class}: there is none; see the configuration"),
                 },
             }
         }
@@ -172,7 +171,7 @@ fn answer(request: Request, shared: &mut Shared) -> Answer {
     }
 }
 
-/// A class whose numbers follow from `n`: 0 is quiet, 9 is in trouble.
+/// A class whose values depend on `n`: 0 has none above a threshold, 9 has several.
 pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
     let leg = |p50_ms: u64| Leg {
         samples: 100,
@@ -190,7 +189,7 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
         inside: leg(5 + 20 * n),
         outside: leg(15),
         load: Load {
-            growth_ns: Some(n * 15 * MS),
+            rtt_growth_ns: Some(n * 15 * MS),
             score: Some((99 - 9 * n) as u8),
             ..Load::default()
         },
@@ -207,8 +206,8 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
     row
 }
 
-/// A picture of these rows.
-pub fn picture(rows: Vec<Row>) -> Snapshot {
+/// A snapshot of these rows.
+pub fn snapshot(rows: Vec<Row>) -> Snapshot {
     Snapshot {
         schema: SNAPSHOT_SCHEMA,
         time: "2026-03-01T08:28:17.250000000Z".to_owned(),
@@ -224,7 +223,7 @@ pub fn picture(rows: Vec<Row>) -> Snapshot {
 
 /// Two masts with three subscribers.
 pub fn town() -> Snapshot {
-    picture(vec![
+    snapshot(vec![
         row("North mast", None, 2, 3),
         row("ann", Some("North mast"), 0, 1),
         row("carla", Some("North mast"), 0, 9),
@@ -233,7 +232,7 @@ pub fn town() -> Snapshot {
     ])
 }
 
-fn closely(mut row: Row) -> Detail {
+fn details(mut row: Row) -> Detail {
     for (leg, ms) in [(&mut row.inside, 30), (&mut row.outside, 9)] {
         let mut histogram = Histogram::default();
         (1..200u64).for_each(|i| histogram.record(ms * MS + i * i * i * 40));
@@ -250,9 +249,9 @@ fn closely(mut row: Row) -> Detail {
     };
     Detail {
         row,
-        worst: vec![peer("198.51.100.0/24", 9)],
-        busiest: vec![peer("2001:db8:1234::/48", 30)],
-        talkers: vec![peer("10.0.7.3", 12)],
+        worst_remotes: vec![peer("198.51.100.0/24", 9)],
+        busiest_remotes: vec![peer("2001:db8:1234::/48", 30)],
+        busiest_hosts: vec![peer("10.0.7.3", 12)],
         flows: vec![FlowLine {
             proto: "tcp".to_owned(),
             host: "10.0.7.3".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! A daemon that is not there, not for us, or goes away.
+//! A daemon that does not run, refuses this user, or ends.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use fairpath_tests::{PATIENCE, binary};
 use fairpath_units::skip_test;
 
-use crate::daemon::{Daemon, picture, row, town};
+use crate::daemon::{Daemon, row, snapshot, town};
 use crate::top;
 
-/// Waits for a condition of the made-up daemon.
-pub fn until(so: impl Fn() -> bool) {
+/// Waits for a condition of the test daemon.
+pub fn until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(Instant::now() < deadline, "it never was so");
+    while !condition() {
+        assert!(Instant::now() < deadline, "the condition was never true");
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
@@ -32,7 +32,7 @@ fn failing(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_daemon_that_goes_away_leaves_its_last_picture_and_its_return_is_seen() {
+fn the_last_snapshot_stays_until_the_daemon_returns() {
     let mut daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 120, 24);
     terminal.shows("carla");
@@ -42,75 +42,75 @@ fn a_daemon_that_goes_away_leaves_its_last_picture_and_its_return_is_seen() {
     terminal.shows("carla");
     terminal.press("s");
     terminal.shows("sort: rate");
-    daemon.show(picture(vec![row("newcomer", None, 0, 1)]));
+    daemon.show(snapshot(vec![row("new class", None, 0, 1)]));
     daemon.listen();
-    terminal.shows("newcomer");
+    terminal.shows("new class");
     terminal.hides("! connect to");
 }
 
 #[test]
-fn a_class_that_vanished_is_said_and_the_table_is_still_there() {
+fn a_removed_class_leaves_a_message() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 100, 24);
     terminal.shows("carla");
     terminal.press("jj\r");
     terminal.shows("INSIDE 199");
-    daemon.show(picture(vec![row("newcomer", None, 0, 1)]));
-    terminal.shows("! look at class carla: there is none");
+    daemon.show(snapshot(vec![row("new class", None, 0, 1)]));
+    terminal.shows("! show class carla: there is none");
     terminal.press("\x1b");
-    terminal.shows("newcomer");
-    terminal.hides("! look at class carla");
+    terminal.shows("new class");
+    terminal.hides("! show class carla");
 }
 
 #[test]
-fn without_a_daemon_it_says_how_to_start_one() {
+fn a_missing_daemon_names_the_remedy() {
     let nowhere = tempfile::tempdir().unwrap();
     let socket = nowhere.path().join("control.sock");
     let mut command = binary::command(binary::fairpath());
-    let said = failing(command.args(["top", "--once", "--socket"]).arg(&socket));
+    let error = failing(command.args(["top", "--once", "--socket"]).arg(&socket));
     for part in [
         socket.to_str().unwrap(),
         "no daemon",
         "systemctl start fairpath",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(error.contains(part), "{error}");
     }
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(error.lines().count(), 1, "{error}");
     assert!(
-        said.trim_end().ends_with("--socket"),
-        "the remedy comes last: {said}"
+        error.trim_end().ends_with("--socket"),
+        "the remedy comes last: {error}"
     );
 }
 
 #[test]
-fn a_socket_that_is_not_for_us_names_the_group() {
+fn an_access_error_names_the_group() {
     if !nix::unistd::Uid::effective().is_root() {
         return skip_test(
-            "a_socket_that_is_not_for_us_names_the_group",
+            "an_access_error_names_the_group",
             "root",
-            "becomes another user, whom the socket refuses",
+            "switches to a user without access to the socket",
         );
     }
     let daemon = Daemon::showing(town());
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(daemon.directory(), mode(0o755)).unwrap();
     std::fs::set_permissions(daemon.socket(), mode(0o660)).unwrap();
-    // Beside the socket, wherever the binary lies: other users may not be able to go there.
+    // Next to the socket, because other users may have no access to the directory of the binary.
     let copy = daemon.directory().join("fairpath");
     std::fs::copy(binary::fairpath(), &copy).unwrap();
     let mut command = Command::new(copy);
     command
         .args(["top", "--once", "--socket"])
         .arg(daemon.socket());
-    let said = failing(command.uid(65_534).gid(65_534));
-    assert!(said.contains("Permission denied"), "{said}");
-    assert!(said.contains("group fairpath"), "{said}");
+    let error = failing(command.uid(65_534).gid(65_534));
+    assert!(error.contains("Permission denied"), "{error}");
+    assert!(error.contains("group fairpath"), "{error}");
 }
 
 #[test]
-fn a_live_table_into_a_pipe_names_once() {
+fn a_live_table_in_a_pipe_suggests_once() {
     let daemon = Daemon::showing(town());
     let mut command = binary::command(binary::fairpath());
-    let said = failing(command.args(["top", "--socket"]).arg(daemon.socket()));
-    assert!(said.contains("--once"), "{said}");
+    let error = failing(command.args(["top", "--socket"]).arg(daemon.socket()));
+    assert!(error.contains("--once"), "{error}");
 }

@@ -1,8 +1,8 @@
-//! Each key does what the help says.
+//! The keys and their effects.
 
 use fairpath_history::snapshot::Sort;
 
-use crate::daemon::{Daemon, picture, row, town};
+use crate::daemon::{Daemon, row, snapshot, town};
 use crate::{command, terminal::Terminal, top};
 
 /// The line of the first row.
@@ -23,7 +23,7 @@ fn first_row_is(terminal: &Terminal, name: &str) {
 }
 
 #[test]
-fn sorting_changes_the_order_and_what_the_daemon_is_asked() {
+fn sorting_changes_the_order_and_the_query() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     first_row_is(&terminal, "North mast");
@@ -35,19 +35,19 @@ fn sorting_changes_the_order_and_what_the_daemon_is_asked() {
     first_row_is(&terminal, "North mast");
     terminal.press("S");
     first_row_is(&terminal, "ann");
-    let before = daemon.asked();
+    let before = daemon.queries();
     terminal.press("S");
     terminal.shows("sort: flows");
     terminal.press("/x");
-    terminal.shows("no class whose name");
-    crate::failures::until(|| daemon.asked() > before + 1);
+    terminal.shows("no class name contains");
+    crate::failures::until(|| daemon.queries() > before + 1);
     let query = daemon.last_query().unwrap();
     assert_eq!(query.sort, Sort::Flows);
     assert_eq!(query.limit, 1000);
 }
 
 #[test]
-fn a_filter_shows_what_contains_it_while_it_is_typed() {
+fn a_filter_applies_while_it_is_typed() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("North mast");
@@ -77,14 +77,14 @@ fn space_folds_and_unfolds() {
 }
 
 #[test]
-fn a_class_is_looked_at_closely_and_left_again() {
+fn the_details_view_opens_and_closes() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 40);
     terminal.shows("carla");
     terminal.press(&[DOWN, DOWN].concat());
     terminal.shows("3/5");
     terminal.press(RIGHT);
-    terminal.wait("carla closely", |lines| lines[2].starts_with("carla"));
+    terminal.wait("details of carla", |lines| lines[2].starts_with("carla"));
     for text in [
         "INSIDE 199",
         "198.51.100.0/24",
@@ -99,41 +99,41 @@ fn a_class_is_looked_at_closely_and_left_again() {
     terminal.press(UP);
     terminal.shows("2/5");
     terminal.press("\r");
-    terminal.wait("ann closely", |lines| lines[2].starts_with("ann"));
+    terminal.wait("details of ann", |lines| lines[2].starts_with("ann"));
     terminal.press(ESCAPE);
     terminal.shows("West mast");
 }
 
 #[test]
-fn a_paused_picture_stays_until_it_goes_on() {
+fn a_paused_table_stays_until_resumed() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
     terminal.press("p");
     terminal.shows("PAUSED");
-    daemon.show(picture(vec![row("newcomer", None, 0, 1)]));
-    let before = daemon.asked();
-    // Two more pictures were made, so one was surely taken notice of.
-    crate::failures::until(|| daemon.asked() > before + 2);
+    daemon.show(snapshot(vec![row("new class", None, 0, 1)]));
+    let before = daemon.queries();
+    // After two more snapshots, at least one has arrived.
+    crate::failures::until(|| daemon.queries() > before + 2);
     terminal.press("?");
-    terminal.shows("any key goes back");
+    terminal.shows("press any key to return");
     terminal.press("x");
     terminal.shows("carla");
     terminal.press("p");
-    terminal.shows("newcomer");
+    terminal.shows("new class");
     terminal.hides("PAUSED");
 }
 
 #[test]
-fn zooming_asks_for_what_lies_below_and_comes_back() {
+fn zooming_queries_the_subtree_and_returns() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
     terminal.press("u");
     terminal.shows("under: North mast");
     terminal.hides("bob");
-    let before = daemon.asked();
-    crate::failures::until(|| daemon.asked() > before + 1);
+    let before = daemon.queries();
+    crate::failures::until(|| daemon.queries() > before + 1);
     let query = daemon.last_query().unwrap();
     assert_eq!(query.under.as_deref(), Some("North mast"));
     terminal.press(LEFT);
@@ -141,7 +141,7 @@ fn zooming_asks_for_what_lies_below_and_comes_back() {
 }
 
 #[test]
-fn another_size_shows_other_columns_and_rows() {
+fn a_new_size_changes_columns_and_rows() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
@@ -158,26 +158,29 @@ fn another_size_shows_other_columns_and_rows() {
     });
     terminal.hides("RATE");
     terminal.shows("carla");
-    let before = daemon.asked();
-    crate::failures::until(|| daemon.asked() > before + 1);
-    assert!(!daemon.last_query().unwrap().history, "nobody sees it");
+    let before = daemon.queries();
+    crate::failures::until(|| daemon.queries() > before + 1);
+    assert!(
+        !daemon.last_query().unwrap().history,
+        "the trend is not visible"
+    );
 }
 
 #[test]
-fn control_l_draws_everything_anew() {
+fn control_l_redraws_the_screen() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
-    terminal.scribble("\x1b[5;1Hsomebody's message");
-    terminal.shows("somebody's message");
+    terminal.scribble("\x1b[5;1Hanother message");
+    terminal.shows("another message");
     terminal.press("\x0c");
-    terminal.hides("somebody");
+    terminal.hides("another message");
     first_row_is(&terminal, "North mast");
     terminal.shows("carla");
 }
 
 #[test]
-fn arguments_say_how_it_begins() {
+fn options_set_the_first_query() {
     let daemon = Daemon::showing(town());
     let args = [
         "--sort",
@@ -199,7 +202,7 @@ fn arguments_say_how_it_begins() {
 }
 
 #[test]
-fn without_colours_and_in_ascii_only_ascii_and_no_colour_is_written() {
+fn the_environment_selects_ascii_without_colours() {
     let daemon = Daemon::showing(town());
     let mut command = command(&daemon, &[]);
     command.env("NO_COLOR", "1");
@@ -218,7 +221,7 @@ fn without_colours_and_in_ascii_only_ascii_and_no_colour_is_written() {
 }
 
 #[test]
-fn a_bad_value_is_red_where_there_are_colours() {
+fn a_critical_value_is_red_in_colour() {
     let daemon = Daemon::showing(town());
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("370!");

@@ -1,4 +1,4 @@
-//! However the live table ends, the terminal is as it was before.
+//! The terminal is restored, whichever way the live table ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::daemon::{Daemon, town};
 use crate::terminal::{self, Terminal};
 use crate::top;
 
-/// Where the alternate screen was left, and the cursor shown, after both were taken.
-fn assert_given_back(terminal: &Terminal) {
+/// Asserts that the alternate screen was left and the cursor is visible again.
+fn assert_restored(terminal: &Terminal) {
     let bytes = terminal.bytes();
     let text = String::from_utf8_lossy(&bytes);
     let last = |sequence| text.rfind(sequence);
@@ -39,42 +39,42 @@ fn leave_by(leave: impl Fn(&mut Terminal)) {
     leave(&mut terminal);
     let status = terminal.ends();
     assert!(status.success(), "{status}");
-    assert_given_back(&terminal);
+    assert_restored(&terminal);
 }
 
 #[test]
-fn quitting_gives_the_terminal_back() {
+fn quitting_restores_the_terminal() {
     leave_by(|terminal| terminal.press("q"));
 }
 
 #[test]
-fn control_c_gives_the_terminal_back() {
+fn control_c_restores_the_terminal() {
     leave_by(|terminal| terminal.press("\x03"));
 }
 
 #[test]
-fn sigterm_gives_the_terminal_back() {
+fn sigterm_restores_the_terminal() {
     leave_by(|terminal| terminal.signal(Signal::SIGTERM));
 }
 
 #[test]
-fn sighup_gives_the_terminal_back() {
+fn sighup_restores_the_terminal() {
     leave_by(|terminal| terminal.signal(Signal::SIGHUP));
 }
 
 #[test]
-fn sigint_from_outside_gives_the_terminal_back() {
+fn sigint_from_outside_restores_the_terminal() {
     leave_by(|terminal| terminal.signal(Signal::SIGINT));
 }
 
 #[test]
-fn a_shell_gets_the_terminal_by_control_z_and_gives_it_back_by_fg() {
+fn control_z_and_fg_suspend_and_resume() {
     let shell = Path::new("/bin/bash");
     if !shell.exists() {
         return skip_test(
-            "a_shell_gets_the_terminal_by_control_z_and_gives_it_back_by_fg",
+            "control_z_and_fg_suspend_and_resume",
             "command:bash",
-            "is the shell that has jobs",
+            "is a shell with job control",
         );
     }
     let daemon = Daemon::showing(town());
@@ -101,22 +101,22 @@ fn a_shell_gets_the_terminal_by_control_z_and_gives_it_back_by_fg() {
     });
     terminal.press("exit\r");
     terminal.ends();
-    assert_given_back(&terminal);
+    assert_restored(&terminal);
 }
 
 #[test]
-fn a_stuck_daemon_does_not_hold_back_the_end() {
-    // The second picture never comes.
+fn a_stuck_daemon_does_not_delay_the_end() {
+    // The second snapshot never arrives.
     let (hold, held) = std::sync::mpsc::channel::<()>();
-    let mut pictures = 0;
+    let mut snapshots = 0;
     let daemon = Daemon::start(move |_| {
-        pictures += 1;
-        if pictures > 1 {
+        snapshots += 1;
+        if snapshots > 1 {
             let _ = held.recv();
         }
         town()
     });
-    // Let go before the daemon is dropped, which waits for its answers.
+    // Dropped before the daemon, which waits for its answers.
     let _hold = hold;
     let mut terminal = top(&daemon, 80, 24);
     terminal.shows("carla");
@@ -124,17 +124,17 @@ fn a_stuck_daemon_does_not_hold_back_the_end() {
     terminal.shows("sort: rate");
     terminal.press("q");
     assert!(terminal.ends().success());
-    assert_given_back(&terminal);
+    assert_restored(&terminal);
 }
 
-/// Names the child of [`a_panic_gives_the_terminal_back_and_shows_its_message`].
+/// Names the child of [`a_panic_restores_the_terminal_before_its_message`].
 const PANICS: &str = "FAIRPATH_TEST_TOP_PANICS";
 
 struct Panics;
 
 impl Source for Panics {
     fn snapshot(&mut self, _: &Query) -> Result<Snapshot, SourceError> {
-        panic!("planted panic");
+        panic!("test panic");
     }
 
     fn detail(&mut self, _: &str, _: usize) -> Result<Detail, SourceError> {
@@ -144,7 +144,7 @@ impl Source for Panics {
 
 /// Runs this test again in a terminal, where its source panics.
 #[test]
-fn a_panic_gives_the_terminal_back_and_shows_its_message() {
+fn a_panic_restores_the_terminal_before_its_message() {
     if std::env::var_os(PANICS).is_some() {
         let options = Options {
             query: Query::default(),
@@ -154,24 +154,24 @@ fn a_panic_gives_the_terminal_back_and_shows_its_message() {
                 colour: false,
             },
         };
-        let error = fairpath_top::run(Box::new(Panics), &options).expect_err("it cannot go on");
+        let error = fairpath_top::run(Box::new(Panics), &options).expect_err("the source panicked");
         println!("ended: {error}");
         return;
     }
     let program = std::env::current_exe().expect("a running test has a path");
-    let name = "leaving::a_panic_gives_the_terminal_back_and_shows_its_message";
+    let name = "leaving::a_panic_restores_the_terminal_before_its_message";
     let args = ["--exact", name, "--nocapture"];
     let mut command = terminal::command(Path::new(&program), &args);
     command.env(PANICS, "1");
     let mut terminal = Terminal::run(command, 100, 60);
     assert!(terminal.ends().success());
-    assert_given_back(&terminal);
+    assert_restored(&terminal);
     let text = String::from_utf8(terminal.bytes()).unwrap();
     let left = text.rfind("\x1b[?1049l").unwrap();
-    let told = text.find("planted panic").expect("the panic's message");
+    let message = text.find("test panic").expect("the panic's message");
     assert!(
-        left < told,
-        "the message is on the screen that was left: {text:?}"
+        left < message,
+        "the message is on the alternate screen: {text:?}"
     );
-    assert!(text.contains("ended: ask for a picture"), "{text:?}");
+    assert!(text.contains("ended: request a snapshot"), "{text:?}");
 }

@@ -1,5 +1,5 @@
-//! `fairpath top` in a pseudo-terminal: what keys do and what the screen shows. The daemon on the
-//! other side of the socket is made up, so that a test decides what it shows.
+//! `fairpath top` in a pseudo-terminal: keys and screens. A test daemon is at the other end of the
+//! socket, so that each test chooses the snapshots.
 
 mod bytes;
 mod daemon;
@@ -13,12 +13,12 @@ use daemon::Daemon;
 use fairpath_tests::binary;
 use terminal::Terminal;
 
-/// The live table of this daemon in a terminal of this size.
+/// The live table of a daemon in a terminal of this size.
 fn top(daemon: &Daemon, columns: u16, lines: u16) -> Terminal {
     Terminal::run(command(daemon, &[]), columns, lines)
 }
 
-/// With these arguments besides.
+/// The command line for a daemon, with more arguments.
 fn command(daemon: &Daemon, args: &[&str]) -> portable_pty::CommandBuilder {
     let socket = daemon.socket();
     let socket = socket.to_str().expect("a path of ASCII");

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use fairpath_history::snapshot::Snapshot;
 use fairpath_tests::binary;
 
-use crate::daemon::{Daemon, picture, row, town};
+use crate::daemon::{Daemon, row, snapshot as snapshot_of, town};
 
 fn once(daemon: &Daemon, args: &[&str]) -> String {
     let mut command = binary::command(binary::fairpath());
@@ -43,7 +43,7 @@ fn once_prints_the_whole_table_in_120_columns() {
 }
 
 #[test]
-fn json_is_the_snapshot_as_the_daemon_gave_it() {
+fn json_is_the_daemons_snapshot() {
     let daemon = Daemon::showing(town());
     let text = once(&daemon, &["--format", "json"]);
     assert_eq!(text.lines().count(), 1);
@@ -53,9 +53,9 @@ fn json_is_the_snapshot_as_the_daemon_gave_it() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     // More than a pipe holds.
-    let mut snapshot = picture(
+    let mut snapshot = snapshot_of(
         (0..1_500)
             .map(|i| row(&format!("c{i}"), None, 0, i % 9))
             .collect(),

@@ -1,4 +1,4 @@
-//! A program in a pseudo-terminal, and what its screen shows.
+//! A program in a pseudo-terminal, and its screen.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
-/// What came from the program so far.
-struct Seen {
+/// The output of the program so far.
+struct Output {
     parser: vt100::Parser,
     bytes: Vec<u8>,
     is_over: bool,
@@ -23,7 +23,7 @@ pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     keyboard: Box<dyn Write + Send>,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+    seen: Arc<(Mutex<Output>, Condvar)>,
 }
 
 fn size(columns: u16, lines: u16) -> PtySize {
@@ -34,7 +34,7 @@ fn size(columns: u16, lines: u16) -> PtySize {
     }
 }
 
-/// A command with a terminal's environment, without what could colour the result.
+/// A command with the environment of a terminal, without variables that change colours or language.
 pub fn command(program: &Path, args: &[&str]) -> CommandBuilder {
     let mut command = CommandBuilder::new(program);
     command.args(args);
@@ -53,11 +53,11 @@ impl Terminal {
             .openpty(size(columns, lines))
             .expect("open a pseudo-terminal");
         let child = pair.slave.spawn_command(command).expect("start it");
-        // Only the program may hold that end: its end is then the end of what it writes.
+        // Only the program may hold that end, so that its exit ends the output.
         drop(pair.slave);
         let mut from = pair.master.try_clone_reader().expect("read the terminal");
         let seen = Arc::new((
-            Mutex::new(Seen {
+            Mutex::new(Output {
                 parser: vt100::Parser::new(lines, columns, 0),
                 bytes: Vec::new(),
                 is_over: false,
@@ -68,7 +68,7 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             loop {
-                // Linux says EIO once the other end is closed.
+                // Linux returns EIO after the other end was closed.
                 let read = from.read(&mut piece).unwrap_or(0);
                 let mut seen = shared.0.lock().unwrap();
                 seen.parser.process(&piece[..read]);
@@ -102,20 +102,20 @@ impl Terminal {
 
     /// Gives the window another size.
     pub fn resize(&mut self, columns: u16, lines: u16) {
-        // The screen first: what is drawn after the signal is for the new size.
+        // The screen first: output after the signal is for the new size.
         let mut seen = self.seen.0.lock().unwrap();
         seen.parser.screen_mut().set_size(lines, columns);
         self.master.resize(size(columns, lines)).expect("resize");
     }
 
-    /// Waits until the lines of the screen are so.
+    /// Waits until the lines of the screen meet a condition.
     ///
     /// # Panics
-    /// If they never are.
-    pub fn wait(&self, what: &str, so: impl Fn(&[String]) -> bool) -> Vec<String> {
+    /// If they never do.
+    pub fn wait(&self, what: &str, condition: impl Fn(&[String]) -> bool) -> Vec<String> {
         self.wait_for(what, |seen| {
             let lines = lines(&seen.parser);
-            so(&lines).then_some(lines)
+            condition(&lines).then_some(lines)
         })
     }
 
@@ -130,12 +130,12 @@ impl Terminal {
         self.wait(&what, |lines| !lines.iter().any(|line| line.contains(text)))
     }
 
-    /// Bytes written so far.
+    /// The bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.seen.0.lock().unwrap().bytes.clone()
     }
 
-    /// Whether the terminal edits lines and echoes, as a shell finds it.
+    /// Whether the terminal edits lines and echoes, as in a shell.
     pub fn is_cooked(&self) -> bool {
         let termios = self.master.get_termios().expect("the terminal's modes");
         let flags = termios.local_flags.bits();
@@ -147,13 +147,13 @@ impl Terminal {
         kill(Pid::from_raw(id as i32), signal).expect("signal it");
     }
 
-    /// Waits until it ends by itself and all it wrote is here.
+    /// Waits until it ends and all its output was read.
     pub fn ends(&mut self) -> ExitStatus {
         self.wait_for("the end", |seen| seen.is_over.then_some(()));
         self.child.wait().expect("wait for it")
     }
 
-    fn wait_for<T>(&self, what: &str, done: impl Fn(&Seen) -> Option<T>) -> T {
+    fn wait_for<T>(&self, what: &str, done: impl Fn(&Output) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = self.seen.0.lock().unwrap();
         loop {
@@ -171,7 +171,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended, and been waited for, already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,8 @@
-//! The picture of all classes at one time: what `top`, the page, metrics, rows and checks read.
+//! The snapshot of all classes: the input of `top`, the page, metrics, rows and checks.
 //!
-//! Plain data. `ledger` makes it from what the core counted; everything that shows or exports reads
-//! only this. Keys carry their unit; shares are 0 to 1; what was not measured is `None`, never 0.
+//! Plain data. `ledger` builds it from the counts of the core. Keys end in their unit, and ratios
+//! are 0 to 1. A value that was not measured is `None`, never 0. An address is in `ROLE_address`,
+//! its port in `ROLE_port`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// Where a row comes from.
+/// The origin of a row.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -21,33 +22,33 @@ pub enum Kind {
     Class,
     /// A subnet that was found in traffic.
     Subnet,
-    /// A watched interface: hosts behind it.
+    /// A monitored interface, for the hosts behind it.
     Interface,
-    /// What no class matched, and what found no slot.
+    /// Packets that match no class, or whose class has no slot.
     Other,
 }
 
-/// What passed in one direction.
+/// The traffic of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Volume {
     /// IP bytes since counting began.
     pub bytes: u64,
     /// IP packets since counting began.
     pub packets: u64,
-    /// Bits a second over the window.
+    /// Bits per second, over the window.
     pub rate_bps: f64,
-    /// Packets a second over the window.
-    pub packet_rate: f64,
-    /// Share of the window's bytes whose flows gave no round-trip time.
-    pub unmeasured: Option<f64>,
+    /// Packets per second, over the window.
+    pub rate_pps: f64,
+    /// Fraction of the window's bytes that belong to flows without an RTT sample.
+    pub unmeasured_ratio: Option<f64>,
 }
 
-/// Round-trip times and loss on one leg.
+/// Round-trip times and loss of one leg.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Leg {
-    /// Round-trip times in the window.
+    /// RTT samples in the window.
     pub samples: u64,
-    /// The least of the window.
+    /// Minimum of the window.
     pub min_rtt_ns: Option<u64>,
     /// Median of the window.
     pub p50_rtt_ns: Option<u64>,
@@ -55,64 +56,66 @@ pub struct Leg {
     pub p95_rtt_ns: Option<u64>,
     /// 99th percentile of the window.
     pub p99_rtt_ns: Option<u64>,
-    /// Share of data packets lost on this leg on the way to its hosts, in the window.
+    /// Fraction of data packets lost on this leg towards its hosts, in the window.
+    #[serde(rename = "loss_to_ratio")]
     pub loss_to: Option<f64>,
-    /// Share lost on this leg on the way from its hosts.
+    /// Fraction lost on this leg from its hosts.
+    #[serde(rename = "loss_from_ratio")]
     pub loss_from: Option<f64>,
-    /// Packets lost on this leg since counting began, both ways.
+    /// Packets lost on this leg since counting began, both directions.
     pub lost_packets: u64,
-    /// Data packets that loss is a share of, since counting began, both ways.
+    /// Data packets since counting began, both directions: the denominator of `lost_packets`.
     pub data_packets: u64,
-    /// Packets reordered before this router, since counting began.
+    /// Packets reordered upstream of this router, since counting began.
     pub reordered_packets: u64,
-    /// All round-trip times since counting began.
+    /// All RTT samples since counting began.
     pub total: Totals,
 }
 
-/// A leg's round-trip times since counting began.
+/// The RTT samples of a leg since counting began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// How many.
+    /// Their number.
     pub samples: u64,
     /// Their sum, nanoseconds.
     pub sum_ns: u64,
-    /// Those that found no cell in the kernel: in `samples` and `sum_ns` only.
+    /// Samples in `samples` and `sum_ns` only, because the kernel's table of cells was full.
     pub unbinned: u64,
-    /// Their distribution; left out of answers that do not ask for it.
+    /// Their distribution. Omitted unless requested.
     #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub histogram: Histogram,
 }
 
-/// How much a class's own load delays it (inside leg).
+/// The delay that the load of a class causes on its inside leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Median while the class was idle.
-    pub idle_p50_ns: Option<u64>,
-    /// Median while it was busy.
-    pub loaded_p50_ns: Option<u64>,
-    /// 95th percentile while it was busy.
-    pub loaded_p95_ns: Option<u64>,
-    /// The busy median less the idle one; 0 where it is not greater.
-    pub growth_ns: Option<u64>,
-    /// 0 (unusable) to 100 (load is not felt); docs/guide/top.md has the formula.
+    /// Median RTT while the class is idle.
+    pub idle_p50_rtt_ns: Option<u64>,
+    /// Median RTT while it is busy.
+    pub loaded_p50_rtt_ns: Option<u64>,
+    /// 95th percentile while it is busy.
+    pub loaded_p95_rtt_ns: Option<u64>,
+    /// Busy median minus idle median, 0 if negative.
+    pub rtt_growth_ns: Option<u64>,
+    /// From 0 (unusable under load) to 100 (load causes no delay). docs/guide/top.md has the formula.
     pub score: Option<u8>,
 }
 
-/// Flows of a class since counting began.
+/// The flows of a class since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounts {
-    /// Both sides seen.
+    /// Flows with packets of both sides.
     pub opened: u64,
-    /// Of those, ended.
+    /// Opened flows that ended.
     pub closed: u64,
-    /// Handshakes reset or never completed.
+    /// Handshakes that were reset or never completed.
     pub handshakes_failed: u64,
-    /// Ended with one side seen.
+    /// Flows that ended with packets of one side only.
     pub one_sided: u64,
 }
 
 impl FlowCounts {
-    /// Open now.
+    /// Flows that are open now.
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }
@@ -121,7 +124,7 @@ impl FlowCounts {
 /// One step of a sparkline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Both directions, bits a second.
+    /// Both directions, bits per second.
     pub rate_bps: f64,
     /// 95th percentile of the inside leg.
     pub p95_rtt_ns: Option<u64>,
@@ -132,68 +135,80 @@ pub struct Point {
 pub struct Row {
     /// Unique among rows of its kind.
     pub name: String,
-    /// Where it comes from.
+    /// Its origin.
     pub kind: Kind,
-    /// The class above it.
+    /// Its parent class.
     pub parent: Option<String>,
-    /// 0 for the topmost.
+    /// 0 for a row without parent.
     pub depth: u32,
-    /// Classes directly below it. Its own numbers include theirs.
+    /// Number of its children. Its counts include theirs.
     pub children: u32,
-    /// Ceiling of what its hosts send, if configured.
+    /// Configured ceiling of the direction up.
+    #[serde(rename = "ceil_up_bps")]
     pub plan_up_bps: Option<u64>,
-    /// Ceiling of what they receive, if configured.
+    /// Configured ceiling of the direction down.
+    #[serde(rename = "ceil_down_bps")]
     pub plan_down_bps: Option<u64>,
-    /// What its hosts send.
+    /// Traffic that its hosts send.
     pub up: Volume,
-    /// What they receive.
+    /// Traffic that they receive.
     pub down: Volume,
     /// Between this router and its hosts.
     pub inside: Leg,
-    /// Between this router and those they talk with.
+    /// Between this router and their remote hosts.
     pub outside: Leg,
-    /// Idle against busy.
+    /// Delay under load.
     pub load: Load,
-    /// Flows.
+    /// Its flows.
     pub flows: FlowCounts,
-    /// One point an interval, oldest first, at most 60.
+    /// One point for each interval, oldest first, at most 60.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Point>,
-    /// Alerts that hold.
+    /// Its active alerts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<AlertKind>,
-    /// Its queue for what its hosts send, if that is shaped.
+    /// Its queue of the direction up, if that is shaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_queue: Option<Queue>,
-    /// Its queue for what they receive, if that is shaped.
+    /// Its queue of the direction down, if that is shaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_queue: Option<Queue>,
 }
 
-/// What became of the packets of a class, or of a line, in one direction, since shaping began:
-/// came = sent + dropped + held, but for the packets of the moment.
+/// The packets of a class or a link in one direction, since shaping began.
+///
+/// `enqueued = sent + dropped + backlog`, except for packets that move during the reading. Bytes are
+/// those of Ethernet frames without checksum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
-    /// That came to be scheduled.
+    /// Packets enqueued.
+    #[serde(rename = "enqueued_packets")]
     pub came_packets: u64,
-    /// Ethernet frames without their checksum, as all bytes here.
+    /// Bytes enqueued.
+    #[serde(rename = "enqueued_bytes")]
     pub came_bytes: u64,
-    /// That left.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Of those that left, marked here (CE).
+    /// Sent packets that this queue marked with CE.
     pub marked_packets: u64,
-    /// Dropped here.
+    /// Packets that this queue dropped.
     pub dropped_packets: u64,
-    /// Likewise, by reason.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The same by reason.
+    #[serde(
+        rename = "dropped_packets_by_reason",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub dropped: BTreeMap<String, u64>,
-    /// That wait.
+    /// Packets in the queue.
+    #[serde(rename = "backlog_packets")]
     pub held_packets: u64,
-    /// Their bytes.
+    /// Bytes in the queue.
+    #[serde(rename = "backlog_bytes")]
     pub held_bytes: u64,
-    /// Time from coming to leaving: median of the last 10 to 20 seconds.
+    /// Median sojourn time of the last 10 to 20 seconds.
     pub p50_sojourn_ns: Option<u64>,
     /// 95th percentile.
     pub p95_sojourn_ns: Option<u64>,
@@ -201,124 +216,138 @@ pub struct Queue {
     pub p99_sojourn_ns: Option<u64>,
 }
 
-/// One side of a shaper: all that leaves by an interface.
+/// One direction of a shaper: all packets that leave by one interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShapedLine {
     /// "down" or "up".
+    #[serde(rename = "direction")]
     pub side: String,
-    /// By which packets leave.
+    /// The egress interface.
     pub interface: String,
-    /// What it is held to, if it is.
+    /// Its ceiling, if there is one.
+    #[serde(rename = "ceil_bps")]
     pub plan_bps: Option<u64>,
     /// Over the last interval.
     pub rate_bps: f64,
-    /// What became of packets.
+    /// Its packets.
     pub queue: Queue,
 }
 
 /// Shaping, where it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Packets are scheduled.
+    /// Whether packets are scheduled.
     pub running: bool,
-    /// How: "qdisc", "afxdp", "nfqueue" or "kernel".
+    /// The back end: "qdisc", "afxdp", "nfqueue" or "kernel".
+    #[serde(rename = "backend")]
     pub via: String,
-    /// Why so.
+    /// Why this back end was chosen.
+    #[serde(rename = "backend_reason")]
     pub reason: String,
-    /// Interfaces, modes, what happens if this process goes. For people.
+    /// Text: interfaces, modes, and the effect of a termination of this process.
+    #[serde(rename = "description")]
     pub about: String,
-    /// Why it does not run, if it should.
+    /// Text: why shaping does not run although it is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Both sides, as far as they are shaped.
+    /// The shaped directions.
+    #[serde(rename = "links")]
     pub lines: Vec<ShapedLine>,
-    /// The port's own counts.
+    /// Counters of the back end.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Rates to be set; 0 takes one away.
+/// Rates to set. A rate of 0 removes the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShapeSet {
-    /// A class, or "line" for all.
+    /// A class, or "line" for the whole link.
     pub class: String,
-    /// Most that its hosts receive.
+    /// Ceiling of the direction down.
+    #[serde(rename = "ceil_down_bps")]
     pub down_bps: Option<u64>,
-    /// Most that they send.
+    /// Ceiling of the direction up.
+    #[serde(rename = "ceil_up_bps")]
     pub up_bps: Option<u64>,
-    /// Least that they receive if they want it.
+    /// Floor of the direction down.
+    #[serde(rename = "floor_down_bps")]
     pub down_floor_bps: Option<u64>,
-    /// Least that they send.
+    /// Floor of the direction up.
+    #[serde(rename = "floor_up_bps")]
     pub up_floor_bps: Option<u64>,
 }
 
-/// What an alert is about.
+/// The condition of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
-    /// The round-trip time left its baseline.
+    /// The round-trip time is above its baseline.
     RttShift,
-    /// More is lost than the threshold allows.
+    /// Loss is above the threshold.
     Loss,
-    /// A promise of the class's plan is broken.
+    /// A service level of the class is not met.
     SlaBreach,
 }
 
-/// An alert that began or ended: the exceptional, once.
+/// The begin or the end of an alert.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alert {
-    /// Unix time, nanoseconds, when it began or ended.
+    /// Unix time of the begin or end, nanoseconds.
     pub unix_ns: u64,
-    /// Whether it holds from now on, or is over.
+    /// True for a begin, false for an end.
     pub active: bool,
     /// The class.
     pub class: String,
-    /// What it is about.
+    /// The condition.
     pub alert: AlertKind,
     /// "inside" or "outside".
     pub leg: String,
-    /// What was seen: nanoseconds for round-trip times, a share for loss.
+    /// The measured value: nanoseconds for a round-trip time, a ratio for loss.
     pub value: f64,
-    /// What it is held against: the baseline or the threshold, in the same unit.
+    /// The baseline or the threshold that it is compared with, in the same unit.
     pub limit: f64,
-    /// Unix time, nanoseconds, since when it holds or held.
+    /// Unix time at which the condition began, nanoseconds.
     pub since_unix_ns: u64,
-    /// For people.
+    /// A text for people.
     pub text: String,
 }
 
-/// The picture at one time.
+/// All rows and counters at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Of this structure.
+    /// [`SNAPSHOT_SCHEMA`].
     pub schema: u32,
     /// RFC 3339, UTC.
     pub time: String,
-    /// The same, Unix nanoseconds.
+    /// The same as Unix time, nanoseconds.
     pub unix_ns: u64,
-    /// This program.
+    /// Version of this program.
     pub version: String,
-    /// Of the router.
+    /// Name of the router.
+    #[serde(rename = "hostname")]
     pub host: String,
-    /// Since this process began to count.
+    /// Time since this process began to count.
+    #[serde(rename = "uptime_ns")]
     pub up_ns: u64,
-    /// Unix time, nanoseconds, since when totals count: they survive restarts.
+    /// Unix time from which totals count, nanoseconds. Totals survive restarts.
     pub counting_since_unix_ns: u64,
-    /// How long nothing was measured at the last restart.
+    /// Time without measurement at the last restart.
+    #[serde(rename = "restart_gap_ns")]
     pub gap_ns: Option<u64>,
-    /// Between two readings of the kernel.
+    /// Time between two readings of the kernel.
     pub interval_ns: u64,
-    /// What rates and quantiles look back over.
+    /// Time that rates, percentiles and loss cover.
     pub window_ns: u64,
-    /// Grows with each configuration taken in.
+    /// Grows with each applied configuration.
+    #[serde(rename = "configuration_generation")]
     pub configuration: u64,
-    /// Rows that exist, shown or not.
+    /// Number of rows, shown or not.
     pub rows_total: u64,
-    /// In tree order (each parent before its children, siblings as configured) unless sorted.
+    /// In tree order unless sorted: each parent before its children, siblings as configured.
     pub rows: Vec<Row>,
     /// Counters of the packet path and of the daemon, by name.
     pub counters: BTreeMap<String, u64>,
-    /// What is held now, by name: flows, slots, bytes of kernel memory. Units are in the names.
+    /// Current sizes, by name: flows, slots, bytes of kernel memory. Names end in their unit.
     #[serde(default)]
     pub gauges: BTreeMap<String, u64>,
     /// Shaping, where it is configured.
@@ -327,67 +356,70 @@ pub struct Snapshot {
     /// Interfaces that programs are attached to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
-    /// What an operator should know: a refused configuration, what waits for a restart. For people.
+    /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A remote prefix or label that a class talks with, or one of the class's hosts.
+/// A remote prefix, a label of remote prefixes, or a host of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
     /// A prefix, a label, or an address.
     pub name: String,
-    /// From the class's hosts, decayed over the last minutes.
+    /// Bytes that the class's hosts sent, decayed over the last minutes.
     pub bytes_up: u64,
-    /// To them.
+    /// Bytes that they received, decayed the same way.
     pub bytes_down: u64,
-    /// Round-trip times: outside for remotes, inside for hosts.
+    /// RTT samples: outside for remotes, inside for hosts.
     pub samples: u64,
     /// Their mean.
     pub mean_rtt_ns: Option<u64>,
-    /// The greatest.
+    /// Their maximum.
     pub max_rtt_ns: Option<u64>,
     /// Packets lost on that leg.
     pub lost_packets: u64,
 }
 
-/// A flow that is alive.
+/// An open flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowLine {
     /// "tcp", "icmp" or "icmpv6".
+    #[serde(rename = "protocol")]
     pub proto: String,
-    /// Of the class.
+    /// Address of the class's host.
+    #[serde(rename = "host_address")]
     pub host: IpAddr,
     /// Its port; 0 for ICMP.
     pub host_port: u16,
-    /// The other side.
+    /// Address of the remote host.
+    #[serde(rename = "remote_address")]
     pub remote: IpAddr,
     /// Its port; 0 for ICMP.
     pub remote_port: u16,
-    /// Age.
+    /// Time since it was opened.
     pub age_ns: u64,
-    /// Since its last packet.
+    /// Time since its last packet.
     pub idle_ns: u64,
-    /// Payload from the host.
+    /// Payload bytes from the host.
     pub bytes_up: u64,
-    /// Payload to the host.
+    /// Payload bytes to the host.
     pub bytes_down: u64,
-    /// Least round-trip time inside.
+    /// Minimum RTT inside.
     pub inside_min_rtt_ns: Option<u64>,
-    /// Least round-trip time outside.
+    /// Minimum RTT outside.
     pub outside_min_rtt_ns: Option<u64>,
-    /// Retransmissions that passed, both ways.
+    /// Retransmissions that passed the router, both directions.
     pub retransmitted_packets: u64,
 }
 
-/// One step of a class's last day.
+/// One step of the last day of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DayPoint {
-    /// Where the step begins.
+    /// Unix time at which the step begins, nanoseconds.
     pub unix_ns: u64,
-    /// What its hosts sent.
+    /// Rate that its hosts sent.
     pub rate_up_bps: f64,
-    /// What they received.
+    /// Rate that they received.
     pub rate_down_bps: f64,
     /// Inside leg.
     pub inside_p50_rtt_ns: Option<u64>,
@@ -397,28 +429,28 @@ pub struct DayPoint {
     pub outside_p50_rtt_ns: Option<u64>,
     /// Outside leg.
     pub outside_p95_rtt_ns: Option<u64>,
-    /// Inside leg, both ways.
-    pub inside_loss: Option<f64>,
+    /// Inside leg, both directions.
+    pub inside_loss_ratio: Option<f64>,
 }
 
-/// Everything known of one class.
+/// The details of one class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// Its row, histograms included.
     pub row: Row,
-    /// Remotes with the greatest mean round-trip time, the greatest first.
-    pub worst: Vec<Peer>,
+    /// Remotes with the largest mean RTT, largest first.
+    pub worst_remotes: Vec<Peer>,
     /// Remotes with the most bytes.
-    pub busiest: Vec<Peer>,
-    /// Its own hosts with the most bytes.
-    pub talkers: Vec<Peer>,
-    /// Live flows, most bytes first.
+    pub busiest_remotes: Vec<Peer>,
+    /// Its hosts with the most bytes.
+    pub busiest_hosts: Vec<Peer>,
+    /// Open flows, most bytes first.
     pub flows: Vec<FlowLine>,
     /// The last day, oldest first.
     pub day: Vec<DayPoint>,
 }
 
-/// By what rows are sorted, greatest first.
+/// The sort order of rows, largest value first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sort {
@@ -427,7 +459,7 @@ pub enum Sort {
     Tree,
     /// By name, ascending.
     Name,
-    /// Both directions.
+    /// Rate of both directions.
     Rate,
     /// 95th percentile inside.
     InsideP95,
@@ -435,13 +467,13 @@ pub enum Sort {
     OutsideP95,
     /// Growth under load.
     Growth,
-    /// Greatest share lost on any leg.
+    /// Largest loss of any leg and direction.
     Loss,
     /// Open flows.
     Flows,
 }
 
-/// Which rows are wanted.
+/// Selects rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Query {
@@ -449,13 +481,13 @@ pub struct Query {
     pub sort: Sort,
     /// Only rows whose name contains this, ignoring case.
     pub filter: Option<String>,
-    /// Only this class and what lies below it.
+    /// Only this class and the classes below it.
     pub under: Option<String>,
     /// Only rows of this kind.
     pub kind: Option<Kind>,
     /// No deeper than this.
     pub depth: Option<u32>,
-    /// At most so many rows; 0 is no limit.
+    /// Maximum number of rows, 0 for all.
     pub limit: usize,
     /// With `Totals::histogram` of both legs.
     pub histograms: bool,
@@ -465,43 +497,43 @@ pub struct Query {
 
 /// The schema number of [`Snapshot`] and the control socket.
 pub const SNAPSHOT_SCHEMA: u32 = 1;
-/// Where the daemon listens unless told otherwise.
+/// The default path of the daemon's control socket.
 pub const DEFAULT_SOCKET: &str = "/run/fairpath/control.sock";
 
-/// What can be asked on the control socket: one JSON object a line.
+/// A request on the control socket: one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// A [`Snapshot`].
     Snapshot {
-        /// Which rows.
+        /// Selects the rows.
         #[serde(default)]
         query: Query,
     },
     /// A [`Detail`].
     Detail {
-        /// Its name.
+        /// The name of the class.
         class: String,
-        /// Peers and flows at most, each list.
+        /// Maximum length of each list.
         limit: usize,
     },
     /// A [`Snapshot`] without rows.
     Status,
-    /// Reads the configuration again; only root may ask.
+    /// Reload the configuration. Only root may do this.
     Reload,
-    /// Begins to shape; only root may ask.
+    /// Start shaping. Only root may do this.
     ShapeStart,
-    /// Ends shaping; only root may ask.
+    /// Stop shaping. Only root may do this.
     ShapeStop,
-    /// Changes rates until the next reload; only root may ask.
+    /// Change rates until the next reload. Only root may do this.
     ShapeSet {
-        /// Which.
+        /// The rates.
         rates: ShapeSet,
     },
 }
 
 impl Request {
-    /// Whether it changes something, which only root may.
+    /// Whether it changes the daemon's state, which only root may do.
     pub fn changes(&self) -> bool {
         match self {
             Request::Snapshot { .. } | Request::Detail { .. } | Request::Status => false,
@@ -513,28 +545,28 @@ impl Request {
     }
 }
 
-/// The answer: one JSON object a line.
+/// An answer: one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// To [`Request::Snapshot`] and [`Request::Status`].
     Snapshot {
-        /// The picture.
+        /// The snapshot.
         snapshot: Box<Snapshot>,
     },
     /// To [`Request::Detail`].
     Detail {
-        /// Everything known.
+        /// The details.
         detail: Box<Detail>,
     },
-    /// Done; for people.
+    /// The request succeeded.
     Done {
-        /// What was done.
+        /// A text for people.
         text: String,
     },
-    /// Refused or failed; for people.
+    /// The request was refused or failed.
     Error {
-        /// Object, operation, cause, remedy.
+        /// Operation, object, cause and remedy.
         text: String,
     },
 }

@@ -1,6 +1,6 @@
-//! From the core's events to records and the closing summary.
+//! Converts the core's events into records and a summary.
 //!
-//! Pure: times are the driver's, names of interfaces are given, nothing is printed here.
+//! Nothing here reads a clock, queries an interface or prints.
 
 mod record;
 mod summary;

@@ -1,4 +1,7 @@
-//! One record an event: what goes out as a line for people or as JSON.
+//! One record for each event, printed as a line of text or of JSON.
+//!
+//! Keys follow three rules. An address is in `ROLE_address` and its port in `ROLE_port`. Names of
+//! quantities end in their unit. A value that was not measured is null, never 0.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,13 +11,13 @@ use fairpath_core::{Counts, FlowRecord, Key, OwnQueue, Reason, Sample};
 use fairpath_units::Nanos;
 use serde::Serialize;
 
-/// The schema number of every JSON record; grows when a key changes its meaning.
+/// The schema number of every JSON record. It grows when a key changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// Turns the core's times into wall-clock time.
+/// Converts the core's times into real time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
-    /// Unix time of the core's zero, nanoseconds: 0 for captures, now − monotonic live.
+    /// Unix time of the core's zero, nanoseconds: 0 for captures, real time − monotonic time live.
     pub unix_of_zero_ns: i128,
 }
 
@@ -26,24 +29,24 @@ impl Clock {
             .map_or_else(|_| unix.to_string(), |t| format!("{t:.9}"))
     }
 
-    /// Time of the day, microseconds, in UTC.
+    /// Time of day with microseconds, in UTC.
     pub fn time_of_day(&self, time_ns: u64) -> String {
         let text = self.rfc3339(time_ns);
         text.get(11..26).unwrap_or(&text).to_owned()
     }
 }
 
-/// What records need besides the event.
+/// What records need in addition to the event.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The clock.
+    /// Converts times.
     pub clock: Clock,
-    /// Interfaces by index, as they were called last.
+    /// The last known name of each interface, by index.
     pub names: HashMap<u32, String>,
 }
 
 impl Context {
-    /// An interface's name; its index where it has none; nothing for 0.
+    /// The name of an interface, or `ifINDEX` if it has none. `None` for index 0.
     pub fn interface(&self, ifindex: u32) -> Option<String> {
         if ifindex == 0 {
             return None;
@@ -57,7 +60,7 @@ impl Context {
     }
 }
 
-/// `address:port`, or the address alone for ICMP.
+/// `ADDRESS:PORT`, or the address alone for ICMP.
 pub fn endpoint(key: &Key, side: usize) -> String {
     let at: SocketAddr = key.endpoint(side);
     if key.proto == 6 {
@@ -67,7 +70,7 @@ pub fn endpoint(key: &Key, side: usize) -> String {
     }
 }
 
-fn proto(key: &Key) -> &'static str {
+fn protocol(key: &Key) -> &'static str {
     match key.proto {
         6 => "tcp",
         1 => "icmp",
@@ -89,7 +92,7 @@ fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// A sample as JSON has it; `src` sent the data, `dst` is the measured host that answered.
+/// A sample as JSON: `src` sent the data, `dst` is the measured host that answered.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct SampleLine {
@@ -100,18 +103,18 @@ pub struct SampleLine {
     #[serde(skip_serializing_if = "is_zero")]
     pub frame: u64,
     pub flow: u32,
-    pub proto: &'static str,
-    pub src: String,
-    pub dst: String,
-    pub sport: u16,
-    pub dport: u16,
+    pub protocol: &'static str,
+    pub src_address: String,
+    pub src_port: u16,
+    pub dst_address: String,
+    pub dst_port: u16,
     pub rtt_ns: u64,
     pub min_rtt_ns: u64,
     pub method: &'static str,
     pub interface: Option<String>,
     pub towards: Option<String>,
-    /// Whether the router's own queue is in it; null where the capture does not tell.
-    pub own_queue: Option<bool>,
+    /// Whether the time includes the router's own queue. Null if the capture does not show it.
+    pub own_queue_included: Option<bool>,
     pub seq: u32,
     pub ack: u32,
     pub acked_bytes: u32,
@@ -132,17 +135,17 @@ impl SampleLine {
             time: context.clock.rfc3339(sample.time),
             frame: sample.number,
             flow: sample.flow,
-            proto: proto(&sample.key),
-            src: src.ip().to_string(),
-            dst: dst.ip().to_string(),
-            sport: src.port(),
-            dport: dst.port(),
+            protocol: protocol(&sample.key),
+            src_address: src.ip().to_string(),
+            src_port: src.port(),
+            dst_address: dst.ip().to_string(),
+            dst_port: dst.port(),
             rtt_ns: sample.rtt,
             min_rtt_ns: sample.least,
             method: sample.method.name(),
             interface: context.interface(sample.ifindex),
             towards: context.interface(sample.towards),
-            own_queue: match sample.own_queue {
+            own_queue_included: match sample.own_queue {
                 OwnQueue::Unknown => None,
                 OwnQueue::In => Some(true),
                 OwnQueue::Out => Some(false),
@@ -153,7 +156,7 @@ impl SampleLine {
         }
     }
 
-    /// The line for people.
+    /// The line of text.
     pub fn text(sample: &Sample, context: &Context) -> String {
         let towards = context
             .interface(sample.towards)
@@ -171,13 +174,14 @@ impl SampleLine {
     }
 }
 
-/// What one side of a flow sent, as JSON has it.
+/// What one side of a flow sent, as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct SideLine {
     pub address: String,
     pub port: u16,
-    pub behind: Option<String>,
+    /// The interface behind which this side is.
+    pub towards: Option<String>,
     pub min_rtt_ns: Option<u64>,
     pub packets: u64,
     pub bytes: u64,
@@ -186,11 +190,11 @@ pub struct SideLine {
     pub sampled_bytes: u64,
     pub retransmitted_packets: u32,
     pub retransmitted_bytes: u64,
-    pub lost_before_packets: u32,
-    pub lost_before_bytes: u64,
+    pub upstream_lost_packets: u32,
+    pub upstream_lost_bytes: u64,
     pub spurious_packets: u32,
     pub reordered_packets: u32,
-    pub unseen_bytes: u32,
+    pub unobserved_bytes: u32,
 }
 
 impl SideLine {
@@ -200,7 +204,7 @@ impl SideLine {
         SideLine {
             address: at.ip().to_string(),
             port: at.port(),
-            behind: context.interface(flow.towards[side]),
+            towards: context.interface(flow.towards[side]),
             min_rtt_ns: (flow.least[side] != 0).then_some(flow.least[side]),
             packets: c.packets,
             bytes: c.bytes,
@@ -209,16 +213,16 @@ impl SideLine {
             sampled_bytes: c.sampled_bytes,
             retransmitted_packets: c.retransmitted_packets,
             retransmitted_bytes: c.retransmitted_bytes,
-            lost_before_packets: c.lost_before_packets,
-            lost_before_bytes: c.lost_before_bytes,
+            upstream_lost_packets: c.lost_before_packets,
+            upstream_lost_bytes: c.lost_before_bytes,
             spurious_packets: c.spurious_packets,
             reordered_packets: c.reordered_packets,
-            unseen_bytes: c.unseen_bytes,
+            unobserved_bytes: c.unseen_bytes,
         }
     }
 }
 
-/// A flow event as JSON has it.
+/// A flow event as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct FlowLine {
@@ -230,17 +234,20 @@ pub struct FlowLine {
     #[serde(skip_serializing_if = "is_zero")]
     pub frame: u64,
     pub flow: u32,
-    pub proto: &'static str,
+    pub protocol: &'static str,
     pub reason: &'static str,
-    pub by: String,
-    pub opened: String,
-    /// `[0]` is the lower endpoint; what it sent, and the least RTT towards it.
+    /// The side whose packet caused the event.
+    pub by_address: String,
+    pub by_port: u16,
+    pub opened_time: String,
+    /// What each side sent, and the minimum RTT towards it. `[0]` is the lower endpoint.
     pub sides: [SideLine; 2],
 }
 
 impl FlowLine {
     /// The record of one flow event: `opened`, `closed` or `alive`.
     pub fn new(event: &'static str, flow: &FlowRecord, context: &Context) -> FlowLine {
+        let by = flow.key.endpoint(flow.side);
         FlowLine {
             schema: SCHEMA,
             kind: "flow",
@@ -248,10 +255,11 @@ impl FlowLine {
             time: context.clock.rfc3339(flow.time),
             frame: flow.number,
             flow: flow.flow,
-            proto: proto(&flow.key),
+            protocol: protocol(&flow.key),
             reason: reason(flow.reason),
-            by: endpoint(&flow.key, flow.side),
-            opened: context.clock.rfc3339(flow.opened),
+            by_address: by.ip().to_string(),
+            by_port: by.port(),
+            opened_time: context.clock.rfc3339(flow.opened),
             sides: [
                 SideLine::new(flow, 0, context),
                 SideLine::new(flow, 1, context),
@@ -259,7 +267,7 @@ impl FlowLine {
         }
     }
 
-    /// The line for people.
+    /// The line of text.
     pub fn text(event: &'static str, flow: &FlowRecord, context: &Context) -> String {
         let by = match flow.reason {
             Reason::FirstSeen | Reason::Timeout | Reason::Evicted | Reason::End => String::new(),

@@ -1,8 +1,8 @@
-//! What a whole run came to: round-trip times by side, loss, flows, coverage.
+//! The summary of a run: round-trip times by interface, loss, flows, coverage.
 //!
-//! Samples go into log-linear histograms (two significant digits, 1 us to 60 s): one for each
-//! interface towards which was measured, and one for each of the first [`MAX_FLOW_ROWS`] flows
-//! and legs; what comes later is in the totals only, and counted.
+//! Samples go into log-linear histograms (two significant digits, 1 us to 60 s). Each interface
+//! towards which a host was measured has one, and so has each of the first [`MAX_FLOW_ROWS`]
+//! pairs of flow and leg. Later pairs are counted, and their samples are in the totals only.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,28 @@ use serde::Serialize;
 
 use crate::record::{Context, SCHEMA, endpoint};
 
-/// Flow legs that a summary keeps a histogram for.
+/// Maximum number of flow legs with a histogram.
 pub const MAX_FLOW_ROWS: usize = 4096;
-/// Two significant digits: values are right within 1 %.
+/// Two significant digits: values are exact to within 1 %.
 const DIGITS: u8 = 2;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 60_000_000_000;
 
-/// A distribution of round-trip times that keeps its extremes exactly.
+/// A distribution of round-trip times with its exact minimum and maximum.
 #[derive(Clone, Debug)]
-struct Spread {
+struct Distribution {
     histogram: Histogram<u32>,
     min: u64,
     max: u64,
 }
 
-impl Spread {
-    fn new() -> Spread {
-        // Small at first; it grows to what is recorded, not to what could be.
+impl Distribution {
+    fn new() -> Distribution {
+        // Starts small and grows with the recorded values.
         let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 2 * LOWEST_NS, DIGITS)
             .expect("constant bounds are valid");
         histogram.auto(true);
-        Spread {
+        Distribution {
             histogram,
             min: u64::MAX,
             max: 0,
@@ -47,7 +47,7 @@ impl Spread {
         self.max = self.max.max(rtt_ns);
     }
 
-    /// A quantile, never outside what was seen.
+    /// A quantile, within the recorded minimum and maximum.
     fn quantile(&self, q: f64) -> u64 {
         self.histogram
             .value_at_quantile(q)
@@ -78,31 +78,35 @@ pub struct LegLine {
     pub max_rtt_ns: u64,
 }
 
-/// Loss on the way of one direction's data, as estimated from what passed here.
+/// Loss of one direction's data, estimated from the packets that passed here.
+///
+/// Upstream is between the sender and this router, downstream between this router and the receiver.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct LossLine {
     pub data_packets: u64,
-    pub lost_before_packets: u64,
-    pub lost_beyond_packets: u64,
+    pub upstream_lost_packets: u64,
+    pub downstream_lost_packets: u64,
     pub reordered_packets: u64,
+    #[serde(rename = "upstream_loss_ratio")]
     pub lost_before: f64,
+    #[serde(rename = "downstream_loss_ratio")]
     pub lost_beyond: f64,
 }
 
 impl LossLine {
     fn add(&mut self, c: &Counts) {
         self.data_packets += u64::from(c.data_packets);
-        self.lost_before_packets += u64::from(c.lost_before_packets);
+        self.upstream_lost_packets += u64::from(c.lost_before_packets);
         let again = c.retransmitted_packets.saturating_sub(c.spurious_packets);
-        self.lost_beyond_packets += u64::from(again);
+        self.downstream_lost_packets += u64::from(again);
         self.reordered_packets += u64::from(c.reordered_packets);
-        let sent = self.data_packets + self.lost_before_packets;
+        let sent = self.data_packets + self.upstream_lost_packets;
         if sent > 0 {
-            self.lost_before = self.lost_before_packets as f64 / sent as f64;
+            self.lost_before = self.upstream_lost_packets as f64 / sent as f64;
         }
         if self.data_packets > 0 {
-            self.lost_beyond = self.lost_beyond_packets as f64 / self.data_packets as f64;
+            self.lost_beyond = self.downstream_lost_packets as f64 / self.data_packets as f64;
         }
     }
 }
@@ -112,7 +116,15 @@ impl LossLine {
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct FlowRow {
     pub flow: u32,
+    pub src_address: String,
+    pub src_port: u16,
+    pub dst_address: String,
+    pub dst_port: u16,
+    /// Source as `ADDRESS:PORT`, for text.
+    #[serde(skip)]
     pub src: String,
+    /// Destination, the measured host, as `ADDRESS:PORT`, for text.
+    #[serde(skip)]
     pub dst: String,
     pub towards: Option<String>,
     #[serde(flatten)]
@@ -125,15 +137,15 @@ struct FlowLeg {
     key: Key,
     measured: usize,
     towards: u32,
-    spread: Spread,
+    distribution: Distribution,
 }
 
-/// Collects events until the end.
+/// Collects the events of a run.
 #[derive(Default)]
 pub struct Summary {
-    by_interface: HashMap<u32, Spread>,
+    by_interface: HashMap<u32, Distribution>,
     legs: HashMap<(u32, usize), FlowLeg>,
-    legs_beyond: u64,
+    legs_excluded: u64,
     ended: HashMap<u32, [Counts; 2]>,
     loss: HashMap<u32, LossLine>,
     methods: [u64; Method::ALL.len()],
@@ -142,7 +154,7 @@ pub struct Summary {
     alive: u64,
 }
 
-/// The summary as JSON has it.
+/// The summary as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct SummaryLine {
@@ -160,20 +172,22 @@ pub struct SummaryLine {
     pub tcp_bytes: u64,
     pub tcp_bytes_measured: u64,
     pub samples: u64,
-    /// `samples_seq` and so on.
+    /// A key for each method, such as `samples_seq`.
     #[serde(flatten)]
     pub samples_by: SamplesBy,
+    #[serde(rename = "samples_suppressed")]
     pub samples_held_back: u64,
     pub events_lost: u64,
-    /// Round-trip times by the interface behind which the measured host lies.
+    /// Round-trip times by the interface behind which the measured host is.
     pub towards: Vec<TowardsLine>,
     pub flows: Vec<FlowRow>,
+    #[serde(rename = "flow_rows_excluded")]
     pub flow_rows_left_out: u64,
     /// Every counter of the packet path by name.
     pub counters: serde_json::Map<String, serde_json::Value>,
 }
 
-/// How many samples each method gave; in JSON a key for each.
+/// The number of samples by method. In JSON each method has a key.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplesBy(pub [(Method, u64); Method::ALL.len()]);
 
@@ -190,12 +204,12 @@ pub struct TowardsLine {
     pub towards: Option<String>,
     #[serde(flatten)]
     pub rtt: LegLine,
-    /// Of data sent towards there.
+    /// Of the data sent towards it.
     pub loss: LossLine,
 }
 
 impl Summary {
-    /// Takes an event in.
+    /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Sample(sample) => self.add_sample(sample),
@@ -215,11 +229,11 @@ impl Summary {
         self.methods[sample.method as usize - 1] += 1;
         self.by_interface
             .entry(sample.towards)
-            .or_insert_with(Spread::new)
+            .or_insert_with(Distribution::new)
             .add(sample.rtt);
         let leg = (sample.flow, sample.measured);
         if self.legs.len() >= MAX_FLOW_ROWS && !self.legs.contains_key(&leg) {
-            self.legs_beyond += 1;
+            self.legs_excluded += 1;
             return;
         }
         let row = self.legs.entry(leg).or_insert_with(|| FlowLeg {
@@ -227,9 +241,9 @@ impl Summary {
             key: sample.key,
             measured: sample.measured,
             towards: sample.towards,
-            spread: Spread::new(),
+            distribution: Distribution::new(),
         });
-        row.spread.add(sample.rtt);
+        row.distribution.add(sample.rtt);
     }
 
     fn add_flow(&mut self, flow: &FlowRecord) {
@@ -248,23 +262,23 @@ impl Summary {
         }
     }
 
-    /// Samples taken in so far.
+    /// The number of samples so far.
     pub fn samples(&self) -> u64 {
         self.methods.iter().sum()
     }
 
-    /// Flow legs, most samples first, at most `most`.
-    pub fn rows(&self, most: usize, context: &Context) -> Vec<FlowRow> {
+    /// At most `limit` flow legs, sorted by number of samples, largest first.
+    pub fn rows(&self, limit: usize, context: &Context) -> Vec<FlowRow> {
         let mut legs: Vec<&FlowLeg> = self.legs.values().collect();
         legs.sort_by_key(|l| {
             (
-                std::cmp::Reverse(l.spread.histogram.len()),
+                std::cmp::Reverse(l.distribution.histogram.len()),
                 l.flow,
                 l.measured,
             )
         });
         legs.iter()
-            .take(most)
+            .take(limit)
             .map(|leg| self.row(leg, context))
             .collect()
     }
@@ -275,12 +289,18 @@ impl Summary {
             line.add(&counts[1 - leg.measured]);
             line
         });
+        let src = leg.key.endpoint(1 - leg.measured);
+        let dst = leg.key.endpoint(leg.measured);
         FlowRow {
             flow: leg.flow,
+            src_address: src.ip().to_string(),
+            src_port: src.port(),
+            dst_address: dst.ip().to_string(),
+            dst_port: dst.port(),
             src: endpoint(&leg.key, 1 - leg.measured),
             dst: endpoint(&leg.key, leg.measured),
             towards: context.interface(leg.towards),
-            rtt: leg.spread.line(),
+            rtt: leg.distribution.line(),
             loss,
         }
     }
@@ -289,9 +309,9 @@ impl Summary {
         let mut lines: Vec<TowardsLine> = self
             .by_interface
             .iter()
-            .map(|(ifindex, spread)| TowardsLine {
+            .map(|(ifindex, distribution)| TowardsLine {
                 towards: context.interface(*ifindex),
-                rtt: spread.line(),
+                rtt: distribution.line(),
                 loss: self.loss.get(ifindex).copied().unwrap_or_default(),
             })
             .collect();
@@ -299,7 +319,7 @@ impl Summary {
         lines
     }
 
-    /// The whole of it; `stats` are the packet path's counters.
+    /// The summary record. `stats` are the counters of the packet path.
     pub fn line(
         &self,
         duration_ns: u64,
@@ -316,7 +336,7 @@ impl Summary {
             flows_alive: self.alive,
             flows_not_measurable: stats.one_sided_flows,
             bytes_not_measurable: stats.one_sided_bytes,
-            // What a second hook saw again is one packet.
+            // A packet at two hooks counts once.
             packets: stats.frames.saturating_sub(stats.other_sighting),
             tcp_packets: stats.tcp_packets,
             tcp_bytes: stats.tcp_bytes,
@@ -327,7 +347,7 @@ impl Summary {
             events_lost: stats.events_lost,
             towards: self.towards(context),
             flows: self.rows(rows, context),
-            flow_rows_left_out: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_beyond,
+            flow_rows_left_out: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_excluded,
             counters: stats
                 .by_name()
                 .map(|(name, n)| (name.to_owned(), n.into()))

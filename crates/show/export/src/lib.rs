@@ -1,8 +1,8 @@
-//! Snapshots for existing tools: metrics, rows, a page.
+//! Exports snapshots to existing tools: metrics, rows, and a web page.
 //!
-//! What a router's operator has already reads Prometheus' formats, JSON lines and Parquet; and every
-//! desk has a browser. This crate turns snapshots and interval rows into those. It counts nothing
-//! itself and knows no kernel; the server asks for its pictures through [`Pictures`].
+//! Snapshots become Prometheus metrics, interval rows become JSON lines and Parquet files, and a
+//! browser shows the page. This crate counts nothing and does not use the kernel. The server
+//! requests snapshots through [`Pictures`].
 
 mod metrics;
 mod rows;
@@ -11,5 +11,6 @@ mod web;
 pub use metrics::{Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics};
 pub use rows::{JsonLines, PARQUET_SCHEMA, ParquetOptions, ParquetWriter, RowsError, RowsWanted};
 pub use web::{
-    MAX_CONNECTIONS, MAX_PICTURES, PICTURE_WAIT, Pictures, ServeError, Server, ServerOptions, serve,
+    MAX_CONNECTIONS, MAX_SNAPSHOTS, Pictures, SNAPSHOT_WAIT, ServeError, Server, ServerOptions,
+    serve,
 };

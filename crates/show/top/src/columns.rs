@@ -1,22 +1,22 @@
-//! The columns of the table: what each shows of a row, and which fit into a width.
+//! The columns of the table: their values, and the choice that fits into a width.
 //!
 //! ```text
 //! CLASS ............ |BIT/S up down|RTT IN p50 p95m|RTT OUT p50 p95m|LOAD +ms m score m|LOSS % ...|FLOWS|TREND
 //! ```
 //!
-//! Every column but the first begins with a gap. One that is judged ends with its mark.
+//! Every column except the first begins with a gap. A column with levels ends with a mark.
 
 use fairpath_history::snapshot::{Queue, Row, Sort};
 
 use crate::figures::{count, maybe, millis, percent, scaled};
 use crate::judge::{self, Level};
 
-/// What a column shows.
+/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// What the hosts send, bits a second.
+    /// Rate that the hosts send, bits per second.
     Up,
-    /// What they receive.
+    /// Rate that they receive.
     Down,
     /// Median inside.
     InP50,
@@ -28,41 +28,41 @@ pub enum Column {
     OutP95,
     /// Growth of the inside median under load.
     Growth,
-    /// Score of load.
+    /// Load score.
     Score,
-    /// Greater share lost inside, of both ways.
+    /// Loss inside, the larger of both directions.
     LossIn,
-    /// Likewise outside.
+    /// The same outside.
     LossOut,
-    /// Lost inside on the way to the hosts.
+    /// Loss inside, towards the hosts.
     LossInTo,
-    /// Lost inside on the way from them.
+    /// Loss inside, from the hosts.
     LossInFrom,
-    /// Lost outside on the way to the others.
+    /// Loss outside, towards the remote hosts.
     LossOutTo,
-    /// Lost outside on the way from them.
+    /// Loss outside, from the remote hosts.
     LossOutFrom,
-    /// 95th percentile of the time in the class's queues, the longer of both ways.
-    Waited,
-    /// Share of packets that its queues dropped, the greater of both ways.
+    /// 95th percentile of the sojourn time in the queues, the larger of both directions.
+    Sojourn,
+    /// Fraction of packets that the queues dropped, the larger of both directions.
     Dropped,
     /// Open flows.
     Flows,
-    /// Share of the window's bytes without round-trip times.
+    /// Fraction of the window's bytes in flows without RTT samples.
     Unmeasured,
 }
 
-/// A value to be shown.
+/// A value of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// The figure.
     pub text: String,
-    /// What it is worth.
+    /// Its level.
     pub level: Level,
 }
 
 impl Column {
-    /// What stands over it and its neighbours of the same group.
+    /// The title of its group.
     pub fn group(self) -> &'static str {
         match self {
             Column::Up | Column::Down => "BIT/S",
@@ -72,13 +72,13 @@ impl Column {
             Column::LossIn | Column::LossOut => "LOSS %",
             Column::LossInTo | Column::LossInFrom => "LOSS IN %",
             Column::LossOutTo | Column::LossOutFrom => "LOSS OUT %",
-            Column::Waited | Column::Dropped => "QUEUE",
+            Column::Sojourn | Column::Dropped => "QUEUE",
             Column::Flows => "",
             Column::Unmeasured => "UNMEAS",
         }
     }
 
-    /// What stands right over it.
+    /// Its title.
     pub fn title(self) -> &'static str {
         match self {
             Column::Up => "UP",
@@ -91,30 +91,30 @@ impl Column {
             Column::LossOut => "out",
             Column::LossInTo | Column::LossOutTo => "to",
             Column::LossInFrom | Column::LossOutFrom => "from",
-            Column::Waited => "p95",
+            Column::Sojourn => "p95",
             Column::Dropped => "drop%",
             Column::Flows => "FLOWS",
             Column::Unmeasured => "%",
         }
     }
 
-    /// Whether a mark stands behind the figure.
-    pub fn is_judged(self) -> bool {
-        use Column::{Down, Dropped, Flows, InP50, OutP50, Up, Waited};
-        !matches!(self, Up | Down | InP50 | OutP50 | Flows | Waited | Dropped)
+    /// Whether its values have levels, shown by a mark after the figure.
+    pub fn has_level(self) -> bool {
+        use Column::{Down, Dropped, Flows, InP50, OutP50, Sojourn, Up};
+        !matches!(self, Up | Down | InP50 | OutP50 | Flows | Sojourn | Dropped)
     }
 
-    /// Columns of the figure alone.
+    /// Width of the figure.
     pub fn figure_width(self) -> u16 {
         5
     }
 
-    /// Gap, figure and mark.
+    /// Width of gap, figure and mark.
     pub fn width(self) -> u16 {
-        1 + self.figure_width() + u16::from(self.is_judged())
+        1 + self.figure_width() + u16::from(self.has_level())
     }
 
-    /// Whether rows are sorted by it.
+    /// Whether `sort` sorts by this column.
     pub fn is_sorted_by(self, sort: Sort) -> bool {
         use Column::{LossIn, LossInFrom, LossInTo, LossOut, LossOutFrom, LossOutTo};
         match sort {
@@ -131,11 +131,11 @@ impl Column {
         }
     }
 
-    /// The row's value.
+    /// The value of a row.
     pub fn cell(self, row: &Row) -> Cell {
         let rtt = |ns: Option<u64>| maybe(ns, millis);
         let lost = |share: Option<f64>| (maybe(share, percent), judge::loss(share));
-        let plain = |text: String| (text, Level::Fine);
+        let plain = |text: String| (text, Level::Normal);
         let (text, level) = match self {
             Column::Up => plain(scaled(row.up.rate_bps)),
             Column::Down => plain(scaled(row.down.rate_bps)),
@@ -146,18 +146,18 @@ impl Column {
                 rtt(row.outside.p95_rtt_ns),
                 judge::outside_p95(&row.outside),
             ),
-            Column::Growth => (rtt(row.load.growth_ns), judge::growth(row)),
+            Column::Growth => (rtt(row.load.rtt_growth_ns), judge::growth(row)),
             Column::Score => (
                 maybe(row.load.score, |score| score.to_string()),
                 judge::score(row),
             ),
-            Column::LossIn => lost(judge::greater_loss(&row.inside)),
-            Column::LossOut => lost(judge::greater_loss(&row.outside)),
+            Column::LossIn => lost(judge::larger_loss(&row.inside)),
+            Column::LossOut => lost(judge::larger_loss(&row.outside)),
             Column::LossInTo => lost(row.inside.loss_to),
             Column::LossInFrom => lost(row.inside.loss_from),
             Column::LossOutTo => lost(row.outside.loss_to),
             Column::LossOutFrom => lost(row.outside.loss_from),
-            Column::Waited => plain(rtt(queues(row)
+            Column::Sojourn => plain(rtt(queues(row)
                 .filter_map(|queue| queue.p95_sojourn_ns)
                 .max())),
             Column::Dropped => plain(maybe(
@@ -178,14 +178,14 @@ fn queues(row: &Row) -> impl Iterator<Item = &Queue> {
     [&row.up_queue, &row.down_queue].into_iter().flatten()
 }
 
-/// Of all packets that came, since shaping began.
+/// Dropped packets as a fraction of enqueued packets, since shaping began.
 fn dropped(queue: &Queue) -> Option<f64> {
     (queue.came_packets > 0).then(|| queue.dropped_packets as f64 / queue.came_packets as f64)
 }
 
-/// Of both directions: by rate, since that is what shares of the window are weighed with.
+/// Both directions, weighted by rate.
 fn unmeasured(row: &Row) -> Option<f64> {
-    match (row.up.unmeasured, row.down.unmeasured) {
+    match (row.up.unmeasured_ratio, row.down.unmeasured_ratio) {
         (Some(up), Some(down)) => {
             let (a, b) = (row.up.rate_bps, row.down.rate_bps);
             Some(if a + b > 0.0 {
@@ -198,7 +198,7 @@ fn unmeasured(row: &Row) -> Option<f64> {
     }
 }
 
-/// In what order columns are given up as the width shrinks: the last first.
+/// Columns by importance. A narrow terminal omits the last ones first.
 const PRIORITY: [Column; 13] = [
     Column::Down,
     Column::InP95,
@@ -206,7 +206,7 @@ const PRIORITY: [Column; 13] = [
     Column::OutP95,
     Column::LossIn,
     Column::InP50,
-    Column::Waited,
+    Column::Sojourn,
     Column::Dropped,
     Column::Flows,
     Column::LossOut,
@@ -215,7 +215,7 @@ const PRIORITY: [Column; 13] = [
     Column::Growth,
 ];
 
-/// In what order columns stand.
+/// Columns from left to right.
 const ORDER: [Column; 18] = [
     Column::Up,
     Column::Down,
@@ -231,46 +231,46 @@ const ORDER: [Column; 18] = [
     Column::LossInFrom,
     Column::LossOutTo,
     Column::LossOutFrom,
-    Column::Waited,
+    Column::Sojourn,
     Column::Dropped,
     Column::Unmeasured,
     Column::Flows,
 ];
 
-/// Least width of a class's name.
+/// Minimum width of a name.
 const MIN_NAME: u16 = 12;
-/// Names up to here are not cut for the sake of a column.
+/// Names up to this width are not cut to fit another column.
 const FAIR_NAME: u16 = 20;
-/// Names up to here are not cut for the sake of a luxury: split losses, a longer trend.
+/// Names up to this width are not cut to fit split losses or a longer trend.
 const LONG_NAME: u16 = 36;
-/// Longest name that is given room for.
+/// Maximum width of a name.
 const MAX_NAME: u16 = 60;
-/// A trend of fewer points tells nothing.
+/// Minimum number of points of the trend.
 const MIN_TREND: u16 = 10;
-/// More points than this tell no more.
+/// Maximum number of points of the trend.
 const MAX_TREND: u16 = 30;
 
-/// Which columns are shown, and how wide the two are that stretch.
+/// The visible columns, and the widths of name and trend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Width of the class's name with its indentation.
     pub name: u16,
-    /// Columns between name and trend.
+    /// The columns between name and trend.
     pub columns: Vec<Column>,
-    /// Points of the trend; 0 if it is not shown.
+    /// Points of the trend, 0 if it is not visible.
     pub trend: u16,
 }
 
 impl Layout {
-    /// The layout for `width` columns of terminal, where the longest name takes `name` columns, with
-    /// columns of queues where something is `shaped`.
+    /// The layout for a terminal of `width` columns and a longest name of `name` columns. Columns of
+    /// queues are included if `shaped`.
     pub fn new(width: u16, name: u16, shaped: bool) -> Layout {
-        // A third of a narrow terminal is enough for names.
-        let most = FAIR_NAME.min(width / 3).max(MIN_NAME);
-        let fair = name.clamp(MIN_NAME, most).min(width);
+        // In a narrow terminal, names get at most a third.
+        let max = FAIR_NAME.min(width / 3).max(MIN_NAME);
+        let fair = name.clamp(MIN_NAME, max).min(width);
         let mut left = width.saturating_sub(fair);
         let mut chosen = Vec::new();
-        let of_queues = |column: &Column| matches!(column, Column::Waited | Column::Dropped);
+        let of_queues = |column: &Column| matches!(column, Column::Sojourn | Column::Dropped);
         let wanted: Vec<Column> = PRIORITY
             .into_iter()
             .filter(|column| shaped || !of_queues(column))
@@ -318,8 +318,8 @@ impl Layout {
             self.trend += take(MAX_TREND.saturating_sub(self.trend));
         }
         self.name += take(name.clamp(self.name, MAX_NAME) - self.name);
-        let place = |column: &Column| ORDER.iter().position(|other| other == column);
-        self.columns.sort_by_key(place);
+        let position = |column: &Column| ORDER.iter().position(|other| other == column);
+        self.columns.sort_by_key(position);
     }
 
     fn split_losses(&mut self) {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn no_layout_is_wider_than_the_terminal_and_none_loses_a_column_by_widening() {
+    fn a_wider_terminal_never_has_fewer_columns() {
         for name in [4, 12, 17, 24, 80] {
             let mut before = 0;
             for width in 12..300 {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn eighty_columns_show_rates_both_legs_losses_and_flows() {
+    fn eighty_columns_show_rates_legs_losses_and_flows() {
         let layout = Layout::new(80, 30, false);
         use Column::{Down, Flows, InP50, InP95, LossIn, LossOut, OutP50, OutP95, Up};
         assert_eq!(
@@ -374,7 +374,7 @@ mod tests {
         );
         assert!(layout.name >= 20, "{layout:?}");
         let shaped = Layout::new(80, 30, true).columns;
-        assert!(shaped.contains(&Column::Waited) && shaped.contains(&Column::Dropped));
+        assert!(shaped.contains(&Column::Sojourn) && shaped.contains(&Column::Dropped));
         assert!(Layout::new(80, 14, false).columns.contains(&Column::Score));
         assert!(Layout::new(120, 30, false).trend >= 10);
         assert!(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_is_a_dash_and_never_a_zero() {
+    fn a_missing_value_is_a_dash() {
         let row = Row::default();
         for column in [
             Column::InP50,
@@ -395,7 +395,7 @@ mod tests {
             Column::LossIn,
             Column::LossOutTo,
             Column::Unmeasured,
-            Column::Waited,
+            Column::Sojourn,
             Column::Dropped,
         ] {
             assert_eq!(column.cell(&row).text, "-", "{column:?}");

@@ -1,8 +1,8 @@
-//! Numbers as people read them: short, of a known greatest width, three digits that count.
+//! Formats numbers with three significant digits and a limited width.
 //!
-//! Nothing here says "-": what was not measured is `None` and is shown by [`maybe`].
+//! A value that was not measured is `None`, and [`maybe`] formats it.
 
-/// What stands for a value that was not measured.
+/// The text of a value that was not measured.
 pub const UNMEASURED: &str = "-";
 
 /// The figure, or [`UNMEASURED`].
@@ -10,7 +10,7 @@ pub fn maybe<T>(value: Option<T>, figure: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNMEASURED.to_owned(), figure)
 }
 
-/// Thousands by letter: `0`, `987`, `1.23k`, `12.3M`, `999G`; at most 5 columns below 1000 E.
+/// A number with SI prefix: `0`, `987`, `1.23k`, `12.3M`, `999G`. At most 5 columns below 1000 E.
 pub fn scaled(value: f64) -> String {
     const LETTERS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let mut value = value.max(0.0);
@@ -25,7 +25,7 @@ pub fn scaled(value: f64) -> String {
     format!("{}{}", three_digits(value), LETTERS[letter])
 }
 
-/// A count: exact up to five digits, then as [`scaled`].
+/// A count, exact up to five digits, above that as [`scaled`].
 pub fn count(value: u64) -> String {
     if value < 100_000 {
         value.to_string()
@@ -34,7 +34,7 @@ pub fn count(value: u64) -> String {
     }
 }
 
-/// A count with its thousands apart, as in `12,345,678`.
+/// A count with separated thousands: `12,345,678`.
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -65,7 +65,7 @@ pub fn millis(ns: u64) -> String {
     }
 }
 
-/// A share as percent without its sign: `0`, `<0.01`, `0.25`, `12.3`, `100`.
+/// A ratio as percent without the sign: `0`, `<0.01`, `0.25`, `12.3`, `100`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent <= 0.0 {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_round_up_into_the_next_unit_and_never_pass_five_columns() {
+    fn figures_have_at_most_five_columns() {
         for (value, text) in [
             (0.0, "0"),
             (0.4, "0"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_loss_is_not_shown_as_none() {
+    fn a_small_loss_is_not_shown_as_zero() {
         assert_eq!(percent(0.0), "0");
         assert_eq!(percent(0.000_05), "<0.01");
         assert_eq!(percent(0.002_5), "0.25");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_groups_read_as_people_write_them() {
+    fn spans_and_groups_have_their_formats() {
         let second = 1_000_000_000;
         assert_eq!(span(850_000_000), "850ms");
         assert_eq!(span(1_340_000_000), "1.3s");

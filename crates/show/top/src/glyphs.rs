@@ -1,4 +1,4 @@
-//! What is drawn with: box and block characters, or plain ASCII; and colours, or none.
+//! Characters and colours of the screen: Unicode or ASCII, with or without colours.
 
 use std::env;
 
@@ -6,17 +6,17 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::judge::Level;
 
-/// Characters and colours of a screen.
+/// Characters and colours of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Only ASCII is written, names included.
+    /// Write only ASCII, also for names.
     pub ascii: bool,
-    /// Colours besides bold, dim and reversed.
+    /// Write colours, in addition to bold, dim and reversed text.
     pub colour: bool,
 }
 
 impl Look {
-    /// By the locale (`LC_ALL`, `LC_CTYPE`, `LANG`) and `NO_COLOR` (<https://no-color.org>).
+    /// Follows the locale (`LC_ALL`, `LC_CTYPE`, `LANG`) and `NO_COLOR` (<https://no-color.org>).
     pub fn from_environment(ascii: bool) -> Look {
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -26,27 +26,27 @@ impl Look {
         }
     }
 
-    /// Before a class whose children are shown.
+    /// The mark before an expanded class.
     pub fn open(self) -> &'static str {
         if self.ascii { "- " } else { "▾ " }
     }
 
-    /// Before a class whose children are folded away.
+    /// The mark before a collapsed class.
     pub fn folded(self) -> &'static str {
         if self.ascii { "+ " } else { "▸ " }
     }
 
-    /// Stands where a text was cut.
+    /// The mark at the end of a cut text.
     pub fn cut(self) -> &'static str {
         if self.ascii { ">" } else { "…" }
     }
 
-    /// A line under a title, one column of it.
+    /// One column of the line after a title.
     pub fn rule(self) -> &'static str {
         if self.ascii { "-" } else { "─" }
     }
 
-    /// Steps of a sparkline, lowest first.
+    /// The levels of a sparkline, lowest first.
     pub fn steps(self) -> &'static [&'static str; 8] {
         if self.ascii {
             &["_", ".", ":", "-", "=", "+", "*", "#"]
@@ -55,7 +55,7 @@ impl Look {
         }
     }
 
-    /// A bar of `share` (0 to 1) of `width` columns; what is more than nothing shows.
+    /// A bar of `share` (0 to 1) of `width` columns. Every share above 0 is visible.
     pub fn bar(self, share: f64, width: usize) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         if share <= 0.0 || width == 0 {
@@ -68,34 +68,34 @@ impl Look {
         format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
     }
 
-    /// How a judged value is written.
+    /// The style of a value of this level.
     pub fn level(self, level: Level) -> Style {
         match (level, self.colour) {
-            (Level::Fine, _) => Style::new(),
-            (Level::Watch, true) => Style::new().fg(Color::Yellow),
-            (Level::Watch, false) => Style::new(),
-            (Level::Bad, true) => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
-            (Level::Bad, false) => Style::new().add_modifier(Modifier::BOLD),
+            (Level::Normal, _) => Style::new(),
+            (Level::Warning, true) => Style::new().fg(Color::Yellow),
+            (Level::Warning, false) => Style::new(),
+            (Level::Critical, true) => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+            (Level::Critical, false) => Style::new().add_modifier(Modifier::BOLD),
         }
     }
 
-    /// Titles.
+    /// The style of titles.
     pub fn title(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What need not be read.
+    /// The style of less important text.
     pub fn quiet(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// The row that keys are about.
+    /// The style of the selected row.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 }
 
-/// POSIX: without a locale it is "C", which is ASCII.
+/// POSIX: the default locale is "C", which is ASCII.
 fn is_utf8(locale: Option<&str>) -> bool {
     let name = locale.unwrap_or("C").to_ascii_lowercase();
     name.contains("utf-8") || name.contains("utf8")
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_utf8_locale_gets_more_than_ascii() {
+    fn only_a_utf8_locale_allows_unicode() {
         assert!(is_utf8(Some("en_GB.UTF-8")));
         assert!(is_utf8(Some("C.utf8")));
         assert!(!is_utf8(Some("POSIX")));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_long_as_its_share_and_never_hides_what_is_there() {
+    fn a_bar_shows_every_share_above_zero() {
         let unicode = Look {
             ascii: false,
             colour: true,

@@ -1,5 +1,5 @@
-//! A small table of names and figures that fits into a width: figures are left out before names
-//! become unreadable, and columns stand close to the names they are about.
+//! A small table of names and figures of limited width. Figures are omitted before names become
+//! unreadable, and figures are close to their names.
 
 use ratatui::text::{Line, Span};
 
@@ -10,27 +10,28 @@ use crate::text::{left, right, width};
 /// A column of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// What stands over it.
+    /// Its title.
     pub title: &'static str,
     /// Columns of the widest figure.
     pub width: usize,
-    /// Where there is no room, the greatest goes first.
+    /// Fields of the largest rank are omitted first.
     pub rank: u8,
 }
 
 /// A name and its figures, one for each field.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// On the left, stretching.
+    /// The name, at the left.
     pub name: String,
-    /// Figures and what they are worth.
+    /// Figures and their levels.
     pub figures: Vec<(String, Level)>,
 }
 
-/// A line of titles, then one an item, each at most `columns` wide. Figures give way to names of up
-/// to `least` columns.
+/// A line of titles, then one line per item, each at most `columns` wide.
+///
+/// Figures are omitted where names would have less than `min_name` columns.
 pub fn lines(
-    (title, least): (&str, usize),
+    (title, min_name): (&str, usize),
     fields: &[Field],
     items: &[Item],
     columns: usize,
@@ -38,19 +39,19 @@ pub fn lines(
 ) -> Vec<Line<'static>> {
     let longest = items.iter().map(|item| width(&item.name));
     let longest = longest.max().unwrap_or(0).max(width(title));
-    let least = least.min(columns / 2);
-    let kept = fit(fields, columns.saturating_sub(longest.min(least)));
-    let used: usize = kept.iter().map(|at| taken(&fields[*at])).sum();
+    let min_name = min_name.min(columns / 2);
+    let shown = fit(fields, columns.saturating_sub(longest.min(min_name)));
+    let used: usize = shown.iter().map(|at| total_width(&fields[*at])).sum();
     let name = longest.min(columns.saturating_sub(used));
     let mut titles = left(title, name, look);
-    for at in &kept {
+    for at in &shown {
         let field = &fields[*at];
         titles += &format!(" {} ", right(field.title, field.width, look));
     }
     let mut lines = vec![Line::styled(titles.trim_end().to_owned(), look.quiet())];
     for item in items {
         let mut spans = vec![Span::raw(left(&item.name, name, look))];
-        for at in &kept {
+        for at in &shown {
             let (text, level) = &item.figures[*at];
             let figure = right(text, fields[*at].width, look);
             spans.push(Span::raw(" "));
@@ -61,27 +62,29 @@ pub fn lines(
     lines
 }
 
-/// Gap, figure, mark.
-fn taken(field: &Field) -> usize {
+/// Width of gap, figure and mark.
+fn total_width(field: &Field) -> usize {
     field.width + 2
 }
 
-/// The places of those that fit into `room`, in order.
-fn fit(fields: &[Field], mut room: usize) -> Vec<usize> {
+/// The indices of the fields that fit into `left` columns, in order.
+fn fit(fields: &[Field], mut left: usize) -> Vec<usize> {
     let mut by_rank: Vec<usize> = (0..fields.len()).collect();
     by_rank.sort_by_key(|at| fields[*at].rank);
     let fits = |at: &usize| {
-        let fits = taken(&fields[*at]) <= room;
-        room = if fits { room - taken(&fields[*at]) } else { 0 };
+        let width = total_width(&fields[*at]);
+        let fits = width <= left;
+        left = if fits { left - width } else { 0 };
         fits
     };
-    let mut kept: Vec<usize> = by_rank.into_iter().filter(fits).collect();
-    kept.sort_unstable();
-    kept
+    let mut shown: Vec<usize> = by_rank.into_iter().filter(fits).collect();
+    shown.sort_unstable();
+    shown
 }
 
-/// Pieces one after the other, two columns apart, in as many lines as it takes; the first line
-/// begins with `name`, the others below its end.
+/// Joins pieces, two columns apart, into lines of at most `columns`.
+///
+/// The first line begins with `name`, the others are indented by its width.
 pub fn wrap(
     name: &str,
     pieces: Vec<Span<'static>>,
@@ -138,7 +141,7 @@ mod tests {
     ];
 
     fn drawn(columns: usize) -> Vec<String> {
-        let figures = ["1.00", "2.00", "3"].map(|f| (f.to_owned(), Level::Fine));
+        let figures = ["1.00", "2.00", "3"].map(|f| (f.to_owned(), Level::Normal));
         let item = Item {
             name: "198.51.100.0/24 far".to_owned(),
             figures: figures.to_vec(),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_the_greatest_rank_go_first_and_names_are_cut_with_a_mark() {
+    fn figures_of_the_largest_rank_are_omitted_first() {
         assert_eq!(
             drawn(60),
             [
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_go_on_below_where_they_began() {
+    fn wrapped_lines_are_indented() {
         let pieces = ["one", "two", "three"].map(Span::raw).to_vec();
         let lines = wrap("load  ", pieces, 15, LOOK);
         let text: Vec<String> = lines.iter().map(ToString::to_string).collect();

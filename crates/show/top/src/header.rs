@@ -1,4 +1,4 @@
-//! The two lines at the top: whose picture this is and how it was made; sums and trouble.
+//! The two lines at the top: host, time, window and sort order, then totals and problems.
 
 use fairpath_history::snapshot::{Snapshot, Sort};
 use ratatui::buffer::Buffer;
@@ -8,20 +8,20 @@ use ratatui::style::Style;
 use crate::figures::{grouped, scaled, span};
 use crate::glyphs::Look;
 use crate::judge::Level;
-use crate::picture::Picture;
 use crate::state::State;
 use crate::text;
+use crate::view::View;
 
-/// Lines that the header has.
+/// Number of header lines.
 pub const LINES: u16 = 2;
 
-/// A piece of a line; pieces stand two columns apart, and those that do not fit are left out.
+/// A piece of a line. Pieces are two columns apart, and those that do not fit are omitted.
 struct Piece {
     text: String,
     style: Style,
 }
 
-/// Draws as many of the lines as there is room for.
+/// Draws as many lines as fit.
 pub fn draw(buffer: &mut Buffer, area: Rect, state: &State) {
     for (part, y) in (0..LINES).zip(area.y..area.bottom()) {
         let line = Rect {
@@ -35,42 +35,42 @@ pub fn draw(buffer: &mut Buffer, area: Rect, state: &State) {
 
 /// Draws one of the lines.
 pub fn line(buffer: &mut Buffer, line: Rect, state: &State, part: u16) {
-    let pictured = state.picture.as_ref();
+    let view = state.view.as_ref();
     if part > 0 {
         return from_left(
             buffer,
             line,
             line.right(),
-            &sums(pictured, state.look),
+            &totals(view, state.look),
             state.look,
         );
     }
-    let end = from_right(buffer, line, &how(state), state.look);
-    from_left(buffer, line, end, &whose(pictured, state.look), state.look);
+    let end = from_right(buffer, line, &options(state), state.look);
+    from_left(buffer, line, end, &origin(view, state.look), state.look);
 }
 
 fn from_left(buffer: &mut Buffer, line: Rect, end: u16, pieces: &[Piece], look: Look) {
     let mut x = line.x;
     for (at, piece) in pieces.iter().enumerate() {
-        let room = usize::from(end.saturating_sub(x));
-        let fits = text::width(&piece.text) <= room;
-        // The first piece is always there, cut if it must be.
+        let left = usize::from(end.saturating_sub(x));
+        let fits = text::width(&piece.text) <= left;
+        // The first piece is always drawn, cut if necessary.
         if fits || at == 0 {
-            let text = text::cut(&piece.text, room, look);
+            let text = text::cut(&piece.text, left, look);
             x = write(buffer, x, line.y, &text, piece.style) + 2;
         }
     }
 }
 
-/// Draws from the right end as many pieces as fit into two thirds; returns where they begin.
+/// Draws as many pieces as fit into two thirds of the line, right-aligned. Returns their first column.
 fn from_right(buffer: &mut Buffer, line: Rect, pieces: &[Piece], look: Look) -> u16 {
-    let mut room = usize::from(line.width) * 2 / 3;
+    let mut left = usize::from(line.width) * 2 / 3;
     let mut kept = Vec::new();
     for piece in pieces {
         let text = text::cut(&piece.text, 32, look);
         let width = text::width(&text) + 2;
-        if width <= room {
-            room -= width;
+        if width <= left {
+            left -= width;
             kept.push((text, piece.style));
         }
     }
@@ -83,14 +83,14 @@ fn from_right(buffer: &mut Buffer, line: Rect, pieces: &[Piece], look: Look) -> 
     start
 }
 
-/// Writes a text that fits and returns the column behind it.
+/// Writes a text that fits and returns the column after it.
 fn write(buffer: &mut Buffer, x: u16, y: u16, text: &str, style: Style) -> u16 {
     buffer.set_stringn(x, y, text, usize::MAX, style).0
 }
 
-/// Program, host, time, how often and over how long.
-fn whose(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
-    let Some(Picture { snapshot, .. }) = pictured else {
+/// Program, host, time, window and interval.
+fn origin(view: Option<&View>, look: Look) -> Vec<Piece> {
+    let Some(View { snapshot, .. }) = view else {
         return vec![piece("fairpath top", look.title())];
     };
     let host = format!("fairpath {}", text::clean(&snapshot.host, look));
@@ -106,20 +106,20 @@ fn whose(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
     ]
 }
 
-/// The time of the day, UTC.
+/// Time of day, UTC.
 fn clock(snapshot: &Snapshot) -> String {
     let time = snapshot.time.get(11..19).unwrap_or(&snapshot.time);
     format!("{time} UTC")
 }
 
-/// How the table is looked at.
-fn how(state: &State) -> Vec<Piece> {
+/// Pause, zoom, filter and sort order.
+fn options(state: &State) -> Vec<Piece> {
     let plain = Style::new();
     let mut pieces = Vec::new();
     if state.paused {
         pieces.push(piece("PAUSED", state.look.selected()));
     }
-    if state.closeup.is_some() {
+    if state.details.is_some() {
         return pieces;
     }
     if let Some(class) = &state.query.under {
@@ -135,7 +135,7 @@ fn how(state: &State) -> Vec<Piece> {
     pieces
 }
 
-/// What a way of sorting is called.
+/// The name of a sort order.
 pub fn sort_name(sort: Sort) -> &'static str {
     match sort {
         Sort::Tree => "tree",
@@ -149,13 +149,13 @@ pub fn sort_name(sort: Sort) -> &'static str {
     }
 }
 
-/// How much there is, and what is wrong.
-fn sums(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
-    let Some(picture) = pictured else {
+/// Totals, alerts and losses.
+fn totals(view: Option<&View>, look: Look) -> Vec<Piece> {
+    let Some(view) = view else {
         return Vec::new();
     };
-    let snapshot = &picture.snapshot;
-    let sums = &picture.totals;
+    let snapshot = &view.snapshot;
+    let sums = &view.totals;
     let plain = Style::new();
     let shown = snapshot.rows.len() as u64;
     let mut pieces = vec![if sums.partial {
@@ -166,12 +166,12 @@ fn sums(pictured: Option<&Picture>, look: Look) -> Vec<Piece> {
     }];
     if sums.alerts > 0 {
         let text = format!("alerts! {}", grouped(sums.alerts));
-        pieces.push(piece(text, look.level(Level::Bad)));
+        pieces.push(piece(text, look.level(Level::Critical)));
     }
     let lost = snapshot.counters.get("events_lost").copied().unwrap_or(0);
     if lost > 0 {
         let text = format!("events lost~ {}", grouped(lost));
-        pieces.push(piece(text, look.level(Level::Watch)));
+        pieces.push(piece(text, look.level(Level::Warning)));
     }
     pieces.push(piece(format!("up {}", scaled(sums.up_bps)), plain));
     pieces.push(piece(format!("down {}", scaled(sums.down_bps)), plain));

@@ -1,4 +1,4 @@
-//! Both legs' distributions beside each other, as bars over steps of 1, 2 and 5.
+//! The RTT distributions of both legs as bars, with steps of 1, 2 and 5.
 
 use fairpath_history::Histogram;
 use fairpath_history::snapshot::Row;
@@ -8,7 +8,7 @@ use crate::figures::grouped;
 use crate::glyphs::Look;
 use crate::text::{left, right};
 
-/// Upper ends of steps: 1, 2 and 5 of each decade from 10 us to 100 s, nanoseconds.
+/// Upper bounds of the steps: 1, 2 and 5 of each decade from 10 us to 100 s, nanoseconds.
 const EDGES: [u64; 22] = [
     10_000,
     20_000,
@@ -34,12 +34,12 @@ const EDGES: [u64; 22] = [
     100_000_000_000,
 ];
 
-/// Columns of a step's range.
+/// Width of the range of a step, columns.
 const RANGE: usize = 14;
-/// Columns of a share.
+/// Width of a share, columns.
 const SHARE: usize = 6;
 
-/// A title and one line a step, from the least step used to the greatest.
+/// A title, then one line per step, from the first used step to the last.
 pub fn lines(row: &Row, width: usize, look: Look) -> Vec<Line<'static>> {
     let (inside, outside) = (&row.inside.total.histogram, &row.outside.total.histogram);
     let half = width.saturating_sub(RANGE) / 2;
@@ -56,17 +56,17 @@ pub fn lines(row: &Row, width: usize, look: Look) -> Vec<Line<'static>> {
         (0..EDGES.len()).find(used),
         (0..EDGES.len()).rev().find(used),
     ) else {
-        lines.push(Line::styled("no round-trip time yet", look.quiet()));
+        lines.push(Line::styled("no RTT samples yet", look.quiet()));
         return lines;
     };
-    let greatest = inside
+    let maximum = inside
         .iter()
         .chain(&outside)
         .fold(0.0, |a: f64, b| a.max(*b));
     let bar = |share: f64| {
-        let room = half.saturating_sub(SHARE + 2);
-        let text = look.bar(share / greatest, room);
-        format!("{}{text}", percent_of(share)) + &" ".repeat(2 + room - text.chars().count())
+        let width = half.saturating_sub(SHARE + 2);
+        let text = look.bar(share / maximum, width);
+        format!("{}{text}", percent_of(share)) + &" ".repeat(2 + width - text.chars().count())
     };
     for at in first..=last {
         lines.push(Line::from(vec![
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_trip_time_is_in_one_step() {
+    fn every_sample_is_in_one_step() {
         let mut histogram = Histogram::default();
         for rtt in [1, 12_000, 7_300_000, 7_400_000, 60_000_000_000] {
             histogram.record(rtt);

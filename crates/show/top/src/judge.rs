@@ -1,91 +1,92 @@
-//! What is worth a look and what is bad: the only place with thresholds.
+//! The thresholds for warnings and critical values.
 //!
-//! They are for the eye, on plain access lines. What an operator promised is for the daemon's alerts.
+//! They suit common access links and only mark values on the screen. Configured thresholds and
+//! service levels belong to the daemon's alerts.
 
 use fairpath_history::snapshot::{Leg, Row};
 
-/// How a value is judged; shown by a mark, and by a colour where there are colours.
+/// The level of a value, shown by a mark, and by a colour if the terminal has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing to say, or not measured.
+    /// Below the thresholds, or not measured.
     #[default]
-    Fine,
-    /// Worth a look.
-    Watch,
-    /// People feel it.
-    Bad,
+    Normal,
+    /// At or above the first threshold.
+    Warning,
+    /// At or above the second threshold: users notice it.
+    Critical,
 }
 
 impl Level {
-    /// What stands behind the value, so that no meaning hangs on colour.
+    /// The mark after the value, so that colour is never the only sign.
     pub fn mark(self) -> &'static str {
         match self {
-            Level::Fine => " ",
-            Level::Watch => "~",
-            Level::Bad => "!",
+            Level::Normal => " ",
+            Level::Warning => "~",
+            Level::Critical => "!",
         }
     }
 }
 
 const MS: u64 = 1_000_000;
-/// 95th percentile towards the class's hosts: beyond, calls (ITU-T G.114: 150 ms one way, all of
-/// the path) have little left for the rest of the way.
+/// 95th percentile of the inside leg. Above it, calls have little delay left for the rest of the path
+/// (ITU-T G.114: 150 ms one-way for the whole path).
 pub const INSIDE_P95_NS: [u64; 2] = [100 * MS, 250 * MS];
-/// 95th percentile towards the rest of the world, which is further away.
+/// 95th percentile of the outside leg, which is longer.
 pub const OUTSIDE_P95_NS: [u64; 2] = [200 * MS, 400 * MS];
 /// Growth under load.
 pub const GROWTH_NS: [u64; 2] = [30 * MS, 100 * MS];
-/// Score of load, downwards.
+/// Load score. Lower values are worse.
 pub const SCORE: [u8; 2] = [70, 40];
-/// Share lost.
+/// Loss ratio.
 pub const LOSS: [f64; 2] = [0.01, 0.03];
-/// Share of bytes whose flows gave no round-trip time.
+/// Fraction of bytes in flows without RTT samples.
 pub const UNMEASURED: [f64; 2] = [0.5, 0.9];
 
 fn rising<T: PartialOrd>(value: Option<T>, limits: &[T; 2]) -> Level {
     match value {
-        Some(value) if value >= limits[1] => Level::Bad,
-        Some(value) if value >= limits[0] => Level::Watch,
-        _ => Level::Fine,
+        Some(value) if value >= limits[1] => Level::Critical,
+        Some(value) if value >= limits[0] => Level::Warning,
+        _ => Level::Normal,
     }
 }
 
-/// Judges the 95th percentile inside.
+/// Level of the 95th percentile inside.
 pub fn inside_p95(leg: &Leg) -> Level {
     rising(leg.p95_rtt_ns, &INSIDE_P95_NS)
 }
 
-/// Judges the 95th percentile outside.
+/// Level of the 95th percentile outside.
 pub fn outside_p95(leg: &Leg) -> Level {
     rising(leg.p95_rtt_ns, &OUTSIDE_P95_NS)
 }
 
-/// Judges growth under load.
+/// Level of the growth under load.
 pub fn growth(row: &Row) -> Level {
-    rising(row.load.growth_ns, &GROWTH_NS)
+    rising(row.load.rtt_growth_ns, &GROWTH_NS)
 }
 
-/// Judges the score of load.
+/// Level of the load score.
 pub fn score(row: &Row) -> Level {
     match row.load.score {
-        Some(score) if score < SCORE[1] => Level::Bad,
-        Some(score) if score < SCORE[0] => Level::Watch,
-        _ => Level::Fine,
+        Some(score) if score < SCORE[1] => Level::Critical,
+        Some(score) if score < SCORE[0] => Level::Warning,
+        _ => Level::Normal,
     }
 }
 
-/// Judges a share lost.
+/// Level of a loss ratio.
 pub fn loss(share: Option<f64>) -> Level {
     rising(share, &LOSS)
 }
 
-/// Judges the unmeasured share.
+/// Level of the unmeasured fraction.
 pub fn unmeasured(share: Option<f64>) -> Level {
     rising(share, &UNMEASURED)
 }
 
-/// The greater share lost on a leg, of both ways.
-pub fn greater_loss(leg: &Leg) -> Option<f64> {
+/// The larger loss ratio of the two directions of a leg.
+pub fn larger_loss(leg: &Leg) -> Option<f64> {
     match (leg.loss_to, leg.loss_from) {
         (Some(to), Some(from)) => Some(to.max(from)),
         (to, from) => to.or(from),
@@ -97,29 +98,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_judged_from_its_limit_on_and_the_unmeasured_is_fine() {
+    fn a_level_begins_at_its_threshold() {
         let leg = |p95_rtt_ns| Leg {
             p95_rtt_ns,
             ..Leg::default()
         };
-        assert_eq!(inside_p95(&leg(None)), Level::Fine);
-        assert_eq!(inside_p95(&leg(Some(100 * MS - 1))), Level::Fine);
-        assert_eq!(inside_p95(&leg(Some(100 * MS))), Level::Watch);
-        assert_eq!(inside_p95(&leg(Some(250 * MS))), Level::Bad);
-        assert_eq!(loss(Some(0.029)), Level::Watch);
+        assert_eq!(inside_p95(&leg(None)), Level::Normal);
+        assert_eq!(inside_p95(&leg(Some(100 * MS - 1))), Level::Normal);
+        assert_eq!(inside_p95(&leg(Some(100 * MS))), Level::Warning);
+        assert_eq!(inside_p95(&leg(Some(250 * MS))), Level::Critical);
+        assert_eq!(loss(Some(0.029)), Level::Warning);
         let mut row = Row::default();
-        assert_eq!(score(&row), Level::Fine);
+        assert_eq!(score(&row), Level::Normal);
         row.load.score = Some(39);
-        assert_eq!(score(&row), Level::Bad);
+        assert_eq!(score(&row), Level::Critical);
     }
 
     #[test]
-    fn the_greater_loss_counts_and_one_way_is_enough() {
+    fn larger_loss_accepts_one_direction() {
         let mut leg = Leg::default();
-        assert_eq!(greater_loss(&leg), None);
+        assert_eq!(larger_loss(&leg), None);
         leg.loss_from = Some(0.0);
-        assert_eq!(greater_loss(&leg), Some(0.0));
+        assert_eq!(larger_loss(&leg), Some(0.0));
         leg.loss_to = Some(0.2);
-        assert_eq!(greater_loss(&leg), Some(0.2));
+        assert_eq!(larger_loss(&leg), Some(0.2));
     }
 }

@@ -1,59 +1,56 @@
-//! What each key does.
+//! The keys and their actions.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::state::{Closeup, MAX_FILTER, State};
+use crate::state::{Details, MAX_FILTER, State};
 use crate::table::Trend;
 
-/// Keys and what they do, as the help shows them.
+/// The keys and their actions, as the help shows them.
 pub const HELP: &[(&str, &str)] = &[
-    ("up down j k", "select a class"),
-    ("PgUp PgDn", "a page; Home and End: first and last"),
-    (
-        "Enter right",
-        "the class closely: histogram, remotes, flows",
-    ),
-    ("Esc left", "back: from the class, the filter, the zoom"),
-    ("space", "fold or unfold what lies below"),
-    ("1 to 9, 0", "show so many levels of the tree; 0: all"),
-    ("u", "zoom: only this class and what lies below it"),
-    ("s S", "next or previous way of sorting"),
-    ("/", "filter by name; Enter keeps it, Esc drops it"),
-    ("t", "trend: rate, or p95 inside"),
-    ("p", "pause and go on"),
-    ("Ctrl-L", "draw the screen anew; Ctrl-Z: to the shell"),
-    ("? h", "this help"),
+    ("up down j k", "select a row"),
+    ("PgUp PgDn", "move one page; Home, End: first, last row"),
+    ("Enter right", "details view: histograms, remotes, flows"),
+    ("Esc left", "back: close details, clear filter, leave zoom"),
+    ("space", "collapse or expand the classes below"),
+    ("1 to 9, 0", "show 1 to 9 levels of the tree; 0: all levels"),
+    ("u", "zoom: show only this class and those below"),
+    ("s S", "next or previous sort order"),
+    ("/", "filter by name; Enter keeps it, Esc clears it"),
+    ("t", "trend column: switch between rate and inside p95"),
+    ("p", "pause or resume"),
+    ("Ctrl-L", "redraw the screen; Ctrl-Z: suspend"),
+    ("? h", "show this help"),
     ("q Ctrl-C", "quit"),
 ];
 
-/// What has to be done after a key.
+/// The action after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.
     Idle,
     /// Draw.
     Draw,
-    /// Draw, and ask the source at once.
-    Ask,
-    /// Draw everything, whatever the terminal shows.
+    /// Draw, and query the source at once.
+    Query,
+    /// Draw every cell again.
     Redraw,
-    /// Stop until the shell lets us go on.
+    /// Stop until the shell continues this process.
     Suspend,
     /// End.
     Quit,
 }
 
-fn asks(whether: bool) -> Step {
-    if whether { Step::Ask } else { Step::Draw }
+fn query_if(needed: bool) -> Step {
+    if needed { Step::Query } else { Step::Draw }
 }
 
-/// Does what the key says.
+/// Handles a key.
 pub fn press(state: &mut State, key: KeyEvent) -> Step {
     if key.kind == KeyEventKind::Release {
         return Step::Idle;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return control(key.code);
+        return control_key(key.code);
     }
     if state.help {
         state.help = false;
@@ -74,14 +71,14 @@ pub fn press(state: &mut State, key: KeyEvent) -> Step {
         }
         KeyCode::Char('p') => {
             state.paused = !state.paused;
-            asks(!state.paused)
+            query_if(!state.paused)
         }
-        code if state.closeup.is_some() => closely(state, code),
-        code => table(state, code),
+        code if state.details.is_some() => details_key(state, code),
+        code => table_key(state, code),
     }
 }
 
-fn control(code: KeyCode) -> Step {
+fn control_key(code: KeyCode) -> Step {
     match code {
         KeyCode::Char('c') => Step::Quit,
         KeyCode::Char('l') => Step::Redraw,
@@ -102,7 +99,7 @@ fn type_filter(state: &mut State, code: KeyCode) -> Step {
         KeyCode::Esc => {
             state.typing = None;
             state.filter("");
-            return Step::Ask;
+            return Step::Query;
         }
         KeyCode::Backspace => {
             text.pop();
@@ -112,10 +109,10 @@ fn type_filter(state: &mut State, code: KeyCode) -> Step {
     }
     let text = text.clone();
     state.filter(&text);
-    Step::Ask
+    Step::Query
 }
 
-fn table(state: &mut State, code: KeyCode) -> Step {
+fn table_key(state: &mut State, code: KeyCode) -> Step {
     let page = state.page as isize;
     match code {
         KeyCode::Down | KeyCode::Char('j') => state.step(1),
@@ -124,21 +121,21 @@ fn table(state: &mut State, code: KeyCode) -> Step {
         KeyCode::PageUp => state.step(-page),
         KeyCode::Home | KeyCode::Char('g') => state.first(),
         KeyCode::End | KeyCode::Char('G') => state.last(),
-        KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => return look_closely(state),
-        KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return asks(state.back()),
-        KeyCode::Char(' ') => return asks(state.fold()),
-        KeyCode::Char('u') => return asks(state.zoom()),
+        KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => return open_details(state),
+        KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return query_if(state.back()),
+        KeyCode::Char(' ') => return query_if(state.fold()),
+        KeyCode::Char('u') => return query_if(state.zoom()),
         KeyCode::Char('0') => {
             state.levels(None);
-            return Step::Ask;
+            return Step::Query;
         }
         KeyCode::Char(digit @ '1'..='9') => {
             state.levels(digit.to_digit(10));
-            return Step::Ask;
+            return Step::Query;
         }
         KeyCode::Char(key @ ('s' | 'S')) => {
             state.sort(key == 's');
-            return Step::Ask;
+            return Step::Query;
         }
         KeyCode::Char('/') => state.typing = Some(state.query.filter.clone().unwrap_or_default()),
         KeyCode::Char('t') => {
@@ -152,24 +149,24 @@ fn table(state: &mut State, code: KeyCode) -> Step {
     Step::Draw
 }
 
-fn look_closely(state: &mut State) -> Step {
+fn open_details(state: &mut State) -> Step {
     let Some(class) = state.current().map(|row| row.name.clone()) else {
         return Step::Idle;
     };
-    state.closeup = Some(Closeup {
+    state.details = Some(Details {
         class,
-        ..Closeup::default()
+        ..Details::default()
     });
-    Step::Ask
+    Step::Query
 }
 
-/// The scroll is bound to what there is when it is drawn.
-fn closely(state: &mut State, code: KeyCode) -> Step {
+/// Drawing limits the scroll position to the number of lines.
+fn details_key(state: &mut State, code: KeyCode) -> Step {
     let page = state.page;
-    let Some(closeup) = &mut state.closeup else {
+    let Some(details) = &mut state.details else {
         return Step::Idle;
     };
-    let scroll = &mut closeup.scroll;
+    let scroll = &mut details.scroll;
     match code {
         KeyCode::Down | KeyCode::Char('j') => *scroll = scroll.saturating_add(1),
         KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
@@ -178,8 +175,8 @@ fn closely(state: &mut State, code: KeyCode) -> Step {
         KeyCode::Home | KeyCode::Char('g') => *scroll = 0,
         KeyCode::End | KeyCode::Char('G') => *scroll = usize::MAX,
         KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => {
-            state.closeup = None;
-            return Step::Ask;
+            state.details = None;
+            return Step::Query;
         }
         _ => return Step::Idle,
     }

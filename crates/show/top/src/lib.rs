@@ -1,21 +1,21 @@
-//! The live table of classes in a terminal, and the same table printed once.
+//! The live table of classes in a terminal, and the same table for pipes.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `source`, `socket` | where pictures come from |
-//! | `listing`, `picture` | which rows are shown, and what is derived of them |
+//! | `source`, `socket` | the source of snapshots |
+//! | `listing`, `view` | visible rows, totals |
 //! | `figures`, `judge`, `glyphs`, `text` | numbers, thresholds, characters and colours, widths |
-//! | `columns`, `table`, `header`, `closeup`, `grid`, `histogram`, `screen` | drawing |
-//! | `state`, `keys` | what keys and answers change |
-//! | `terminal`, `reader`, `live` | the terminal, the source's thread, the loop between them |
+//! | `columns`, `table`, `header`, `details`, `grid`, `histogram`, `screen` | drawing |
+//! | `state`, `keys` | the state of the screen, its changes by keys and answers |
+//! | `terminal`, `reader`, `live` | the terminal, the thread of the source, the main loop |
 //! | `once` | the table for pipes and logs |
 //!
-//! The source is asked by a thread of its own, one question at a time, so that keys work while an
-//! answer is under way. The screen is drawn only after a key, an answer or a change of its size,
-//! and only cells that differ are written.
+//! A separate thread queries the source, one query at a time, so that keys work while an answer is
+//! pending. The screen is drawn only after a key, an answer or a change of its size, and only changed
+//! cells are written.
 
-mod closeup;
 mod columns;
+mod details;
 mod figures;
 mod glyphs;
 mod grid;
@@ -26,7 +26,6 @@ mod keys;
 mod listing;
 mod live;
 mod once;
-mod picture;
 mod reader;
 #[cfg(test)]
 mod sample;
@@ -37,6 +36,7 @@ mod state;
 mod table;
 mod terminal;
 mod text;
+mod view;
 
 pub use fairpath_history::snapshot::DEFAULT_SOCKET;
 pub use glyphs::Look;

@@ -1,7 +1,7 @@
-//! Which rows of a picture are shown, in which order: sort, filter, zoom and folding.
+//! Selects and orders the rows of a snapshot: sort, filter, zoom and collapsed classes.
 //!
-//! The source has usually done most of this; here it is done again on what came, so that keys work
-//! on a frozen picture and while an answer is under way. O(rows log rows).
+//! The source usually does this already. It is repeated here so that keys work on a paused snapshot
+//! and while an answer is pending. O(rows log rows).
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use fairpath_history::snapshot::{Kind, Leg, Query, Row, Sort};
 
 use crate::judge;
 
-/// Names a row: names are unique among rows of a kind only.
+/// Identifies a row. Names are unique only among rows of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     kind: Kind,
@@ -27,31 +27,31 @@ impl Key {
     }
 }
 
-/// Whether a row has others below it.
+/// Whether a row has visible children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// None below it, or the order is not the tree's.
+    /// It has no children, or the list is not in tree order.
     Leaf,
-    /// They follow.
+    /// Its children follow.
     Open,
-    /// They are hidden, or not in the picture.
+    /// Its children are hidden, or not in the snapshot.
     Folded,
 }
 
-/// A row to be shown.
+/// A visible row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place among the picture's rows.
+    /// Its index in the snapshot.
     pub row: usize,
-    /// Steps to the right.
+    /// Levels of indentation.
     pub indent: u32,
-    /// What lies below it.
+    /// The state of its children.
     pub fold: Fold,
 }
 
-/// The rows to be shown, in order.
+/// The visible rows, in order.
 pub fn list(rows: &[Row], query: &Query, folded: &HashSet<Key>) -> Vec<Entry> {
-    let mut shown = wanted(rows, query);
+    let mut shown = selected(rows, query);
     if query.sort == Sort::Tree {
         return tree(rows, &shown, folded);
     }
@@ -64,11 +64,11 @@ pub fn list(rows: &[Row], query: &Query, folded: &HashSet<Key>) -> Vec<Entry> {
     shown.into_iter().map(flat).collect()
 }
 
-/// Those that filter, zoom, depth and kind let through, in the picture's order.
-fn wanted(rows: &[Row], query: &Query) -> Vec<usize> {
+/// The rows that match filter, zoom, depth and kind, in the order of the snapshot.
+fn selected(rows: &[Row], query: &Query) -> Vec<usize> {
     let filter = query.filter.as_deref().map(str::to_lowercase);
     let under = query.under.as_deref().map(|class| below(rows, class));
-    let lets_through = |at: &usize| {
+    let matches = |at: &usize| {
         let row = &rows[*at];
         filter
             .as_deref()
@@ -77,10 +77,10 @@ fn wanted(rows: &[Row], query: &Query) -> Vec<usize> {
             && query.depth.is_none_or(|depth| row.depth <= depth)
             && query.kind.is_none_or(|kind| row.kind == kind)
     };
-    (0..rows.len()).filter(lets_through).collect()
+    (0..rows.len()).filter(matches).collect()
 }
 
-/// `class` and the classes below it. Works in any order of rows, each climb is as long as it is deep.
+/// `class` and the classes below it, for rows in any order. O(rows × depth).
 fn below(rows: &[Row], class: &str) -> HashSet<usize> {
     let parents: HashMap<&str, Option<&str>> = rows
         .iter()
@@ -128,7 +128,7 @@ fn tree(rows: &[Row], shown: &[usize], folded: &HashSet<Key>) -> Vec<Entry> {
     entries
 }
 
-/// Greatest first, unmeasured last; names ascending. Equal ones keep their order.
+/// Largest value first, rows without value last, names ascending. Equal rows keep their order.
 fn order(a: &Row, b: &Row, sort: Sort) -> Ordering {
     if sort == Sort::Name {
         return a.name.to_lowercase().cmp(&b.name.to_lowercase());
@@ -146,9 +146,9 @@ fn weight(row: &Row, sort: Sort) -> Option<f64> {
         Sort::Rate => Some(row.up.rate_bps + row.down.rate_bps),
         Sort::InsideP95 => p95(&row.inside),
         Sort::OutsideP95 => p95(&row.outside),
-        Sort::Growth => row.load.growth_ns.map(|ns| ns as f64),
+        Sort::Growth => row.load.rtt_growth_ns.map(|ns| ns as f64),
         Sort::Loss => {
-            let legs = [&row.inside, &row.outside].map(judge::greater_loss);
+            let legs = [&row.inside, &row.outside].map(judge::larger_loss);
             legs.into_iter().flatten().max_by(f64::total_cmp)
         }
         Sort::Flows => Some(row.flows.open() as f64),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_hides_all_below_and_nothing_beside() {
+    fn collapsing_hides_only_the_classes_below() {
         let rows = town();
         let folded = HashSet::from([Key::of(&rows[1])]);
         let all = ["North", "  mast-1", "    ann", "  bob", "South"];
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_whose_children_are_not_in_the_picture_is_folded() {
+    fn a_class_without_loaded_children_is_collapsed() {
         let rows = town();
         let query = Query {
             depth: Some(0),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn zooming_shows_a_class_and_what_lies_below_it_in_any_order() {
+    fn zooming_shows_one_subtree_in_any_order() {
         let mut rows = town();
         let query = Query {
             under: Some("mast-1".to_owned()),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_puts_the_greatest_first_and_the_unmeasured_last() {
+    fn sorting_puts_rows_without_value_last() {
         let mut rows = town();
         rows[0].inside.p95_rtt_ns = Some(5);
         rows[2].inside.p95_rtt_ns = Some(9);

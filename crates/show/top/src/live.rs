@@ -1,4 +1,4 @@
-//! The loop: waits for keys, replies, signals and the time to ask again; draws after each.
+//! The main loop: waits for keys, replies, signals and the next query, and draws after each.
 
 use std::io::{self, Read, stdin};
 use std::os::fd::AsFd;
@@ -19,14 +19,14 @@ use crate::keys::{self, Step};
 use crate::reader::{Question, Reader, Reply};
 use crate::source::Source;
 use crate::state::State;
-use crate::terminal::Taken;
+use crate::terminal::TerminalGuard;
 
 /// How the live table is shown.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is asked for at first. Sort, filter, zoom and depth change by keys; the limit does not.
+    /// The first query. Keys change sort order, filter, zoom and depth, but not the limit.
     pub query: Query,
-    /// Time between two pictures; never less than the source's own interval.
+    /// Time between two snapshots, at least the interval of the source.
     pub interval: Duration,
     /// Characters and colours.
     pub look: Look,
@@ -35,42 +35,43 @@ pub struct Options {
 /// Why the live table ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
-    /// Nobody could read it.
+    /// Standard input or output is not a terminal.
     #[error(
-        "draw the live table: standard input or output is no terminal; use --once for a table, \
-         --format json for a snapshot"
+        "draw the live table: standard input or output is not a terminal; use --once to print a table, \
+         or --format json to print a snapshot"
     )]
     NoTerminal,
     /// The terminal failed.
     #[error("{operation} the terminal")]
     Terminal {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// What it said.
+        /// The cause.
         source: io::Error,
     },
     /// The source panicked.
-    #[error("ask for a picture: the thread that asks ended; its message is above")]
+    #[error("request a snapshot: the reader thread ended; see its message above")]
     Reader,
 }
 
-/// Least time between two questions after a failure.
+/// Minimum time between two queries after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Shows the live table until somebody quits, or SIGTERM, SIGINT or SIGHUP comes.
+/// Shows the live table until the user quits, or until SIGTERM, SIGINT or SIGHUP.
 ///
-/// A source that fails leaves the last picture and its message on the screen, and is asked again.
+/// When the source fails, the screen keeps the last snapshot and shows the error. The source is
+/// queried again.
 ///
 /// # Errors
-/// There is no terminal, or it fails. The terminal is given back before this returns.
+/// There is no terminal, or it fails. The terminal is restored before this returns.
 pub fn run(source: Box<dyn Source>, options: &Options) -> Result<(), TopError> {
-    if !Taken::is_there() {
+    if !TerminalGuard::is_terminal() {
         return Err(TopError::NoTerminal);
     }
     let failed = |operation| move |source| TopError::Terminal { operation, source };
     let signals = Signals::watch().map_err(failed("watch the signals of"))?;
     let reader = Reader::start(source).map_err(failed("start reading for"))?;
-    let terminal = Taken::take().map_err(failed("take"))?;
+    let terminal = TerminalGuard::enter().map_err(failed("set up"))?;
     let mut live = Live {
         state: State::new(options.query.clone(), options.look),
         signals,
@@ -84,15 +85,15 @@ pub fn run(source: Box<dyn Source>, options: &Options) -> Result<(), TopError> {
 }
 
 struct Live {
-    // The first to be dropped: the terminal is given back before the reader is waited for.
-    terminal: Taken,
+    // Dropped first: the terminal is restored before the reader thread is joined.
+    terminal: TerminalGuard,
     state: State,
     signals: Signals,
     reader: Reader,
     interval: Duration,
-    /// When to ask again.
+    /// Time of the next query.
     next: Instant,
-    /// Something changed while a question was under way: ask when its reply is here.
+    /// The query changed while another was pending: send it after the reply.
     is_late: bool,
 }
 
@@ -106,7 +107,7 @@ impl Live {
                 drawn.map_err(failed("draw on"))?;
             }
             if !self.reader.is_busy && Instant::now() >= self.next {
-                self.ask();
+                self.query();
             }
             self.wait().map_err(failed("wait for"))?;
             must_draw = self.signals.take();
@@ -118,50 +119,50 @@ impl Live {
                 Step::Quit => return Ok(()),
                 Step::Idle => {}
                 Step::Draw => must_draw = true,
-                Step::Ask => {
+                Step::Query => {
                     must_draw = true;
-                    self.ask();
+                    self.query();
                 }
                 Step::Redraw => {
                     self.terminal.forget().map_err(failed("clear"))?;
                     must_draw = true;
                 }
                 Step::Suspend => {
-                    self.terminal.suspend().map_err(failed("take again"))?;
+                    self.terminal.suspend().map_err(failed("resume"))?;
                     must_draw = true;
                 }
             }
         }
     }
 
-    fn ask(&mut self) {
-        let class = self.state.closeup.as_ref().map(|c| c.class.clone());
+    fn query(&mut self) {
+        let class = self.state.details.as_ref().map(|c| c.class.clone());
         let query = Query {
             history: self.state.has_trend,
             ..self.state.query.clone()
         };
-        self.is_late = !self.reader.ask(Question { query, class });
+        self.is_late = !self.reader.send(Question { query, class });
         self.next = Instant::now() + self.pace();
     }
 
-    /// Asking more often than the source counts would bring the same again.
+    /// Time between queries. A query within the interval of the source would return the same.
     fn pace(&self) -> Duration {
         if self.state.failure.is_some() {
             return self.interval.max(RETRY);
         }
-        let picture = self.state.picture.as_ref();
-        let theirs = picture.map_or(0, |p| p.snapshot.interval_ns);
+        let view = self.state.view.as_ref();
+        let theirs = view.map_or(0, |p| p.snapshot.interval_ns);
         self.interval.max(Duration::from_nanos(theirs))
     }
 
-    /// Until a key, a reply, a signal, or the time to ask again.
+    /// Waits for a key, a reply, a signal, or the time of the next query.
     fn wait(&mut self) -> io::Result<()> {
         let left = self.next.saturating_duration_since(Instant::now());
-        // While a question is under way, its reply wakes us.
+        // The reply to a pending query wakes this thread.
         let timeout = if self.reader.is_busy {
             PollTimeout::NONE
         } else {
-            // Rounded up: waking early would only mean waiting again.
+            // Rounded up, because an early wake-up would only wait again.
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
         };
         let input = stdin();
@@ -175,31 +176,31 @@ impl Live {
             Err(errno) => return Err(errno.into()),
         }
         let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-        let told = fds[0].revents().unwrap_or(PollFlags::empty());
-        if told.intersects(gone) {
+        let events = fds[0].revents().unwrap_or(PollFlags::empty());
+        if events.intersects(gone) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it was closed"));
         }
         Ok(())
     }
 
-    /// Takes in a reply; true if one was there.
+    /// Handles a reply. Returns whether there was one.
     fn replies(&mut self) -> Result<bool, TopError> {
         drain(&mut self.reader.wake);
         let Some(reply) = self.reader.reply().map_err(|_| TopError::Reader)? else {
             return Ok(false);
         };
-        self.take_in(reply);
+        self.apply(reply);
         if self.is_late {
-            self.ask();
+            self.query();
         }
         Ok(true)
     }
 
-    fn take_in(&mut self, reply: Reply) {
+    fn apply(&mut self, reply: Reply) {
         match reply.snapshot {
             Ok(snapshot) => self.state.show(snapshot),
             Err(error) => {
-                self.state.failure = Some(format!("{error}; asking again"));
+                self.state.failure = Some(format!("{error}; retrying"));
                 self.next = Instant::now() + self.pace();
             }
         }
@@ -210,7 +211,7 @@ impl Live {
         }
     }
 
-    /// Does what the keys that are there say; the last that asks for more than drawing counts.
+    /// Handles all pending keys. Returns the last action that is more than drawing.
     fn keys(&mut self) -> io::Result<Step> {
         let mut step = Step::Idle;
         while event::poll(Duration::ZERO)? {
@@ -222,7 +223,7 @@ impl Live {
             match now {
                 Step::Idle => {}
                 Step::Draw if step != Step::Idle => {}
-                Step::Draw | Step::Ask => step = now,
+                Step::Draw | Step::Query => step = now,
                 Step::Redraw | Step::Suspend | Step::Quit => return Ok(now),
             }
         }
@@ -230,7 +231,7 @@ impl Live {
     }
 }
 
-/// Signals that end us, and the one that says that the terminal has another size.
+/// The signals that end this process, and SIGWINCH, which reports a new terminal size.
 struct Signals {
     wake: UnixStream,
     over: Arc<AtomicBool>,
@@ -243,7 +244,7 @@ impl Signals {
         wake.set_nonblocking(true)?;
         let over = Arc::new(AtomicBool::new(false));
         let mut ids = Vec::new();
-        // The flag first, so that it is up when we wake.
+        // The flag first, so that it is set at the wake-up.
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             ids.push(flag::register(signal, Arc::clone(&over))?);
         }
@@ -253,7 +254,7 @@ impl Signals {
         Ok(Signals { wake, over, ids })
     }
 
-    /// Whether any came since the last call.
+    /// Whether a signal arrived since the last call.
     fn take(&mut self) -> bool {
         drain(&mut self.wake)
     }
@@ -271,7 +272,7 @@ impl Drop for Signals {
     }
 }
 
-/// Reads away what wakes us; true if there was anything.
+/// Drains the wake-up socket. Returns whether it had data.
 fn drain(wake: &mut UnixStream) -> bool {
     let mut bytes = [0; 64];
     let mut any = false;

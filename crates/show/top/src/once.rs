@@ -1,4 +1,4 @@
-//! The table printed once, for pipes and logs: plain text, no colours, no trailing spaces.
+//! Prints the table once, for pipes and logs: plain text, no colours, no trailing spaces.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -9,15 +9,15 @@ use ratatui::layout::Rect;
 
 use crate::glyphs::Look;
 use crate::header;
-use crate::picture::Picture;
 use crate::state::State;
 use crate::table::Table;
 use crate::text;
+use crate::view::View;
 
 /// Prints header, titles and every row of the snapshot, in the query's order, in `width` columns.
 ///
 /// # Errors
-/// `out` cannot be written to.
+/// Writing to `out` fails.
 pub fn print_once(
     snapshot: Snapshot,
     query: &Query,
@@ -31,20 +31,20 @@ pub fn print_once(
     for part in [0, 1] {
         sheet.line(out, |buffer, line| header::line(buffer, line, &state, part))?;
     }
-    let picture = state
-        .picture
-        .unwrap_or_else(|| Picture::new(Snapshot::default(), query, &HashSet::new()));
-    let table = Table::new(&picture, width, look, state.trend, query.sort);
+    let view = state
+        .view
+        .unwrap_or_else(|| View::new(Snapshot::default(), query, &HashSet::new()));
+    let table = Table::new(&view, width, look, state.trend, query.sort);
     sheet.line(out, |buffer, line| table.groups(buffer, line))?;
     sheet.line(out, |buffer, line| table.titles(buffer, line))?;
-    for entry in &picture.entries {
-        let row = &picture.snapshot.rows[entry.row];
+    for entry in &view.entries {
+        let row = &view.snapshot.rows[entry.row];
         sheet.line(out, |buffer, line| table.row(buffer, line, entry, row))?;
     }
     Ok(())
 }
 
-/// One line at a time: a hundred thousand rows need no more memory than one.
+/// Draws one line at a time, so that the number of rows needs no memory.
 struct Sheet {
     buffer: Buffer,
 }
@@ -66,7 +66,7 @@ impl Sheet {
         draw(&mut self.buffer, area);
         let mut line = String::new();
         let mut x = 0;
-        // A wide character has an empty cell behind it.
+        // An empty cell follows a wide character.
         while let Some(cell) = self.buffer.content().get(x) {
             line.push_str(cell.symbol());
             x += text::width(cell.symbol()).max(1);

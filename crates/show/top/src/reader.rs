@@ -1,4 +1,4 @@
-//! The thread that asks the source: one question at a time, each answered once.
+//! The thread that queries the source, one query at a time with one reply each.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -9,35 +9,35 @@ use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 use crate::source::{Source, SourceError};
 
-/// Entries of each list of a closeup.
+/// Maximum length of each list of the details view.
 pub const DETAIL_LIMIT: usize = 20;
 
-/// What is wanted now.
+/// A query to the source.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Rows of the table.
     pub query: Query,
-    /// The class that is looked at closely.
+    /// The class of the details view.
     pub class: Option<String>,
 }
 
-/// What came of it.
+/// The answer to a query.
 #[derive(Debug)]
 pub struct Reply {
-    /// The picture, or why there is none.
+    /// The snapshot, or the error.
     pub snapshot: Result<Snapshot, SourceError>,
-    /// Everything known of the class that was asked for.
+    /// The details of the requested class, with its name.
     pub detail: Option<(String, Result<Detail, SourceError>)>,
 }
 
-/// The thread and its two ends.
+/// The thread and its channels.
 #[derive(Debug)]
 pub struct Reader {
     questions: Option<Sender<Question>>,
     replies: Receiver<Reply>,
-    /// Becomes readable when a reply is there.
+    /// Becomes readable with each reply.
     pub wake: UnixStream,
-    /// A question is under way.
+    /// Whether a query is pending.
     pub is_busy: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -46,7 +46,7 @@ impl Reader {
     /// Starts the thread.
     ///
     /// # Errors
-    /// No descriptors or no thread left.
+    /// Out of descriptors or threads.
     pub fn start(mut source: Box<dyn Source>) -> io::Result<Reader> {
         let (questions, asked) = channel::<Question>();
         let (answer, replies) = channel();
@@ -71,8 +71,8 @@ impl Reader {
         })
     }
 
-    /// Asks, unless a question is under way already; returns whether it did.
-    pub fn ask(&mut self, question: Question) -> bool {
+    /// Sends a query unless one is pending. Returns whether it was sent.
+    pub fn send(&mut self, question: Question) -> bool {
         let free = !self.is_busy;
         if let Some(questions) = self.questions.as_ref().filter(|_| free) {
             self.is_busy = questions.send(question).is_ok();
@@ -80,10 +80,10 @@ impl Reader {
         free
     }
 
-    /// The reply, if it is there.
+    /// The reply, if it arrived.
     ///
     /// # Errors
-    /// The thread ended, which it does only by a panic in the source.
+    /// The thread ended, which only a panic in the source causes.
     pub fn reply(&mut self) -> Result<Option<Reply>, ThreadEnded> {
         match self.replies.try_recv() {
             Ok(reply) => {
@@ -96,12 +96,12 @@ impl Reader {
     }
 }
 
-/// The thread is no more.
+/// The thread ended.
 #[derive(Debug)]
 pub struct ThreadEnded;
 
 impl Drop for Reader {
-    /// Waits for the thread only where it waits for us: a stuck source must not hold back the end.
+    /// Joins the thread only if no query is pending, because a stuck source would delay the end.
     fn drop(&mut self) {
         self.questions = None;
         if let Some(thread) = self.thread.take().filter(|_| !self.is_busy) {

@@ -1,4 +1,4 @@
-//! Made-up pictures for tests: a provider with two masts, an office and what no class matched.
+//! Snapshots for tests: a provider with two masts, an office and `other`.
 
 use fairpath_history::Histogram;
 use fairpath_history::snapshot::{
@@ -18,14 +18,14 @@ pub fn silent(name: &str, parent: Option<&str>, depth: u32) -> Row {
     }
 }
 
-/// A class whose numbers follow from `seed`: 0 is quiet, 9 is in trouble.
+/// A class whose values depend on `seed`: 0 has none above a threshold, 9 has several.
 pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
     let rate = |bps| Volume {
         rate_bps: bps,
-        packet_rate: bps / 8_000.0,
+        rate_pps: bps / 8_000.0,
         bytes: (bps * 1_000.0) as u64,
         packets: (bps / 8.0) as u64,
-        unmeasured: Some(0.05 * seed as f64),
+        unmeasured_ratio: Some(0.05 * seed as f64),
     };
     let leg = |p50_us: u64, loss: f64| Leg {
         samples: 40 + 7 * seed,
@@ -48,10 +48,10 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
     row.inside = leg(4_200 + 6_000 * seed, 0.004 * seed as f64);
     row.outside = leg(17_800, 0.0005);
     row.load = Load {
-        idle_p50_ns: Some(4 * MS),
-        loaded_p50_ns: Some((5 + 15 * seed) * MS),
-        loaded_p95_ns: Some((9 + 30 * seed) * MS),
-        growth_ns: Some((1 + 15 * seed) * MS),
+        idle_p50_rtt_ns: Some(4 * MS),
+        loaded_p50_rtt_ns: Some((5 + 15 * seed) * MS),
+        loaded_p95_rtt_ns: Some((9 + 30 * seed) * MS),
+        rtt_growth_ns: Some((1 + 15 * seed) * MS),
         score: Some((97 - 9 * seed) as u8),
     };
     row.flows.opened = 1_000 + 31 * seed;
@@ -61,8 +61,8 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
     row
 }
 
-/// A picture of these rows.
-pub fn picture(rows: Vec<Row>) -> Snapshot {
+/// A snapshot of these rows.
+pub fn snapshot(rows: Vec<Row>) -> Snapshot {
     Snapshot {
         schema: SNAPSHOT_SCHEMA,
         time: "2026-03-01T08:28:17.250000000Z".to_owned(),
@@ -87,7 +87,7 @@ pub fn town() -> Snapshot {
     let mut other = busy("other", None, 0, 0);
     other.kind = Kind::Other;
     other.load = Load::default();
-    let mut snapshot = picture(vec![
+    let mut snapshot = snapshot(vec![
         north,
         busy("ann", Some("North mast"), 1, 0),
         busy("bob", Some("North mast"), 1, 2),
@@ -107,7 +107,7 @@ pub fn town() -> Snapshot {
     snapshot
 }
 
-/// Everything known of `carla`.
+/// The details of `carla`.
 pub fn carla() -> Detail {
     let mut row = town().rows.remove(3);
     for (leg, at) in [(&mut row.inside, 30), (&mut row.outside, 9)] {
@@ -148,9 +148,9 @@ pub fn carla() -> Detail {
     };
     Detail {
         row,
-        worst: vec![peer("198.51.100.0/24", 9), peer("Video, far away", 4)],
-        busiest: vec![peer("2001:db8:1234::/48", 30), peer("192.0.2.0/24", 1)],
-        talkers: vec![peer("10.0.7.3", 12)],
+        worst_remotes: vec![peer("198.51.100.0/24", 9), peer("Video, far away", 4)],
+        busiest_remotes: vec![peer("2001:db8:1234::/48", 30), peer("192.0.2.0/24", 1)],
+        busiest_hosts: vec![peer("10.0.7.3", 12)],
         flows: vec![
             flow("10.0.7.3", "198.51.100.17", 8),
             flow("2001:db8:7::3", "2001:db8:1234:5678:9abc:def0:1:2", 4),

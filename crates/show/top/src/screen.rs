@@ -1,4 +1,4 @@
-//! The whole screen: header, table or closeup, footer.
+//! The whole screen: header, table or details view, footer.
 //!
 //! ```text
 //! fairpath HOST  TIME  window ...                    sort: ...   header, 2 lines
@@ -15,8 +15,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use crate::closeup;
 use crate::columns::Layout;
+use crate::details;
 use crate::glyphs::Look;
 use crate::header;
 use crate::judge::Level;
@@ -25,10 +25,10 @@ use crate::state::State;
 use crate::table::Table;
 use crate::text;
 
-/// Below so many lines, header and group titles give way to rows.
+/// On a screen with fewer lines, header and group titles are not drawn.
 const SMALL: u16 = 8;
 
-/// Draws the state; bounds its scrolling to what fits.
+/// Draws the state, and limits its scroll positions to the screen.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let area = frame.area();
     if area.height == 0 || area.width == 0 {
@@ -45,8 +45,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     header::draw(buffer, head, state);
     if state.help {
         help(buffer, body, state.look);
-    } else if state.closeup.is_some() {
-        closely(buffer, body, state);
+    } else if state.details.is_some() {
+        details_view(buffer, body, state);
     } else {
         table(buffer, body, state);
     }
@@ -79,75 +79,77 @@ fn table(buffer: &mut Buffer, area: Rect, state: &mut State) {
     let titles = if area.height < SMALL - 2 { 1 } else { 2 };
     let (over, body) = split(area, titles);
     state.scroll(body.height.into());
-    let name = state.picture.as_ref().map_or(0, |p| p.name_width);
-    let shaped = state.picture.as_ref().is_some_and(|p| p.is_shaped());
+    let name = state.view.as_ref().map_or(0, |p| p.name_width);
+    let shaped = state.view.as_ref().is_some_and(|p| p.is_shaped());
     state.has_trend = Layout::new(area.width, name, shaped).trend > 0;
-    let Some(picture) = &state.picture else {
-        return say(buffer, body, "waiting for the first picture", state.look);
+    let Some(view) = &state.view else {
+        return message(buffer, body, "waiting for the first snapshot", state.look);
     };
     let sort = state.query.sort;
-    let table = Table::new(picture, area.width, state.look, state.trend, sort);
+    let table = Table::new(view, area.width, state.look, state.trend, sort);
     if over.height == 2 {
         table.groups(buffer, line_of(over, 0));
     }
     if over.height > 0 {
         table.titles(buffer, line_of(over, over.height - 1));
     }
-    if picture.entries.is_empty() {
-        return say(buffer, body, &nothing(state), state.look);
+    if view.entries.is_empty() {
+        return message(buffer, body, &no_rows(state), state.look);
     }
-    let shown = picture.entries.iter().enumerate().skip(state.offset);
-    for (line, (place, entry)) in (0..body.height).zip(shown) {
+    let shown = view.entries.iter().enumerate().skip(state.offset);
+    for (line, (index, entry)) in (0..body.height).zip(shown) {
         let line = line_of(body, line);
-        let row = &picture.snapshot.rows[entry.row];
+        let row = &view.snapshot.rows[entry.row];
         table.row(buffer, line, entry, row);
-        if place == state.selected {
+        if index == state.selected {
             buffer.set_style(line, state.look.selected());
         }
     }
 }
 
 /// Why no row is shown.
-fn nothing(state: &State) -> String {
+fn no_rows(state: &State) -> String {
     match (&state.query.filter, &state.query.under) {
-        (Some(part), _) => format!("no class whose name contains \"{part}\"; Esc drops the filter"),
-        (_, Some(class)) => format!("nothing below {class}; Esc goes back"),
-        _ => "no class yet: none is configured, or no traffic passed".to_owned(),
+        (Some(part), _) => {
+            format!("no class name contains \"{part}\"; press Esc to clear the filter")
+        }
+        (_, Some(class)) => format!("no rows below {class}; press Esc to go back"),
+        _ => "no rows: no class is configured, or no traffic yet".to_owned(),
     }
 }
 
-fn say(buffer: &mut Buffer, area: Rect, what: &str, look: Look) {
+fn message(buffer: &mut Buffer, area: Rect, text: &str, look: Look) {
     if area.height > 1 {
-        let what = text::cut(what, area.width.into(), look);
-        buffer.set_string(area.x, area.y + 1, what, look.quiet());
+        let text = text::cut(text, area.width.into(), look);
+        buffer.set_string(area.x, area.y + 1, text, look.quiet());
     }
 }
 
-fn closely(buffer: &mut Buffer, area: Rect, state: &mut State) {
+fn details_view(buffer: &mut Buffer, area: Rect, state: &mut State) {
     let look = state.look;
-    let Some(closeup) = &mut state.closeup else {
+    let Some(details) = &mut state.details else {
         return;
     };
     let (title, body) = split(area, 1);
     state.page = usize::from(body.height).max(1);
     if title.height > 0 {
-        let name = text::cut(&closeup.class, title.width.into(), look);
+        let name = text::cut(&details.class, title.width.into(), look);
         buffer.set_string(title.x, title.y, name, look.title());
     }
-    let Some(detail) = &closeup.detail else {
-        return say(buffer, body, "waiting for its numbers", look);
+    let Some(detail) = &details.detail else {
+        return message(buffer, body, "waiting for the details", look);
     };
-    let lines = closeup::lines(detail, area.width, look);
-    closeup.scroll = closeup
+    let lines = details::lines(detail, area.width, look);
+    details.scroll = details
         .scroll
         .min(lines.len().saturating_sub(body.height.into()));
-    draw_lines(buffer, body, lines.into_iter().skip(closeup.scroll));
+    draw_lines(buffer, body, lines.into_iter().skip(details.scroll));
 }
 
 fn draw_lines(buffer: &mut Buffer, area: Rect, lines: impl Iterator<Item = Line<'static>>) {
     for (at, line) in (0..area.height).zip(lines) {
-        let place = line_of(area, at);
-        buffer.set_line(place.x, place.y, &line, place.width);
+        let target = line_of(area, at);
+        buffer.set_line(target.x, target.y, &line, target.width);
     }
 }
 
@@ -155,13 +157,13 @@ fn help(buffer: &mut Buffer, area: Rect, look: Look) {
     let width = usize::from(area.width);
     let mut lines: Vec<String> = HELP
         .iter()
-        .map(|(keys, what)| format!("{}  {what}", text::left(keys, 12, look)))
+        .map(|(keys, action)| format!("{}  {action}", text::left(keys, 12, look)))
         .collect();
     lines.extend([
         String::new(),
-        "IN: between this router and the class's hosts; OUT: and those they talk with".to_owned(),
-        "value~ is worth a look, value! is bad, - was not measured".to_owned(),
-        "name !R round-trip shift, !L loss, !S broken promise: alerts that hold".to_owned(),
+        "IN: the leg to the hosts of the class; OUT: the leg to their remote hosts".to_owned(),
+        "value~: warning; value!: critical; -: not measured".to_owned(),
+        "alerts after the name: !R RTT shift, !L loss, !S service level not met".to_owned(),
     ]);
     let cut = |line: String| Line::raw(text::cut(&line, width, look));
     draw_lines(buffer, area, lines.into_iter().map(cut));
@@ -170,44 +172,44 @@ fn help(buffer: &mut Buffer, area: Rect, look: Look) {
 fn foot(buffer: &mut Buffer, line: Rect, state: &State) {
     let look = state.look;
     let width = usize::from(line.width);
-    let (says, style) = if let Some(typed) = &state.typing {
+    let (text, style) = if let Some(typed) = &state.typing {
         (format!("filter: {typed}_"), look.title())
     } else if let Some(failure) = &state.failure {
-        let style = look.level(Level::Bad);
+        let style = look.level(Level::Critical);
         (format!("! {failure}"), style)
     } else {
         (keys_for(state).to_owned(), look.quiet())
     };
-    let place = place(state);
-    let room = width.saturating_sub(place.len() + 2);
-    if room < 8 {
-        return write(buffer, line, &says, width, style, look);
+    let position = position(state);
+    let left = width.saturating_sub(position.len() + 2);
+    if left < 8 {
+        return write(buffer, line, &text, width, style, look);
     }
-    write(buffer, line, &says, room, style, look);
-    let x = line.x + line.width - place.len() as u16;
-    buffer.set_string(x, line.y, &place, look.quiet());
+    write(buffer, line, &text, left, style, look);
+    let x = line.x + line.width - position.len() as u16;
+    buffer.set_string(x, line.y, &position, look.quiet());
 }
 
-fn write(buffer: &mut Buffer, line: Rect, what: &str, width: usize, style: Style, look: Look) {
-    buffer.set_string(line.x, line.y, text::cut(what, width, look), style);
+fn write(buffer: &mut Buffer, line: Rect, text: &str, width: usize, style: Style, look: Look) {
+    buffer.set_string(line.x, line.y, text::cut(text, width, look), style);
 }
 
 fn keys_for(state: &State) -> &'static str {
     if state.help {
-        "any key goes back"
-    } else if state.closeup.is_some() {
+        "press any key to return"
+    } else if state.details.is_some() {
         "Esc back  up/down scroll  p pause  ? help  q quit"
     } else {
-        "? help  Enter closely  s sort  / filter  space fold  p pause  q quit"
+        "? help  Enter details  s sort  / filter  space fold  p pause  q quit"
     }
 }
 
-/// Where we are in the list: `12/1234`, with `+` where there are rows that were not asked for.
-fn place(state: &State) -> String {
-    match &state.picture {
-        Some(picture) if !picture.entries.is_empty() && state.closeup.is_none() => {
+/// The position of the selected row in the list: `12/1234`.
+fn position(state: &State) -> String {
+    match &state.view {
+        Some(view) if !view.entries.is_empty() && state.details.is_none() => {
             let at = state.selected + 1;
-            format!("{at}/{}", picture.entries.len())
+            format!("{at}/{}", view.entries.len())
         }
         _ => String::new(),
     }

@@ -1,7 +1,7 @@
 //! The daemon's control socket: one JSON object a line, each request answered by one line.
 //!
-//! The connection is made when first needed and kept. Whatever breaks it makes the next request
-//! connect anew; one that broke because the daemon was restarted is asked again at once.
+//! The connection stays open between requests. After a failure the next request opens a new one. A
+//! request on an open connection that fails is sent once more, because the daemon may have restarted.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -15,12 +15,12 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::source::{Source, SourceError};
 
-/// How long a request may take until its answer is here, connecting included.
+/// Time limit of a request from connecting to the complete answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most bytes of one answer: some 100,000 rows without their history.
+/// Maximum size of one answer: about 100,000 rows without history.
 pub const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// A daemon, by its control socket.
+/// A daemon, queried through its control socket.
 #[derive(Debug)]
 pub struct SocketSource {
     path: PathBuf,
@@ -32,12 +32,12 @@ impl SocketSource {
     /// Connects to the daemon that listens on `path`.
     ///
     /// # Errors
-    /// Nobody listens, this user may not, or it is no such socket.
+    /// No process listens, this user has no access, or it is not such a socket.
     pub fn connect(path: impl AsRef<Path>) -> Result<SocketSource, SourceError> {
         SocketSource::connect_within(path, ANSWER_TIMEOUT)
     }
 
-    /// Likewise, with another limit than [`ANSWER_TIMEOUT`].
+    /// The same with another time limit than [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
     /// As [`SocketSource::connect`].
@@ -64,7 +64,7 @@ impl SocketSource {
         let kept = self.connection.take();
         let was_kept = kept.is_some();
         let answer = match self.exchange(kept, &line, deadline) {
-            // The daemon we talked with is gone; another one may listen by now.
+            // The daemon of this connection ended. Another one may listen now.
             Err(SourceError::Io { .. }) if was_kept => self.exchange(None, &line, deadline)?,
             other => other?,
         };
@@ -74,7 +74,7 @@ impl SocketSource {
         }
     }
 
-    /// Keeps the connection only if all went well: a late answer would be taken for the next one.
+    /// Keeps the connection only after success. A late answer would match the next request.
     fn exchange(
         &mut self,
         kept: Option<BufReader<UnixStream>>,
@@ -119,7 +119,7 @@ impl SocketSource {
         stream
             .set_write_timeout(Some(left))
             .and_then(|()| stream.write_all(line))
-            .map_err(|error| self.io("ask", error))
+            .map_err(|error| self.io("send to", error))
     }
 
     fn receive(
@@ -154,15 +154,14 @@ impl SocketSource {
     }
 
     fn decode(&self, line: &[u8]) -> Result<Answer, SourceError> {
-        let answer = serde_json::from_slice(line).map_err(|error| {
-            self.protocol(format!("its answer is not of this protocol, {error}"))
-        })?;
+        let answer = serde_json::from_slice(line)
+            .map_err(|error| self.protocol(format!("invalid answer, {error}")))?;
         if let Answer::Snapshot { snapshot } = &answer
             && snapshot.schema != SNAPSHOT_SCHEMA
         {
             let theirs = snapshot.schema;
             return Err(self.protocol(format!(
-                "it speaks schema {theirs}, this program {SNAPSHOT_SCHEMA}"
+                "the daemon uses schema {theirs}, this program {SNAPSHOT_SCHEMA}"
             )));
         }
         Ok(answer)
@@ -207,7 +206,7 @@ impl Source for SocketSource {
         let query = query.clone();
         match self.ask(&Request::Snapshot { query })? {
             Answer::Snapshot { snapshot } => Ok(*snapshot),
-            _ => Err(self.protocol("it answered another question".to_owned())),
+            _ => Err(self.protocol("unexpected answer".to_owned())),
         }
     }
 
@@ -215,18 +214,18 @@ impl Source for SocketSource {
         let class = class.to_owned();
         match self.ask(&Request::Detail { class, limit })? {
             Answer::Detail { detail } => Ok(*detail),
-            _ => Err(self.protocol("it answered another question".to_owned())),
+            _ => Err(self.protocol("unexpected answer".to_owned())),
         }
     }
 }
 
 fn encode(request: &Request) -> Vec<u8> {
-    let mut line = serde_json::to_vec(request).expect("a request has only keys that are strings");
+    let mut line = serde_json::to_vec(request).expect("all keys of a request are strings");
     line.push(b'\n');
     line
 }
 
-/// A connected stream. The send timeout bounds connecting too: a stuck daemon's queue is full.
+/// A connected stream. The send timeout also limits `connect`, which blocks if the queue is full.
 fn dial(path: &Path, timeout: Duration) -> nix::Result<UnixStream> {
     let address = UnixAddr::new(path)?;
     let flags = SockFlag::SOCK_CLOEXEC;

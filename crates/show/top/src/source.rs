@@ -1,4 +1,4 @@
-//! Where pictures come from: the daemon's socket, or a monitor in this process.
+//! The source of snapshots: the daemon's socket, or a monitor in this process.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,38 +6,38 @@ use std::time::Duration;
 
 use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
-/// Gives pictures of all classes when asked.
+/// Returns snapshots of all classes.
 ///
-/// Called from a thread of its own; a call may block, but not for ever.
+/// Its own thread calls it. A call may block for a limited time.
 pub trait Source: Send {
-    /// The picture now, of the rows that `query` wants.
+    /// The current snapshot, with the rows that `query` selects.
     ///
     /// # Errors
-    /// The source cannot answer now. Asking again later is allowed, and is how one recovers.
+    /// The source cannot answer now. A later call may succeed.
     fn snapshot(&mut self, query: &Query) -> Result<Snapshot, SourceError>;
 
-    /// Everything known of one class, with at most `limit` entries in each list.
+    /// The details of one class, with at most `limit` entries in each list.
     ///
     /// # Errors
-    /// As [`Source::snapshot`]; also where no class has this name.
+    /// As [`Source::snapshot`], and if no class has this name.
     fn detail(&mut self, class: &str, limit: usize) -> Result<Detail, SourceError>;
 }
 
-/// Why a source gives no picture.
+/// Why a source returns no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Nobody listens on the socket.
+    /// No process listens on the socket.
     #[error(
-        "connect to {}: no daemon listens there ({source}); start it by `systemctl start fairpath` \
-         or `fairpath run`, or name its socket by --socket", path.display()
+        "connect to {}: no daemon listens there ({source}); start it with `systemctl start fairpath` \
+         or `fairpath run`, or name its socket with --socket", path.display()
     )]
     NoDaemon {
         /// The socket.
         path: PathBuf,
-        /// What connecting said.
+        /// The cause.
         source: io::Error,
     },
-    /// The socket is not for this user.
+    /// This user has no access to the socket.
     #[error(
         "connect to {}: {source}; run this as root or as a member of the group fairpath \
          (`usermod -aG fairpath USER`, then log in again)", path.display()
@@ -45,18 +45,18 @@ pub enum SourceError {
     Denied {
         /// The socket.
         path: PathBuf,
-        /// What connecting said.
+        /// The cause.
         source: io::Error,
     },
-    /// No whole answer in time.
+    /// No complete answer in time.
     #[error(
-        "ask the daemon at {}: no answer within {after:?}; see `systemctl status fairpath`",
+        "query the daemon at {}: no answer within {after:?}; see `systemctl status fairpath`",
         path.display()
     )]
     Timeout {
         /// The socket.
         path: PathBuf,
-        /// How long was waited.
+        /// The time limit.
         after: Duration,
     },
     /// The connection broke or could not be made.
@@ -64,37 +64,37 @@ pub enum SourceError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// What it said.
+        /// The cause.
         source: io::Error,
     },
-    /// The answer has no end.
+    /// The answer is too long.
     #[error(
-        "read the answer of the daemon at {}: longer than {limit} bytes; ask for fewer rows by \
+        "read the answer of the daemon at {}: longer than {limit} bytes; request fewer rows with \
          --limit, --under or --filter", path.display()
     )]
     TooLong {
         /// The socket.
         path: PathBuf,
-        /// Most bytes that are read.
+        /// The limit.
         limit: usize,
     },
-    /// The answer is none of this protocol.
+    /// The answer does not follow the protocol.
     #[error(
-        "understand the daemon at {}: {reason}; restart the daemon, so that it and this program \
-         are of the same version", path.display()
+        "read the answer of the daemon at {}: {reason}; restart the daemon, so that it and this \
+         program have the same version", path.display()
     )]
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The difference.
         reason: String,
     },
-    /// The source understood and said no.
+    /// The source refused the request.
     #[error("{0}")]
     Refused(String),
-    /// A source of another kind failed.
+    /// Another kind of source failed.
     #[error("{0}")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

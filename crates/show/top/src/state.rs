@@ -1,4 +1,4 @@
-//! What the screen shows and how keys and answers change it. Draws nothing, asks nobody.
+//! The state of the screen, and its changes by keys and answers. Nothing here draws or queries.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use fairpath_history::snapshot::{Detail, Query, Row, Snapshot, Sort};
 
 use crate::glyphs::Look;
 use crate::listing::{Fold, Key};
-use crate::picture::Picture;
 use crate::table::Trend;
+use crate::view::View;
 
-/// Sorts in the order that `s` goes through.
+/// The sort orders in the sequence of the key `s`.
 pub const SORTS: [Sort; 8] = [
     Sort::Tree,
     Sort::Rate,
@@ -21,15 +21,15 @@ pub const SORTS: [Sort; 8] = [
     Sort::Name,
 ];
 
-/// Most characters of a filter.
+/// Maximum length of a filter, characters.
 pub const MAX_FILTER: usize = 64;
 
-/// One class looked at closely.
+/// The details view.
 #[derive(Clone, Debug, Default)]
-pub struct Closeup {
-    /// Its name.
+pub struct Details {
+    /// The name of the class.
     pub class: String,
-    /// What is known, once an answer is here.
+    /// Its details, after the first answer.
     pub detail: Option<Detail>,
     /// Lines above the window.
     pub scroll: usize,
@@ -38,47 +38,47 @@ pub struct Closeup {
 /// The state of the screen.
 #[derive(Debug)]
 pub struct State {
-    /// What the source is asked for.
+    /// The query to the source.
     pub query: Query,
     /// Characters and colours.
     pub look: Look,
-    /// The last picture.
-    pub picture: Option<Picture>,
-    /// Over the table.
-    pub closeup: Option<Closeup>,
-    /// Over everything.
+    /// The last snapshot and its list of rows.
+    pub view: Option<View>,
+    /// The details view, if it replaces the table.
+    pub details: Option<Details>,
+    /// Whether the help replaces table or details view.
     pub help: bool,
     /// The filter that is being typed.
     pub typing: Option<String>,
-    /// Pictures are not taken in.
+    /// Whether new snapshots are ignored.
     pub paused: bool,
-    /// The sparkline.
+    /// The quantity of the sparkline.
     pub trend: Trend,
-    /// There is room for the sparkline, so its points are worth asking for.
+    /// Whether the sparkline is visible, so that queries request its points.
     pub has_trend: bool,
-    /// Why the source gives no picture.
+    /// Why the source returns no snapshot.
     pub failure: Option<String>,
-    /// The selected place in the list.
+    /// Index of the selected row in the list.
     pub selected: usize,
-    /// The first row shown.
+    /// Index of the first visible row.
     pub offset: usize,
-    /// Rows (or lines of the closeup) that fit, as drawn last.
+    /// Number of rows, or of lines of the details view, on the screen as last drawn.
     pub page: usize,
-    /// The row that the selection stays with; none stays at the top of the list.
+    /// The row that stays selected. `None` keeps the top of the list selected.
     anchor: Option<Key>,
     folded: HashSet<Key>,
-    /// What was shown before each zoom.
+    /// Parent and depth before each zoom.
     zooms: Vec<(Option<String>, Option<u32>)>,
 }
 
 impl State {
-    /// Nothing to show yet.
+    /// A state without snapshot.
     pub fn new(query: Query, look: Look) -> State {
         State {
             query,
             look,
-            picture: None,
-            closeup: None,
+            view: None,
+            details: None,
             help: false,
             typing: None,
             paused: false,
@@ -94,39 +94,39 @@ impl State {
         }
     }
 
-    /// Takes a picture in, unless paused.
+    /// Shows a snapshot, unless paused.
     pub fn show(&mut self, snapshot: Snapshot) {
         self.failure = None;
-        if self.paused && self.picture.is_some() {
+        if self.paused && self.view.is_some() {
             return;
         }
-        self.picture = Some(Picture::new(snapshot, &self.query, &self.folded));
+        self.view = Some(View::new(snapshot, &self.query, &self.folded));
         self.follow();
     }
 
-    /// Takes in what is known of a class, unless it is no longer looked at, or paused.
+    /// Shows the details of a class, unless its view was closed or is paused.
     pub fn show_detail(&mut self, class: &str, detail: Detail) {
-        if let Some(closeup) = &mut self.closeup
-            && closeup.class == class
-            && (!self.paused || closeup.detail.is_none())
+        if let Some(details) = &mut self.details
+            && details.class == class
+            && (!self.paused || details.detail.is_none())
         {
-            closeup.detail = Some(detail);
+            details.detail = Some(detail);
         }
     }
 
-    /// The row that keys are about.
+    /// The selected row.
     pub fn current(&self) -> Option<&Row> {
-        self.picture.as_ref()?.row(self.selected)
+        self.view.as_ref()?.row(self.selected)
     }
 
-    /// Selects the row `by` further down or up.
+    /// Moves the selection by `by` rows, down if positive.
     pub fn step(&mut self, by: isize) {
         let last = self.rows().saturating_sub(1);
         self.selected = self.selected.saturating_add_signed(by).min(last);
         self.anchor = self.current().map(Key::of);
     }
 
-    /// Selects the first row, and stays there whatever row that is.
+    /// Selects the top of the list, whichever row is there.
     pub fn first(&mut self) {
         self.selected = 0;
         self.anchor = None;
@@ -137,12 +137,12 @@ impl State {
         self.step(isize::MAX);
     }
 
-    /// Rows in the list.
+    /// Number of rows in the list.
     pub fn rows(&self) -> usize {
-        self.picture.as_ref().map_or(0, |p| p.entries.len())
+        self.view.as_ref().map_or(0, |p| p.entries.len())
     }
 
-    /// Goes to the next or previous way of sorting.
+    /// Switches to the next or previous sort order.
     pub fn sort(&mut self, forward: bool) {
         let at = SORTS.iter().position(|s| *s == self.query.sort);
         let step = if forward { 1 } else { SORTS.len() - 1 };
@@ -150,13 +150,13 @@ impl State {
         self.relist();
     }
 
-    /// Shows only rows whose name contains this; all if it is empty.
+    /// Shows only rows whose name contains `part`. An empty filter shows all rows.
     pub fn filter(&mut self, part: &str) {
         self.query.filter = (!part.is_empty()).then(|| part.to_owned());
         self.relist();
     }
 
-    /// Shows no more than so many levels of the tree; all if `None`.
+    /// Shows at most `levels` levels of the tree, all if `None`.
     pub fn levels(&mut self, levels: Option<u32>) {
         self.folded.clear();
         let top = self.zoom_depth();
@@ -166,21 +166,23 @@ impl State {
 
     fn zoom_depth(&self) -> u32 {
         let class = self.query.under.as_deref();
-        let rows = self.picture.as_ref().map(|p| &p.snapshot.rows);
+        let rows = self.view.as_ref().map(|p| &p.snapshot.rows);
         let found = rows.and_then(|rows| rows.iter().find(|r| Some(r.name.as_str()) == class));
         found.map_or(0, |row| row.depth)
     }
 
-    /// Folds or unfolds the selected class. Returns whether the source must be asked: what lies
-    /// below it is not in the picture, so it is zoomed into.
+    /// Collapses or expands the selected class.
+    ///
+    /// Zooms into it if the snapshot does not have the classes below. Returns whether this needs a
+    /// query.
     pub fn fold(&mut self) -> bool {
-        let Some(picture) = &self.picture else {
+        let Some(view) = &self.view else {
             return false;
         };
-        let Some(entry) = picture.entries.get(self.selected).copied() else {
+        let Some(entry) = view.entries.get(self.selected).copied() else {
             return false;
         };
-        let key = Key::of(&picture.snapshot.rows[entry.row]);
+        let key = Key::of(&view.snapshot.rows[entry.row]);
         match entry.fold {
             Fold::Leaf => return false,
             Fold::Open => {
@@ -193,7 +195,7 @@ impl State {
         false
     }
 
-    /// Shows only the selected class and what lies below it. False where there is nothing below.
+    /// Shows only the selected class and the classes below. False if there are none below.
     pub fn zoom(&mut self) -> bool {
         let Some(row) = self.current().filter(|row| row.children > 0) else {
             return false;
@@ -209,7 +211,7 @@ impl State {
         true
     }
 
-    /// Leaves the filter or the last zoom. False where there is neither.
+    /// Clears the filter, or leaves the last zoom. False if there is neither.
     pub fn back(&mut self) -> bool {
         if self.query.filter.take().is_none() {
             let Some((under, depth)) = self.zooms.pop() else {
@@ -222,18 +224,18 @@ impl State {
         true
     }
 
-    /// Derives the list anew after the query or the folding changed.
+    /// Updates the list after a change of the query or of collapsed classes.
     fn relist(&mut self) {
-        if let Some(picture) = &mut self.picture {
-            picture.list(&self.query, &self.folded);
+        if let Some(view) = &mut self.view {
+            view.list(&self.query, &self.folded);
         }
         self.follow();
     }
 
-    /// Keeps the selection on its row; where that is gone, on its place.
+    /// Keeps the selection on its row, or on its index if the row was removed.
     fn follow(&mut self) {
-        let found = match (&self.picture, &self.anchor) {
-            (Some(picture), Some(key)) => picture.find(key),
+        let found = match (&self.view, &self.anchor) {
+            (Some(view), Some(key)) => view.find(key),
             (_, None) => Some(0),
             _ => None,
         };
@@ -241,12 +243,12 @@ impl State {
         self.selected = found.unwrap_or(self.selected).min(last);
     }
 
-    /// Moves the window of `page` rows so that the selected one is in it.
+    /// Scrolls so that the selected row is among the `page` visible ones.
     pub fn scroll(&mut self, page: usize) {
         self.page = page.max(1);
         let end = self.rows().saturating_sub(self.page);
-        let least = (self.selected + 1).saturating_sub(self.page);
-        self.offset = self.offset.clamp(least, self.selected.max(least)).min(end);
+        let first = (self.selected + 1).saturating_sub(self.page);
+        self.offset = self.offset.clamp(first, self.selected.max(first)).min(end);
     }
 }
 
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selection_stays_with_its_row_when_others_overtake_it() {
+    fn the_selection_follows_its_row() {
         let mut state = state();
         state.query.sort = Sort::Rate;
         state.show(rows(&[("a", 3.0), ("b", 2.0), ("c", 1.0)]));
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_move_the_selection_stays_at_the_top() {
+    fn the_selection_stays_at_the_top_until_moved() {
         let mut state = state();
         state.query.sort = Sort::Rate;
         state.show(rows(&[("a", 3.0), ("b", 2.0)]));
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_picture_stays_and_can_still_be_sorted() {
+    fn a_paused_snapshot_can_be_sorted() {
         let mut state = state();
         state.show(rows(&[("a", 1.0), ("b", 2.0)]));
         state.paused = true;
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_follows_the_selection_and_never_passes_the_end() {
+    fn scrolling_follows_the_selection_within_the_list() {
         let mut state = state();
         let names: Vec<String> = (0..30).map(|i| format!("c{i:02}")).collect();
         let named: Vec<(&str, f64)> = names.iter().map(|n| (n.as_str(), 0.0)).collect();
@@ -334,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folded_class_whose_children_are_missing_is_zoomed_into_and_left_again() {
+    fn expanding_a_class_without_loaded_children_zooms() {
         let mut state = state();
         let mut snapshot = rows(&[("site", 1.0), ("other", 1.0)]);
         snapshot.rows[0].children = 5;
         state.show(snapshot);
         assert!(state.fold());
         assert_eq!(state.query.under.as_deref(), Some("site"));
-        assert!(!state.zoom(), "it is zoomed into already");
+        assert!(!state.zoom(), "already zoomed");
         assert!(state.back());
         assert_eq!(state.query.under, None);
         assert!(!state.back());

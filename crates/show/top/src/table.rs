@@ -1,4 +1,4 @@
-//! Titles and rows of the table, drawn into a buffer line by line.
+//! Draws titles and rows of the table into a buffer, line by line.
 
 use fairpath_history::snapshot::{Point, Row, Sort};
 use ratatui::buffer::Buffer;
@@ -10,44 +10,44 @@ use crate::figures;
 use crate::glyphs::Look;
 use crate::judge::Level;
 use crate::listing::{Entry, Fold};
-use crate::picture::{self, Picture};
 use crate::text;
+use crate::view::{self, View};
 
-/// What the sparkline shows.
+/// The quantity of the sparkline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trend {
-    /// Bits a second, both directions.
+    /// Bits per second, both directions.
     #[default]
     Rate,
     /// 95th percentile inside.
     InsideP95,
 }
 
-/// How rows are drawn.
+/// Layout and style of the table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Columns.
+    /// The columns.
     pub layout: Layout,
     /// Characters and colours.
     pub look: Look,
-    /// The sparkline.
+    /// The quantity of the sparkline.
     pub trend: Trend,
-    /// Marked in the titles.
+    /// The sort order, marked in the titles.
     pub sort: Sort,
-    /// Room for the marks of folding.
+    /// Whether marks of collapsed and expanded classes precede names.
     pub has_tree: bool,
 }
 
 impl Table {
-    /// The table of a picture in `width` columns.
-    pub fn new(picture: &Picture, width: u16, look: Look, trend: Trend, sort: Sort) -> Table {
+    /// The table of a snapshot, `width` columns wide.
+    pub fn new(view: &View, width: u16, look: Look, trend: Trend, sort: Sort) -> Table {
         let title = text::width(Table::name_title(sort)) as u16;
         Table {
-            layout: Layout::new(width, picture.name_width.max(title), picture.is_shaped()),
+            layout: Layout::new(width, view.name_width.max(title), view.is_shaped()),
             look,
             trend,
             sort,
-            has_tree: picture.has_tree,
+            has_tree: view.has_tree,
         }
     }
 
@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// What groups of columns are called.
+    /// Draws the titles of groups of columns.
     pub fn groups(&self, buffer: &mut Buffer, line: Rect) {
         let columns = &self.layout.columns;
         let (mut x, mut at) = (line.x + self.layout.name, 0);
@@ -66,22 +66,22 @@ impl Table {
             let group = columns[at].group();
             let same = columns[at..].iter().take_while(|c| c.group() == group);
             let (number, width) = same.fold((0, 0), |(n, w), c| (n + 1, w + c.width()));
-            // Neither the gap before nor the last mark belongs to what is named.
-            let room = width - 1;
-            let name = if text::width(group) > usize::from(room) {
+            // The title is above figures, without the gap before them.
+            let space = width - 1;
+            let name = if text::width(group) > usize::from(space) {
                 group.trim_start_matches("RTT ")
             } else {
                 group
             };
-            let indent = (room - (text::width(name) as u16).min(room)).div_ceil(2);
+            let indent = (space - (text::width(name) as u16).min(space)).div_ceil(2);
             let style = self.look.quiet();
-            buffer.set_stringn(x + 1 + indent, line.y, name, room.into(), style);
+            buffer.set_stringn(x + 1 + indent, line.y, name, space.into(), style);
             x += width;
             at += number;
         }
     }
 
-    /// What columns are called.
+    /// Draws the titles of columns.
     pub fn titles(&self, buffer: &mut Buffer, line: Rect) {
         let title = self.look.title();
         let sorted = title.add_modifier(Modifier::UNDERLINED);
@@ -101,15 +101,15 @@ impl Table {
             x += column.width();
         }
         if self.layout.trend > 0 {
-            let what = match self.trend {
+            let title_text = match self.trend {
                 Trend::Rate => "RATE",
                 Trend::InsideP95 => "p95 IN",
             };
-            buffer.set_stringn(x + 1, line.y, what, self.layout.trend.into(), title);
+            buffer.set_stringn(x + 1, line.y, title_text, self.layout.trend.into(), title);
         }
     }
 
-    /// One row.
+    /// Draws a row.
     pub fn row(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &Row) {
         self.name(buffer, line, entry, row);
         let mut x = line.x + self.layout.name;
@@ -125,7 +125,7 @@ impl Table {
     }
 
     fn name(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &Row) {
-        let alerts = picture::alert_letters(row);
+        let alerts = view::alert_letters(row);
         let mark = match entry.fold {
             _ if !self.has_tree => "",
             Fold::Leaf => "  ",
@@ -133,15 +133,15 @@ impl Table {
             Fold::Folded => self.look.folded(),
         };
         let width = usize::from(self.layout.name);
-        // Where there is little room, the name is worth more than its place in the tree.
-        let indent = picture::indent(entry).min(width / 3);
-        let room = width.saturating_sub(indent + text::width(mark) + text::width(&alerts));
-        let name = text::cut(&row.name, room, self.look);
+        // In a narrow column the name is more important than its indentation.
+        let indent = view::indent(entry).min(width / 3);
+        let left = width.saturating_sub(indent + text::width(mark) + text::width(&alerts));
+        let name = text::cut(&row.name, left, self.look);
         let start = format!("{}{mark}{name}", " ".repeat(indent));
         let style = Style::new();
         let (x, y) = buffer.set_stringn(line.x, line.y, start, width, style);
         let left = usize::from((line.x + self.layout.name).saturating_sub(x));
-        buffer.set_stringn(x, y, alerts, left, self.look.level(Level::Bad));
+        buffer.set_stringn(x, y, alerts, left, self.look.level(Level::Critical));
     }
 
     fn cell(&self, buffer: &mut Buffer, x: u16, y: u16, column: Column, row: &Row) {
@@ -154,23 +154,23 @@ impl Table {
         let width = column.figure_width();
         let indent = width.saturating_sub(cell.text.len() as u16);
         buffer.set_stringn(x + indent, y, &cell.text, width.into(), style);
-        if column.is_judged() && cell.level != Level::Fine {
+        if column.has_level() && cell.level != Level::Normal {
             buffer.set_string(x + width, y, cell.level.mark(), style);
         }
     }
 }
 
-/// The last `points` steps of a history, the newest at the right; a gap where nothing was measured.
+/// The last `points` points of a history, the newest at the right, with gaps for missing values.
 ///
-/// The scale is a power of two, so that a picture changes little from one time to the next.
+/// The scale is a power of two, so that successive screens differ little.
 pub fn sparkline(history: &[Point], points: usize, trend: Trend, look: Look) -> String {
     let value = |point: &Point| match trend {
         Trend::Rate => Some(point.rate_bps),
         Trend::InsideP95 => point.p95_rtt_ns.map(|ns| ns as f64),
     };
     let shown = &history[history.len().saturating_sub(points)..];
-    let greatest = shown.iter().filter_map(value).fold(1.0, f64::max);
-    let scale = greatest.log2().ceil().exp2();
+    let maximum = shown.iter().filter_map(value).fold(1.0, f64::max);
+    let scale = maximum.log2().ceil().exp2();
     let steps = look.steps();
     let step = |point: &Point| match value(point) {
         Some(value) => steps[((value / scale * 8.0) as usize).min(7)],
@@ -190,7 +190,7 @@ mod tests {
     };
 
     #[test]
-    fn a_sparkline_ends_with_the_newest_and_leaves_gaps() {
+    fn a_sparkline_ends_with_the_newest_point() {
         let point = |rate_bps, p95_rtt_ns| Point {
             rate_bps,
             p95_rtt_ns,

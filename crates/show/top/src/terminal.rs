@@ -1,6 +1,6 @@
-//! The terminal while the table has it, and as it was before once it has not.
+//! Sets up the terminal for the live table and restores it.
 //!
-//! It is given back however this ends: by dropping, and in the panic hook before the message.
+//! Dropping the guard restores it. A panic hook restores it before the message of a panic.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
 use std::sync::Once;
@@ -17,49 +17,49 @@ use ratatui::layout::{Position, Rect};
 
 use crate::state::State;
 
-/// A whole picture of a large terminal is written at once.
+/// Large enough for a whole screen of a large terminal in one write.
 const WRITE_BYTES: usize = 1 << 16;
 
-/// Whether the terminal has to be given back.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal must be restored.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Columns of the terminal; `None` where there is none.
+/// Width of the terminal in columns, `None` without terminal.
 pub fn terminal_columns() -> Option<u16> {
     size().ok().map(|(columns, _)| columns).filter(|n| *n > 0)
 }
 
-/// The terminal, taken.
+/// The terminal, set up for the live table until dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TerminalGuard {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
-impl Taken {
-    /// Both ends are a terminal.
-    pub fn is_there() -> bool {
+impl TerminalGuard {
+    /// Whether standard input and output are a terminal.
+    pub fn is_terminal() -> bool {
         stdin().is_terminal() && stdout().is_terminal()
     }
 
-    /// Takes it: no echo, no line editing, a screen of its own, no cursor.
+    /// Sets it up: no echo, no line editing, the alternate screen, no cursor.
     ///
     /// # Errors
-    /// It is none, or went away.
-    pub fn take() -> io::Result<Taken> {
+    /// It is not a terminal, or was closed.
+    pub fn enter() -> io::Result<TerminalGuard> {
         static HOOK: Once = Once::new();
-        HOOK.call_once(give_back_on_panic);
+        HOOK.call_once(restore_on_panic);
         let out = BufWriter::with_capacity(WRITE_BYTES, stdout());
         let terminal = Terminal::new(CrosstermBackend::new(out))?;
         enter()?;
-        Ok(Taken { terminal })
+        Ok(TerminalGuard { terminal })
     }
 
-    /// Draws what differs from what is there.
+    /// Draws the cells that changed.
     ///
     /// # Errors
-    /// The terminal went away.
+    /// The terminal was closed.
     pub fn draw(&mut self, state: &mut State) -> io::Result<()> {
-        // Given back by a panic of another thread: what comes now would hide its message.
-        if !TAKEN.load(Ordering::SeqCst) {
+        // A panic of another thread restored it. Drawing now would hide the message.
+        if !ACTIVE.load(Ordering::SeqCst) {
             return Ok(());
         }
         self.terminal
@@ -67,52 +67,52 @@ impl Taken {
         Ok(())
     }
 
-    /// Forgets what is there: the next drawing draws everything.
+    /// Makes the next call of `draw` write every cell.
     ///
     /// # Errors
-    /// The terminal went away.
+    /// The terminal was closed.
     pub fn forget(&mut self) -> io::Result<()> {
-        // Not `clear`: that asks the terminal where its cursor is, and a slow one answers late.
+        // Not `clear`: it queries the cursor position, and a slow terminal answers late.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
-    /// Gives the terminal to the shell until that lets this process go on.
+    /// Restores the terminal and stops this process until the shell continues it.
     ///
     /// # Errors
-    /// The terminal went away.
+    /// The terminal was closed.
     pub fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore();
         raise(Signal::SIGTSTP)?;
         enter()?;
         self.forget()
     }
 }
 
-impl Drop for Taken {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
 fn enter() -> io::Result<()> {
-    TAKEN.store(true, Ordering::SeqCst);
+    ACTIVE.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
     execute!(stdout(), EnterAlternateScreen, cursor::Hide)
 }
 
-/// Once; there is nobody to tell of a failure, since it is the terminal that failed.
-fn give_back() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+/// Restores the terminal once. A failure cannot be reported, because the terminal itself failed.
+fn restore() {
+    if ACTIVE.swap(false, Ordering::SeqCst) {
         let _ = execute!(stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }
 }
 
-fn give_back_on_panic() {
+fn restore_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        give_back();
+        restore();
         before(panic);
     }));
 }

@@ -1,40 +1,40 @@
-//! Text of a given width in terminal columns, safe to print.
+//! Text of a given width in terminal columns, without control characters.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::glyphs::Look;
 
-/// Columns that a text takes.
+/// Width of a text, columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Without what would move the cursor, change the terminal or turn the line around; in ASCII where
-/// asked for. Names come from files and from the network.
+/// Replaces control characters and characters that change the writing direction. Names come from
+/// files and from the network. Also replaces what is not ASCII if `look` requires ASCII.
 pub fn clean(text: &str, look: Look) -> String {
-    let safe = |c: char| (c.is_ascii() || !look.ascii) && !turns(c) && !c.is_control();
+    let safe = |c: char| (c.is_ascii() || !look.ascii) && !changes_direction(c) && !c.is_control();
     text.chars()
         .map(|c| if safe(c) { c } else { '?' })
         .collect()
 }
 
-/// Controls of writing direction, and separators of lines.
-fn turns(c: char) -> bool {
+/// Characters that change the writing direction or separate lines.
+fn changes_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// At most `columns` wide, with a mark where it was cut.
+/// Cuts a text to `columns`, with a mark at the cut.
 pub fn cut(text: &str, columns: usize, look: Look) -> String {
     let text = clean(text, look);
     if width(&text) <= columns {
         return text;
     }
-    let room = columns.saturating_sub(1);
+    let limit = columns.saturating_sub(1);
     let (mut kept, mut used) = (String::new(), 0);
     for grapheme in text.graphemes(true) {
         used += width(grapheme);
-        if used > room {
+        if used > limit {
             break;
         }
         kept.push_str(grapheme);
@@ -45,7 +45,7 @@ pub fn cut(text: &str, columns: usize, look: Look) -> String {
     kept
 }
 
-/// Exactly `columns` wide, on the left.
+/// Left-aligned in exactly `columns`.
 pub fn left(text: &str, columns: usize, look: Look) -> String {
     let mut text = cut(text, columns, look);
     let gap = columns.saturating_sub(width(&text));
@@ -53,7 +53,7 @@ pub fn left(text: &str, columns: usize, look: Look) -> String {
     text
 }
 
-/// Exactly `columns` wide, on the right.
+/// Right-aligned in exactly `columns`.
 pub fn right(text: &str, columns: usize, look: Look) -> String {
     let text = cut(text, columns, look);
     let gap = columns.saturating_sub(width(&text));
@@ -70,7 +70,7 @@ mod tests {
     };
 
     #[test]
-    fn a_cut_text_has_a_mark_and_never_half_a_character() {
+    fn a_cut_text_has_a_mark() {
         assert_eq!(cut("abcdef", 6, LOOK), "abcdef");
         assert_eq!(cut("abcdefg", 6, LOOK), "abcde…");
         assert_eq!(cut("日本語テスト", 6, LOOK), "日本…");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_drives_a_terminal_gets_through() {
+    fn control_characters_are_replaced() {
         assert_eq!(clean("a\u{1b}[2Jb\n\u{202e}c", LOOK), "a?[2Jb??c");
         let ascii = Look {
             ascii: true,

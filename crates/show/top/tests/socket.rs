@@ -1,4 +1,4 @@
-//! The control socket's protocol, and what is said when the other side does not keep to it.
+//! The protocol of the control socket, and the errors if the other side does not follow it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, SNAPSHOT_SCHEMA, Snapshot};
 use fairpath_top::{SocketSource, Source, SourceError};
 
-/// Longer than any test that does not test it.
+/// A time limit that no test reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Peer {
@@ -27,7 +27,7 @@ impl Peer {
         self.directory.path().join("control.sock")
     }
 
-    /// Takes as many connections as there are answers, one request each, and closes them.
+    /// Accepts one connection for each answer, reads one request, answers it and closes.
     fn answers(&self, answers: Vec<String>) -> JoinHandle<Vec<Request>> {
         let listener = UnixListener::bind(self.socket()).unwrap();
         std::thread::spawn(move || {
@@ -63,7 +63,7 @@ fn snapshot(host: &str) -> String {
     })
 }
 
-fn asks_once(answer: String) -> Result<Snapshot, SourceError> {
+fn query_once(answer: String) -> Result<Snapshot, SourceError> {
     let peer = Peer::new();
     let served = peer.answers(vec![answer]);
     let mut source = SocketSource::connect_within(peer.socket(), PATIENCE).unwrap();
@@ -73,9 +73,9 @@ fn asks_once(answer: String) -> Result<Snapshot, SourceError> {
 }
 
 #[test]
-fn a_query_arrives_as_it_was_and_a_daemon_that_was_restarted_is_asked_anew() {
+fn a_query_is_repeated_to_a_restarted_daemon() {
     let peer = Peer::new();
-    // One request a connection: the second finds the first connection closed.
+    // One request per connection: the second request finds the first connection closed.
     let served = peer.answers(vec![snapshot("one"), snapshot("two")]);
     let mut source = SocketSource::connect_within(peer.socket(), PATIENCE).unwrap();
     let query = Query {
@@ -90,7 +90,7 @@ fn a_query_arrives_as_it_was_and_a_daemon_that_was_restarted_is_asked_anew() {
 }
 
 #[test]
-fn a_closeup_names_its_class() {
+fn a_detail_request_names_its_class() {
     let peer = Peer::new();
     let detail = Box::new(Detail::default());
     let served = peer.answers(vec![line(&Answer::Detail { detail })]);
@@ -104,15 +104,15 @@ fn a_closeup_names_its_class() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_daemons_words() {
-    let text = "look at class x: there is none".to_owned();
-    let error = asks_once(line(&Answer::Error { text: text.clone() })).unwrap_err();
+fn a_refusal_keeps_the_daemons_text() {
+    let text = "show class x: there is none".to_owned();
+    let error = query_once(line(&Answer::Error { text: text.clone() })).unwrap_err();
     assert!(matches!(error, SourceError::Refused(_)), "{error:?}");
     assert_eq!(error.to_string(), text);
 }
 
 #[test]
-fn another_schema_or_protocol_names_the_version() {
+fn another_schema_or_protocol_is_refused() {
     for answer in [
         "HTTP/1.1 400 Bad Request\n".to_owned(),
         snapshot("x").replace("\"schema\":1", "\"schema\":99"),
@@ -120,14 +120,14 @@ fn another_schema_or_protocol_names_the_version() {
             text: String::new(),
         }),
     ] {
-        let error = asks_once(answer).unwrap_err();
+        let error = query_once(answer).unwrap_err();
         assert!(matches!(error, SourceError::Protocol { .. }), "{error:?}");
         assert!(error.to_string().contains("same version"), "{error}");
     }
 }
 
 #[test]
-fn a_connection_that_closes_without_a_whole_answer_is_an_error() {
+fn a_partial_answer_is_an_error() {
     let half = snapshot("x").trim_end().to_owned();
     let peer = Peer::new();
     let served = peer.answers(vec![String::new(), half]);
@@ -138,7 +138,7 @@ fn a_connection_that_closes_without_a_whole_answer_is_an_error() {
 }
 
 #[test]
-fn a_daemon_that_never_answers_is_waited_for_no_longer_than_said() {
+fn a_stuck_daemon_ends_with_a_timeout() {
     let peer = Peer::new();
     let _listener = UnixListener::bind(peer.socket()).unwrap();
     let limit = Duration::from_millis(50);
@@ -149,11 +149,11 @@ fn a_daemon_that_never_answers_is_waited_for_no_longer_than_said() {
 }
 
 #[test]
-fn no_socket_says_how_to_start_a_daemon() {
+fn a_missing_socket_names_the_remedy() {
     let peer = Peer::new();
     let error = SocketSource::connect(peer.socket()).unwrap_err();
     assert!(matches!(error, SourceError::NoDaemon { .. }), "{error:?}");
-    // A socket that nobody listens on any more, as a killed daemon leaves it.
+    // The socket of a killed daemon, on which no process listens.
     drop(UnixListener::bind(peer.socket()).unwrap());
     let error = SocketSource::connect(peer.socket()).unwrap_err();
     assert!(error.to_string().contains("fairpath run"), "{error}");

@@ -170,7 +170,7 @@ impl Step {
             inside_p95_rtt_ns: rtt(self.p95[INSIDE]),
             outside_p50_rtt_ns: rtt(self.p50[OUTSIDE]),
             outside_p95_rtt_ns: rtt(self.p95[OUTSIDE]),
-            inside_loss: (self.loss != NONE).then(|| f64::from(self.loss) / ALL_LOST),
+            inside_loss_ratio: (self.loss != NONE).then(|| f64::from(self.loss) / ALL_LOST),
         })
     }
 }
@@ -208,7 +208,7 @@ mod tests {
             assert!((point.rate_down_bps / 1e6 - 1.0).abs() < 1e-6, "{point:?}");
             let p50 = point.inside_p50_rtt_ns.unwrap() as f64;
             assert!((p50 / 20e6 - 1.0).abs() < 0.016);
-            assert!((point.inside_loss.unwrap() - 0.01).abs() < 1e-4);
+            assert!((point.inside_loss_ratio.unwrap() - 0.01).abs() < 1e-4);
             assert_eq!(point.outside_p95_rtt_ns, None);
         }
     }

@@ -38,8 +38,8 @@ pub const GROWTH_UNUSABLE_NS: u64 = 400_000_000;
 /// the grades that DSLReports published for the same quantity (<https://www.dslreports.com/faq/17930>):
 /// A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F from there. Their bounds lie
 /// at the scores 100, 59, 43, 16 and 0.
-pub fn score(growth_ns: u64) -> u8 {
-    let growth = growth_ns.clamp(GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS) as f64;
+pub fn score(rtt_growth_ns: u64) -> u8 {
+    let growth = rtt_growth_ns.clamp(GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS) as f64;
     let (best, worst) = (GROWTH_UNFELT_NS as f64, GROWTH_UNUSABLE_NS as f64);
     (100.0 * (1.0 - (growth / best).ln() / (worst / best).ln())).round() as u8
 }
@@ -171,10 +171,10 @@ impl LoadMeter {
             .zip(loaded)
             .map(|(idle, loaded)| loaded.saturating_sub(idle));
         Load {
-            idle_p50_ns: idle,
-            loaded_p50_ns: loaded,
-            loaded_p95_ns: self.busy.quantile(t, 0.95),
-            growth_ns: growth,
+            idle_p50_rtt_ns: idle,
+            loaded_p50_rtt_ns: loaded,
+            loaded_p95_rtt_ns: self.busy.quantile(t, 0.95),
+            rtt_growth_ns: growth,
             score: growth.map(score),
         }
     }
@@ -214,9 +214,9 @@ mod tests {
             meter.note(second * SECOND, rates, plan, at(rtt, 10));
         }
         let load = meter.load(20 * SECOND);
-        let growth = load.growth_ns.unwrap() as f64;
+        let growth = load.rtt_growth_ns.unwrap() as f64;
         assert!((growth / 60e6 - 1.0).abs() < 0.03, "{load:?}");
-        assert_eq!(load.score, Some(score(load.growth_ns.unwrap())));
+        assert_eq!(load.score, Some(score(load.rtt_growth_ns.unwrap())));
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod tests {
         let plan = [Some(10_000_000), Some(100_000_000)];
         meter.note(0, [6e6, 0.0], plan, at(90, 60));
         let load = meter.load(0);
-        assert!(load.loaded_p50_ns.is_some() && load.idle_p50_ns.is_none());
-        assert_eq!((load.growth_ns, load.score), (None, None));
+        assert!(load.loaded_p50_rtt_ns.is_some() && load.idle_p50_rtt_ns.is_none());
+        assert_eq!((load.rtt_growth_ns, load.score), (None, None));
     }
 
     #[test]
@@ -234,13 +234,13 @@ mod tests {
         let mut meter = LoadMeter::default();
         let none = [None, None];
         meter.note(0, [0.0, 2e6], none, at(20, 300));
-        assert!(meter.load(0).loaded_p50_ns.is_some());
+        assert!(meter.load(0).loaded_p50_rtt_ns.is_some());
         // A much greater rate: what was busy before was not.
         meter.note(SECOND, [0.0, 50e6], none, at(100, 100));
         meter.note(2 * SECOND, [0.0, 4e6], none, at(20, 100));
         let load = meter.load(2 * SECOND);
-        assert!(load.loaded_p50_ns.unwrap() > 98_000_000, "{load:?}");
-        assert!(load.idle_p50_ns.unwrap() < 21_000_000, "{load:?}");
+        assert!(load.loaded_p50_rtt_ns.unwrap() > 98_000_000, "{load:?}");
+        assert!(load.idle_p50_rtt_ns.unwrap() < 21_000_000, "{load:?}");
     }
 
     #[test]
@@ -250,7 +250,12 @@ mod tests {
         meter.note(0, [0.0, 1e6], plan, at(20, 400));
         meter.note(3 * LOAD_HALF_LIFE_NS, [0.0, 1e6], plan, at(60, 60));
         let load = meter.load(3 * LOAD_HALF_LIFE_NS);
-        assert!(load.loaded_p50_ns.unwrap() > 58_000_000, "{load:?}");
-        assert!(meter.load(5 * LOAD_HALF_LIFE_NS).loaded_p50_ns.is_none());
+        assert!(load.loaded_p50_rtt_ns.unwrap() > 58_000_000, "{load:?}");
+        assert!(
+            meter
+                .load(5 * LOAD_HALF_LIFE_NS)
+                .loaded_p50_rtt_ns
+                .is_none()
+        );
     }
 }

@@ -121,9 +121,9 @@ impl Ledger {
         let mut sums = Sums::default();
         Some(Detail {
             row: self.row(at, wanted, &mut sums),
-            worst: shown.worst,
-            busiest: shown.busiest,
-            talkers: shown.talkers,
+            worst_remotes: shown.worst,
+            busiest_remotes: shown.busiest,
+            busiest_hosts: shown.talkers,
             flows: Vec::new(),
             day: node.account.day_points(&self.day_clock, &mut sums),
         })
@@ -183,7 +183,7 @@ impl Ledger {
             Sort::Rate => Some(self.window(node).bytes() as f64),
             Sort::InsideP95 => p95(INSIDE),
             Sort::OutsideP95 => p95(OUTSIDE),
-            Sort::Growth => self.load(node).growth_ns.map(|ns| ns as f64),
+            Sort::Growth => self.load(node).rtt_growth_ns.map(|ns| ns as f64),
             Sort::Loss => greatest_loss(&self.window(node)),
             Sort::Flows => Some(node.account.totals.flows().open() as f64),
         }
@@ -255,8 +255,8 @@ impl Ledger {
             bytes: total.bytes,
             packets: total.packets,
             rate_bps: rate_bps(now.bytes, window_ns),
-            packet_rate: rate_bps(now.packets, window_ns) / 8.0,
-            unmeasured: (now.bytes > 0).then(|| unmeasured.min(1.0)),
+            rate_pps: rate_bps(now.packets, window_ns) / 8.0,
+            unmeasured_ratio: (now.bytes > 0).then(|| unmeasured.min(1.0)),
         }
     }
 }

@@ -102,7 +102,12 @@ fn peers_are_shown_by_class_with_those_of_the_classes_below() {
     world.second(&mut ledger);
     let names = |class: &str, limit: usize| {
         let detail = ledger.detail(class, limit).unwrap();
-        [detail.busiest, detail.worst, detail.talkers].map(|list| {
+        [
+            detail.busiest_remotes,
+            detail.worst_remotes,
+            detail.busiest_hosts,
+        ]
+        .map(|list| {
             list.into_iter()
                 .map(|peer| peer.name)
                 .collect::<Vec<String>>()
@@ -113,7 +118,10 @@ fn peers_are_shown_by_class_with_those_of_the_classes_below() {
     assert_eq!(worst, ["10.0.9.0/24", "video", "10.0.1.0/24"]);
     assert_eq!(talkers, ["10.0.7.0/24"]);
     assert_eq!(names("a", 1)[0], ["10.0.1.0/24"]);
-    assert_eq!(ledger.detail("all", 1).unwrap().busiest[0].bytes_down, 2000);
+    assert_eq!(
+        ledger.detail("all", 1).unwrap().busiest_remotes[0].bytes_down,
+        2000
+    );
     assert!(ledger.detail("nobody", 1).is_none());
     assert_eq!(counter(&ledger, "ledger_pairs_without_row"), 1);
 }
@@ -128,7 +136,7 @@ fn a_remote_with_a_twentieth_of_the_bytes_is_found_among_thousands_of_small_ones
         world.pairs.push(pair(1, PairKind::Remote, number, 100));
     }
     world.second(&mut ledger);
-    let busiest = ledger.detail("a", 1).unwrap().busiest;
+    let busiest = ledger.detail("a", 1).unwrap().busiest_remotes;
     assert_eq!(busiest[0].name, "10.0.9.0/24");
     let (exact, error) = (394 * 100, 8_000 * 100 / PEERS_PER_CLASS as u64);
     assert!(

@@ -195,11 +195,11 @@ fn check_row(row: &Row, oracle: &Oracle, seconds: usize) {
         );
         let rate = window.packets[dir] as f64 / over;
         assert!(
-            (told.packet_rate - rate).abs() <= rate * 1e-9,
+            (told.rate_pps - rate).abs() <= rate * 1e-9,
             "{told:?} {rate}"
         );
         assert_eq!(
-            told.unmeasured,
+            told.unmeasured_ratio,
             share(window.unmeasured[dir], window.bytes[dir])
         );
     }

@@ -53,7 +53,7 @@ fn value(row: &Row, sort: Sort) -> Option<f64> {
         Sort::Rate => Some(row.up.rate_bps + row.down.rate_bps),
         Sort::InsideP95 => float(row.inside.p95_rtt_ns),
         Sort::OutsideP95 => float(row.outside.p95_rtt_ns),
-        Sort::Growth => float(row.load.growth_ns),
+        Sort::Growth => float(row.load.rtt_growth_ns),
         Sort::Flows => Some(row.flows.open() as f64),
         Sort::Loss => {
             let legs = [&row.inside, &row.outside];

@@ -40,7 +40,7 @@ fn own(row: &Row) -> Row {
 fn lasting(row: &Row) -> Row {
     let mut row = row.clone();
     for volume in [&mut row.up, &mut row.down] {
-        (volume.rate_bps, volume.packet_rate, volume.unmeasured) = (0.0, 0.0, None);
+        (volume.rate_bps, volume.rate_pps, volume.unmeasured_ratio) = (0.0, 0.0, None);
     }
     for leg in [&mut row.inside, &mut row.outside] {
         leg.samples = 0;

@@ -1,7 +1,7 @@
-//! Which metrics a row has.
+//! The metrics of a row.
 //!
-//! Every family names its samples' labels by its shape: `class` and `kind` always, then `direction`
-//! or `leg`. A value that is not known has no sample.
+//! Samples have the labels `class` and `kind`, and `direction` or `leg` by the shape of their family.
+//! A value that was not measured has no sample.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use fairpath_history::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, Row, Vo
 use super::RTT_BOUNDS_S;
 use super::text::{Encoder, Kind};
 
-/// Series that a row has at most: those of histograms, of [`FAMILIES`], of alerts, and its info.
+/// Maximum number of series of a row: histograms, [`FAMILIES`], alerts, and info.
 pub(super) const SERIES_PER_ROW: usize =
     2 * (RTT_BOUNDS_S.len() + 3) + count(FAMILIES) + ALERTS.len() + 1;
 
@@ -20,16 +20,17 @@ const ALERTS: [(AlertKind, &str); 3] = [
     (AlertKind::SlaBreach, "sla_breach"),
 ];
 
-/// Where the values stand, and which label tells them apart.
+/// The values of a family in a row, and the label that distinguishes them.
 enum Shape {
-    /// Up and down.
+    /// Label `direction`: up and down.
     Direction(fn(&Row) -> [Option<f64>; 2]),
-    /// Inside and outside.
+    /// Label `leg`: inside and outside.
     Leg(fn(&Row) -> [Option<f64>; 2]),
-    Whole(fn(&Row) -> Option<f64>),
+    /// No further label.
+    Single(fn(&Row) -> Option<f64>),
 }
 
-/// A metric of classes.
+/// A metric of rows.
 pub(super) struct Family {
     name: &'static str,
     kind: Kind,
@@ -42,7 +43,7 @@ const fn count(families: &[Family]) -> usize {
     let (mut sum, mut at) = (0, 0);
     while at < families.len() {
         sum += match families[at].shape {
-            Shape::Whole(_) => 1,
+            Shape::Single(_) => 1,
             Shape::Direction(_) | Shape::Leg(_) => 2,
         };
         at += 1;
@@ -66,31 +67,31 @@ const fn family(
     }
 }
 
-/// Everything but histograms, alerts and infos.
+/// All families except histograms, alerts and infos.
 pub(super) const FAMILIES: &[Family] = &[
     family(
         "fairpath_class_bytes",
         Kind::Counter,
         "bytes",
-        "IP bytes of the class, headers included",
+        "IP bytes, including headers",
         Shape::Direction(|row| directions(row, |volume| Some(volume.bytes as f64))),
     ),
     family(
         "fairpath_class_packets",
         Kind::Counter,
         "",
-        "IP packets of the class",
+        "IP packets",
         Shape::Direction(|row| directions(row, |volume| Some(volume.packets as f64))),
     ),
     family(
         "fairpath_class_unmeasured_ratio",
         Kind::Gauge,
         "ratio",
-        "Share of the window's bytes whose flows gave no round-trip time",
-        Shape::Direction(|row| directions(row, |volume| volume.unmeasured)),
+        "Fraction of the bytes in the window that belong to flows without an RTT sample",
+        Shape::Direction(|row| directions(row, |volume| volume.unmeasured_ratio)),
     ),
     family(
-        "fairpath_class_plan_bytes_per_second",
+        "fairpath_class_ceil_bytes_per_second",
         Kind::Gauge,
         "bytes_per_second",
         "Configured ceiling",
@@ -102,113 +103,113 @@ pub(super) const FAMILIES: &[Family] = &[
         "fairpath_class_lost_packets",
         Kind::Counter,
         "",
-        "TCP data packets lost on a leg, both ways",
+        "TCP data packets lost on a leg, both directions",
         Shape::Leg(|row| legs(row, |leg| Some(leg.lost_packets as f64))),
     ),
     family(
         "fairpath_class_data_packets",
         Kind::Counter,
         "",
-        "TCP data packets that lost ones are a share of, both ways",
+        "TCP data packets of a leg, both directions: the denominator of fairpath_class_lost_packets",
         Shape::Leg(|row| legs(row, |leg| Some(leg.data_packets as f64))),
     ),
     family(
         "fairpath_class_reordered_packets",
         Kind::Counter,
         "",
-        "TCP data packets that a leg reordered before the router",
+        "TCP data packets that arrived at the router out of order, by the leg that reordered them",
         Shape::Leg(|row| legs(row, |leg| Some(leg.reordered_packets as f64))),
     ),
     family(
         "fairpath_class_rtt_unbinned",
         Kind::Counter,
         "",
-        "Round-trip times that are not in fairpath_rtt_seconds, because the kernel's table was full",
+        "RTT samples that are missing from fairpath_rtt_seconds, because the table in the kernel was full",
         Shape::Leg(|row| legs(row, |leg| Some(leg.total.unbinned as f64))),
     ),
     family(
         "fairpath_class_flows_opened",
         Kind::Counter,
         "",
-        "Flows of which both sides were seen",
-        Shape::Whole(|row| Some(row.flows.opened as f64)),
+        "Flows with packets of both sides",
+        Shape::Single(|row| Some(row.flows.opened as f64)),
     ),
     family(
         "fairpath_class_flows_open",
         Kind::Gauge,
         "",
         "Flows that are open now",
-        Shape::Whole(|row| Some(row.flows.open() as f64)),
+        Shape::Single(|row| Some(row.flows.open() as f64)),
     ),
     family(
         "fairpath_class_handshakes_failed",
         Kind::Counter,
         "",
         "TCP handshakes that were reset or never completed",
-        Shape::Whole(|row| Some(row.flows.handshakes_failed as f64)),
+        Shape::Single(|row| Some(row.flows.handshakes_failed as f64)),
     ),
     family(
         "fairpath_class_load_score",
         Kind::Gauge,
         "",
-        "0 (unusable under load) to 100 (load is not felt)",
-        Shape::Whole(|row| row.load.score.map(f64::from)),
+        "Load score from 0 (unusable under load) to 100 (load causes no delay)",
+        Shape::Single(|row| row.load.score.map(f64::from)),
     ),
     family(
         "fairpath_class_queue_sent_bytes",
         Kind::Counter,
         "bytes",
-        "Bytes on the wire that left the class's queue, where it is shaped",
+        "Bytes that the queue of a shaped class sent, Ethernet headers included",
         Shape::Direction(|row| queues(row, |queue| Some(queue.sent_bytes as f64))),
     ),
     family(
         "fairpath_class_queue_dropped_packets",
         Kind::Counter,
         "",
-        "Packets that the class's queue dropped, for all reasons",
+        "Packets that the queue of the class dropped, for all reasons",
         Shape::Direction(|row| queues(row, |queue| Some(queue.dropped_packets as f64))),
     ),
     family(
         "fairpath_class_queue_marked_packets",
         Kind::Counter,
         "",
-        "Packets that the class's queue marked (CE)",
+        "Packets that the queue of the class marked with CE (RFC 3168)",
         Shape::Direction(|row| queues(row, |queue| Some(queue.marked_packets as f64))),
     ),
     family(
         "fairpath_class_queue_backlog_bytes",
         Kind::Gauge,
         "bytes",
-        "Bytes that wait in the class's queue",
+        "Bytes in the queue of the class",
         Shape::Direction(|row| queues(row, |queue| Some(queue.held_bytes as f64))),
     ),
     family(
         "fairpath_class_queue_sojourn_p50_seconds",
         Kind::Gauge,
         "seconds",
-        "Median of the time that packets waited in the class's queue, of the last 10 to 20 seconds",
+        "Median sojourn time in the queue of the class, over the last 10 to 20 seconds",
         Shape::Direction(|row| queues(row, |queue| seconds(queue.p50_sojourn_ns))),
     ),
     family(
         "fairpath_class_queue_sojourn_p95_seconds",
         Kind::Gauge,
         "seconds",
-        "95th percentile of that time",
+        "95th percentile of the sojourn time in the queue of the class, over the last 10 to 20 seconds",
         Shape::Direction(|row| queues(row, |queue| seconds(queue.p95_sojourn_ns))),
     ),
     family(
         "fairpath_class_queue_sojourn_p99_seconds",
         Kind::Gauge,
         "seconds",
-        "99th percentile of that time",
+        "99th percentile of the sojourn time in the queue of the class, over the last 10 to 20 seconds",
         Shape::Direction(|row| queues(row, |queue| seconds(queue.p99_sojourn_ns))),
     ),
     family(
         "fairpath_class_rtt_growth_seconds",
         Kind::Gauge,
         "seconds",
-        "Median inside round-trip time while busy, less that while idle",
-        Shape::Whole(|row| row.load.growth_ns.map(|ns| ns as f64 / 1e9)),
+        "Median inside RTT while the class is busy, minus the median while it is idle",
+        Shape::Single(|row| row.load.rtt_growth_ns.map(|ns| ns as f64 / 1e9)),
     ),
 ];
 
@@ -220,7 +221,7 @@ impl Family {
             let (label, names, values) = match &self.shape {
                 Shape::Direction(values) => ("direction", ["up", "down"], values(row)),
                 Shape::Leg(values) => ("leg", ["inside", "outside"], values(row)),
-                Shape::Whole(value) => ("", [""; 2], [value(row), None]),
+                Shape::Single(value) => ("", [""; 2], [value(row), None]),
             };
             for (name, value) in names.into_iter().zip(values) {
                 let labels = [
@@ -257,7 +258,7 @@ fn legs(row: &Row, value: fn(&Leg) -> Option<f64>) -> [Option<f64>; 2] {
     [value(&row.inside), value(&row.outside)]
 }
 
-/// How the row's kind is called in labels.
+/// The value of the label `kind`.
 fn kind(row: &Row) -> &'static str {
     match row.kind {
         RowKind::Class => "class",
@@ -269,10 +270,10 @@ fn kind(row: &Row) -> &'static str {
 
 /// `fairpath_rtt_seconds`: cumulative buckets by class and leg.
 ///
-/// All parts come from the binned round-trip times, so that they agree with one another and never
-/// shrink; the sum is that of the buckets' middles, at most 1.6 % off.
+/// All parts come from the binned samples, so that they are consistent and never decrease. The sum
+/// uses the middle of each bucket, with an error of at most 1.6 %.
 pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
-    let help = "Round-trip times between the router and the class's hosts (inside) and those they talk with (outside)";
+    let help = "Round-trip times from the router to the hosts of the class (inside) and to their remote hosts (outside)";
     encoder.family("fairpath_rtt_seconds", Kind::Histogram, "seconds", help);
     let bounds = RTT_BOUNDS_S.map(|bound| ((bound * 1e9) as u64, bound.to_string()));
     for row in rows {
@@ -299,13 +300,13 @@ pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
     }
 }
 
-/// `fairpath_alert_active`: 1 while an alert holds.
+/// `fairpath_alert_active`: 1 while an alert is active.
 pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
     encoder.family(
         "fairpath_alert_active",
         Kind::Gauge,
         "",
-        "1 while the daemon's own alert holds",
+        "1 while the alert of the daemon is active",
     );
     for row in rows {
         for (alert, name) in ALERTS {
@@ -323,13 +324,13 @@ pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
     }
 }
 
-/// `fairpath_class_info`: the class above.
+/// `fairpath_class_info`: the parent class.
 pub(super) fn info(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
     encoder.family(
         "fairpath_class",
         Kind::Info,
         "",
-        "The class above this one, empty for the topmost",
+        "The parent of the class, empty if it has none",
     );
     for row in rows {
         let parent = row.parent.as_deref().unwrap_or_default();

@@ -1,62 +1,59 @@
-//! The limit on rows: those with the most traffic stay, the rest are summed by kind.
+//! Limits the number of rows: rows with the most traffic stay, the others are summed by kind.
 //!
-//! Traffic is that since counting began, so who stays changes seldom. When it does, the counters of
-//! `other` shrink, which a scraper takes for a restart of the counter: its rate is too low or high
-//! once. A row whose parent is summed too is in the parent's numbers already and not added again.
+//! Traffic counts since counting began, so the selection rarely changes. When it does, the counters of
+//! `other` can decrease. A scraper treats this as a restart of the counter: one rate is too low or too
+//! high. A row whose parent is summed too is not added again, because the parent includes it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use fairpath_history::snapshot::{FlowCounts, Kind, Leg, Row, Volume};
 
-/// The class of rows that were summed.
+/// The class label of summed rows.
 const OTHER: &str = "other";
 
-/// What is left after folding.
+/// The rows after summing.
 pub(super) struct Folded<'a> {
-    /// Rows that stay, in their order, then one `other` for each kind that was folded.
+    /// Unchanged rows in their order, then one `other` for each kind of summed rows.
     pub rows: Vec<Cow<'a, Row>>,
-    /// How many rows were summed.
-    pub left_out: usize,
+    /// Number of summed rows.
+    pub summed: usize,
 }
 
-/// At most `most` rows, the sums included. O(n log n).
+/// Reduces `rows` to at most `max_rows` rows, sums included. O(n log n).
 ///
-/// A limit below the number of kinds leaves no rows at all, not even sums.
-pub(super) fn fold(rows: &[Row], most: usize) -> Folded<'_> {
-    if rows.len() <= most {
+/// A limit below the number of kinds leaves no rows and no sums.
+pub(super) fn fold(rows: &[Row], max_rows: usize) -> Folded<'_> {
+    if rows.len() <= max_rows {
         return Folded {
             rows: rows.iter().map(Cow::Borrowed).collect(),
-            left_out: 0,
+            summed: 0,
         };
     }
     let kinds: HashSet<Kind> = rows.iter().map(|row| row.kind).collect();
-    let stay = staying(rows, most.saturating_sub(kinds.len()));
+    let stay = busiest(rows, max_rows.saturating_sub(kinds.len()));
     let (kept, folded): (Vec<_>, Vec<_>) = rows
         .iter()
         .enumerate()
         .partition(|(at, row)| stay.contains(at) && row.name != OTHER);
     let folded: Vec<&Row> = folded.into_iter().map(|(_, row)| row).collect();
-    let left_out = folded.len();
+    let summed = folded.len();
     let mut kept: Vec<Cow<'_, Row>> = kept
         .into_iter()
         .map(|(_, row)| Cow::Borrowed(row))
         .collect();
-    if most >= kinds.len() {
+    if max_rows >= kinds.len() {
         kept.extend(sums(&folded).into_values().map(Cow::Owned));
     }
-    Folded {
-        rows: kept,
-        left_out,
-    }
+    Folded { rows: kept, summed }
 }
 
-/// The places of the rows with the most traffic; a parent comes before its children.
-fn staying(rows: &[Row], most: usize) -> HashSet<usize> {
+/// The indices of the `count` rows with the most traffic. A parent precedes its children.
+fn busiest(rows: &[Row], count: usize) -> HashSet<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let bytes = |row: &Row| row.up.bytes.saturating_add(row.down.bytes);
     order.sort_by_key(|at| (u64::MAX - bytes(&rows[*at]), rows[*at].depth, *at));
-    order.truncate(most);
+    order.truncate(count);
     order.into_iter().collect()
 }
 
@@ -130,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_rows_stay_and_the_rest_is_summed_once() {
+    fn the_busiest_rows_stay_and_others_are_summed() {
         let mut rows = vec![
             row("site", None, 90),
             row("a", Some("site"), 50),
@@ -143,17 +140,17 @@ mod tests {
         let folded = fold(&rows, 4);
         let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["site", "a", "b", "other"]);
-        assert_eq!(folded.left_out, 3);
+        assert_eq!(folded.summed, 3);
         assert_eq!(
             folded.rows[3].down.bytes, 7,
-            "children are in their parent already"
+            "the parent includes its children"
         );
         assert_eq!(folded.rows[3].inside.total.histogram.count(), 1);
         assert_eq!(folded.rows[3].alerts, [AlertKind::Loss], "no alert is lost");
     }
 
     #[test]
-    fn a_class_that_is_called_other_never_makes_two_series_of_one_name() {
+    fn a_class_named_other_makes_one_series() {
         let rows = [
             row("other", None, 90),
             row("a", None, 80),
@@ -162,6 +159,6 @@ mod tests {
         let folded = fold(&rows, 2);
         let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["other"]);
-        assert_eq!(fold(&rows, 3).left_out, 0);
+        assert_eq!(fold(&rows, 3).summed, 0);
     }
 }

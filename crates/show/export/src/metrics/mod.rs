@@ -1,13 +1,13 @@
-//! A snapshot as metrics that Prometheus and its kin scrape.
+//! A snapshot as metrics for Prometheus and compatible scrapers.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `families` | which metrics there are, and where in a row their values stand |
-//! | `fold` | the limit on series: rows beyond it are summed |
+//! | `families` | the metrics of rows |
+//! | `fold` | the limit on series: excess rows are summed |
 //! | `text` | the two text formats |
 //!
-//! Counters grow since `counting_since` of the snapshot, which survives restarts of the daemon, and
-//! begin anew when its state is lost: as Prometheus expects. The crate `prometheus-client` is not
+//! Counters grow since `counting_since_unix_ns` of the snapshot. They survive restarts of the daemon,
+//! and restart at 0 when its state file is lost, as Prometheus expects. The crate `prometheus-client` is not
 //! used: it owns its metrics, so every scrape would copy all rows, and writes OpenMetrics only.
 
 mod families;
@@ -23,26 +23,26 @@ use families::FAMILIES;
 pub use text::Exposition;
 use text::{Encoder, Kind};
 
-/// Series that one answer may have, unless configured otherwise.
+/// Default maximum number of series in one answer.
 pub const MAX_SERIES: usize = 20_000;
 
-/// Upper bounds of the histogram's buckets, seconds: dense where subscribers' round-trip times lie.
+/// Upper bounds of the histogram's buckets, seconds: dense in the usual range of subscribers' RTTs.
 ///
-/// A bound is rounded up to the end of the core's bucket that it falls into, at most 3.2 % higher.
+/// A bound is rounded up to the end of the core's bucket that contains it, at most 3.2 % higher.
 pub const RTT_BOUNDS_S: [f64; 19] = [
     0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0,
     2.0, 5.0, 10.0,
 ];
 
-/// Series beside those of rows and counters.
+/// Number of series in addition to those of rows and counters.
 const FIXED_SERIES: usize = 16;
 
-/// What metrics are told, and how many.
+/// Format and limit of metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricsOptions {
-    /// Series at most; rows beyond it, those with the least traffic, are summed into `other`.
+    /// Maximum number of series. Excess rows, those with the least traffic, are summed into `other`.
     pub max_series: usize,
-    /// The dialect.
+    /// The text format.
     pub exposition: Exposition,
 }
 
@@ -55,22 +55,27 @@ impl Default for MetricsOptions {
     }
 }
 
-/// The metrics of a snapshot, which must have been taken with histograms.
+/// The metrics of a snapshot, which must include histograms.
 ///
-/// Every row has the same number of series whether or not anything was measured, except for values
-/// that are not known: those are left out. Text of about 80 bytes a series; O(n log n) in rows.
+/// Values that were not measured have no series. The text has about 80 bytes per series.
+/// O(n log n) in rows.
 pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
     let gauges = gauges(snapshot);
-    let taken = FIXED_SERIES + counters.len() + gauges.len();
-    let most_rows = options.max_series.saturating_sub(taken) / families::SERIES_PER_ROW;
-    let folded = fold::fold(&snapshot.rows, most_rows);
+    let fixed = FIXED_SERIES + counters.len() + gauges.len();
+    let max_rows = options.max_series.saturating_sub(fixed) / families::SERIES_PER_ROW;
+    let folded = fold::fold(&snapshot.rows, max_rows);
     let mut encoder = Encoder::new(options.exposition);
     classes(&mut encoder, &folded.rows);
-    monitor(&mut encoder, snapshot, folded.left_out);
+    monitor(&mut encoder, snapshot, folded.summed);
     for (name, value) in &gauges {
         let name = format!("fairpath_monitor_{name}");
-        encoder.family(&name, Kind::Gauge, "", "What the monitor holds now");
+        encoder.family(
+            &name,
+            Kind::Gauge,
+            "",
+            "Current value, as in the gauges of the snapshot",
+        );
         encoder.sample("", &[], *value as f64);
     }
     for (name, value) in &counters {
@@ -79,7 +84,7 @@ pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
             &name,
             Kind::Counter,
             "",
-            "A counter of the packet path or the daemon",
+            "Counter of the packet path or of the daemon",
         );
         encoder.sample("", &[], *value as f64);
     }
@@ -95,49 +100,49 @@ fn classes(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
     families::info(encoder, rows);
 }
 
-fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, left_out: usize) {
+fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let gauges: [(&str, &str, &str, Option<f64>); 7] = [
         (
             "fairpath_rows",
             "",
-            "Classes, interfaces and subnets that exist",
+            "Rows: classes, subnets, interfaces and other",
             Some(snapshot.rows_total as f64),
         ),
         (
             "fairpath_rows_folded",
             "",
-            "Rows summed into class=\"other\" to keep to max_series",
-            Some(left_out as f64),
+            "Rows summed into class=\"other\" because of max_series",
+            Some(summed as f64),
         ),
         (
             "fairpath_configuration_generation",
             "",
-            "Grows with each configuration taken in",
+            "Number of the applied configuration, grows with each reload",
             Some(snapshot.configuration as f64),
         ),
         (
             "fairpath_uptime_seconds",
             "seconds",
-            "Since this process began to count",
+            "Time since this process began to count",
             Some(seconds(snapshot.up_ns)),
         ),
         (
-            "fairpath_reading_timestamp_seconds",
+            "fairpath_snapshot_timestamp_seconds",
             "seconds",
-            "Unix time of the picture that these metrics show",
+            "Unix time of the snapshot that these metrics show",
             Some(seconds(snapshot.unix_ns)),
         ),
         (
             "fairpath_counting_since_timestamp_seconds",
             "seconds",
-            "Unix time since when counters count",
+            "Unix time from which counters count",
             Some(seconds(snapshot.counting_since_unix_ns)),
         ),
         (
             "fairpath_restart_gap_seconds",
             "seconds",
-            "How long nothing was measured at the last restart",
+            "Time without measurement at the last restart",
             snapshot.gap_ns.map(seconds),
         ),
     ];
@@ -147,20 +152,20 @@ fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, left_out: usize) {
             encoder.sample("", &[], value);
         }
     }
-    encoder.family("fairpath_build", Kind::Info, "", "The program that answers");
+    encoder.family("fairpath_build", Kind::Info, "", "Version of the program");
     encoder.sample("", &[("version", &snapshot.version)], 1.0);
 }
 
-/// The snapshot's counters under names that metrics may have; names that become the same are summed.
+/// The snapshot's counters under valid metric names. Counters with equal metric names are summed.
 fn counters(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     by_metric_name(&snapshot.counters)
 }
 
-/// Likewise the gauges, but for names that a counter has already.
+/// The gauges in the same way, except names that a counter has.
 fn gauges(snapshot: &Snapshot) -> BTreeMap<String, u64> {
-    let taken = counters(snapshot);
+    let counters = counters(snapshot);
     let mut gauges = by_metric_name(&snapshot.gauges);
-    gauges.retain(|name, _| !taken.contains_key(name));
+    gauges.retain(|name, _| !counters.contains_key(name));
     gauges
 }
 

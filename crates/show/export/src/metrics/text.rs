@@ -1,11 +1,11 @@
-//! The text formats: OpenMetrics 1.0 and Prometheus' own 0.0.4.
+//! The text formats: OpenMetrics 1.0 and Prometheus 0.0.4.
 //!
-//! They differ in the name that `# TYPE` gives for counters and infos, in `# UNIT` and in `# EOF`.
-//! No timestamps and no exemplars are written.
+//! They differ in the names of counters and infos after `# TYPE`, in `# UNIT` and in `# EOF`.
+//! Timestamps and exemplars are not written.
 
 use std::fmt::Write;
 
-/// A dialect of the exposition format.
+/// The exposition format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
     /// `application/openmetrics-text; version=1.0.0`
@@ -15,7 +15,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// The dialect for an `Accept` header: OpenMetrics where it is named.
+    /// The format for an `Accept` header: OpenMetrics if the header names it.
     pub fn accepted(accept: &str) -> Exposition {
         if accept.contains("application/openmetrics-text") {
             Exposition::OpenMetrics
@@ -24,7 +24,7 @@ impl Exposition {
         }
     }
 
-    /// For the header `Content-Type`.
+    /// The value of the header `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -33,14 +33,14 @@ impl Exposition {
     }
 }
 
-/// What a family is.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Grows; its samples end in `_total`.
+    /// Only grows. The names of samples end in `_total`.
     Counter,
     Gauge,
     Histogram,
-    /// Always 1, what it tells stands in its labels; its samples end in `_info`.
+    /// Always 1, with information in its labels. The names of samples end in `_info`.
     Info,
 }
 
@@ -54,11 +54,11 @@ impl Kind {
     }
 }
 
-/// Writes families one after the other.
+/// Writes families one after another.
 pub(super) struct Encoder {
     out: String,
     exposition: Exposition,
-    /// The name of this family's samples, before their own suffix.
+    /// The name of this family's samples, without suffix.
     name: String,
 }
 
@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    /// Begins a family. `name` is without `_total`; `unit` is what it ends in, or empty.
+    /// Begins a family. `name` is without `_total`. `unit` is the end of `name`, or empty.
     pub(super) fn family(&mut self, name: &str, kind: Kind, unit: &str, help: &str) {
         self.name = format!("{name}{}", kind.suffix());
         let (declared, kind) = match (self.exposition, kind) {
@@ -95,7 +95,7 @@ impl Encoder {
         self.out.push('\n');
     }
 
-    /// One sample of the family; `suffix` is that of a histogram's parts.
+    /// Writes a sample of the family. `suffix` names the part of a histogram.
     pub(super) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
         self.out.push_str(&self.name);
         self.out.push_str(suffix);
@@ -113,7 +113,7 @@ impl Encoder {
         let _ = writeln!(self.out, " {value}");
     }
 
-    /// Everything that was written.
+    /// Returns the text.
     pub(super) fn finish(mut self) -> String {
         if self.exposition == Exposition::OpenMetrics {
             self.out.push_str("# EOF\n");

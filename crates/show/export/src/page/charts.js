@@ -1,6 +1,7 @@
 // Charts as SVG: sparklines, histograms over a logarithmic axis, lines over a day.
 //
-// Each draws into a <figure>, at its width, anew with every picture; colours are the style sheet's.
+// Each function draws into a <figure> of any width, again with every snapshot. The style sheet has
+// the colours.
 
 import { clock, NONE, percent, span, tick } from "/numbers.js";
 
@@ -25,22 +26,22 @@ function html(name, className, ...children) {
 }
 
 export function sparkline(values, width = 120, height = 22) {
-  const most = Math.max(...values, 1);
+  const max = Math.max(...values, 1);
   const x = (i) => ((i / Math.max(values.length - 1, 1)) * (width - 2) + 1).toFixed(1);
-  const y = (value) => (height - 2 - (value / most) * (height - 4)).toFixed(1);
+  const y = (value) => (height - 2 - (value / max) * (height - 4)).toFixed(1);
   const points = values.map((value, i) => `${x(i)},${y(value)}`).join(" ");
   const area = `M${x(0)},${height - 1} L${points.replaceAll(" ", " L")} L${x(values.length - 1)},${height - 1} Z`;
   const idle = values.every((value) => value === 0);
   return svg("svg", { class: idle ? "spark idle" : "spark", width, height, "aria-hidden": "true" }, svg("path", { d: area }), svg("polyline", { points }));
 }
 
-// Round steps from 0 to at least `most`: at most `count` of them.
-function steps(most, count = 4) {
-  const rough = Math.max(most, 1e-9) / count;
+// At most `count` round steps from 0 to at least `max`.
+function steps(max, count = 4) {
+  const rough = Math.max(max, 1e-9) / count;
   const size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * size).find((s) => s >= rough * 0.999);
   const made = [];
-  for (let i = 0; i <= Math.ceil(most / step - 1e-9); i++) made.push(i * step);
+  for (let i = 0; i <= Math.ceil(max / step - 1e-9); i++) made.push(i * step);
   return made.length > 1 ? made : [0, step];
 }
 
@@ -61,18 +62,18 @@ function line(className, x1, y1, x2, y2) {
 
 function yAxis({ drawing, width, base }, top, write) {
   const ticks = steps(top);
-  const most = ticks[ticks.length - 1];
-  const y = (value) => base - (value / most) * (base - TOP);
+  const max = ticks[ticks.length - 1];
+  const y = (value) => base - (value / max) * (base - TOP);
   for (const value of ticks) {
     drawing.append(line("grid", LEFT, y(value), width - RIGHT, y(value)), label(LEFT - 8, y(value) + 4, write(value), "end"));
   }
   return y;
 }
 
-// The core's buckets: 32 an octave from 2^13 ns.
+// The buckets of the core: 32 per octave, from 2^13 ns.
 const start = (bucket) => 2 ** (13 + Math.floor(bucket / 32)) * (1 + (bucket % 32) / 32);
 
-// Four buckets become a bar, eight bars an octave.
+// A bar combines four buckets, so that an octave has eight bars.
 function bars(buckets) {
   const sums = new Map();
   for (const [bucket, n] of buckets) {
@@ -85,15 +86,15 @@ function bars(buckets) {
 
 function quantile(buckets, q) {
   const rank = Math.max(1, Math.ceil(q * buckets.reduce((sum, [, n]) => sum + n, 0)));
-  let seen = 0;
+  let counted = 0;
   for (const [bucket, n] of buckets) {
-    seen += n;
-    if (seen >= rank) return (start(bucket) + start(bucket + 1)) / 2;
+    counted += n;
+    if (counted >= rank) return (start(bucket) + start(bucket + 1)) / 2;
   }
   return null;
 }
 
-// The range that both legs' histograms share, so that they can be compared: [ns, ns].
+// The common range of both legs' histograms, for comparison: [ns, ns].
 export function rttRange(histograms) {
   const all = histograms.flat().map(([bucket]) => bucket);
   if (all.length === 0) return [1e6, 1e8];
@@ -114,11 +115,11 @@ function logTicks([low, high], inner) {
 export function histogram(figure, title, className, buckets, range) {
   const samples = buckets.reduce((sum, [, n]) => sum + n, 0);
   const [p50, p95] = [quantile(buckets, 0.5), quantile(buckets, 0.95)];
-  const told = samples ? `p50 ${span(p50)}   p95 ${span(p95)}` : "nothing measured";
-  const caption = [html("b", "", title), html("span", `key ${className}`, html("em", "", "share of round-trip times")), html("span", "at", told)];
+  const summary = samples ? `p50 ${span(p50)}   p95 ${span(p95)}` : "not measured";
+  const caption = [html("b", "", title), html("span", `key ${className}`, html("em", "", "share of RTT samples")), html("span", "at", summary)];
   const frameOf = frame(figure, 200, caption);
   const { drawing, inner, base } = frameOf;
-  drawing.setAttribute("aria-label", `${title}: ${told}`);
+  drawing.setAttribute("aria-label", `${title}: ${summary}`);
   const made = samples ? bars(buckets) : [];
   const y = yAxis(frameOf, Math.max(...made.map((bar) => bar.share), 0.01) * 100, (v) => `${+v.toFixed(2)} %`);
   const x = (ns) => LEFT + (Math.log(ns / range[0]) / Math.log(range[1] / range[0])) * inner;
@@ -136,7 +137,7 @@ export function histogram(figure, title, className, buckets, range) {
   }
 }
 
-// Runs of neighbouring points that have a value; the rest are gaps.
+// Runs of successive points with a value. Other points are gaps.
 function runs(points, value) {
   const made = [];
   let run = [];
@@ -164,16 +165,16 @@ function timeTicks(from, to, inner) {
   return made;
 }
 
-// Lines over time. `series`: {name, className, value(point), area}; `write` formats a value.
+// Lines over time. `series`: {name, className, value(point), area}. `write` formats a value.
 export function overTime(figure, title, points, series, write, writeTick) {
   const at = html("span", "at");
   const keys = series.map((s) => html("span", `key ${s.className}`, html("em", "", s.name)));
   const frameOf = frame(figure, 168, [html("b", "", title), ...keys, at]);
   const { drawing, inner, base } = frameOf;
   const known = points.flatMap((point) => series.map((s) => s.value(point))).filter((v) => v !== null && v !== undefined);
-  drawing.setAttribute("aria-label", known.length ? `${title}, up to ${write(Math.max(...known))}` : `${title}: nothing measured`);
+  drawing.setAttribute("aria-label", known.length ? `${title}, up to ${write(Math.max(...known))}` : `${title}: not measured`);
   if (known.length === 0 || points.length < 2) {
-    at.textContent = "nothing measured";
+    at.textContent = "not measured";
     yAxis(frameOf, 1, () => "");
     return;
   }
@@ -191,15 +192,15 @@ export function overTime(figure, title, points, series, write, writeTick) {
   readout(frameOf, points, series, x, write, at);
 }
 
-// Tells the values under the pointer.
+// Shows the values under the pointer.
 function readout({ drawing, width, inner, base }, points, series, x, write, at) {
   const cursor = line("cursor", 0, TOP, 0, base);
   cursor.setAttribute("visibility", "hidden");
   drawing.append(cursor);
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
-    const place = (((event.clientX - box.left) / box.width) * width - LEFT) / inner;
-    const point = points[Math.round(Math.min(Math.max(place, 0), 1) * (points.length - 1))];
+    const position = (((event.clientX - box.left) / box.width) * width - LEFT) / inner;
+    const point = points[Math.round(Math.min(Math.max(position, 0), 1) * (points.length - 1))];
     cursor.setAttribute("visibility", "visible");
     cursor.setAttribute("x1", x(point));
     cursor.setAttribute("x2", x(point));

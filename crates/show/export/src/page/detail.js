@@ -1,10 +1,10 @@
-// Everything of one class: tiles, histograms, its last day, whom it talks with.
+// The details of one class: tiles, histograms, last day, remotes, hosts and flows.
 
 import { histogram, overTime, rttRange } from "/charts.js";
 import { age, bytes, count, moment, ms, NONE, rate, rateTick, share, span, tick } from "/numbers.js";
 
 const $ = (id) => document.getElementById(id);
-const KINDS = { class: "class", subnet: "subnet found in traffic", interface: "interface", other: "what no class matched" };
+const KINDS = { class: "class", subnet: "subnet found in traffic", interface: "interface", other: "packets that match no class" };
 
 function element(name, className, ...children) {
   const made = document.createElement(name);
@@ -13,38 +13,38 @@ function element(name, className, ...children) {
   return made;
 }
 
-// The last detail, drawn again when the window's width changes.
+// The last details, drawn again when the width of the window changes.
 let last = null;
 
 export function show(detail, countingSince) {
   last = detail;
   const { row } = detail;
   $("class").textContent = row.name;
-  $("about").textContent = [row.parent === null ? "" : `in ${row.parent}`, KINDS[row.kind], row.children > 0 ? `${row.children} classes below` : ""].filter(Boolean).join(" · ");
+  $("about").textContent = [row.parent === null ? "" : `child of ${row.parent}`, KINDS[row.kind], row.children > 0 ? `${row.children} children` : ""].filter(Boolean).join(" · ");
   $("since").textContent = countingSince === null ? "" : `since ${moment(countingSince)}`;
   tiles(row);
   redraw();
   const rtt = [["Mean ms", (peer) => ms(peer.mean_rtt_ns)], ["Max ms", (peer) => ms(peer.max_rtt_ns), "extra"]];
   const volume = [["Down", (peer) => bytes(peer.bytes_down)], ["Up", (peer) => bytes(peer.bytes_up), "extra"]];
   const lost = [["Lost", (peer) => count(peer.lost_packets)]];
-  list($("worst"), detail.worst, [["Remote", (peer) => peer.name], ...rtt, ...lost, ...volume]);
-  list($("busiest"), detail.busiest, [["Remote", (peer) => peer.name], ...volume, ...rtt, ...lost]);
-  list($("talkers"), detail.talkers, [["Host", (peer) => peer.name], ...volume, ...rtt, ...lost]);
+  list($("worst"), detail.worst_remotes, [["Remote", (peer) => peer.name], ...rtt, ...lost, ...volume]);
+  list($("busiest"), detail.busiest_remotes, [["Remote", (peer) => peer.name], ...volume, ...rtt, ...lost]);
+  list($("hosts"), detail.busiest_hosts, [["Host", (peer) => peer.name], ...volume, ...rtt, ...lost]);
   flows(detail.flows);
 }
 
 function tiles(row) {
-  const plan = (bps) => (bps === null ? "no plan" : `of ${rate(bps)}`);
-  const unmeasured = (volume) => (volume.unmeasured === null ? "" : `, ${share(volume.unmeasured)} unmeasured`);
-  const leg = (name, { p50_rtt_ns: p50, p95_rtt_ns: p95, min_rtt_ns: min, samples }) => [name, `${span(p50)}`, p50 === null ? "nothing measured" : `p95 ${span(p95)}, least ${span(min)}; ${count(samples)} samples`];
-  const loss = (name, { loss_to: to, loss_from: from, lost_packets: lost }) => [name, to === null && from === null ? NONE : share(Math.max(to ?? 0, from ?? 0)), `to ${share(to)}, from ${share(from)}, ${count(lost)} in all`];
+  const ceiling = (bps) => (bps === null ? "no ceiling" : `of ${rate(bps)}`);
+  const unmeasured = (volume) => (volume.unmeasured_ratio === null ? "" : `, ${share(volume.unmeasured_ratio)} unmeasured`);
+  const leg = (name, { p50_rtt_ns: p50, p95_rtt_ns: p95, min_rtt_ns: min, samples }) => [name, `${span(p50)}`, p50 === null ? "not measured" : `p95 ${span(p95)}, min ${span(min)}; ${count(samples)} samples`];
+  const loss = (name, { loss_to_ratio: to, loss_from_ratio: from, lost_packets: lost }) => [name, to === null && from === null ? NONE : share(Math.max(to ?? 0, from ?? 0)), `to ${share(to)}, from ${share(from)}, ${count(lost)} packets in total`];
   const { load, flows: f } = row;
   const shown = [
-    ["Down", rate(row.down.rate_bps), plan(row.plan_down_bps) + unmeasured(row.down)],
-    ["Up", rate(row.up.rate_bps), plan(row.plan_up_bps) + unmeasured(row.up)],
+    ["Down", rate(row.down.rate_bps), ceiling(row.ceil_down_bps) + unmeasured(row.down)],
+    ["Up", rate(row.up.rate_bps), ceiling(row.ceil_up_bps) + unmeasured(row.up)],
     leg("Inside, median", row.inside),
     leg("Outside, median", row.outside),
-    ["Growth under load", load.growth_ns === null ? NONE : `+${span(load.growth_ns)}`, load.growth_ns === null ? "not busy and idle yet" : `${span(load.idle_p50_ns)} idle, ${span(load.loaded_p50_ns)} busy; score ${load.score ?? NONE}`],
+    ["Growth under load", load.rtt_growth_ns === null ? NONE : `+${span(load.rtt_growth_ns)}`, load.rtt_growth_ns === null ? "needs idle and busy intervals" : `${span(load.idle_p50_rtt_ns)} idle, ${span(load.loaded_p50_rtt_ns)} busy; score ${load.score ?? NONE}`],
     loss("Loss inside", row.inside),
     loss("Loss outside", row.outside),
     ["Open flows", count(f.opened - f.closed), `${count(f.opened)} opened, ${count(f.handshakes_failed)} handshakes failed`],
@@ -74,7 +74,7 @@ function list(table, items, columns) {
     return cell;
   }));
   if (items.length === 0) {
-    table.replaceChildren(element("caption", "empty", "none seen"));
+    table.replaceChildren(element("caption", "empty", "none"));
     return;
   }
   const head = element("thead", "", cells("th", (name) => name));
@@ -89,12 +89,12 @@ function endpoint(host, port) {
 
 function flows(items) {
   list($("flows"), items, [
-    ["Host → remote", (f) => `${endpoint(f.host, f.host_port)} → ${endpoint(f.remote, f.remote_port)}`],
-    ["", (f) => f.proto, "extra"],
+    ["Host → remote", (f) => `${endpoint(f.host_address, f.host_port)} → ${endpoint(f.remote_address, f.remote_port)}`],
+    ["", (f) => f.protocol, "extra"],
     ["Age", (f) => age(f.age_ns), "extra"],
     ["Down", (f) => bytes(f.bytes_down)],
     ["In ms", (f) => ms(f.inside_min_rtt_ns)],
     ["Out ms", (f) => ms(f.outside_min_rtt_ns)],
-    ["Resent", (f) => count(f.retransmitted_packets), "extra"],
+    ["Retr.", (f) => count(f.retransmitted_packets), "extra"],
   ]);
 }

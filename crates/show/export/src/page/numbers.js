@@ -1,16 +1,16 @@
-// How numbers are written. What was not measured (null) is a dash, never a zero.
+// Formats numbers. A value that was not measured (null) is a dash, never a zero.
 
 export const NONE = "–";
 const THIN = "\u202f";
 
-// Three significant digits at most, thousands apart.
+// At most three significant digits, with separated thousands.
 function digits(value) {
   if (value === 0) return "0";
   if (value < 10) return value.toFixed(value < 1 ? 2 : 1);
   return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, THIN);
 }
 
-// A value and its prefix: [12.4, "M"]. `base` 1000.
+// A value and its SI prefix: [12.4, "M"].
 function prefixed(value) {
   for (const [size, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (value >= size * 0.9995) return [value / size, prefix];
@@ -23,7 +23,7 @@ function short(value) {
   return value.toFixed(value >= 10 ? 1 : 2);
 }
 
-// For a column of bit rates: ["12.4", "M"]; whole numbers below a thousand.
+// For a column of bit rates: ["12.4", "M"], with whole numbers below 1000.
 export function rateParts(bps) {
   const [value, prefix] = prefixed(bps);
   return [prefix ? short(value) : Math.round(value).toString(), prefix];
@@ -35,7 +35,7 @@ export function rate(bps) {
   return `${value} ${prefix}bit/s`;
 }
 
-// For axes, where values are round.
+// For axes, which have round values.
 export function rateTick(bps) {
   const [value, prefix] = prefixed(bps);
   return bps === 0 ? "0" : `${+value.toPrecision(3)} ${prefix}bit/s`;
@@ -63,7 +63,7 @@ export function span(ns) {
   return `${(ns / 1e9).toFixed(ns < 1e10 ? 2 : 1)} s`;
 }
 
-// For axes, where values are round.
+// For axes, which have round values.
 export function tick(ns) {
   for (const [size, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]]) {
     if (ns >= size) return `${+(ns / size).toPrecision(3)} ${unit}`;
@@ -71,7 +71,7 @@ export function tick(ns) {
   return ns === 0 ? "0" : `${ns} ns`;
 }
 
-// A share as per cent, without the sign.
+// A ratio as percent, without the sign.
 export function percent(share) {
   if (share === null || share === undefined) return NONE;
   const value = share * 100;
@@ -84,7 +84,7 @@ export function share(value) {
   return value === null || value === undefined ? NONE : `${percent(value)} %`;
 }
 
-// How long, in its two largest units.
+// A duration in its two largest units.
 export function age(ns) {
   const s = Math.floor(ns / 1e9);
   const [d, h, m] = [Math.floor(s / 86400), Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60];
@@ -95,7 +95,7 @@ export function age(ns) {
 
 const two = (n) => n.toString().padStart(2, "0");
 
-// Local time of day, without seconds unless asked for.
+// Local time of day, with seconds if requested.
 export function clock(unixNs, seconds = false) {
   const at = new Date(unixNs / 1e6);
   const text = `${two(at.getHours())}:${two(at.getMinutes())}`;

@@ -1,36 +1,36 @@
-// What is shown and when it is asked for: once a second, never while the page is hidden.
+// The page: requests data once a second, except while it is hidden.
 //
-// Everything comes from this server. Names go into the document as text, never as markup.
+// All data comes from this server. Names enter the document as text, never as markup.
 
 import * as detail from "/detail.js";
 import { age, clock, count, span } from "/numbers.js";
 import * as table from "/table.js";
 
-const EVERY_MS = 1000;
-const GIVE_UP_MS = 8000;
-const MOST_ROWS = 300;
+const INTERVAL_MS = 1000;
+const TIMEOUT_MS = 8000;
+const MAX_ROWS = 300;
 
 const $ = (id) => document.getElementById(id);
 
 let sort = "tree";
-let picture = null;
+let current = null;
 let timer = 0;
-let asking = null;
+let pending = null;
 
 const shownClass = () => (location.hash.startsWith("#class=") ? decodeURIComponent(location.hash.slice(7)) : null);
 
 class Refused extends Error {}
 
-async function ask(path, parameters) {
-  asking?.abort();
-  const asked = (asking = new AbortController());
-  const late = setTimeout(() => asked.abort(new Refused("no answer in time")), GIVE_UP_MS);
+async function request(path, parameters) {
+  pending?.abort();
+  const controller = (pending = new AbortController());
+  const timeout = setTimeout(() => controller.abort(new Refused("no answer in time")), TIMEOUT_MS);
   try {
-    const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { signal: asked.signal });
+    const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { signal: controller.signal });
     if (!answer.ok) throw new Refused((await answer.text()).trim());
     return await answer.json();
   } finally {
-    clearTimeout(late);
+    clearTimeout(timeout);
   }
 }
 
@@ -42,49 +42,49 @@ async function refresh() {
     await (name === null ? overview() : one(name));
     problem(null);
   } catch (error) {
-    // Another question overtook this one.
+    // A newer request replaced this one.
     if (error.name === "AbortError") return;
-    problem(error instanceof Refused ? error.message : "the monitor does not answer; it is asked again every second");
+    problem(error instanceof Refused ? error.message : "the daemon does not answer; retrying every second");
   }
   clearTimeout(timer);
-  timer = setTimeout(refresh, EVERY_MS);
+  timer = setTimeout(refresh, INTERVAL_MS);
 }
 
 async function overview() {
-  const snapshot = await ask("/api/snapshot", { sort, filter: $("filter").value.trim(), limit: MOST_ROWS, history: 1 });
+  const snapshot = await request("/api/snapshot", { sort, filter: $("filter").value.trim(), limit: MAX_ROWS, history: 1 });
   if (shownClass() !== null) return;
-  picture = snapshot;
-  heard(snapshot);
+  current = snapshot;
+  showState(snapshot);
   draw();
 }
 
 async function one(name) {
-  const [answer, since] = [await ask("/api/detail", { class: name, limit: 10 }), picture?.counting_since_unix_ns];
+  const [answer, since] = [await request("/api/detail", { class: name, limit: 10 }), current?.counting_since_unix_ns];
   if (shownClass() !== name) return;
   if (since === undefined) {
-    picture = await ask("/api/snapshot", { limit: 1 });
+    current = await request("/api/snapshot", { limit: 1 });
   }
-  detail.show(answer, picture.counting_since_unix_ns);
-  heard(null);
+  detail.show(answer, current.counting_since_unix_ns);
+  showState(null);
 }
 
-function heard(snapshot) {
+function showState(snapshot) {
   $("state").dataset.state = "live";
   $("state").textContent = `live ${clock(Date.now() * 1e6, true)}`;
-  const from = snapshot ?? picture;
-  $("host").textContent = from.host;
-  document.title = `${shownClass() ?? from.host} – Fairpath`;
+  const from = snapshot ?? current;
+  $("host").textContent = from.hostname;
+  document.title = `${shownClass() ?? from.hostname} – Fairpath`;
 }
 
 function draw() {
-  const { rows } = picture;
+  const { rows } = current;
   const tree = sort === "tree";
   table.show($("rows"), rows, tree, draw);
   $("empty").hidden = rows.length > 0;
   const filter = $("filter").value.trim();
-  $("empty").textContent = filter ? `No class has “${filter}” in its name.` : "No classes yet: nothing is configured and no traffic was seen.";
-  const gap = picture.gap_ns === null ? "" : `, after a gap of ${span(picture.gap_ns)}`;
-  $("shown").textContent = `${count(rows.length)} of ${count(picture.rows_total)} rows · running ${age(picture.up_ns)}${gap}`;
+  $("empty").textContent = filter ? `No class name contains “${filter}”.` : "No rows: no class is configured, and no traffic yet.";
+  const gap = current.restart_gap_ns === null ? "" : `, ${span(current.restart_gap_ns)} not measured at the last restart`;
+  $("shown").textContent = `${count(rows.length)} of ${count(current.rows_total)} rows · uptime ${age(current.uptime_ns)}${gap}`;
   const counter = ([name, value]) => {
     const pair = document.createElement("div");
     const [dt, dd] = [document.createElement("dt"), document.createElement("dd")];
@@ -92,7 +92,7 @@ function draw() {
     pair.append(dt, dd);
     return pair;
   };
-  $("counters").replaceChildren(...Object.entries(picture.counters).map(counter));
+  $("counters").replaceChildren(...Object.entries(current.counters).map(counter));
 }
 
 function problem(text) {
@@ -101,11 +101,11 @@ function problem(text) {
   if (text === null) return;
   if ($("problem").textContent !== text) $("problem").textContent = text;
   $("state").dataset.state = "stale";
-  if ($("state").textContent.startsWith("live")) $("state").textContent = $("state").textContent.replace("live", "last heard");
+  if ($("state").textContent.startsWith("live")) $("state").textContent = $("state").textContent.replace("live", "last update");
 }
 
-function sortBy(wanted) {
-  sort = wanted === "name" && sort === "name" ? "tree" : wanted;
+function sortBy(order) {
+  sort = order === "name" && sort === "name" ? "tree" : order;
   $("sort").value = sort;
   for (const button of document.querySelectorAll("[data-sort]")) {
     const head = button.closest("th");
@@ -115,7 +115,7 @@ function sortBy(wanted) {
   refresh();
 }
 
-function turn() {
+function navigate() {
   const name = shownClass();
   $("overview").hidden = name !== null;
   $("detail").hidden = name === null;
@@ -126,7 +126,7 @@ function turn() {
   refresh();
 }
 
-// A heading over two columns stands over one where the style sheet hides the other.
+// A heading spans one column where the style sheet hides the other one.
 for (const head of document.querySelectorAll("[data-single]")) {
   const narrow = matchMedia(`(max-width: ${head.dataset.single}px)`);
   const fit = () => (head.colSpan = narrow.matches ? 1 : 2);
@@ -138,7 +138,7 @@ for (const button of document.querySelectorAll("[data-sort]")) {
 }
 $("sort").addEventListener("change", (event) => sortBy(event.target.value));
 $("filter").addEventListener("input", refresh);
-addEventListener("hashchange", turn);
+addEventListener("hashchange", navigate);
 document.addEventListener("visibilitychange", refresh);
 addEventListener("resize", () => shownClass() !== null && detail.redraw());
 addEventListener("keydown", (event) => {
@@ -154,4 +154,4 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
   }
 });
-turn();
+navigate();

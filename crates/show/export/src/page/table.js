@@ -1,4 +1,4 @@
-// The table of classes: rows are kept from picture to picture, so that focus and folds stay.
+// The table of rows. Elements are reused between snapshots, so that focus and collapsed rows stay.
 
 import { sparkline } from "/charts.js";
 import { count, ms, NONE, percent, rateParts } from "/numbers.js";
@@ -19,18 +19,19 @@ function make(name, className, ...children) {
   return made;
 }
 
-// Cells after the name: class names and how each is filled from a row.
+// Cells after the name: their CSS classes, and functions that fill them from a row.
 const rateCell = (volume) => (cell, row) => {
   const [value, prefix] = rateParts(row[volume].rate_bps);
   cell.replaceChildren(value, make("i", "", prefix));
 };
 const msCell = (leg, field) => (cell, row) => text(cell, ms(row[leg][field]));
 const lossCell = (leg) => (cell, row) => {
-  const { loss_to: to, loss_from: from } = row[leg];
-  const most = to === null ? from : Math.max(to, from ?? 0);
-  text(cell, percent(most));
-  cell.classList.toggle("lossy", most >= LOSSY);
-  cell.title = `to the far end ${percent(to)} %, from there ${percent(from)} %`;
+  const hosts = leg === "inside" ? "hosts" : "remote hosts";
+  const { loss_to_ratio: to, loss_from_ratio: from } = row[leg];
+  const loss = to === null ? from : Math.max(to, from ?? 0);
+  text(cell, percent(loss));
+  cell.classList.toggle("lossy", loss >= LOSSY);
+  cell.title = `to the ${hosts} ${percent(to)} %, from the ${hosts} ${percent(from)} %`;
 };
 const CELLS = [
   ["first", rateCell("down")],
@@ -39,7 +40,7 @@ const CELLS = [
   ["p95", msCell("inside", "p95_rtt_ns")],
   ["first wide", msCell("outside", "p50_rtt_ns")],
   ["wide", msCell("outside", "p95_rtt_ns")],
-  ["first mid", (cell, row) => text(cell, growth(row.load.growth_ns))],
+  ["first mid", (cell, row) => text(cell, growth(row.load.rtt_growth_ns))],
   ["mid", (cell, row) => text(cell, row.load.score === null ? NONE : String(row.load.score))],
   ["first", lossCell("inside")],
   ["mid", lossCell("outside")],
@@ -88,7 +89,7 @@ function fill(made, row, tree) {
   fold.textContent = foldable ? (folded.has(row.name) ? "▸" : "▾") : "";
   if (foldable) {
     fold.setAttribute("aria-expanded", String(!folded.has(row.name)));
-    fold.setAttribute("aria-label", `${row.children} classes below ${row.name}`);
+    fold.setAttribute("aria-label", `${row.children} children of ${row.name}`);
   } else {
     fold.removeAttribute("aria-expanded");
     fold.removeAttribute("aria-label");
@@ -101,12 +102,12 @@ function fill(made, row, tree) {
   CELLS.forEach(([, write], i) => write(cells[i], row));
 }
 
-// Shows `rows`, those below a folded one left out; `refold` draws the same rows again.
+// Shows `rows`, except those below a collapsed row. `refold` draws the same rows again.
 export function show(body, rows, tree, refold) {
   const focused = document.activeElement;
   const hidden = new Set();
   const lines = [];
-  const seen = new Set();
+  const shown = new Set();
   for (const row of rows) {
     const above = row.parent !== null && (folded.has(row.parent) || hidden.has(row.parent));
     if (tree && above) {
@@ -115,16 +116,16 @@ export function show(body, rows, tree, refold) {
     }
     let made = kept.get(key(row));
     if (!made) kept.set(key(row), (made = makeRow(row, refold)));
-    seen.add(key(row));
+    shown.add(key(row));
     fill(made, row, tree);
     lines.push(made.line);
   }
-  for (const name of kept.keys()) if (!seen.has(name)) kept.delete(name);
+  for (const name of kept.keys()) if (!shown.has(name)) kept.delete(name);
   arrange(body, lines);
   if (focused !== document.activeElement && body.contains(focused)) focused.focus();
 }
 
-// Moves only what is not in its place: moving takes the focus away.
+// Moves only rows whose position changed, because moving an element removes the focus.
 function arrange(body, lines) {
   const wanted = new Set(lines);
   for (const line of [...body.children]) if (!wanted.has(line)) line.remove();
@@ -133,7 +134,7 @@ function arrange(body, lines) {
   });
 }
 
-// Arrow keys: up and down between rows, left and right to fold and unfold.
+// Arrow keys: up and down select rows, left and right collapse and expand them.
 export function steer(body, event, refold) {
   const links = [...body.querySelectorAll("td.name a")];
   const at = links.indexOf(document.activeElement);

@@ -1,7 +1,7 @@
-//! JSON lines, appended to one file that others rotate.
+//! Appends rows as JSON lines to one file, which logrotate or another program rotates.
 //!
-//! An interval's lines are written at once; what a failed write left behind is cut off, and a line
-//! that a crash cut short is ended before the next one begins.
+//! The lines of an interval are written at once. After a failed write the file is truncated to its
+//! last complete line. A partial line of a crash is ended before the next line.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{RowsError, RowsWanted};
 
-/// Appends rows to a file, one JSON object a line.
+/// Appends rows to a file, one JSON object per line.
 #[derive(Debug)]
 pub struct JsonLines {
     path: PathBuf,
@@ -31,7 +31,7 @@ struct Line<'a> {
 }
 
 impl JsonLines {
-    /// Opens the file, made if it is not there; what it holds stays.
+    /// Opens the file, or creates it. Existing content stays.
     pub fn open(path: &Path, wanted: RowsWanted) -> Result<JsonLines, RowsError> {
         Ok(JsonLines {
             file: open(path)?,
@@ -41,14 +41,13 @@ impl JsonLines {
         })
     }
 
-    /// Opens the path again, after something else renamed the file: for rotation by logrotate.
-    /// If it fails, rows still go to the old file.
+    /// Opens the path again after a rotation. After a failure, rows still go to the old file.
     pub fn reopen(&mut self) -> Result<(), RowsError> {
         self.file = open(&self.path)?;
         Ok(())
     }
 
-    /// Appends those rows of an interval that are wanted, all or none; tells how many.
+    /// Appends the selected rows of an interval, all or none. Returns their number.
     pub fn write(&mut self, rows: &[IntervalRow]) -> Result<usize, RowsError> {
         let mut text = Vec::new();
         let mut count = 0;
@@ -99,7 +98,7 @@ fn open(path: &Path) -> Result<File, RowsError> {
     })
 }
 
-/// A file that is no regular one (a pipe, /dev/full) has no lines to end.
+/// Ends a partial last line. Does nothing to a file that is not regular (a pipe, /dev/full).
 fn end_last_line(file: &mut File) -> io::Result<()> {
     let about = file.metadata()?;
     if !about.is_file() || about.len() == 0 {
@@ -114,27 +113,27 @@ fn end_last_line(file: &mut File) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends all of `text`, or leaves the file as it was.
+/// Appends all of `text`, or leaves the file unchanged.
 fn append(file: &mut File, text: &[u8]) -> io::Result<()> {
     let mut written = 0;
     while written < text.len() {
         match file.write(&text[written..]) {
-            Ok(0) => return Err(cut(file, written, io::ErrorKind::WriteZero.into())),
+            Ok(0) => return Err(truncate(file, written, io::ErrorKind::WriteZero.into())),
             Ok(bytes) => written += bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(cut(file, written, error)),
+            Err(error) => return Err(truncate(file, written, error)),
         }
     }
     Ok(())
 }
 
-/// Takes the last `written` bytes away again, as far as the file lets us.
-fn cut(file: &mut File, written: usize, error: io::Error) -> io::Error {
+/// Removes the last `written` bytes, if the file is regular. Returns `error`.
+fn truncate(file: &mut File, written: usize, error: io::Error) -> io::Error {
     if let Ok(about) = file.metadata()
         && about.is_file()
         && written > 0
     {
-        // If this fails too, the next opening ends the line.
+        // After a failure here, the next `open` ends the line.
         let _ = file.set_len(about.len().saturating_sub(written as u64));
     }
     error
@@ -145,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_failed_write_left_behind_is_cut_off() {
+    fn a_failed_write_is_truncated() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"whole line\nhalf a").unwrap();
-        let error = cut(&mut file, 6, io::ErrorKind::StorageFull.into());
+        let error = truncate(&mut file, 6, io::ErrorKind::StorageFull.into());
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         file.rewind().unwrap();
         let mut left = String::new();

@@ -1,8 +1,7 @@
-//! Rows per class and interval, into files that other tools read.
+//! Writes rows per class and interval into files.
 //!
-//! Keys are those of [`IntervalRow`], which carry their units, and `time`. Both writers keep what is
-//! there readable whatever happens: a reader never sees half a line or half a Parquet file, and rows
-//! that could not be written are counted, not kept.
+//! The keys are `time` and those of [`IntervalRow`]. A reader never finds a partial line or a partial
+//! Parquet file. Rows that cannot be written are counted and discarded.
 
 mod json_lines;
 mod parquet;
@@ -16,18 +15,18 @@ use fairpath_history::IntervalRow;
 pub use json_lines::JsonLines;
 pub use parquet::{PARQUET_SCHEMA, ParquetOptions, ParquetWriter};
 
-/// Which rows are written.
+/// Selects the rows to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowsWanted {
-    /// One for every class and interval.
+    /// One row for every class and interval.
     All,
-    /// Those of classes that sent, received, or were measured in the interval.
+    /// Rows of classes that sent, received, or were measured in the interval.
     #[default]
     Active,
 }
 
 impl RowsWanted {
-    /// Whether this row is wanted.
+    /// Whether this row is selected.
     pub fn takes(self, row: &IntervalRow) -> bool {
         self == RowsWanted::All
             || row.packets_up + row.packets_down > 0
@@ -45,39 +44,39 @@ impl std::str::FromStr for RowsWanted {
             "all" => Ok(RowsWanted::All),
             "active" => Ok(RowsWanted::Active),
             _ => Err(format!(
-                "rows {word:?} are not known; remedy: say all or active"
+                "unknown selection of rows {word:?}: write all or active"
             )),
         }
     }
 }
 
-/// Why rows could not be written.
+/// Why rows cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RowsError {
-    /// The file or directory cannot be opened or made.
+    /// The file or directory cannot be opened or created.
     #[error(
-        "open {path:?} for rows; remedy: make its directory, and let the daemon's user write there"
+        "open {path:?} for rows: create its directory, and allow the daemon's user to write there"
     )]
     Open {
         /// The file or directory.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The cause.
         source: io::Error,
     },
-    /// The file cannot be written: often a full disk. The rows are lost and counted.
-    #[error("write rows to {path:?}; remedy: make room, or let less be kept")]
+    /// The file cannot be written, for example because the disk is full. The rows are lost and counted.
+    #[error("write rows to {path:?}: free disk space, or keep fewer files")]
     Write {
         /// The file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The cause.
         source: io::Error,
     },
     /// The Parquet file cannot be written. Its rows are lost and counted.
-    #[error("write rows to {path:?}; remedy: make room, or let less be kept")]
+    #[error("write rows to {path:?}: free disk space, or keep fewer files")]
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// The cause.
         source: ParquetError,
     },
 }

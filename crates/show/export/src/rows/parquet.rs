@@ -1,9 +1,8 @@
-//! Parquet files: one for each hour or so, complete or not there.
+//! Writes Parquet files, by default one per hour.
 //!
-//! Parquet's index stands at the end, so a file is of use only when it is closed. It is written under
-//! a name ending in `.part` and renamed when it is complete; what a crash left behind as `.part`
-//! cannot be read by anybody and is removed at the next start. Names are the time of the first row,
-//! so they sort by time. One directory has one writer.
+//! The index of a Parquet file is at its end, so only a complete file is readable. A file has the
+//! suffix `.part` until it is complete. The next start removes `.part` files that a crash left. File
+//! names contain the time of the first row, so they sort by time. One directory has one writer.
 
 mod columns;
 
@@ -22,31 +21,31 @@ use parquet::file::writer::SerializedFileWriter;
 
 use super::{RowsError, RowsWanted};
 
-/// The number of the files' schema: `fairpath.schema` of their metadata.
+/// The schema number of the files, `fairpath.schema` in their metadata.
 pub const PARQUET_SCHEMA: u32 = 1;
-/// Rows held in memory before they are written as a group, about 10 MB.
+/// Rows of a row group. They are in memory until it is written, about 10 MB.
 const GROUP_ROWS: usize = 16_384;
 const PREFIX: &str = "fairpath-";
 const SUFFIX: &str = ".parquet";
 const PART: &str = ".part";
-/// Files that begin in the same second at most.
-const MAX_TWINS: u32 = 1000;
+/// Maximum number of files that begin in the same second.
+const MAX_SAME_SECOND: u32 = 1000;
 
-/// When a file is closed and the next begun, and how many stay.
+/// Rotation and retention of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParquetOptions {
-    /// Which rows are written.
+    /// Selects the rows.
     pub wanted: RowsWanted,
-    /// A file's rows span at most so much time.
+    /// Maximum time that the rows of a file span.
     pub rotate_ns: u64,
-    /// A file is closed once it holds so many bytes.
+    /// Size at which a file is closed.
     pub rotate_bytes: u64,
-    /// Closed files that stay, the newest; 0 keeps all.
+    /// Number of closed files to keep, the newest. 0 keeps all.
     pub keep_files: usize,
 }
 
 impl Default for ParquetOptions {
-    /// An hour or 256 MiB a file; a month of hours stays.
+    /// One hour or 256 MiB per file, and 744 files: 31 days.
     fn default() -> ParquetOptions {
         ParquetOptions {
             wanted: RowsWanted::Active,
@@ -69,16 +68,16 @@ pub struct ParquetWriter {
 /// The file that is being written.
 struct Open {
     part: PathBuf,
-    /// Of its first row.
+    /// Unix time of its first row.
     unix_ns: u64,
     writer: SerializedFileWriter<File>,
-    /// Rows that wait for their group.
+    /// Rows of the next row group.
     waiting: Vec<IntervalRow>,
     rows: u64,
 }
 
 impl ParquetWriter {
-    /// A writer into `dir`, which is made if it is not there; removes what a crash left behind.
+    /// A writer into `dir`, which is created if necessary. Removes incomplete files of a crash.
     pub fn open(dir: &Path, options: ParquetOptions) -> Result<ParquetWriter, RowsError> {
         let leftovers = fs::create_dir_all(dir).and_then(|()| remove_leftovers(dir));
         let leftovers = leftovers.map_err(|source| RowsError::Open {
@@ -94,10 +93,10 @@ impl ParquetWriter {
         })
     }
 
-    /// Takes the rows of an interval; gives the path of a file that was completed by that.
+    /// Writes the rows of an interval. Returns the path of a file that this completed.
     ///
-    /// If it fails, the rows of the file that failed are lost and counted, and the next call begins
-    /// a new one.
+    /// After a failure, the rows of the failed file are lost and counted, and the next call begins a
+    /// new file.
     pub fn write(&mut self, rows: &[IntervalRow]) -> Result<Option<PathBuf>, RowsError> {
         let wanted = self.options.wanted;
         let rows: Vec<IntervalRow> = rows
@@ -121,7 +120,7 @@ impl ParquetWriter {
         closed
     }
 
-    /// Completes the open file, if any, and gives its path. To be called at the end.
+    /// Completes the open file, if there is one, and returns its path.
     pub fn finish(&mut self) -> Result<Option<PathBuf>, RowsError> {
         let Some(open) = self.open.take() else {
             return Ok(None);
@@ -147,13 +146,13 @@ impl ParquetWriter {
 
     fn is_due(&self, unix_ns: u64) -> bool {
         self.open.as_ref().is_some_and(|open| {
-            // Also when the clock was set back.
+            // Also if the clock was set back.
             open.unix_ns.abs_diff(unix_ns) >= self.options.rotate_ns
                 || open.writer.bytes_written() as u64 >= self.options.rotate_bytes
         })
     }
 
-    /// Begins a file whose first rows, `rows` of them, are lost if that fails.
+    /// Begins a file. A failure loses its first `rows` rows.
     fn begin(&mut self, unix_ns: u64, rows: u64) -> Result<(), RowsError> {
         let part = self.free_name(unix_ns, PART);
         let begin = || -> Result<_, ParquetError> {
@@ -187,10 +186,10 @@ impl ParquetWriter {
         })
     }
 
-    /// Gives the open file up: nothing half done stays.
+    /// Removes a failed file and counts its rows as lost.
     fn failed(&mut self, rows: u64, part: &Path, source: ParquetError) -> RowsError {
         self.lost_rows += rows;
-        // What cannot be removed now is removed at the next start.
+        // The next start tries to remove it again.
         let _ = fs::remove_file(part);
         RowsError::Parquet {
             path: part.to_owned(),
@@ -198,26 +197,26 @@ impl ParquetWriter {
         }
     }
 
-    /// A name for a file that begins at `unix_ns`, which neither a complete file nor a part has.
+    /// An unused name for a file that begins at `unix_ns`.
     fn free_name(&self, unix_ns: u64, ending: &str) -> PathBuf {
         let time = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or(Timestamp::MAX);
         let time = time.strftime("%Y%m%dT%H%M%SZ");
-        let name = |twin: u32| {
-            let twin = if twin == 0 {
+        let name = |number: u32| {
+            let number = if number == 0 {
                 String::new()
             } else {
-                format!("-{twin:03}")
+                format!("-{number:03}")
             };
             self.dir
-                .join(format!("{PREFIX}{time}{twin}{SUFFIX}{ending}"))
+                .join(format!("{PREFIX}{time}{number}{SUFFIX}{ending}"))
         };
-        let free = (0..MAX_TWINS).map(name).find(|path| !path.exists());
-        free.unwrap_or_else(|| name(MAX_TWINS))
+        let free = (0..MAX_SAME_SECOND).map(name).find(|path| !path.exists());
+        free.unwrap_or_else(|| name(MAX_SAME_SECOND))
     }
 
-    /// What cannot be removed stays, and is tried again with the next file.
+    /// Removes the oldest files above the limit. Files that remain are tried again with the next file.
     fn remove_old(&self) {
-        let Ok(mut files) = ours(&self.dir, SUFFIX) else {
+        let Ok(mut files) = own_files(&self.dir, SUFFIX) else {
             return;
         };
         files.sort();
@@ -230,7 +229,7 @@ impl ParquetWriter {
 
 impl Drop for ParquetWriter {
     fn drop(&mut self) {
-        // Whoever wants to know calls finish.
+        // A caller that needs the error calls `finish`.
         let _ = self.finish();
     }
 }
@@ -260,13 +259,13 @@ fn complete(mut open: Open) -> Result<File, ParquetError> {
 }
 
 fn remove_leftovers(dir: &Path) -> io::Result<usize> {
-    let leftovers = ours(dir, &format!("{SUFFIX}{PART}"))?;
+    let leftovers = own_files(dir, &format!("{SUFFIX}{PART}"))?;
     leftovers.iter().try_for_each(fs::remove_file)?;
     Ok(leftovers.len())
 }
 
-/// The files of `dir` that have our names.
-fn ours(dir: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
+/// The files of `dir` with this program's prefix and the given ending.
+fn own_files(dir: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

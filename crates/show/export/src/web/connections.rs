@@ -1,4 +1,4 @@
-//! Connections: how many at a time, how large a request's head, how long each may last.
+//! Limits connections in number, size of request heads and duration.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use tokio::time::{sleep, timeout};
 use super::site::Site;
 use super::{MAX_CONNECTIONS, count};
 
-/// A request's head, bytes.
+/// Maximum size of a request's head, bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
-/// For a request's head to arrive, and for the next one to begin.
+/// Time limit for a request's head, and for the beginning of the next request.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
-/// A connection is asked to end at this age: whoever reads slowly does not stay for ever.
+/// Age at which a connection is shut down gracefully, so that a slow reader cannot keep it.
 const CONNECTION_AGE: Duration = Duration::from_secs(120);
-/// And ended after this much more.
+/// Further time after which it is closed.
 const CONNECTION_GRACE: Duration = Duration::from_secs(10);
-/// Before trying again when no connection can be taken (no file descriptors left).
+/// Pause after a failure to accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes connections until its task is dropped.
+/// Accepts connections until its task is dropped.
 pub(super) async fn accept(listener: TcpListener, site: Arc<Site>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             count(&site.counters.connections_refused);
             continue;
         };
         count(&site.counters.connections);
         let site = Arc::clone(&site);
         tokio::spawn(async move {
-            converse(stream, site).await;
-            drop(place);
+            serve(stream, site).await;
+            drop(permit);
         });
     }
 }
 
-/// Answers the requests of one connection. Its errors are the client's: nobody here can mend them.
-async fn converse(stream: TcpStream, site: Arc<Site>) {
+/// Answers the requests of one connection. Its errors concern only the client and are ignored.
+async fn serve(stream: TcpStream, site: Arc<Site>) {
     let answer = service_fn(move |request| {
         let site = Arc::clone(&site);
         async move { site.answer(request).await }

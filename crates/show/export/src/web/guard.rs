@@ -1,9 +1,9 @@
-//! Who may ask, and what a browser may do with the answer.
+//! Checks requests, and restricts what a browser may do with answers.
 //!
-//! The server has no log-in, so other web sites must not reach it through their visitors' browsers.
-//! They cannot read answers (no cross-origin header is ever sent) unless they rebind a name of their
-//! own to our address; so requests by names that are not ours are refused. Addresses are ours: a
-//! browser that has been given an address cannot be rebound.
+//! The server has no log-in, so other web sites must not reach it through the browsers of their
+//! visitors. They cannot read answers, because no cross-origin header is sent, unless they rebind
+//! their own name to the address of this server (DNS rebinding). Requests with a host name that is
+//! not configured are therefore refused. Addresses are accepted, because they cannot be rebound.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Method, Request, StatusCode};
 
-/// Why a request is refused: status and text for people.
+/// A refusal: status and text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub StatusCode, pub String);
 
-/// Headers of every answer. The page's style, script and data come from this server only.
+/// Headers of every answer. Style, script and data come from this server only.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -33,32 +33,32 @@ const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store"),
 ];
 
-/// Lets GET and HEAD for names of ours pass.
+/// Accepts GET and HEAD with an accepted host.
 pub(super) fn check<B>(request: &Request<B>, hosts: &[String]) -> Result<(), Refusal> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let text = format!(
-            "{} is not answered here: only GET and HEAD",
+            "method {} is not allowed: use GET or HEAD",
             request.method()
         );
         return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, text));
     }
-    let mut asked = request.headers().get_all(HOST).iter();
-    let (Some(host), None) = (asked.next(), asked.next()) else {
-        let text = "the request has not exactly one Host".to_owned();
+    let mut named = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (named.next(), named.next()) else {
+        let text = "the request needs exactly one Host header".to_owned();
         return Err(Refusal(StatusCode::BAD_REQUEST, text));
     };
     let host = host.to_str().unwrap_or_default();
     let line = request.uri().authority();
-    if !is_ours(host, hosts) || line.is_some_and(|line| !is_ours(line.as_str(), hosts)) {
+    if !is_accepted(host, hosts) || line.is_some_and(|line| !is_accepted(line.as_str(), hosts)) {
         let text = format!(
-            "the host {host:?} is not served here; remedy: ask for localhost or the address, or add the name to the configured hosts"
+            "host {host:?} is not accepted: use localhost or an address, or add the name to [web] hosts"
         );
         return Err(Refusal(StatusCode::MISDIRECTED_REQUEST, text));
     }
     Ok(())
 }
 
-fn is_ours(host: &str, hosts: &[String]) -> bool {
+fn is_accepted(host: &str, hosts: &[String]) -> bool {
     let Ok(authority) = host.parse::<Authority>() else {
         return false;
     };
@@ -73,7 +73,7 @@ fn is_ours(host: &str, hosts: &[String]) -> bool {
         || hosts.iter().any(|host| name.eq_ignore_ascii_case(host))
 }
 
-/// Adds what every answer says.
+/// Adds the headers of every answer.
 pub(super) fn protect(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.insert(
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_ours_and_addresses_are_answered() {
+    fn configured_names_and_addresses_are_accepted() {
         for host in [
             "localhost",
             "localhost:9469",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_be_rebound_are_refused() {
+    fn other_names_are_refused() {
         for host in [
             "evil.example",
             "localhost.evil.example",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_verbs_and_doubtful_hosts_are_refused() {
+    fn other_methods_and_repeated_hosts_are_refused() {
         for method in [
             "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "FAIRPATH",
         ] {

@@ -1,15 +1,15 @@
 //! The HTTP server: metrics for a scraper, a page for a browser, both read-only.
 //!
 //! ```text
-//! listener -> connections (how many, how long) -> guard (who may ask what) -> site (the answers)
-//!                                                                             |  asks
-//!                                                                          Pictures
+//! listener -> connections (limits) -> guard (checks) -> site (answers)
+//!                                                        |  requests
+//!                                                     Pictures
 //! ```
 //!
-//! One thread of its own with an asynchronous runtime; what asks [`Pictures`] runs on at most
-//! [`MAX_PICTURES`] threads more, so a daemon that does not answer holds up nothing but the answer.
-//! Deliberately absent: TLS, log-in, verbs that change anything. Whoever wants the page elsewhere
-//! puts a reverse proxy with both in front.
+//! A separate thread runs an asynchronous runtime. Calls of [`Pictures`] run on at most
+//! [`MAX_SNAPSHOTS`] further threads, so that a stuck daemon delays only the requests that need it.
+//! Deliberately absent: TLS, log-in, methods that change anything. A reverse proxy can add TLS and a
+//! log-in.
 
 mod connections;
 mod guard;
@@ -30,33 +30,34 @@ use tokio::sync::oneshot;
 use crate::metrics::MAX_SERIES;
 use site::Site;
 
-/// Connections at a time; more are closed at once and counted.
+/// Maximum number of connections. Further connections are closed immediately and counted.
 pub const MAX_CONNECTIONS: usize = 32;
-/// Pictures that are waited for at a time.
-pub const MAX_PICTURES: usize = 2;
-/// How long an answer waits for its picture, in all; then it is 503.
-pub const PICTURE_WAIT: Duration = Duration::from_secs(5);
-/// How long shutting down waits for a picture that is being taken.
+/// Maximum number of snapshots that are requested at the same time.
+pub const MAX_SNAPSHOTS: usize = 2;
+/// Time limit for the snapshot of an answer. After it the answer is 503.
+pub const SNAPSHOT_WAIT: Duration = Duration::from_secs(5);
+/// Time that a shutdown waits for a pending snapshot.
 const STOP_WAIT: Duration = Duration::from_secs(1);
 
-/// Whoever can be asked for pictures: the daemon's main loop. Calls may wait; they come from other
-/// threads, at most [`MAX_PICTURES`] at a time.
+/// A source of snapshots: the daemon's main loop.
+///
+/// Calls may block. They come from other threads, at most [`MAX_SNAPSHOTS`] at a time.
 pub trait Pictures: Send + Sync {
-    /// The picture that `query` asks for.
+    /// The snapshot for a query.
     fn snapshot(&self, query: &Query) -> Snapshot;
-    /// Everything of one class, lists of at most `limit`; `None` if there is no such class.
+    /// The details of one class, with lists of at most `limit`. `None` if there is no such class.
     fn detail(&self, class: &str, limit: usize) -> Option<Detail>;
 }
 
-/// What is served, and to whom.
+/// Options of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Names by which the server may be asked, beside `localhost` and addresses: requests for
-    /// others are refused, so that no web site can rebind its name to this server.
+    /// Accepted host names, in addition to `localhost` and addresses. Requests for others are
+    /// refused, so that no web site can rebind its name to this server.
     pub hosts: Vec<String>,
-    /// Series of `/metrics` at most.
+    /// Maximum number of series of `/metrics`.
     pub max_series: usize,
-    /// Whether the page and what it reads are served, or `/metrics` alone.
+    /// Whether the page and `/api/` are served, or `/metrics` only.
     pub page: bool,
 }
 
@@ -70,28 +71,28 @@ impl Default for ServerOptions {
     }
 }
 
-/// Why the server could not be started.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener or the runtime was refused by the kernel.
+    /// The kernel refused the listener or a thread.
     #[error(
-        "serve HTTP: set up the listener and its runtime; remedy: check the limits on files and threads"
+        "serve HTTP: set up the listener and its runtime: check the limits on open files and threads"
     )]
     SetUp(#[source] io::Error),
 }
 
-/// What the server did, since it was started.
+/// Counters since the start of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Connections taken.
+    /// Accepted connections.
     pub connections: AtomicU64,
-    /// Closed at once because there were [`MAX_CONNECTIONS`].
+    /// Connections closed because of [`MAX_CONNECTIONS`].
     pub connections_refused: AtomicU64,
-    /// Answered in whatever way.
+    /// Requests, with any answer.
     pub requests: AtomicU64,
-    /// Of those, refused: wrong host, verb, path or parameter.
+    /// Refused requests: wrong host, method, path or parameter.
     pub requests_refused: AtomicU64,
-    /// Of those, given up because no picture came in time.
+    /// Requests without a snapshot in time.
     pub requests_timed_out: AtomicU64,
 }
 
@@ -106,7 +107,7 @@ impl Counters {
         ]
     }
 
-    /// As `Snapshot::counters` holds them.
+    /// In the form of `Snapshot::counters`.
     pub(crate) fn read(&self) -> BTreeMap<String, u64> {
         let read =
             |(name, count): (&str, &AtomicU64)| (name.to_owned(), count.load(Ordering::Relaxed));
@@ -118,7 +119,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A running server; dropping it closes the listener and every connection, within a second.
+/// A running server. Dropping it closes the listener and every connection within a second.
 #[derive(Debug)]
 pub struct Server {
     counters: Arc<Counters>,
@@ -127,8 +128,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// What it did since it was started, by the names that `Snapshot::counters` uses; `/metrics`
-    /// has them too.
+    /// Counters since the start, with the names of `Snapshot::counters`. `/metrics` includes them.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         self.counters.read()
     }
@@ -138,7 +138,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It ends in any case; a panic of its own was printed by the thread.
+            // The thread has printed the message of a panic.
             let _ = thread.join();
         }
     }
@@ -146,22 +146,22 @@ impl Drop for Server {
 
 /// Serves `/metrics`, and with `options.page` the page, until the [`Server`] is dropped.
 ///
-/// `listener` is bound already, so that its address and who may reach it are the caller's choice.
+/// The caller binds `listener`, and so chooses the address.
 pub fn serve(
     listener: TcpListener,
-    pictures: Arc<dyn Pictures>,
+    source: Arc<dyn Pictures>,
     options: ServerOptions,
 ) -> Result<Server, ServeError> {
     listener.set_nonblocking(true).map_err(ServeError::SetUp)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(MAX_PICTURES)
-        .thread_name("fairpath-pictures")
+        .max_blocking_threads(MAX_SNAPSHOTS)
+        .thread_name("fairpath-snap")
         .build()
         .map_err(ServeError::SetUp)?;
     let counters = Arc::new(Counters::default());
-    let site = Arc::new(Site::new(pictures, options, Arc::clone(&counters)));
+    let site = Arc::new(Site::new(source, options, Arc::clone(&counters)));
     let listener = {
         let _context = runtime.enter();
         tokio::net::TcpListener::from_std(listener).map_err(ServeError::SetUp)?

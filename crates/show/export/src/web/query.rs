@@ -1,17 +1,17 @@
-//! The page's questions as URL parameters.
+//! Parses the URL parameters of requests.
 //!
-//! Every parameter is known or refused: a misspelt filter must not look like an answer.
+//! Unknown parameters are refused, so that a misspelt filter cannot return all rows.
 
 use fairpath_history::snapshot::{Query, Sort};
 use serde::de::value::{Error as Unknown, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 
-/// Rows of one answer at most.
+/// Maximum number of rows in one answer.
 pub(super) const MAX_ROWS: usize = 1000;
-/// Peers and flows of one answer at most, each list.
+/// Maximum length of each list of peers and flows in one answer.
 pub(super) const MAX_PEERS: usize = 100;
 const PEERS: usize = 10;
-/// Bytes of a filter or a class's name.
+/// Maximum size of a filter or of the name of a class, bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
 /// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history.
@@ -26,7 +26,7 @@ pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
             "depth" => query.depth = some(&name, &value, number)?,
             "limit" => query.limit = number(&name, &value)?,
             "history" => query.history = number::<u8>(&name, &value)? != 0,
-            _ => return Err(format!("the parameter {name:?} is not known")),
+            _ => return Err(format!("unknown parameter {name:?}")),
         }
     }
     if query.limit == 0 || query.limit > MAX_ROWS {
@@ -42,14 +42,14 @@ pub(super) fn detail(parameters: &str) -> Result<(String, usize), String> {
         match &*name {
             "class" => class = Some(text(&name, &value)?),
             "limit" => limit = number(&name, &value)?,
-            _ => return Err(format!("the parameter {name:?} is not known")),
+            _ => return Err(format!("unknown parameter {name:?}")),
         }
     }
-    let class = class.ok_or("the parameter \"class\" is missing")?;
+    let class = class.ok_or("parameter \"class\" is missing")?;
     Ok((class, limit.min(MAX_PEERS)))
 }
 
-/// An empty value is none.
+/// Returns `None` for an empty value.
 fn some<T>(
     name: &str,
     value: &str,
@@ -63,18 +63,18 @@ fn some<T>(
 
 fn word<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, String> {
     let word: StrDeserializer<'_, Unknown> = value.into_deserializer();
-    T::deserialize(word).map_err(|error| format!("the parameter {name:?}: {error}"))
+    T::deserialize(word).map_err(|error| format!("parameter {name:?}: {error}"))
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
-    let wrong = |_| format!("the parameter {name:?} is not a number in range: {value:?}");
+    let wrong = |_| format!("parameter {name:?} is not a number in range: {value:?}");
     value.parse().map_err(wrong)
 }
 
 fn text(name: &str, value: &str) -> Result<String, String> {
     if value.len() > MAX_TEXT_BYTES {
         return Err(format!(
-            "the parameter {name:?} is longer than {MAX_TEXT_BYTES} bytes"
+            "parameter {name:?} is longer than {MAX_TEXT_BYTES} bytes"
         ));
     }
     Ok(value.to_owned())
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_parameter_lifts_the_limits() {
+    fn no_parameter_exceeds_the_limits() {
         assert_eq!(snapshot("").unwrap().limit, MAX_ROWS);
         assert_eq!(snapshot("limit=0").unwrap().limit, MAX_ROWS);
         assert_eq!(snapshot("limit=99999").unwrap().limit, MAX_ROWS);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn an_invalid_parameter_is_refused_by_name() {
         for parameters in [
             "sort=speed",
             "limit=-1",

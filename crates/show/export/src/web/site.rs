@@ -1,4 +1,4 @@
-//! The answers: metrics, the page's files, and what the page reads.
+//! The answers: metrics, the files of the page, and the data of the page.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::guard::{self, Refusal};
-use super::{Counters, MAX_PICTURES, PICTURE_WAIT, Pictures, ServerOptions, count, query};
+use super::{Counters, MAX_SNAPSHOTS, Pictures, SNAPSHOT_WAIT, ServerOptions, count, query};
 use crate::metrics::{Exposition, MetricsOptions, openmetrics};
 
-/// The page's files: path, type, content.
+/// The files of the page: path, type, content.
 const FILES: [(&str, &str, &str); 8] = [
     (
         "/",
@@ -49,30 +49,30 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
-/// Everything that answers need.
+/// The data that answers need.
 pub(super) struct Site {
-    pictures: Arc<dyn Pictures>,
+    source: Arc<dyn Pictures>,
     options: ServerOptions,
     pub(super) counters: Arc<Counters>,
-    /// Held while a picture is taken, also when nobody waits for it any more.
-    cameras: Arc<Semaphore>,
+    /// A permit is held until a snapshot is complete, even if its request has timed out.
+    permits: Arc<Semaphore>,
 }
 
 impl Site {
     pub(super) fn new(
-        pictures: Arc<dyn Pictures>,
+        source: Arc<dyn Pictures>,
         options: ServerOptions,
         counters: Arc<Counters>,
     ) -> Site {
         Site {
-            pictures,
+            source,
             options,
             counters,
-            cameras: Arc::new(Semaphore::new(MAX_PICTURES)),
+            permits: Arc::new(Semaphore::new(MAX_SNAPSHOTS)),
         }
     }
 
-    /// Answers a request; refusals are answers too.
+    /// Answers a request. A refusal is an answer too.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Result<Answer, Infallible> {
         count(&self.counters.requests);
         let answer = match guard::check(&request, &self.options.hosts) {
@@ -89,27 +89,27 @@ impl Site {
         let parameters = request.uri().query().unwrap_or_default();
         match path {
             "/metrics" => self.metrics(request).await,
-            _ if !self.options.page => Err(nothing_at(path)),
+            _ if !self.options.page => Err(not_found(path)),
             "/api/snapshot" => {
                 let query = query::snapshot(parameters).map_err(bad_request)?;
-                let snapshot = self.picture(move |from| from.snapshot(&query)).await?;
+                let snapshot = self.read(move |source| source.snapshot(&query)).await?;
                 json(&snapshot)
             }
             "/api/detail" => {
                 let (class, limit) = query::detail(parameters).map_err(bad_request)?;
                 let name = class.clone();
-                let detail = self.picture(move |from| from.detail(&name, limit)).await?;
+                let detail = self.read(move |source| source.detail(&name, limit)).await?;
                 let none = || {
                     Refusal(
                         StatusCode::NOT_FOUND,
-                        format!("there is no class {class:?} (any more)"),
+                        format!("no class {class:?}: it was removed, or its name is wrong"),
                     )
                 };
                 json(&detail.ok_or_else(none)?)
             }
             _ => {
                 let file = FILES.iter().find(|(at, _, _)| *at == path);
-                let (_, kind, content) = file.ok_or_else(|| nothing_at(path))?;
+                let (_, kind, content) = file.ok_or_else(|| not_found(path))?;
                 Ok(answer(
                     StatusCode::OK,
                     kind,
@@ -130,40 +130,40 @@ impl Site {
         };
         let kind = options.exposition.content_type();
         let counters = self.counters.read();
-        let metrics = move |from: &dyn Pictures| {
-            let mut snapshot = from.snapshot(&Query {
+        let metrics = move |source: &dyn Pictures| {
+            let mut snapshot = source.snapshot(&Query {
                 histograms: true,
                 ..Query::default()
             });
             snapshot.counters.extend(counters);
             openmetrics(&snapshot, &options)
         };
-        let text = self.picture(metrics).await?;
+        let text = self.read(metrics).await?;
         Ok(answer(StatusCode::OK, kind, text.into()))
     }
 
-    /// Takes a picture on a thread of its own, where waiting holds up nobody else.
-    async fn picture<T: Send + 'static>(
+    /// Calls the source on a separate thread, so that it delays no other request.
+    async fn read<T: Send + 'static>(
         &self,
-        take: impl FnOnce(&dyn Pictures) -> T + Send + 'static,
+        call: impl FnOnce(&dyn Pictures) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let cameras = Arc::clone(&self.cameras);
-        let pictures = Arc::clone(&self.pictures);
-        let taken = async {
-            let camera = cameras.acquire_owned().await.ok()?;
-            let shot = tokio::task::spawn_blocking(move || {
-                let picture = take(&*pictures);
-                drop(camera);
-                picture
+        let permits = Arc::clone(&self.permits);
+        let source = Arc::clone(&self.source);
+        let answer = async {
+            let permit = permits.acquire_owned().await.ok()?;
+            let task = tokio::task::spawn_blocking(move || {
+                let result = call(&*source);
+                drop(permit);
+                result
             });
-            shot.await.ok()
+            task.await.ok()
         };
-        let taken = timeout(PICTURE_WAIT, taken).await;
-        taken.ok().flatten().ok_or_else(|| {
+        let answer = timeout(SNAPSHOT_WAIT, answer).await;
+        answer.ok().flatten().ok_or_else(|| {
             count(&self.counters.requests_timed_out);
             let text = format!(
-                "the monitor gave no picture within {} s; remedy: see its log",
-                PICTURE_WAIT.as_secs()
+                "the daemon did not answer within {} s: see its log",
+                SNAPSHOT_WAIT.as_secs()
             );
             Refusal(StatusCode::SERVICE_UNAVAILABLE, text)
         })
@@ -183,11 +183,8 @@ impl Site {
     }
 }
 
-fn nothing_at(path: &str) -> Refusal {
-    Refusal(
-        StatusCode::NOT_FOUND,
-        format!("nothing is served at {path}"),
-    )
+fn not_found(path: &str) -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, format!("no page {path}"))
 }
 
 fn bad_request(text: String) -> Refusal {
@@ -195,11 +192,11 @@ fn bad_request(text: String) -> Refusal {
 }
 
 fn json(value: &impl Serialize) -> Result<Answer, Refusal> {
-    let unwritable = |error| {
-        let text = format!("the picture cannot be written as JSON: {error}");
+    let failed = |error| {
+        let text = format!("the snapshot cannot be written as JSON: {error}");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, text)
     };
-    let text = serde_json::to_vec(value).map_err(unwritable)?;
+    let text = serde_json::to_vec(value).map_err(failed)?;
     Ok(answer(StatusCode::OK, JSON, text.into()))
 }
 

@@ -1,7 +1,6 @@
 //! A headless Chromium, driven by the DevTools protocol over a WebSocket on loopback.
 //!
-//! Everything it does is told by events: requests, console messages, exceptions. It resolves no name
-//! and talks with nobody but addresses.
+//! Events report its requests, console messages and exceptions. It resolves no names.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -16,19 +15,19 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-/// For one answer of the browser; generous, since machines that test are busy.
+/// Time limit for one answer of the browser. Long, because test machines are busy.
 const ANSWER_WAIT: Duration = Duration::from_secs(90);
-/// For a condition on the page, milliseconds.
+/// Time limit for a condition on the page, milliseconds.
 const CONDITION_MS: u32 = 60_000;
 
 pub struct Browser {
     child: Child,
     socket: WebSocket<TcpStream>,
     session: String,
-    asked: u64,
-    /// Everything that was told: method and parameters.
-    pub events: Vec<(String, Value)>,
-    /// Its profile; removed with it.
+    requests: u64,
+    /// All events: method and parameters.
+    received: Vec<(String, Value)>,
+    /// Its profile, removed when dropped.
     _profile: TempDir,
 }
 
@@ -75,8 +74,8 @@ impl Browser {
             socket: connect(&address),
             child,
             session: String::new(),
-            asked: 0,
-            events: Vec::new(),
+            requests: 0,
+            received: Vec::new(),
             _profile: profile,
         };
         browser.open_tab(width);
@@ -100,7 +99,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Makes the page believe that the user prefers a dark (or a light) screen.
+    /// Emulates a user who prefers a dark or a light screen.
     pub fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
@@ -113,20 +112,20 @@ impl Browser {
     /// The value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let how = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let said = self.call("Runtime.evaluate", how);
+        let answer = self.call("Runtime.evaluate", how);
         assert!(
-            said.get("exceptionDetails").is_none(),
-            "{expression}: {said}"
+            answer.get("exceptionDetails").is_none(),
+            "{expression}: {answer}"
         );
-        said["result"]["value"].clone()
+        answer["result"]["value"].clone()
     }
 
     /// Waits until an expression in the page is true.
     pub fn until(&mut self, condition: &str) {
         let wait = format!(
-            "new Promise((done) => {{ const since = Date.now(); const look = () => {{
+            "new Promise((done) => {{ const since = Date.now(); const check = () => {{
                if ({condition}) done(true); else if (Date.now() - since > {CONDITION_MS}) done(false);
-               else setTimeout(look, 20); }}; look(); }})"
+               else setTimeout(check, 20); }}; check(); }})"
         );
         if self.value(&wait) != json!(true) {
             let text = self.value("document.body.innerText");
@@ -164,7 +163,7 @@ impl Browser {
         }
     }
 
-    /// Keeps a picture of the whole page in the directory that FAIRPATH_SCREENSHOTS names, if any.
+    /// Saves a screenshot of the whole page in the directory FAIRPATH_SCREENSHOTS, if it is set.
     pub fn screenshot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("FAIRPATH_SCREENSHOTS").map(PathBuf::from) else {
             return;
@@ -180,33 +179,35 @@ impl Browser {
     }
 
     /// The parameters of all events of a method so far.
-    pub fn told(&self, method: &str) -> Vec<&Value> {
-        self.events
+    pub fn events(&self, method: &str) -> Vec<&Value> {
+        self.received
             .iter()
             .filter(|(name, _)| name == method)
-            .map(|(_, told)| told)
+            .map(|(_, parameters)| parameters)
             .collect()
     }
 
     fn call(&mut self, method: &str, parameters: Value) -> Value {
-        self.asked += 1;
-        let mut ask = json!({"id": self.asked, "method": method, "params": parameters});
+        self.requests += 1;
+        let mut request = json!({"id": self.requests, "method": method, "params": parameters});
         if !self.session.is_empty() {
-            ask["sessionId"] = json!(self.session);
+            request["sessionId"] = json!(self.session);
         }
-        self.socket.send(Message::text(ask.to_string())).unwrap();
+        self.socket
+            .send(Message::text(request.to_string()))
+            .unwrap();
         loop {
             let Message::Text(text) = self.socket.read().unwrap() else {
                 continue;
             };
-            let mut said: Value = serde_json::from_str(&text).unwrap();
-            if said["id"] == json!(self.asked) {
-                assert!(said.get("error").is_none(), "{method}: {said}");
-                return said["result"].take();
+            let mut message: Value = serde_json::from_str(&text).unwrap();
+            if message["id"] == json!(self.requests) {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].take();
             }
-            if let Some(method) = said["method"].as_str() {
+            if let Some(method) = message["method"].as_str() {
                 let method = method.to_owned();
-                self.events.push((method, said["params"].take()));
+                self.received.push((method, message["params"].take()));
             }
         }
     }
@@ -214,13 +215,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser leads a group of its own, its renderers included.
+        // The process group includes its renderers.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
 
-/// The address that the browser prints once it listens.
+/// The address that the browser prints when it listens.
 fn devtools(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let address = lines.find_map(|line| {
@@ -228,7 +229,7 @@ fn devtools(child: &mut Child) -> String {
         line.strip_prefix("DevTools listening on ")
             .map(str::to_owned)
     });
-    // What it says later must go somewhere, or it would wait.
+    // Reads further output, because a full pipe would block the browser.
     std::thread::spawn(move || lines.for_each(drop));
     address.expect("chromium prints the address of its DevTools")
 }

@@ -1,7 +1,7 @@
-//! A made-up router: two sites with subscribers, an interface, and what nothing matched.
+//! A test router: two sites with subscribers, an interface, and `other`.
 //!
-//! Deterministic: everything follows from how often a picture was taken. Counters grow with every
-//! picture, as they do on a router.
+//! Deterministic: values depend on the number of snapshots. Counters grow with every snapshot, as on
+//! a router.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,28 +11,28 @@ use fairpath_history::snapshot::*;
 /// Subscribers of each site.
 const SUBSCRIBERS: u64 = 14;
 
-/// A subscriber whose name wants escaping wherever it is shown.
+/// The name of a subscriber that every format must escape.
 pub const ODD: &str = "Café \"Zum <b>Löwen</b>\" \\ 1";
 
-/// The round-trip time that subscribers' samples lie around, ns.
+/// The typical RTT of subscribers, nanoseconds.
 pub const TYPICAL_RTT_NS: u64 = 18_000_000;
 
 pub struct Router {
     pub start_unix_ns: u64,
-    taken: AtomicU64,
+    count: AtomicU64,
 }
 
 impl Router {
     pub fn new(start_unix_ns: u64) -> Router {
         Router {
             start_unix_ns,
-            taken: AtomicU64::new(0),
+            count: AtomicU64::new(0),
         }
     }
 
-    /// The next picture, whole.
-    pub fn picture(&self) -> Snapshot {
-        let at = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
+    /// The next snapshot, with all rows.
+    pub fn snapshot(&self) -> Snapshot {
+        let at = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         let unix_ns = self.start_unix_ns + at * 1_000_000_000;
         let rows = rows(at);
         Snapshot {
@@ -66,9 +66,9 @@ impl Router {
         }
     }
 
-    /// As the daemon answers.
+    /// The daemon's answer to a query.
     pub fn answer(&self, query: &Query) -> Snapshot {
-        let mut snapshot = self.picture();
+        let mut snapshot = self.snapshot();
         if let Some(filter) = &query.filter {
             let filter = filter.to_lowercase();
             snapshot
@@ -97,10 +97,10 @@ impl Router {
         snapshot
     }
 
-    /// Everything of one class.
+    /// The details of one class.
     pub fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
         let row = self
-            .picture()
+            .snapshot()
             .rows
             .into_iter()
             .find(|row| row.name == class)?;
@@ -117,8 +117,8 @@ impl Router {
             &["Video CDN", "198.51.100.0/24", "Games", "203.0.113.0/24"],
             31,
         );
-        let mut talkers = peers(&["192.0.2.17", "2001:db8:1:11::20", "192.0.2.18"], 9);
-        for list in [&mut worst, &mut busiest, &mut talkers] {
+        let mut hosts = peers(&["192.0.2.17", "2001:db8:1:11::20", "192.0.2.18"], 9);
+        for list in [&mut worst, &mut busiest, &mut hosts] {
             list.truncate(limit);
         }
         let flows = (0..limit.min(6) as u16).map(flow).collect();
@@ -127,9 +127,9 @@ impl Router {
             .collect();
         Some(Detail {
             row,
-            worst,
-            busiest,
-            talkers,
+            worst_remotes: worst,
+            busiest_remotes: busiest,
+            busiest_hosts: hosts,
             flows,
             day,
         })
@@ -199,10 +199,10 @@ fn load(rtt: u64, number: u64) -> Load {
         return Load::default();
     }
     Load {
-        idle_p50_ns: Some(rtt),
-        loaded_p50_ns: Some(rtt + number * 4_000_000),
-        loaded_p95_ns: Some(rtt * 2 + number * 9_000_000),
-        growth_ns: Some(number * 4_000_000),
+        idle_p50_rtt_ns: Some(rtt),
+        loaded_p50_rtt_ns: Some(rtt + number * 4_000_000),
+        loaded_p95_rtt_ns: Some(rtt * 2 + number * 9_000_000),
+        rtt_growth_ns: Some(number * 4_000_000),
         score: Some(100 - (number * 6) as u8),
     }
 }
@@ -219,8 +219,8 @@ fn volume(bytes: u64, rate_bps: f64) -> Volume {
         bytes,
         packets: bytes / 900,
         rate_bps,
-        packet_rate: rate_bps / 7200.0,
-        unmeasured: (rate_bps > 0.0).then_some(0.12),
+        rate_pps: rate_bps / 7200.0,
+        unmeasured_ratio: (rate_bps > 0.0).then_some(0.12),
     }
 }
 
@@ -319,7 +319,7 @@ fn flow(i: u16) -> FlowLine {
     }
 }
 
-/// A day in steps of five minutes: quiet at night, an hour without the monitor.
+/// A day in steps of five minutes, with little traffic at night and an hour without measurement.
 fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
     let unix_ns = start_unix_ns - (288 - step) * 300_000_000_000;
     if (100..112).contains(&step) {
@@ -339,6 +339,6 @@ fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
         inside_p95_rtt_ns: Some((21e6 + 38e6 * load * load) as u64),
         outside_p50_rtt_ns: Some((9e6 + 2e6 * wobble) as u64),
         outside_p95_rtt_ns: Some((17e6 + 8e6 * wobble) as u64),
-        inside_loss: Some(0.004 * load),
+        inside_loss_ratio: Some(0.004 * load),
     }
 }

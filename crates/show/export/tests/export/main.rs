@@ -1,4 +1,4 @@
-//! What other programs make of what is exported: promtool, Prometheus, a browser, a Parquet reader.
+//! Exported data in other programs: promtool, Prometheus, a browser, a Parquet reader.
 
 mod browser;
 mod made;

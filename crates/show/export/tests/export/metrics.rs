@@ -1,4 +1,4 @@
-//! Both text formats: what promtool says, how values are escaped, how many series there are.
+//! Both text formats: promtool's result, escaped values, number of series.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -10,15 +10,15 @@ use fairpath_history::snapshot::Snapshot;
 use crate::made::{ODD, Router, TYPICAL_RTT_NS};
 use crate::needs::command;
 
-fn picture() -> Snapshot {
+fn snapshot() -> Snapshot {
     let router = Router::new(1_700_000_000_000_000_000);
-    (0..4).for_each(|_| drop(router.picture()));
-    router.picture()
+    (0..4).for_each(|_| drop(router.snapshot()));
+    router.snapshot()
 }
 
 fn text(exposition: Exposition, max_series: usize) -> String {
     openmetrics(
-        &picture(),
+        &snapshot(),
         &MetricsOptions {
             max_series,
             exposition,
@@ -42,11 +42,8 @@ fn value(text: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn promtool_finds_nothing_to_say_about_the_metrics() {
-    let Some(promtool) = command(
-        "promtool_finds_nothing_to_say_about_the_metrics",
-        "promtool",
-    ) else {
+fn promtool_accepts_the_metrics() {
+    let Some(promtool) = command("promtool_accepts_the_metrics", "promtool") else {
         return;
     };
     let mut child = Command::new(promtool)
@@ -63,17 +60,17 @@ fn promtool_finds_nothing_to_say_about_the_metrics() {
         .unwrap()
         .write_all(text.as_bytes())
         .unwrap();
-    let said = child.wait_with_output().unwrap();
+    let output = child.wait_with_output().unwrap();
     assert!(
-        said.status.success(),
+        output.status.success(),
         "{}",
-        String::from_utf8_lossy(&said.stderr)
+        String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
 #[test]
-fn both_dialects_have_the_same_series() {
+fn both_formats_have_the_same_series() {
     let (open, classic) = (
         text(Exposition::OpenMetrics, 20_000),
         text(Exposition::Prometheus, 20_000),
@@ -102,12 +99,12 @@ fn series_have_unique_names_and_escaped_labels() {
     assert_eq!(
         value(&text, "fairpath_monitor_odd_name_total"),
         3.0,
-        "names that become one are summed"
+        "equal names are summed"
     );
 }
 
 #[test]
-fn the_histogram_is_cumulative_and_agrees_with_its_parts() {
+fn the_histogram_is_cumulative_and_consistent() {
     let text = text(Exposition::OpenMetrics, 20_000);
     let labels = "class=\"sub-10000\",kind=\"class\",leg=\"inside\"";
     let begins = format!("fairpath_rtt_seconds_bucket{{{labels},le=");
@@ -128,13 +125,13 @@ fn the_histogram_is_cumulative_and_agrees_with_its_parts() {
     assert_eq!(
         up_to("0.01"),
         0.0,
-        "nothing is faster than 0.7 of the typical time"
+        "no sample is below 0.7 times the typical RTT"
     );
     assert_eq!(up_to("0.1"), 100.0);
 }
 
 #[test]
-fn what_is_unknown_has_no_series_and_what_is_zero_has() {
+fn an_unmeasured_value_has_no_series() {
     let text = text(Exposition::OpenMetrics, 20_000);
     assert!(!text.contains("fairpath_class_load_score{class=\"eth1\""));
     assert!(!text.contains("fairpath_class_unmeasured_ratio{class=\"eth1\""));
@@ -155,13 +152,13 @@ fn what_is_unknown_has_no_series_and_what_is_zero_has() {
 }
 
 #[test]
-fn no_limit_on_series_is_exceeded_and_what_is_left_out_is_told() {
+fn series_stay_within_the_limit() {
     for max_series in [0, 20, 100, 150, 400, 1000, 5000] {
         let text = text(Exposition::OpenMetrics, max_series);
         let count = series(&text).len();
         assert!(count <= max_series.max(20), "{count} of {max_series}");
-        let left_out = value(&text, "fairpath_rows_folded");
-        assert_eq!(left_out > 0.0, count < 1500, "{max_series}: {left_out}");
+        let folded = value(&text, "fairpath_rows_folded");
+        assert_eq!(folded > 0.0, count < 1500, "{max_series}: {folded}");
     }
     let text = text(Exposition::OpenMetrics, 1000);
     assert!(

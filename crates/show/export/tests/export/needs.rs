@@ -1,9 +1,9 @@
-//! Commands that tests need.
+//! The commands that tests need.
 
 use std::env;
 use std::path::PathBuf;
 
-/// Where `name` is, or a skip of `test`.
+/// The path of `name`. Skips `test` if it is not installed.
 pub fn command(test: &str, name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path)

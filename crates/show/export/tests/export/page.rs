@@ -1,4 +1,4 @@
-//! The page in a real browser: what it shows, what it does by mouse and keys, and that it is quiet.
+//! The page in a real browser: content, mouse and keys, and no console message.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::made::{ODD, Router};
 use crate::needs::command;
 use crate::web::start;
 
-/// A time of day in the middle of the day, so that axes look the same.
+/// Noon, so that axes are always the same.
 const NOON: u64 = 1_762_171_200_000_000_000;
 
-/// No console message, exception, failed request, or request to anybody else.
+/// Asserts that there was no console message, exception, failed request, or request elsewhere.
 fn assert_quiet(browser: &Browser, origin: &str) {
     for method in [
         "Runtime.consoleAPICalled",
         "Runtime.exceptionThrown",
         "Log.entryAdded",
     ] {
-        assert_eq!(browser.told(method), Vec::<&Value>::new(), "{method}");
+        assert_eq!(browser.events(method), Vec::<&Value>::new(), "{method}");
     }
-    let failed = |told: &&Value| told["canceled"] != Value::Bool(true);
+    let failed = |event: &&Value| event["canceled"] != Value::Bool(true);
     assert_eq!(
         browser
             .told("Network.loadingFailed")
@@ -31,15 +31,15 @@ fn assert_quiet(browser: &Browser, origin: &str) {
             .count(),
         0
     );
-    let asked = browser.told("Network.requestWillBeSent");
-    assert!(asked.len() >= 8, "{}", asked.len());
-    for request in asked {
+    let requests = browser.events("Network.requestWillBeSent");
+    assert!(requests.len() >= 8, "{}", requests.len());
+    for request in requests {
         let url = request["request"]["url"].as_str().unwrap();
         assert!(url.starts_with(origin), "{url}");
     }
 }
 
-/// Runs `steps` with a browser of this width on a page that shows the made-up router.
+/// Runs `steps` in a browser of this width, on the page of the test router.
 fn with_page(test: &str, width: u32, steps: fn(&mut Browser)) {
     let Some(chromium) = command(test, "chromium") else {
         return;
@@ -73,7 +73,11 @@ fn rows_appear_and_live_numbers_change() {
         let before = browser.value(cells);
         browser.until(&format!("{cells} !== {before}"));
         let idle = "[...document.querySelectorAll('#rows tr')].find((tr) => tr.innerText.includes('eth1')).cells[4].innerText";
-        assert_eq!(browser.value(idle), "–", "what was not measured is a dash");
+        assert_eq!(
+            browser.value(idle),
+            "–",
+            "a value that was not measured is a dash"
+        );
         browser.prefer("dark");
         browser.screenshot("table-dark");
         for width in [1150, 900] {
@@ -85,30 +89,26 @@ fn rows_appear_and_live_numbers_change() {
 }
 
 #[test]
-fn a_click_on_a_heading_sorts_and_the_filter_filters() {
-    with_page(
-        "a_click_on_a_heading_sorts_and_the_filter_filters",
-        1400,
-        |browser| {
-            browser.until(&format!("{ROWS} === 33"));
-            browser.click("[data-sort=inside_p95]");
-            let column = "[...document.querySelectorAll('#rows tr')].map((tr) => parseFloat(tr.cells[4].innerText)).filter((n) => n > 0)";
-            browser.until(&format!("(() => {{ const c = {column}; return c.length > 20 && c.every((n, i) => i === 0 || c[i - 1] >= n); }})()"));
-            assert_eq!(
-                browser.value("document.querySelector('th[aria-sort]').innerText"),
-                "p95"
-            );
-            browser.press("/");
-            for key in ["s", "o", "u", "t", "h"] {
-                browser.press(key);
-            }
-            browser.until(&format!(
-                "{ROWS} === 1 && document.querySelector('#rows a').textContent === 'Site South'"
-            ));
-            browser.value("document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))");
-            browser.until("document.getElementById('empty').innerText.includes('nobody')");
-        },
-    );
+fn headings_sort_and_the_filter_filters() {
+    with_page("headings_sort_and_the_filter_filters", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33"));
+        browser.click("[data-sort=inside_p95]");
+        let column = "[...document.querySelectorAll('#rows tr')].map((tr) => parseFloat(tr.cells[4].innerText)).filter((n) => n > 0)";
+        browser.until(&format!("(() => {{ const c = {column}; return c.length > 20 && c.every((n, i) => i === 0 || c[i - 1] >= n); }})()"));
+        assert_eq!(
+            browser.value("document.querySelector('th[aria-sort]').innerText"),
+            "p95"
+        );
+        browser.press("/");
+        for key in ["s", "o", "u", "t", "h"] {
+            browser.press(key);
+        }
+        browser.until(&format!(
+            "{ROWS} === 1 && document.querySelector('#rows a').textContent === 'Site South'"
+        ));
+        browser.value("document.getElementById('filter').value = 'nobody'; document.getElementById('filter').dispatchEvent(new Event('input'))");
+        browser.until("document.getElementById('empty').innerText.includes('nobody')");
+    });
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn a_click_on_a_class_shows_all_of_it_and_escape_goes_back() {
                 axes.contains("Mbit/s") && axes.contains("12:00") | axes.contains("06:00"),
                 "{axes}"
             );
-            let talkers = browser
-                .value("document.getElementById('talkers').innerText")
+            let hosts = browser
+                .value("document.getElementById('hosts').innerText")
                 .to_string();
-            assert!(talkers.contains("192.0.2.17"), "{talkers}");
+            assert!(hosts.contains("192.0.2.17"), "{hosts}");
             browser.screenshot("detail-light");
             browser.prefer("dark");
             browser.screenshot("detail-dark");
@@ -147,30 +147,26 @@ fn a_click_on_a_class_shows_all_of_it_and_escape_goes_back() {
 }
 
 #[test]
-fn keys_walk_fold_and_open_and_the_focus_stays() {
-    with_page(
-        "keys_walk_fold_and_open_and_the_focus_stays",
-        1400,
-        |browser| {
-            browser.until(&format!("{ROWS} === 33"));
-            browser.press("ArrowDown");
-            browser.press("ArrowLeft");
-            browser.until(&format!("{ROWS} === 19"));
-            let rates = "document.querySelector('#rows tr').innerText";
-            let before = browser.value(rates);
-            browser.until(&format!("{rates} !== {before}"));
-            assert_eq!(
-                browser.value("document.activeElement.textContent"),
-                "Site North",
-                "a new picture keeps the focus"
-            );
-            browser.press("ArrowRight");
-            browser.until(&format!("{ROWS} === 33"));
-            browser.press("ArrowDown");
-            browser.press("Enter");
-            browser.until("document.getElementById('class').textContent === 'sub-10000' && document.querySelectorAll('#flows tbody tr').length > 0");
-        },
-    );
+fn keys_select_collapse_and_open_rows() {
+    with_page("keys_select_collapse_and_open_rows", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33"));
+        browser.press("ArrowDown");
+        browser.press("ArrowLeft");
+        browser.until(&format!("{ROWS} === 19"));
+        let rates = "document.querySelector('#rows tr').innerText";
+        let before = browser.value(rates);
+        browser.until(&format!("{rates} !== {before}"));
+        assert_eq!(
+            browser.value("document.activeElement.textContent"),
+            "Site North",
+            "a new snapshot keeps the focus"
+        );
+        browser.press("ArrowRight");
+        browser.until(&format!("{ROWS} === 33"));
+        browser.press("ArrowDown");
+        browser.press("Enter");
+        browser.until("document.getElementById('class').textContent === 'sub-10000' && document.querySelectorAll('#flows tbody tr').length > 0");
+    });
 }
 
 #[test]
@@ -185,7 +181,7 @@ fn the_focus_stays_on_a_row_that_moves() {
             "{links}.find((a) => a.textContent === 'sub-10185').focus()"
         ));
         let at = format!("{links}.findIndex((a) => a.textContent === 'sub-10185')");
-        // Upwards: that row itself is moved, not those around it.
+        // Upwards, so that the row itself moves, not its neighbours.
         browser.value(&format!("globalThis.lowest = {at}"));
         browser.until(&format!("(lowest = Math.max(lowest, {at})) > {at}"));
         assert_eq!(
@@ -196,8 +192,8 @@ fn the_focus_stays_on_a_row_that_moves() {
 }
 
 #[test]
-fn nothing_is_wider_than_a_telephone() {
-    with_page("nothing_is_wider_than_a_telephone", 390, |browser| {
+fn the_page_fits_a_telephone() {
+    with_page("the_page_fits_a_telephone", 390, |browser| {
         let fits = "document.documentElement.scrollWidth <= 390 && document.querySelector('.card').scrollWidth <= document.querySelector('.card').clientWidth";
         browser.until(&format!("{ROWS} === 33"));
         browser.screenshot("table-narrow");
@@ -220,10 +216,10 @@ fn nothing_is_wider_than_a_telephone() {
 }
 
 #[test]
-fn a_hidden_page_asks_nothing() {
-    with_page("a_hidden_page_asks_nothing", 1400, |browser| {
+fn a_hidden_page_sends_no_request() {
+    with_page("a_hidden_page_sends_no_request", 1400, |browser| {
         browser.until(&format!("{ROWS} === 33"));
-        // Counts what is asked from now on; two seconds of the page's clock are two questions at least.
+        // Counts requests from now on. A visible page sends at least two in 2.5 seconds.
         browser.value(
             "(() => { const real = fetch; globalThis.asked = 0; globalThis.fetch = (...a) => { asked++; return real(...a); };
                Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange')); })()",
@@ -237,8 +233,8 @@ fn a_hidden_page_asks_nothing() {
 }
 
 #[test]
-fn a_monitor_that_went_away_is_told_and_its_return_too() {
-    let test = "a_monitor_that_went_away_is_told_and_its_return_too";
+fn the_page_reports_a_lost_daemon_and_its_return() {
+    let test = "the_page_reports_a_lost_daemon_and_its_return";
     let Some(chromium) = command(test, "chromium") else {
         return;
     };
@@ -249,7 +245,7 @@ fn a_monitor_that_went_away_is_told_and_its_return_too() {
     drop(server);
     browser.until("!document.getElementById('problem').hidden && document.getElementById('problem').innerText.includes('does not answer')");
     browser.screenshot("stale");
-    assert_eq!(browser.value(ROWS), 33, "the last picture stays");
+    assert_eq!(browser.value(ROWS), 33, "the last snapshot stays");
     let listener = std::net::TcpListener::bind(address).unwrap();
     let _server = fairpath_export::serve(
         listener,

@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes the server; the rules and the dashboard are tried on what it got.
+//! A real Prometheus scrapes the server, and evaluates the rules and the dashboard.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,15 +45,15 @@ fn the_alert_rules_are_valid() {
 }
 
 #[test]
-fn the_alert_rules_fire_when_they_should_and_only_then() {
+fn the_alert_rules_pass_their_tests() {
     promtool(
-        "the_alert_rules_fire_when_they_should_and_only_then",
+        "the_alert_rules_pass_their_tests",
         &["test", "rules", "fairpath.test.yml"],
     );
 }
 
 #[test]
-fn every_alert_says_what_to_do() {
+fn every_alert_has_a_runbook() {
     let rules = fs::read_to_string(packaging("prometheus/fairpath.rules.yml")).unwrap();
     let count = |word: &str| {
         rules
@@ -66,7 +66,7 @@ fn every_alert_says_what_to_do() {
     assert_eq!(count("- alert:"), count("summary:"));
 }
 
-/// The router's server and a Prometheus that scrapes it, or a skip.
+/// The server of the test router and a Prometheus that scrapes it. Skips without Prometheus.
 fn scraped(test: &str) -> Option<(Arc<Router>, fairpath_export::Server, Prometheus)> {
     let binary = command(test, "prometheus")?;
     let now = SystemTime::now()
@@ -78,8 +78,8 @@ fn scraped(test: &str) -> Option<(Arc<Router>, fairpath_export::Server, Promethe
 }
 
 #[test]
-fn prometheus_scrapes_and_its_quantiles_are_those_of_the_histogram() {
-    let test = "prometheus_scrapes_and_its_quantiles_are_those_of_the_histogram";
+fn prometheus_quantiles_match_the_histogram() {
+    let test = "prometheus_quantiles_match_the_histogram";
     let Some((router, _server, prometheus)) = scraped(test) else {
         return;
     };
@@ -90,15 +90,15 @@ fn prometheus_scrapes_and_its_quantiles_are_those_of_the_histogram() {
             "histogram_quantile({q}, rate(fairpath_rtt_seconds_bucket{{{class}}}[5s]))"
         ));
         let row = router
-            .picture()
+            .snapshot()
             .rows
             .into_iter()
             .find(|row| row.name == "sub-10000")
             .unwrap();
-        let truth = row.inside.total.histogram.quantile(q).unwrap() as f64 / 1e9;
-        let told = samples[0].1;
+        let expected = row.inside.total.histogram.quantile(q).unwrap() as f64 / 1e9;
+        let reported = samples[0].1;
         // The buckets around it are 15 to 20, 20 to 30 and 30 to 40 ms wide.
-        assert!((told - truth).abs() < 0.01, "{q}: {told} {truth}");
+        assert!((reported - expected).abs() < 0.01, "{q}: {reported} {expected}");
     }
     let mean = prometheus.until_some(&format!(
         "rate(fairpath_rtt_seconds_sum{{{class}}}[5s]) / rate(fairpath_rtt_seconds_count{{{class}}}[5s])"
@@ -108,7 +108,7 @@ fn prometheus_scrapes_and_its_quantiles_are_those_of_the_histogram() {
         "{mean}"
     );
     assert!(prometheus.query("fairpath_build_info")[0].0["version"] == "0.1.0");
-    let metadata = prometheus.ask("/api/v1/metadata?metric=fairpath_rtt_seconds");
+    let metadata = prometheus.request("/api/v1/metadata?metric=fairpath_rtt_seconds");
     assert_eq!(metadata["fairpath_rtt_seconds"][0]["type"], "histogram");
 }
 
@@ -120,7 +120,7 @@ fn every_rule_evaluates_on_scraped_series() {
     };
     let since = Instant::now();
     let rules = loop {
-        let groups = prometheus.ask("/api/v1/rules")["groups"].take();
+        let groups = prometheus.request("/api/v1/rules")["groups"].take();
         let rules: Vec<Value> = groups
             .as_array()
             .unwrap()
@@ -159,9 +159,9 @@ fn panels(dashboard: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn every_expression_of_the_dashboard_has_an_answer() {
+fn every_dashboard_expression_has_a_result() {
     let Some((_router, _server, prometheus)) =
-        scraped("every_expression_of_the_dashboard_has_an_answer")
+        scraped("every_dashboard_expression_has_a_result")
     else {
         return;
     };
@@ -184,13 +184,13 @@ fn every_expression_of_the_dashboard_has_an_answer() {
     }
     assert!(tried >= 20, "{tried}");
     for label in ["instance", "class"] {
-        let values = prometheus.ask(&format!("/api/v1/label/{label}/values"));
+        let values = prometheus.request(&format!("/api/v1/label/{label}/values"));
         assert!(!values.as_array().unwrap().is_empty(), "{label}");
     }
 }
 
 #[test]
-fn the_dashboard_is_whole() {
+fn the_dashboard_is_complete() {
     let dashboard = dashboard();
     assert_eq!(
         (&dashboard["uid"], &dashboard["title"]),

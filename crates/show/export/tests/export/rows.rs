@@ -1,4 +1,4 @@
-//! Rows in files: what other readers find there, after rotation, crashes and full disks too.
+//! Rows in files, also after rotation, crashes and full disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ use crate::made::ODD;
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_762_171_200 * SECOND;
 
-/// Rows of one interval: one with everything, one without round-trip times, one where nothing was.
+/// Rows of one interval: one with all values, one without RTT samples, one without traffic.
 fn interval(at: u64) -> Vec<IntervalRow> {
     let unix_ns = START + at * SECOND;
     let empty = IntervalRow {
@@ -35,7 +35,7 @@ fn interval(at: u64) -> Vec<IntervalRow> {
     vec![full(unix_ns, at), unmeasured, empty]
 }
 
-/// A row whose every number is another one, made from its own JSON so that no field is forgotten.
+/// A row with a different number in every field, built from its JSON so that no field is missing.
 fn full(unix_ns: u64, at: u64) -> IntervalRow {
     let row = IntervalRow {
         parent: Some("Site".to_owned()),
@@ -79,12 +79,12 @@ fn a_line_has_the_time_and_every_field() {
     assert_eq!(
         read[1]["inside_p95_rtt_ns"],
         Value::Null,
-        "what was not measured is null, not 0"
+        "a value that was not measured is null"
     );
 }
 
 #[test]
-fn rows_of_classes_where_nothing_was_are_left_out_unless_wanted() {
+fn rows_of_idle_classes_are_excluded_by_default() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rows.jsonl");
     let mut rows = JsonLines::open(&path, RowsWanted::Active).unwrap();
@@ -105,14 +105,18 @@ fn rotation_continues_in_a_new_file_when_reopened() {
     rows.write(&interval(0)).unwrap();
     fs::rename(&path, &old).unwrap();
     rows.write(&interval(1)).unwrap();
-    assert_eq!(lines(&old).len(), 6, "until then the old file takes them");
+    assert_eq!(
+        lines(&old).len(),
+        6,
+        "rows go to the old file until reopened"
+    );
     rows.reopen().unwrap();
     rows.write(&interval(2)).unwrap();
     assert_eq!((lines(&old).len(), lines(&path).len()), (6, 3));
 }
 
 #[test]
-fn a_line_that_a_crash_cut_short_does_not_spoil_the_next() {
+fn a_partial_line_does_not_damage_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rows.jsonl");
     fs::write(&path, "{\"time\":\"2025").unwrap();
@@ -130,10 +134,12 @@ fn a_line_that_a_crash_cut_short_does_not_spoil_the_next() {
 }
 
 #[test]
-fn a_full_disk_loses_rows_by_number_and_says_so() {
+fn a_full_disk_counts_lost_rows() {
     let mut rows = JsonLines::open(Path::new("/dev/full"), RowsWanted::All).unwrap();
     let error = rows.write(&interval(0)).unwrap_err();
-    assert!(error.to_string().contains("/dev/full") && error.to_string().contains("make room"));
+    assert!(
+        error.to_string().contains("/dev/full") && error.to_string().contains("free disk space")
+    );
     assert_eq!(rows.lost_rows(), 3);
 }
 
@@ -207,7 +213,7 @@ fn parquet_reads_back_every_field_of_every_row() {
 }
 
 #[test]
-fn the_schema_is_that_of_the_documentation() {
+fn the_schema_matches_the_documentation() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
     writer.write(&interval(0)).unwrap();
@@ -215,17 +221,17 @@ fn the_schema_is_that_of_the_documentation() {
     let columns: BTreeSet<String> = read(&path)[0].keys().cloned().collect();
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs/export.md");
     let page = fs::read_to_string(page).unwrap();
-    let told: BTreeSet<String> = page
+    let documented: BTreeSet<String> = page
         .lines()
         .skip_while(|line| *line != "### Columns")
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
         .map(str::to_owned)
         .collect();
-    assert_eq!(columns, told);
+    assert_eq!(columns, documented);
 }
 
 #[test]
-fn readers_never_see_half_a_file_and_leftovers_of_a_crash_are_removed() {
+fn incomplete_files_of_a_crash_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
     writer.write(&interval(0)).unwrap();
@@ -233,7 +239,7 @@ fn readers_never_see_half_a_file_and_leftovers_of_a_crash_are_removed() {
         names(dir.path()),
         ["fairpath-20251103T120000Z.parquet.part"]
     );
-    // As a crash would: nothing is finished.
+    // As after a crash: no file is completed.
     std::mem::forget(writer);
     fs::write(dir.path().join("notes.parquet.part"), "not ours").unwrap();
     let writer = ParquetWriter::open(dir.path(), options()).unwrap();
@@ -244,7 +250,7 @@ fn readers_never_see_half_a_file_and_leftovers_of_a_crash_are_removed() {
 }
 
 #[test]
-fn a_dropped_writer_completes_its_file_and_another_never_overwrites_it() {
+fn a_dropped_writer_completes_its_file() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         ParquetWriter::open(dir.path(), options())
@@ -287,7 +293,7 @@ fn only_the_newest_files_are_kept() {
 }
 
 #[test]
-fn a_directory_that_went_away_loses_rows_by_number_and_recovers() {
+fn a_removed_directory_counts_lost_rows() {
     let dir = tempfile::tempdir().unwrap();
     let into = dir.path().join("rows");
     let options = ParquetOptions {
@@ -301,7 +307,7 @@ fn a_directory_that_went_away_loses_rows_by_number_and_recovers() {
     assert_eq!(
         writer.lost_rows(),
         6,
-        "those of the file and those that found none"
+        "rows of the file and of the failed call"
     );
     fs::create_dir(&into).unwrap();
     writer.write(&interval(30)).unwrap();

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use crate::prometheus::packaging;
 use crate::web::get;
 
-/// For everything that takes scrapes; generous, since machines that test are busy.
+/// Time limit for results of scrapes. Long, because test machines are busy.
 pub const DEADLINE: Duration = Duration::from_secs(90);
-/// Between two looks at a condition.
+/// Pause between two checks of a condition.
 pub const PAUSE: Duration = Duration::from_millis(100);
-/// Starts of Prometheus, should another process take the port first.
+/// Maximum number of starts, because another process may take the port.
 const STARTS: usize = 5;
 
-/// A Prometheus of its own: port, data and configuration go with it.
+/// A Prometheus with its own port, data and configuration, which are removed when dropped.
 pub struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -34,7 +34,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes `target` four times a second, with our rules.
+    /// Scrapes `target` four times a second, with the rules of packaging.
     pub fn start(binary: &Path, target: SocketAddr) -> Prometheus {
         let started = (0..STARTS).find_map(|_| Prometheus::try_start(binary, target));
         started.expect("prometheus starts")
@@ -75,7 +75,7 @@ impl Prometheus {
         prometheus.wait_until_ready().then_some(prometheus)
     }
 
-    /// False if it ended, as it does when its port is taken.
+    /// Returns false if it ended, for example because its port is in use.
     fn wait_until_ready(&mut self) -> bool {
         let since = Instant::now();
         while TcpStream::connect(self.address).is_err() || get(self.address, "/-/ready").0 != 200 {
@@ -92,7 +92,7 @@ impl Prometheus {
     }
 
     /// The data of an API answer.
-    pub fn ask(&self, target: &str) -> Value {
+    pub fn request(&self, target: &str) -> Value {
         let (status, body) = get(self.address, target);
         let mut answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(
@@ -106,7 +106,7 @@ impl Prometheus {
     /// The samples of an instant query: labels and values.
     pub fn query(&self, expression: &str) -> Vec<(Value, f64)> {
         let encoded: String = form_urlencoded::byte_serialize(expression.as_bytes()).collect();
-        let data = self.ask(&format!("/api/v1/query?query={encoded}"));
+        let data = self.request(&format!("/api/v1/query?query={encoded}"));
         let sample = |s: &Value| {
             (
                 s["metric"].clone(),
@@ -121,7 +121,7 @@ impl Prometheus {
             .collect()
     }
 
-    /// Waits until a query has a sample that is a number.
+    /// Waits until a query returns a number.
     pub fn until_some(&self, expression: &str) -> Vec<(Value, f64)> {
         let since = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! The server against clients that speak raw HTTP: limits, refusals, headers, stopping.
+//! The server and raw HTTP clients: limits, refusals, headers, shutdown.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 use crate::made::{ODD, Router};
 
-/// Longer than anything here takes, so that a hanging test ends.
+/// A time limit that ends a hanging test.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 impl Pictures for Router {
@@ -23,11 +23,11 @@ impl Pictures for Router {
     }
 }
 
-/// A server on a port of its own, showing `pictures`.
-pub fn start(pictures: Arc<dyn Pictures>, options: ServerOptions) -> (Server, SocketAddr) {
+/// A server on a free port, for `source`.
+pub fn start(source: Arc<dyn Pictures>, options: ServerOptions) -> (Server, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    (serve(listener, pictures, options).unwrap(), address)
+    (serve(listener, source, options).unwrap(), address)
 }
 
 fn router() -> (Server, SocketAddr) {
@@ -84,7 +84,7 @@ fn every_answer_forbids_outside_content_and_caching() {
 }
 
 #[test]
-fn the_page_names_nothing_outside() {
+fn the_page_refers_to_no_other_server() {
     let (_server, address) = router();
     for target in [
         "/",
@@ -108,21 +108,21 @@ fn the_page_names_nothing_outside() {
 }
 
 #[test]
-fn metrics_come_in_the_dialect_that_is_asked_for() {
+fn the_accept_header_selects_the_metrics_format() {
     let (_server, address) = router();
-    let ask = |accept: &str| {
+    let request = |accept: &str| {
         exchange(
             address,
             &format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\n{accept}\r\n"),
         )
     };
     let open =
-        ask("Accept: application/openmetrics-text;version=1.0.0;q=0.75,text/plain;q=0.5\r\n");
+        request("Accept: application/openmetrics-text;version=1.0.0;q=0.75,text/plain;q=0.5\r\n");
     assert!(
         open.contains("content-type: application/openmetrics-text; version=1.0.0")
             && open.ends_with("# EOF\n")
     );
-    let classic = ask("");
+    let classic = request("");
     assert!(
         classic.contains("content-type: text/plain; version=0.0.4") && !classic.contains("# EOF")
     );
@@ -130,7 +130,7 @@ fn metrics_come_in_the_dialect_that_is_asked_for() {
 }
 
 #[test]
-fn snapshots_and_details_are_json_that_reads_back() {
+fn snapshots_and_details_are_valid_json() {
     let (_server, address) = router();
     let (status, body) = get(
         address,
@@ -147,15 +147,15 @@ fn snapshots_and_details_are_json_that_reads_back() {
     let (status, body) = get(address, &format!("/api/detail?class={class}&limit=2"));
     let detail: Detail = serde_json::from_str(&body).unwrap();
     assert_eq!(
-        (status, detail.row.name.as_str(), detail.worst.len()),
+        (status, detail.row.name.as_str(), detail.worst_remotes.len()),
         (200, ODD, 2)
     );
-    assert_eq!(get(address, "/api/detail?class=nobody").0, 404);
+    assert_eq!(get(address, "/api/detail?class=unknown").0, 404);
     assert_eq!(get(address, "/api/snapshot?sort=speed").0, 400);
 }
 
 #[test]
-fn head_has_the_heads_length_and_no_body() {
+fn head_has_a_length_and_no_body() {
     let (_server, address) = router();
     let answer = exchange(
         address,
@@ -170,7 +170,7 @@ fn head_has_the_heads_length_and_no_body() {
 }
 
 #[test]
-fn what_could_change_something_or_is_not_ours_is_refused() {
+fn other_methods_hosts_and_paths_are_refused() {
     let (server, address) = router();
     for (head, status) in [
         (
@@ -195,7 +195,7 @@ fn what_could_change_something_or_is_not_ours_is_refused() {
 }
 
 #[test]
-fn a_request_without_end_is_cut_off() {
+fn an_oversized_request_head_is_refused() {
     let (_server, address) = router();
     let head = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
@@ -208,22 +208,22 @@ fn a_request_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_client_that_never_finishes_its_request_is_let_go() {
+fn an_unfinished_request_is_closed() {
     let (_server, address) = router();
     let (mut silent, mut slow) = (connect(address), connect(address));
     slow.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
     for stream in [&mut silent, &mut slow] {
-        // Less than what a server does that sets no limit of its own.
+        // Shorter than the limit of a server with default settings.
         stream.set_read_timeout(Some(DEADLINE * 2 / 3)).unwrap();
-        let mut said = Vec::new();
-        // Reading would fail at the deadline, were the connection still open.
-        stream.read_to_end(&mut said).unwrap();
-        assert!(!said.starts_with(b"HTTP/1.1 200"));
+        let mut answer = Vec::new();
+        // Fails at the deadline if the connection is still open.
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
     }
 }
 
 #[test]
-fn connections_beyond_the_limit_are_closed_and_counted() {
+fn connections_above_the_limit_are_closed_and_counted() {
     let (server, address) = router();
     let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
     let mut refused = connect(address);
@@ -241,11 +241,11 @@ fn connections_beyond_the_limit_are_closed_and_counted() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(
         answer.starts_with("HTTP/1.0 200"),
-        "those within it are still answered"
+        "accepted connections are answered"
     );
 }
 
-/// Gives no picture until it is let go.
+/// Returns no snapshot until it is released.
 #[derive(Default)]
 struct Stuck {
     free: Mutex<bool>,
@@ -253,7 +253,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    fn let_go(&self) {
+    fn release(&self) {
         *self.free.lock().unwrap() = true;
         self.changed.notify_all();
     }
@@ -272,7 +272,7 @@ impl Pictures for Stuck {
 }
 
 #[test]
-fn a_monitor_that_does_not_answer_holds_up_nothing_else() {
+fn a_stuck_daemon_delays_no_other_request() {
     let stuck = Arc::new(Stuck::default());
     let (server, address) = start(stuck.clone(), ServerOptions::default());
     let waiting: Vec<_> = (0..5)
@@ -283,16 +283,12 @@ fn a_monitor_that_does_not_answer_holds_up_nothing_else() {
         assert_eq!(thread.join().unwrap(), 503);
     }
     assert_eq!(server.counters()["web_requests_timed_out"], 5);
-    stuck.let_go();
-    assert_eq!(
-        get(address, "/metrics").0,
-        200,
-        "and it is asked again when it is back"
-    );
+    stuck.release();
+    assert_eq!(get(address, "/metrics").0, 200, "later requests succeed");
 }
 
 #[test]
-fn without_the_page_there_are_metrics_only() {
+fn without_the_page_only_metrics_are_served() {
     let router = Arc::new(Router::new(1_700_000_000_000_000_000));
     let options = ServerOptions {
         page: false,
@@ -307,7 +303,7 @@ fn without_the_page_there_are_metrics_only() {
 }
 
 #[test]
-fn dropping_the_server_ends_connections_and_frees_the_port() {
+fn dropping_the_server_closes_its_connections() {
     let (server, address) = router();
     let mut idle = connect(address);
     assert_eq!(get(address, "/").0, 200);

@@ -1,4 +1,4 @@
-//! Screens as they are drawn, character for character.
+//! Screens, compared character by character.
 
 use fairpath_history::snapshot::{Query, Snapshot, Sort};
 use ratatui::Terminal;
@@ -59,12 +59,12 @@ fn screen(state: &mut State, width: u16, height: u16) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// As keys and an answer bring it there.
-fn look_at_carla(state: &mut State) {
+/// Opens the details view with keys and an answer.
+fn open_details(state: &mut State) {
     for _ in 0..3 {
         press(state, KeyCode::Down);
     }
-    assert_eq!(press(state, KeyCode::Enter), Step::Ask);
+    assert_eq!(press(state, KeyCode::Enter), Step::Query);
     state.show_detail("carla", sample::carla());
 }
 
@@ -73,7 +73,7 @@ fn assert_screen(state: &mut State, width: u16, expected: &[&str]) {
     assert_eq!(lines, expected, "\n{}\n", lines.join("\n"));
 }
 
-/// The rows shown, by how they begin.
+/// Compares the beginnings of the visible rows.
 #[track_caller]
 fn names(state: &mut State, expected: &[&str]) {
     let lines = screen(state, 80, 24);
@@ -106,7 +106,7 @@ fn eighty_columns_and_sixteen_lines() {
             "",
             "",
             "",
-            "? help  Enter closely  s sort  / filter  space fold  p pause  q quit         1/8",
+            "? help  Enter details  s sort  / filter  space fold  p pause  q quit         1/8",
         ],
     );
 }
@@ -131,7 +131,7 @@ fn a_hundred_and_twenty_columns_in_ascii() {
             "  Office of the very long name, sec> 6.00M 86.5M  28.2  87.4   17.8  55.2   61.0~    61~  1.60~  0.05    154 .=_-*.+_-#:",
             "  other                              1.20M 17.3M  4.20  6.30   17.8  26.7      -      -      0   0.05     30 +*_.:=+#_.-",
             "",
-            "? help  Enter closely  s sort  / filter  space fold  p pause  q quit                                                 1/8",
+            "? help  Enter details  s sort  / filter  space fold  p pause  q quit                                                 1/8",
         ],
     );
 }
@@ -152,15 +152,15 @@ fn forty_columns_and_ten_lines() {
             "    bob        3.60M 51.9M  37.3   40.9",
             "    carla !RL  12.0M  173M   297!  90.8",
             "▾ West mast    2.40M 34.6M  19.4   33.8",
-            "? help  Enter closely  s sort  / f…  1/8",
+            "? help  Enter details  s sort  / f…  1/8",
         ],
     );
 }
 
 #[test]
-fn a_class_closely_in_eighty_columns() {
+fn details_view_in_eighty_columns() {
     let mut state = state(sample::town(), LOOK);
-    look_at_carla(&mut state);
+    open_details(&mut state);
     assert_screen(
         &mut state,
         80,
@@ -168,15 +168,14 @@ fn a_class_closely_in_eighty_columns() {
             "fairpath gw-7  08:28:17 UTC  window 10s every 1s",
             "8 classes  alerts! 2  events lost~ 12  up 14.4M  down 208M  368 flows",
             "carla",
-            "class    below North mast  round-trip time left its baseline!",
-            "         loss above its threshold!",
+            "class    child of North mast  RTT above its baseline!  loss above its threshold!",
             "rate     up 12.0 Mbit/s  down 173 Mbit/s (86% of 200M)  packets/s 1.50k/21.6k",
-            "ms         min    p50    p95    p99  samples  lost% to   from  reordered",
+            "ms         min    p50    p95    p99  samples  loss% to   from  reordered",
             "inside    46.6   58.2    297!   483      103      3.60!  0.90          9",
             "outside   14.2   17.8   90.8    148      103      0.05   0.01          9",
             "load     p50 idle 4.00 ms  busy 140 ms  p95 busy 279 ms  growth 136 ms!",
             "         score 16 of 100!",
-            "flows    309 open  1,279 in all  0 handshakes failed  0 one-sided  185 GB in all",
+            "flows    309 open  1,279 opened  0 handshakes failed  0 one-sided  185 GB total",
             "",
             "RTT ms        INSIDE 199                       OUTSIDE 199",
             "    5 - 10                                      15.6 █████████▊",
@@ -187,8 +186,8 @@ fn a_class_closely_in_eighty_columns() {
             "  200 - 500    18.6 ███████████▊                15.6 █████████▊",
             "",
             "LAST DAY, oldest first ─────────────────────────────────────────────────────────",
-            "rate    ▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁  most 39.0 Mbit/s",
-            "p95 in  ▁▂▃▄▅▅▂▃▄▅▅▂▃▄▅▅▂▃▃▄▅▂▂▃▄▅▁▂▃▄▅▁▂▃▄▅▁▂▃▄▅▅▂▃▄▅▅▂  most 150 ms",
+            "rate    ▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁▂▃▃▄▅▅▂▂▃▄▄▅▁▂▃▃▄▅▅▁  max 39.0 Mbit/s",
+            "p95 in  ▁▂▃▄▅▅▂▃▄▅▅▂▃▄▅▅▂▃▃▄▅▂▂▃▄▅▁▂▃▄▅▁▂▃▄▅▁▂▃▄▅▅▂▃▄▅▅▂  max 150 ms",
             "        23h55m in 288 steps",
             "",
             "WORST REMOTES ──────────────────────────────────────────────────────────────────",
@@ -201,21 +200,22 @@ fn a_class_closely_in_eighty_columns() {
             "2001:db8:1234::/48     390     930  2.10M   93.0M     30",
             "192.0.2.0/24             -       -  70.0k   3.10M      1",
             "",
-            "ITS HOSTS ──────────────────────────────────────────────────────────────────────",
+            "BUSIEST HOSTS ──────────────────────────────────────────────────────────────────",
             "host     mean ms  max ms   up B  down B   lost",
             "10.0.7.3     156     372   840k   37.2M     12",
             "",
-            "LIVE FLOWS ─────────────────────────────────────────────────────────────────────",
+            "OPEN FLOWS ─────────────────────────────────────────────────────────────────────",
             "host                  remote                in ms  out ms   up B  down B   retr",
+            "10.0.7.3:40008        198.51.100.17:443      24.0    9.00  96.0k   7.52M      8",
             "Esc back  up/down scroll  p pause  ? help  q quit",
         ],
     );
 }
 
 #[test]
-fn a_class_closely_in_forty_columns() {
+fn details_view_in_forty_columns() {
     let mut state = state(sample::town(), LOOK);
-    look_at_carla(&mut state);
+    open_details(&mut state);
     assert_screen(
         &mut state,
         40,
@@ -223,21 +223,21 @@ fn a_class_closely_in_forty_columns() {
             "fairpath gw-7  08:28:17 UTC",
             "8 classes  alerts! 2  events lost~ 12",
             "carla",
-            "class    below North mast",
-            "         round-trip time left its basel…",
+            "class    child of North mast",
+            "         RTT above its baseline!",
             "         loss above its threshold!",
             "rate     up 12.0 Mbit/s",
             "         down 173 Mbit/s (86% of 200M)",
             "         packets/s 1.50k/21.6k",
-            "ms         p50    p95  lost% to   from",
+            "ms         p50    p95  loss% to   from",
             "inside    58.2    297!     3.60!  0.90",
             "outside   17.8   90.8      0.05   0.01",
             "load     p50 idle 4.00 ms  busy 140 ms",
             "         p95 busy 279 ms  growth 136 ms!",
             "         score 16 of 100!",
-            "flows    309 open  1,279 in all",
+            "flows    309 open  1,279 opened",
             "         0 handshakes failed",
-            "         0 one-sided  185 GB in all",
+            "         0 one-sided  185 GB total",
             "",
             "RTT ms        INSIDE 199   OUTSIDE 199",
             "    5 - 10                  15.6 ██",
@@ -248,15 +248,15 @@ fn a_class_closely_in_forty_columns() {
             "  200 - 500    18.6 ██▍     15.6 ██",
             "",
             "LAST DAY, oldest first ─────────────────",
-            "rate    ▃▅▃▅▃▅▄▅▄▅▄▅▄▅  most 39.0 Mbit/s",
+            "rate    ▃▅▃▅▃▅▄▅▄▅▄▅▄▅  max 39.0 Mbit/s",
             "Esc back  up/down scroll  p pause  ? …",
         ],
     );
 }
 
 #[test]
-fn no_rows_say_why() {
-    let mut state = state(sample::picture(Vec::new()), LOOK);
+fn an_empty_table_shows_the_reason() {
+    let mut state = state(sample::snapshot(Vec::new()), LOOK);
     assert_screen(
         &mut state,
         60,
@@ -265,10 +265,10 @@ fn no_rows_say_why() {
             "0 classes  up 0  down 0  0 flows",
             "CLASS           UP  DOWN   p50   p95    p95     in  FLOWS",
             "",
-            "no class yet: none is configured, or no traffic passed",
+            "no rows: no class is configured, or no traffic yet",
             "",
             "",
-            "? help  Enter closely  s sort  / filter  space fold  p pa…",
+            "? help  Enter details  s sort  / filter  space fold  p pa…",
         ],
     );
     type_in(&mut state, "/x");
@@ -276,14 +276,14 @@ fn no_rows_say_why() {
     let lines = screen(&mut state, 60, 8);
     assert_eq!(
         lines[4],
-        "no class whose name contains \"x\"; Esc drops the filter"
+        "no class name contains \"x\"; press Esc to clear the filter"
     );
 }
 
 #[test]
 fn ten_thousand_rows_scroll_to_the_last() {
     let row = |i: u64| sample::busy(&format!("sub-{i:05}"), None, 0, i % 10);
-    let mut state = state(sample::picture((0..10_000).map(row).collect()), LOOK);
+    let mut state = state(sample::snapshot((0..10_000).map(row).collect()), LOOK);
     press(&mut state, KeyCode::End);
     let lines = screen(&mut state, 80, 24);
     assert!(lines[4].starts_with("sub-09981 "), "{}", lines[4]);
@@ -296,7 +296,7 @@ fn ten_thousand_rows_scroll_to_the_last() {
 }
 
 #[test]
-fn a_picture_with_rows_left_out_says_so() {
+fn the_header_shows_the_number_of_excluded_rows() {
     let mut snapshot = sample::town();
     snapshot.rows_total = 12_345;
     let lines = screen(&mut state(snapshot, LOOK), 80, 12);
@@ -304,7 +304,7 @@ fn a_picture_with_rows_left_out_says_so() {
 }
 
 #[test]
-fn no_figure_is_cut_and_every_name_that_is_cut_says_so_at_any_width() {
+fn only_names_are_cut_at_any_width() {
     for width in 12..170 {
         let lines = screen(&mut state(sample::town(), LOOK), width, 24);
         let office = &lines[10];
@@ -342,7 +342,7 @@ fn keys_fold_zoom_sort_and_filter() {
         "  other",
     ];
     names(&mut state, &folded);
-    assert_eq!(press(&mut state, KeyCode::Char('1')), Step::Ask);
+    assert_eq!(press(&mut state, KeyCode::Char('1')), Step::Query);
     assert_eq!(state.query.depth, Some(0));
     names(
         &mut state,
@@ -355,10 +355,10 @@ fn keys_fold_zoom_sort_and_filter() {
     );
     press(&mut state, KeyCode::Char('0'));
     names(&mut state, &all);
-    assert_eq!(press(&mut state, KeyCode::Char('u')), Step::Ask);
+    assert_eq!(press(&mut state, KeyCode::Char('u')), Step::Query);
     names(&mut state, &all[..4]);
     press(&mut state, KeyCode::Esc);
-    assert_eq!(press(&mut state, KeyCode::Char('s')), Step::Ask);
+    assert_eq!(press(&mut state, KeyCode::Char('s')), Step::Query);
     assert_eq!(state.query.sort, Sort::Rate);
     let lines = screen(&mut state, 80, 24);
     assert!(lines[4].starts_with("carla !RL  "), "{}", lines[4]);
@@ -375,7 +375,7 @@ fn keys_fold_zoom_sort_and_filter() {
 }
 
 #[test]
-fn a_bad_value_is_red_and_marked_and_only_marked_without_colours() {
+fn a_critical_value_has_a_mark_with_any_look() {
     for look in [
         LOOK,
         Look {
@@ -395,7 +395,7 @@ fn a_bad_value_is_red_and_marked_and_only_marked_without_colours() {
 }
 
 #[test]
-fn the_selected_row_is_reversed_and_no_other() {
+fn only_the_selected_row_is_reversed() {
     let mut state = state(sample::town(), PLAIN);
     press(&mut state, KeyCode::Down);
     let buffer = drawn(&mut state, 80, 24);
@@ -405,7 +405,7 @@ fn the_selected_row_is_reversed_and_no_other() {
 }
 
 #[test]
-fn a_failure_stands_below_the_last_picture() {
+fn a_failure_is_shown_below_the_last_snapshot() {
     let mut state = state(sample::town(), LOOK);
     state.failure = Some("connect to /run/x: no daemon".to_owned());
     let lines = screen(&mut state, 80, 24);
@@ -414,7 +414,7 @@ fn a_failure_stands_below_the_last_picture() {
 }
 
 #[test]
-fn the_same_picture_again_changes_no_cell() {
+fn the_same_snapshot_changes_no_cell() {
     let mut state = state(sample::town(), LOOK);
     let before = drawn(&mut state, 120, 30);
     state.show(sample::town());
@@ -424,20 +424,20 @@ fn the_same_picture_again_changes_no_cell() {
 
 #[test]
 fn every_size_is_drawn_in_every_view() {
-    let mut closely = state(sample::town(), LOOK);
-    look_at_carla(&mut closely);
+    let mut details = state(sample::town(), LOOK);
+    open_details(&mut details);
     let mut help = state(sample::town(), LOOK);
     press(&mut help, KeyCode::Char('?'));
     let mut typing = state(sample::town(), LOOK);
     type_in(&mut typing, "/a");
     let mut failed = state(sample::town(), LOOK);
-    failed.failure = Some("connect: nobody".to_owned());
+    failed.failure = Some("connect: refused".to_owned());
     failed.paused = true;
     let waiting = State::new(Query::default(), LOOK);
-    let mut nothing = state(sample::town(), LOOK);
-    type_in(&mut nothing, "/nobody");
+    let mut empty = state(sample::town(), LOOK);
+    type_in(&mut empty, "/nothing");
     let town = state(sample::town(), PLAIN);
-    for mut state in [closely, help, typing, failed, waiting, nothing, town] {
+    for mut state in [details, help, typing, failed, waiting, empty, town] {
         for width in (1..50).chain([79, 80, 81, 109, 110, 111, 400]) {
             for height in 1..14 {
                 screen(&mut state, width, height);

@@ -1,8 +1,8 @@
-//! The schema of Parquet files, and rows turned into its columns.
+//! The schema of Parquet files, and the conversion of rows into columns.
 //!
-//! Columns are those of [`IntervalRow`], in its order, after `time`: the same instant as `unix_ns`,
-//! as a timestamp that every reader knows. Counts are INT64 (signed: not every reader knows unsigned
-//! ones); what was not measured is null.
+//! The first column is `time`: `unix_ns` as a timestamp type that every reader supports. The others
+//! are the fields of [`IntervalRow`] in their order. Counts are INT64, because not every reader
+//! supports unsigned integers. A value that was not measured is null.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
-/// Where a column's values stand.
+/// The values of a column.
 enum Values {
     /// Microseconds since 1970, UTC.
     Time(fn(&IntervalRow) -> u64),
@@ -25,7 +25,7 @@ enum Values {
     MaybeText(fn(&IntervalRow) -> Option<&str>),
 }
 
-/// Names a field once, as column and as value.
+/// Makes columns with the names of their fields.
 macro_rules! columns {
     ($($values:ident $field:ident,)*) => {
         [$((stringify!($field), Values::$values(|row| row.$field)),)*]
@@ -169,7 +169,7 @@ fn write_column(
     Ok(())
 }
 
-/// Beyond what INT64 holds, the greatest: no count of an interval gets there.
+/// Saturates at the maximum of INT64, which no count of an interval reaches.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

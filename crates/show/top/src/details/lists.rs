@@ -1,4 +1,4 @@
-//! Lists of a closeup: remotes, hosts and flows.
+//! The lists of the details view: remotes, hosts and flows.
 
 use fairpath_history::snapshot::{Detail, FlowLine, Peer};
 use ratatui::text::{Line, Span};
@@ -9,10 +9,10 @@ use crate::grid::{self, Field, Item};
 use crate::judge::Level;
 use crate::text::{left, width};
 
-/// From this width on, lists stand side by side.
+/// From this width on, two lists are next to each other.
 const SIDE_BY_SIDE: u16 = 110;
 
-/// Of a remote or a host.
+/// The fields of a remote or a host.
 const PEER: [Field; 5] = [
     field("mean ms", 7, 0),
     field("max ms", 6, 3),
@@ -21,7 +21,7 @@ const PEER: [Field; 5] = [
     field("lost", 5, 4),
 ];
 
-/// Of a flow.
+/// The fields of a flow.
 const FLOW: [Field; 7] = [
     field("in ms", 5, 0),
     field("out ms", 6, 1),
@@ -33,12 +33,12 @@ const FLOW: [Field; 7] = [
 ];
 
 impl Page {
-    /// Worst and busiest remotes and the busiest hosts, beside each other where there is room.
+    /// Worst remotes, busiest remotes and busiest hosts. In a wide terminal the first two share lines.
     pub(super) fn peers(&self, detail: &Detail) -> Vec<Line<'static>> {
         let lists = [
-            ("WORST REMOTES", "remote", &detail.worst),
-            ("BUSIEST REMOTES", "remote", &detail.busiest),
-            ("ITS HOSTS", "host", &detail.talkers),
+            ("WORST REMOTES", "remote", &detail.worst_remotes),
+            ("BUSIEST REMOTES", "remote", &detail.busiest_remotes),
+            ("BUSIEST HOSTS", "host", &detail.busiest_hosts),
         ];
         if self.width < usize::from(SIDE_BY_SIDE) {
             let lists = lists.into_iter();
@@ -52,7 +52,7 @@ impl Page {
         };
         let [worst, busiest, hosts] =
             lists.map(|(title, name, peers)| half.list(title, name, peers));
-        let mut lines = beside(worst, busiest, half.width + 3);
+        let mut lines = side_by_side(worst, busiest, half.width + 3);
         lines.extend(hosts);
         lines
     }
@@ -75,9 +75,9 @@ impl Page {
         lines
     }
 
-    /// Flows that are alive.
+    /// Open flows.
     pub(super) fn flows(&self, flows: &[FlowLine]) -> Vec<Line<'static>> {
-        let mut lines = vec![self.title("LIVE FLOWS")];
+        let mut lines = vec![self.title("OPEN FLOWS")];
         if flows.is_empty() {
             lines.push(self.quiet("none"));
             return lines;
@@ -109,7 +109,7 @@ impl Page {
         let host = left(&host(flow), ends, self.look);
         Item {
             name: format!("{host}  {}", remote(flow)),
-            figures: figures.map(|text| (text, Level::Fine)).to_vec(),
+            figures: figures.map(|text| (text, Level::Normal)).to_vec(),
         }
     }
 }
@@ -124,7 +124,7 @@ fn peer(peer: &Peer) -> Item {
     ];
     Item {
         name: peer.name.clone(),
-        figures: figures.map(|text| (text, Level::Fine)).to_vec(),
+        figures: figures.map(|text| (text, Level::Normal)).to_vec(),
     }
 }
 
@@ -144,8 +144,8 @@ fn endpoint(flow: &FlowLine, address: std::net::IpAddr, port: u16) -> String {
     }
 }
 
-/// Lines beside each other; the right ones begin at `column`.
-fn beside(
+/// Joins lines. The right ones begin at `column`.
+fn side_by_side(
     on_left: Vec<Line<'static>>,
     on_right: Vec<Line<'static>>,
     column: usize,

@@ -1,4 +1,4 @@
-//! One class closely: figures, both histograms, its day, remotes, hosts and flows, as lines.
+//! The details view of a class, as lines: figures, histograms, last day, remotes, hosts, flows.
 
 mod lists;
 
@@ -17,19 +17,19 @@ const fn field(title: &'static str, width: usize, rank: u8) -> Field {
     Field { title, width, rank }
 }
 
-/// Of a leg; times in milliseconds, losses in percent.
+/// The fields of a leg. Times are in milliseconds, losses in percent.
 const LEG: [Field; 8] = [
     field("min", 5, 4),
     field("p50", 5, 1),
     field("p95", 5, 0),
     field("p99", 5, 5),
     field("samples", 7, 6),
-    field("lost% to", 8, 2),
+    field("loss% to", 8, 2),
     field("from", 5, 3),
     field("reordered", 9, 7),
 ];
 
-/// Everything known of a class, in lines of at most `width` columns.
+/// The details of a class, in lines of at most `width` columns.
 pub fn lines(detail: &Detail, width: u16, look: Look) -> Vec<Line<'static>> {
     let page = Page {
         width: width.into(),
@@ -67,25 +67,28 @@ impl Page {
         Line::styled(left(text, self.width, self.look), self.look.quiet())
     }
 
-    /// Where it stands, and what is wrong with it; nothing for a topmost class without alerts.
+    /// Parent, number of children and alerts. No line for a row that has none of them.
     fn identity(&self, row: &Row) -> Vec<Line<'static>> {
         let mut pieces = Vec::new();
         if let Some(parent) = &row.parent {
-            pieces.push(Span::raw(format!("below {}", cut(parent, 40, self.look))));
+            pieces.push(Span::raw(format!(
+                "child of {}",
+                cut(parent, 40, self.look)
+            )));
         }
         if row.children > 0 {
             pieces.push(Span::raw(format!(
-                "{} directly below it",
+                "{} children",
                 grouped(row.children.into())
             )));
         }
         for alert in &row.alerts {
-            let what = match alert {
-                AlertKind::RttShift => "round-trip time left its baseline!",
+            let text = match alert {
+                AlertKind::RttShift => "RTT above its baseline!",
                 AlertKind::Loss => "loss above its threshold!",
-                AlertKind::SlaBreach => "a promise of its plan is broken!",
+                AlertKind::SlaBreach => "service level not met!",
             };
-            pieces.push(Span::styled(what, self.look.level(Level::Bad)));
+            pieces.push(Span::styled(text, self.look.level(Level::Critical)));
         }
         if pieces.is_empty() {
             return Vec::new();
@@ -119,10 +122,10 @@ impl Page {
             })
         };
         let (up, down) = (&row.up, &row.down);
-        let rate = |way: &str, bps: f64, plan: String| {
-            Span::raw(format!("{way} {}bit/s{plan}", unit(bps)))
+        let rate = |direction: &str, bps: f64, plan: String| {
+            Span::raw(format!("{direction} {}bit/s{plan}", unit(bps)))
         };
-        let packets = [up.packet_rate, down.packet_rate].map(scaled).join("/");
+        let packets = [up.rate_pps, down.rate_pps].map(scaled).join("/");
         let pieces = vec![
             rate("up", up.rate_bps, plan(row.plan_up_bps, up.rate_bps)),
             rate(
@@ -135,28 +138,28 @@ impl Page {
         self.wrap("rate     ", pieces)
     }
 
-    /// What became of the packets that were to leave one way, where that is shaped.
-    fn queue(&self, way: &str, queue: Option<&Queue>) -> Vec<Line<'static>> {
+    /// The queue of one direction, if that is shaped.
+    fn queue(&self, direction: &str, queue: Option<&Queue>) -> Vec<Line<'static>> {
         let Some(queue) = queue else {
             return Vec::new();
         };
         let ms = |ns: Option<u64>| maybe(ns, millis);
-        let waited = [
+        let sojourn = [
             queue.p50_sojourn_ns,
             queue.p95_sojourn_ns,
             queue.p99_sojourn_ns,
         ]
         .map(ms);
         let mut pieces = vec![
-            Span::raw(format!("waited ms p50/p95/p99 {}", waited.join("/"))),
-            Span::raw(format!("held {}", grouped(queue.held_packets))),
+            Span::raw(format!("sojourn ms p50/p95/p99 {}", sojourn.join("/"))),
+            Span::raw(format!("backlog {}", grouped(queue.held_packets))),
             Span::raw(format!("sent {}", grouped(queue.sent_packets))),
             Span::raw(format!("marked {}", grouped(queue.marked_packets))),
         ];
         for (reason, count) in &queue.dropped {
             pieces.push(Span::raw(format!("dropped {} {reason}", grouped(*count))));
         }
-        self.wrap(&format!("{:<9}", format!("{way} q")), pieces)
+        self.wrap(&format!("{:<9}", format!("{direction} q")), pieces)
     }
 
     fn load(&self, row: &Row) -> Vec<Line<'static>> {
@@ -170,10 +173,13 @@ impl Page {
         };
         let score = maybe(load.score, |score| format!("{score} of 100"));
         let pieces = vec![
-            Span::raw(format!("p50 idle {}", ms(load.idle_p50_ns))),
-            Span::raw(format!("busy {}", ms(load.loaded_p50_ns))),
-            Span::raw(format!("p95 busy {}", ms(load.loaded_p95_ns))),
-            judged(format!("growth {}", ms(load.growth_ns)), judge::growth(row)),
+            Span::raw(format!("p50 idle {}", ms(load.idle_p50_rtt_ns))),
+            Span::raw(format!("busy {}", ms(load.loaded_p50_rtt_ns))),
+            Span::raw(format!("p95 busy {}", ms(load.loaded_p95_rtt_ns))),
+            judged(
+                format!("growth {}", ms(load.rtt_growth_ns)),
+                judge::growth(row),
+            ),
             judged(format!("score {score}"), judge::score(row)),
         ];
         self.wrap("load     ", pieces)
@@ -184,10 +190,10 @@ impl Page {
         let bytes = unit((row.up.bytes + row.down.bytes) as f64);
         let pieces = [
             format!("{} open", grouped(flows.open())),
-            format!("{} in all", grouped(flows.opened)),
+            format!("{} opened", grouped(flows.opened)),
             format!("{} handshakes failed", grouped(flows.handshakes_failed)),
             format!("{} one-sided", grouped(flows.one_sided)),
-            format!("{bytes}B in all"),
+            format!("{bytes}B total"),
         ];
         self.wrap("flows    ", pieces.map(Span::raw).to_vec())
     }
@@ -195,7 +201,7 @@ impl Page {
     fn day(&self, detail: &Detail) -> Vec<Line<'static>> {
         let mut lines = vec![self.title("LAST DAY, oldest first")];
         let Some(first) = detail.day.first() else {
-            lines.push(self.quiet("nothing kept yet"));
+            lines.push(self.quiet("no points yet"));
             lines.push(Line::default());
             return lines;
         };
@@ -211,11 +217,11 @@ impl Page {
             .day
             .last()
             .map_or(first.unix_ns, |point| point.unix_ns);
-        let room = self.width.saturating_sub(26);
-        let points = thin(&points, room);
+        let capacity = self.width.saturating_sub(26);
+        let points = thin(&points, capacity);
         let rate = points.iter().map(|p| p.rate_bps).fold(0.0, f64::max);
         let p95 = points.iter().filter_map(|p| p.p95_rtt_ns).max();
-        for (what, trend, most) in [
+        for (name, trend, max) in [
             ("rate", Trend::Rate, format!("{}bit/s", unit(rate))),
             (
                 "p95 in",
@@ -224,7 +230,7 @@ impl Page {
             ),
         ] {
             let spark = sparkline(&points, points.len(), trend, self.look);
-            lines.push(Line::raw(format!("{what:<7} {spark}  most {most}")));
+            lines.push(Line::raw(format!("{name:<7} {spark}  max {max}")));
         }
         let covers = span(last.saturating_sub(first.unix_ns));
         lines.push(self.quiet(&format!("        {covers} in {} steps", detail.day.len())));
@@ -235,7 +241,7 @@ impl Page {
 
 fn leg(name: &str, leg: &Leg, p95: Level) -> Item {
     let rtt = |ns: Option<u64>| maybe(ns, millis);
-    let plain = |text: String| (text, Level::Fine);
+    let plain = |text: String| (text, Level::Normal);
     let lost = |share: Option<f64>| (maybe(share, percent), judge::loss(share));
     Item {
         name: format!("{name:<8}"),
@@ -252,21 +258,21 @@ fn leg(name: &str, leg: &Leg, p95: Level) -> Item {
     }
 }
 
-/// A number and its unit's prefix, with a space between as units are written: `12.3 M`.
+/// A number and the prefix of its unit, separated by a space: `12.3 M`.
 fn unit(value: f64) -> String {
     let text = scaled(value);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     format!("{digits} {}", &text[digits.len()..])
 }
 
-/// At most `room` points: neighbours become one, with the greatest of their values.
-fn thin(points: &[Point], room: usize) -> Vec<Point> {
-    let together = points.len().div_ceil(room.max(1)).max(1);
-    let greatest = |some: &[Point]| Point {
-        rate_bps: some.iter().map(|p| p.rate_bps).fold(0.0, f64::max),
-        p95_rtt_ns: some.iter().filter_map(|p| p.p95_rtt_ns).max(),
+/// At most `limit` points. Neighbouring points are merged into one with their maximum values.
+fn thin(points: &[Point], limit: usize) -> Vec<Point> {
+    let size = points.len().div_ceil(limit.max(1)).max(1);
+    let maximum = |chunk: &[Point]| Point {
+        rate_bps: chunk.iter().map(|p| p.rate_bps).fold(0.0, f64::max),
+        p95_rtt_ns: chunk.iter().filter_map(|p| p.p95_rtt_ns).max(),
     };
-    points.chunks(together).map(greatest).collect()
+    points.chunks(size).map(maximum).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A picture and what is derived from it once: the rows shown, the longest name, totals.
+//! A snapshot and the data derived from it: visible rows, name width, totals.
 
 use std::collections::HashSet;
 
@@ -7,52 +7,52 @@ use fairpath_history::snapshot::{AlertKind, Kind, Query, Row, Snapshot};
 use crate::listing::{self, Entry, Fold, Key};
 use crate::text;
 
-/// Deeper classes are not indented further.
+/// Maximum indentation, levels.
 pub const MAX_INDENT: u32 = 8;
 
-/// A picture as it is shown.
+/// A snapshot with its derived data.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
-    /// What the source gave.
+pub struct View {
+    /// The snapshot of the source.
     pub snapshot: Snapshot,
-    /// The rows shown, in order.
+    /// The visible rows, in order.
     pub entries: Vec<Entry>,
-    /// Columns of the longest name, with all that stands beside it.
+    /// Width of the longest name with indentation, mark and alerts, columns.
     pub name_width: u16,
-    /// Room before names for the marks of folding.
+    /// Whether marks of collapsed and expanded classes precede names.
     pub has_tree: bool,
-    /// Sums of the topmost rows.
+    /// Totals of the rows at the top of the tree.
     pub totals: Sums,
 }
 
-/// Sums over the topmost rows of a picture.
+/// Totals over the rows at the top of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// What hosts send, bits a second.
+    /// Rate that hosts send, bits per second.
     pub up_bps: f64,
-    /// What they receive.
+    /// Rate that they receive.
     pub down_bps: f64,
     /// Open flows.
     pub flows: u64,
-    /// Alerts that hold, in any row.
+    /// Active alerts of all rows.
     pub alerts: u64,
-    /// Rows are missing from the picture: the sums are of those shown.
+    /// Whether the snapshot lacks rows, so that the totals cover only some.
     pub partial: bool,
 }
 
-impl Picture {
-    /// Derives everything. O(rows log rows).
-    pub fn new(snapshot: Snapshot, query: &Query, folded: &HashSet<Key>) -> Picture {
-        let mut picture = Picture {
+impl View {
+    /// Computes the derived data. O(rows log rows).
+    pub fn new(snapshot: Snapshot, query: &Query, folded: &HashSet<Key>) -> View {
+        let mut view = View {
             totals: Sums::of(&snapshot),
             snapshot,
-            ..Picture::default()
+            ..View::default()
         };
-        picture.list(query, folded);
-        picture
+        view.list(query, folded);
+        view
     }
 
-    /// Derives the rows shown anew, after the query or the folding changed.
+    /// Updates the visible rows after a change of the query or of collapsed classes.
     pub fn list(&mut self, query: &Query, folded: &HashSet<Key>) {
         let rows = &self.snapshot.rows;
         self.entries = listing::list(rows, query, folded);
@@ -60,14 +60,14 @@ impl Picture {
         let mark = if self.has_tree { 2 } else { 0 };
         let width = |entry: &Entry| {
             let row = &rows[entry.row];
-            let beside = text::width(&alert_letters(row)) + indent(entry) + mark;
-            text::width(&row.name) + beside
+            let rest = text::width(&alert_letters(row)) + indent(entry) + mark;
+            text::width(&row.name) + rest
         };
         let widest = self.entries.iter().map(width).max().unwrap_or(0);
         self.name_width = u16::try_from(widest).unwrap_or(u16::MAX);
     }
 
-    /// Something is shaped: rows have queues.
+    /// Whether shaping runs, so that rows have queues.
     pub fn is_shaped(&self) -> bool {
         self.snapshot
             .shape
@@ -75,13 +75,13 @@ impl Picture {
             .is_some_and(|shape| shape.running)
     }
 
-    /// The row at a place of the list.
-    pub fn row(&self, place: usize) -> Option<&Row> {
-        let entry = self.entries.get(place)?;
+    /// The row at an index of the list.
+    pub fn row(&self, index: usize) -> Option<&Row> {
+        let entry = self.entries.get(index)?;
         self.snapshot.rows.get(entry.row)
     }
 
-    /// Where a row is in the list.
+    /// The index of a row in the list.
     pub fn find(&self, key: &Key) -> Option<usize> {
         let is_it = |entry: &Entry| Key::of(&self.snapshot.rows[entry.row]) == *key;
         self.entries.iter().position(is_it)
@@ -108,7 +108,7 @@ impl Sums {
     }
 }
 
-/// The kinds that together count each packet once: interfaces see what classes see.
+/// The kinds that together count each packet once. Interfaces count the packets of classes again.
 fn counted_kinds(rows: &[Row]) -> &'static [Kind] {
     let has = |kind| rows.iter().any(|row| row.kind == kind);
     if has(Kind::Class) {
@@ -120,12 +120,12 @@ fn counted_kinds(rows: &[Row]) -> &'static [Kind] {
     }
 }
 
-/// Columns before a name.
+/// Indentation of a name, columns.
 pub fn indent(entry: &Entry) -> usize {
     2 * entry.indent.min(MAX_INDENT) as usize
 }
 
-/// What stands behind the name of a class with alerts: a letter each, ` !RLS`.
+/// The suffix of a name with active alerts, one letter for each: ` !RLS`.
 pub fn alert_letters(row: &Row) -> String {
     if row.alerts.is_empty() {
         return String::new();
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_count_topmost_classes_once_and_interfaces_not_at_all() {
+    fn totals_count_each_packet_once() {
         let row = |kind, depth, rate_bps| {
             let mut row = Row {
                 kind,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_are_letters_behind_the_name() {
+    fn alerts_are_letters_after_the_name() {
         let row = Row {
             alerts: vec![
                 AlertKind::SlaBreach,
