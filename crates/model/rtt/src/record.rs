@@ -67,7 +67,7 @@ pub fn endpoint(key: &Key, side: usize) -> String {
     }
 }
 
-fn proto(key: &Key) -> &'static str {
+pub(crate) fn proto(key: &Key) -> &'static str {
     match key.proto {
         6 => "tcp",
         1 => "icmp",
