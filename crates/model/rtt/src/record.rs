@@ -70,7 +70,7 @@ pub fn endpoint(key: &Key, side: usize) -> String {
     }
 }
 
-fn protocol(key: &Key) -> &'static str {
+pub(crate) fn protocol(key: &Key) -> &'static str {
     match key.proto {
         6 => "tcp",
         1 => "icmp",

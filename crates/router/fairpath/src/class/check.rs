@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use fairpath_class::{At, ClassSet, Drafts, MAX_FILE_BYTES, References, Report, Uplinks};
+use fairpath_class::{At, ClassSet, Drafts, MAX_FILE_BYTES, Outcome, References, Uplinks};
 
 use super::report;
 
@@ -31,7 +31,7 @@ enum Format {
 
 /// Runs the subcommand. Errors in the files are a failure; warnings are one with `--strict`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let report = check(&args.files);
+    let report = read_files(&args.files).report;
     let output = match args.format {
         Format::Text => report::text(&report),
         Format::Json => report::json(&report).context("write the report as JSON")?,
@@ -47,7 +47,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check(files: &[PathBuf]) -> Report {
+/// Reads files with classes, and those that they name, and builds the tree.
+pub fn read_files(files: &[PathBuf]) -> Outcome {
     let mut drafts = Drafts::new();
     let mut uplinks = Uplinks::Unknown;
     for path in files {
@@ -69,7 +70,7 @@ fn check(files: &[PathBuf]) -> Report {
             read(&mut drafts, &beside, Some(reference));
         }
     }
-    ClassSet::build(drafts, uplinks).report
+    ClassSet::build(drafts, uplinks)
 }
 
 /// A file that cannot be read is one of the problems: it stands where the file was named.

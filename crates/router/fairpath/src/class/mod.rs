@@ -3,6 +3,8 @@
 mod check;
 mod report;
 
+pub use check::read_files;
+
 use clap::Subcommand;
 
 /// Arguments of `fairpath class`.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::by::{Group, Sort};
 use anyhow::bail;
 use clap::ValueEnum;
 use fairpath_config::duration::{nanos, parse_duration};
@@ -36,9 +37,23 @@ pub struct Args {
     /// Take no samples from ICMP and ICMPv6 echo
     #[arg(long)]
     pub no_icmp: bool,
-    /// Lines for people, or one JSON object per line
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// Output format; csv needs --by
+    #[arg(long, value_enum, default_value_t = Format::Text, requires_if("csv", "by"))]
     pub format: Format,
+    /// Print one table at the end instead of records: a row per host, flow or class
+    #[arg(long, value_name = "GROUP", value_enum, conflicts_with_all = ["samples_only", "cost"])]
+    pub by: Option<Group>,
+    /// Value that orders the table, largest first
+    #[arg(long, value_enum, default_value_t = Sort::Samples, requires = "by")]
+    pub sort: Sort,
+    /// File with classes for --by class, as `fairpath class check` reads it; repeatable
+    #[arg(
+        long = "class-file",
+        value_name = "FILE",
+        requires = "by",
+        required_if_eq("by", "class")
+    )]
+    pub class_files: Vec<PathBuf>,
     /// Print the closing summary only
     #[arg(short, long)]
     pub quiet: bool,
@@ -71,9 +86,9 @@ pub struct Args {
     /// Close a TCP flow that is silent for this long
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
     pub flow_timeout: Duration,
-    /// Flows listed in the summary, most samples first
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
+    /// Rows of the table, or flows of the summary; 0 for all [default: 20; csv and json: all rows]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
     /// Tell what the monitor cost per packet, less an empty program (live; the statistics
     /// themselves slow every BPF program on this host by some 70 ns a run meanwhile)
     #[arg(long, conflicts_with = "read")]
@@ -96,6 +111,8 @@ pub enum Format {
     Text,
     /// One JSON object per line
     Json,
+    /// Comma-separated values with a header line
+    Csv,
 }
 
 /// The least distance of two samples of one leg.

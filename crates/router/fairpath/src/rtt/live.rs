@@ -12,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::Args;
+use super::by::{self, Collected};
 use super::output::Output;
 use super::report::{Cost, Run};
 use fairpath_backend::monotonic_ns;
@@ -20,7 +21,7 @@ use fairpath_watch::{Change, Interfaces, unix_ns};
 /// How often silent flows are looked for, and which part of the tables at a time.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// How often the wall clock is compared with the monotonic one.
+/// How often the wall clock is compared with the monotonic one, and classes are read.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches until a signal, `--duration`, `--count`, a closed pipe, or the last interface's end.
@@ -37,10 +38,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     config.seed = getrandom::u64().context("draw the seed of the flow hash")?;
     let mut interfaces = Interfaces::new(&args.interfaces, args.hook)?;
     let filters = args.filters()?;
+    let classes = by::classes(&args.class_files)?;
+    if !classes.is_empty() {
+        config = config.with_classes(classes.len() as u32);
+    }
     let mut monitor = RttMonitor::load(&Options::live(config))?;
     monitor.set_filters(&filters);
-    let mut output = Output::new(args)?;
+    let mut output = Output::new(args, Collected::new(args, classes))?;
     output.context.clock = clock()?;
+    classify(&mut monitor, &output)?;
     let meter = if args.cost {
         Some(Meter::start(&monitor)?)
     } else {
@@ -49,6 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
     let changes = interfaces.start(&mut monitor)?;
     take_changes(changes, &mut output);
+    classify(&mut monitor, &output)?;
     if interfaces.watched().is_empty() {
         eprintln!("fairpath: no interface matches yet; waiting");
     }
@@ -64,6 +71,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     live.deadline = args.duration.map(|d| started + d);
     live.watch()?;
     live.close(started.elapsed(), meter)
+}
+
+/// Gives the kernel the classes of `--by class`, with the interfaces that are there.
+fn classify(monitor: &mut RttMonitor, output: &Output) -> anyhow::Result<()> {
+    let by = output.by.as_ref();
+    let Some(rules) = by.and_then(|by| by.rules(&output.context)) else {
+        return Ok(());
+    };
+    let set = monitor.set_rules(&rules, &[]);
+    set.map_err(|error| by::refused(&error))
 }
 
 fn clock() -> anyhow::Result<Clock> {
@@ -112,7 +129,10 @@ impl Live {
             self.wait(left.min(READ_EVERY))?;
             self.read()?;
             let changes = self.interfaces.follow(&mut self.monitor)?;
-            take_changes(changes, &mut self.output);
+            if !changes.is_empty() {
+                take_changes(changes, &mut self.output);
+                classify(&mut self.monitor, &self.output)?;
+            }
             if self.interfaces.is_over() {
                 break;
             }
@@ -123,6 +143,7 @@ impl Live {
             }
             if now >= next_clock {
                 self.output.context.clock = clock()?;
+                self.read_classes();
                 next_clock = now + CLOCK_EVERY;
             }
         }
@@ -152,6 +173,14 @@ impl Live {
         Ok(())
     }
 
+    /// Takes the classes' counts out of the kernel, with `--by class`.
+    fn read_classes(&mut self) {
+        let monitor = &mut self.monitor;
+        if let Some(by) = &mut self.output.by {
+            by.read(|reading| monitor.read_classes(reading));
+        }
+    }
+
     fn expire(&mut self) -> anyhow::Result<()> {
         let config = self.monitor.config();
         let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
@@ -175,6 +204,10 @@ impl Live {
             .finish(monotonic_ns()?, |event| open.push(event));
         for event in &open {
             self.output.event(event)?;
+        }
+        let monitor = &mut self.monitor;
+        if let Some(by) = &mut self.output.by {
+            by.read(|reading| monitor.read_classes(reading));
         }
         let mut notes = Vec::new();
         if self.bad > 0 {

@@ -1,12 +1,13 @@
 //! `fairpath rtt`: what passing traffic experiences, live or from a capture.
 //!
 //! ```text
-//!   interfaces -> live.rs (kernel home) --.
-//!                                          >- events -> output.rs -> lines, JSON, summary
-//!   capture -> offline.rs (native home) --'
+//!   interfaces -> live.rs (kernel) --.
+//!                                     >- events -> output.rs -> lines, JSON, summary
+//!   capture -> offline.rs (native) --'         `-> by.rs -> table by host, flow or class
 //! ```
 
 mod args;
+mod by;
 mod live;
 mod offline;
 mod output;

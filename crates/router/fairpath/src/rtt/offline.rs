@@ -9,9 +9,12 @@ use fairpath_core::{Event, Frame, Link, Monitor, Way};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
 
 use super::args::{Args, Match};
+use super::by::{self, Collected};
 use super::output::Output;
 use super::report::Run;
 
+/// Packets between two readings of the classes: each packet fills one cell or two of 16,384 or more.
+const CLASSES_EVERY: u64 = 1024;
 /// Linux cooked captures tell the direction: packet type 4 is outgoing.
 const SLL_OUTGOING: u16 = 4;
 
@@ -28,9 +31,15 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     };
     let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
     let filters = args.filters()?;
-    let mut monitor = Monitor::new(&args.config()?);
+    let classes = by::classes(&args.class_files)?;
+    let config = args.config()?;
+    let mut monitor = Monitor::new(&match classes.len() {
+        0 => config,
+        classes => config.with_classes(classes as u32),
+    });
     monitor.set_filters(&filters);
-    let mut output = Output::new(args)?;
+    let mut output = Output::new(args, Collected::new(args, classes))?;
+    classify(&mut monitor, &output)?;
     let mut capture = Capture {
         first: None,
         last: 0,
@@ -38,6 +47,7 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
         tshark: args.pairing == Match::Tshark,
     };
     let mut stopped = None;
+    let mut packets: u64 = 0;
     let mut failed = Ok(());
     while !output.done() && failed.is_ok() {
         match reader.next() {
@@ -53,6 +63,11 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
         let known = output.context.names.len();
         if reader.interfaces().len() > known {
             name_interfaces(&reader, &mut output);
+            classify(&mut monitor, &output)?;
+        }
+        packets += 1;
+        if packets % CLASSES_EVERY == 0 {
+            read_classes(&mut monitor, &mut output);
         }
     }
     failed?;
@@ -61,7 +76,24 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     for event in &told {
         output.event(event)?;
     }
+    read_classes(&mut monitor, &mut output);
     close(args, path, &monitor, output, &capture, stopped)
+}
+
+/// Gives the core the classes of `--by class`.
+fn classify(monitor: &mut Monitor, output: &Output) -> anyhow::Result<()> {
+    let by = output.by.as_ref();
+    let Some(rules) = by.and_then(|by| by.rules(&output.context)) else {
+        return Ok(());
+    };
+    let set = monitor.set_rules(&rules, &[]);
+    set.map_err(|error| by::refused(&error))
+}
+
+fn read_classes(monitor: &mut Monitor, output: &mut Output) {
+    if let Some(by) = &mut output.by {
+        by.read(|reading| monitor.read_classes(reading));
+    }
 }
 
 /// What a whole capture came to.

@@ -8,7 +8,11 @@ use fairpath_core::{Event, Stats};
 use fairpath_rtt::{Context, FlowLine, SampleLine, Summary};
 
 use super::args::{Args, Format};
+use super::by::Collected;
 use super::report::{self, Run};
+
+/// Flows in the summary.
+const FLOWS: usize = 20;
 
 /// Writes records and collects the summary.
 pub struct Output {
@@ -18,7 +22,9 @@ pub struct Output {
     quiet: bool,
     samples_only: bool,
     count: u64,
-    top: usize,
+    limit: usize,
+    /// With `--by`: the table that is printed instead of everything else.
+    pub by: Option<Collected>,
     given: u64,
     broken: bool,
     /// Clock and interface names.
@@ -31,7 +37,7 @@ impl Output {
     ///
     /// # Errors
     /// Where the file cannot be opened for appending.
-    pub fn new(args: &Args) -> anyhow::Result<Output> {
+    pub fn new(args: &Args, by: Option<Collected>) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &args.write {
             None => Box::new(io::stdout()),
             Some(path) => Box::new(
@@ -49,7 +55,12 @@ impl Output {
             quiet: args.quiet,
             samples_only: args.samples_only,
             count: args.count.unwrap_or(u64::MAX),
-            top: args.top,
+            limit: match args.limit {
+                None => FLOWS,
+                Some(0) => usize::MAX,
+                Some(limit) => limit,
+            },
+            by,
             given: 0,
             broken: false,
             context: Context::default(),
@@ -72,12 +83,17 @@ impl Output {
             return Ok(());
         }
         self.given += u64::from(sample);
+        if let Some(by) = &mut self.by {
+            by.add(event);
+            return Ok(());
+        }
         self.summary.add(event);
         if self.quiet || self.broken || (self.samples_only && !sample) {
             return Ok(());
         }
         let written = match self.format {
-            Format::Text => self.text(event),
+            // CSV needs `--by`.
+            Format::Text | Format::Csv => self.text(event),
             Format::Json => self.json(event),
         };
         self.check(written)
@@ -142,15 +158,23 @@ impl Output {
     /// # Errors
     /// Where writing fails other than by a closed pipe.
     pub fn finish(mut self, run: &Run, stats: &Stats) -> anyhow::Result<()> {
+        if let Some(by) = self.by.take() {
+            let written = by.write(&mut self.out, self.format, &self.context);
+            for note in &run.notes {
+                eprintln!("fairpath: {note}");
+            }
+            self.check(written)?;
+            return self.flush();
+        }
         let line = self
             .summary
-            .line(run.duration_ns, stats, self.top, &self.context);
+            .line(run.duration_ns, stats, self.limit, &self.context);
         let written = match self.format {
             Format::Json => serde_json::to_writer(&mut self.out, &report::json(&line, run))
                 .map_err(io::Error::from)
                 .and_then(|()| self.out.write_all(b"\n")),
-            Format::Text if self.to_file => Ok(()),
-            Format::Text => self.out.write_all(report::text(&line, run).as_bytes()),
+            Format::Text | Format::Csv if self.to_file => Ok(()),
+            Format::Text | Format::Csv => self.out.write_all(report::text(&line, run).as_bytes()),
         };
         self.check(written)?;
         self.flush()?;

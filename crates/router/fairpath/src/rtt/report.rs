@@ -208,7 +208,7 @@ fn flows(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
     if line.flow_rows_left_out > 0 {
         writeln!(
             out,
-            "  … and {} more; --top N lists more",
+            "  … and {} more; --limit N lists more",
             grouped(line.flow_rows_left_out)
         )?;
     }
