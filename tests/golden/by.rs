@@ -134,7 +134,11 @@ fn rows_by_flow_are_those_of_the_samples() {
     for name in CAPTURES {
         let capture = crate::directory().join(name);
         // A port that is used again is another flow.
-        let name = |s: &Value| ["flow", "dst_address", "dst_port"].map(|key| word(&s[key])).to_vec();
+        let name = |s: &Value| {
+            ["flow", "dst_address", "dst_port"]
+                .map(|key| word(&s[key]))
+                .to_vec()
+        };
         let expected = grouped(&samples(&capture), name);
         let rows = table(&capture, &["--by", "flow", "--sort", "name"]);
         assert_eq!(rows.len(), expected.len(), "{capture:?}");

@@ -61,7 +61,9 @@ pub enum CompileError {
     #[error("link the policy with the scheduler: {0}")]
     Link(libbpf_rs::Error),
     /// The directory of headers.
-    #[error("write the headers for clang: {0}; check the space of the temporary directory (TMPDIR)")]
+    #[error(
+        "write the headers for clang: {0}; check the space of the temporary directory (TMPDIR)"
+    )]
     Write(#[from] io::Error),
 }
 

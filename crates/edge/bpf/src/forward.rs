@@ -49,10 +49,14 @@ pub enum ForwardError {
     )]
     Tags([u16; EXITS]),
     /// More addresses than there is room for.
-    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces")]
+    #[error(
+        "{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces"
+    )]
     Own(usize),
     /// A map did not take it.
-    #[error("set up forwarding in the XDP program: {0}; egress interfaces are 0 and 1, queues 0 to 63")]
+    #[error(
+        "set up forwarding in the XDP program: {0}; egress interfaces are 0 and 1, queues 0 to 63"
+    )]
     Map(#[from] libbpf_rs::Error),
     /// The stack's counts could not be mapped.
     #[error("map the counters of the stack: {0}; see `fairpath features`")]

@@ -92,7 +92,9 @@ pub enum QdiscError {
     )]
     Idle,
     /// Found, and not built by this process.
-    #[error("change the rules of a qdisc: another process owns its content; replace the content first")]
+    #[error(
+        "change the rules of a qdisc: another process owns its content; replace the content first"
+    )]
     Foreign,
     /// Two would change one ring and one memory.
     #[error("replace the owner of qdisc {name}: process {pid} owns it; stop that process first")]

@@ -389,8 +389,9 @@ impl Forwarder {
         }
         let mut asked = Fib::default();
         // SAFETY: as above; the question is as large as in C.
-        let go =
-            unsafe { fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked) };
+        let go = unsafe {
+            fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked)
+        };
         let mut routed = Decision { go, ..begun };
         if routed.way() != Way::ToSocket {
             return routed;

@@ -31,7 +31,9 @@ pub enum HomeError {
     #[error("run the scheduler in the kernel: {0}")]
     Kernel(String),
     /// An author's policy did what no policy may; what came since is not to be believed.
-    #[error("run the policy: it was stopped: {0}; `fairpath sched check` finds such errors before a run")]
+    #[error(
+        "run the policy: it was stopped: {0}; `fairpath sched check` finds such errors before a run"
+    )]
     Stopped(String),
 }
 
