@@ -1,10 +1,10 @@
--- AIFO: one FIFO of ten packets that lets in what a sorted one would send.
+-- AIFO: a FIFO of ten packets that admits the packets that a sorted queue would send.
 
 local function packet(rank)
 	return udp { hint = rank, flow = rank + 1, label = "rank " .. rank }
 end
 
-test("the fuller the queue, the smaller a rank must be", function()
+test("a fuller queue admits smaller ranks only", function()
 	local low, high = packet(1), packet(100)
 	for _ = 1, 5 do
 		expect(enqueue(low).state == "waiting")
@@ -15,7 +15,7 @@ test("the fuller the queue, the smaller a rank must be", function()
 	expect(enqueue(high).state == "waiting", "an empty queue takes anybody")
 end)
 
-test("order is that of arrival", function()
+test("packets leave in arrival order", function()
 	local two, one = packet(2), packet(1)
 	enqueue(two)
 	enqueue(one)

@@ -1,11 +1,11 @@
--- Floors, ceilings and borrowing: floored has 4 Mbit/s at least, capped 8 Mbit/s at most, heavy
--- nothing but its weight. hclock promises the same: hclock.lua is a link to this file.
+-- Floors, ceilings and borrowing: floored has a floor of 4 Mbit/s, capped a ceiling of 8 Mbit/s, and
+-- heavy a weight only. hclock gives the same guarantees: hclock.lua is a link to this file.
 
 local floored = udp { class = 1, flow = 1, length = 1000, label = "floored" }
 local capped = udp { class = 2, flow = 2, length = 1000, label = "capped" }
 local heavy = udp { class = 3, flow = 3, length = 1000, label = "heavy" }
 
-test("a ceiling holds when nobody else wants anything", function()
+test("a ceiling limits a class on an idle link", function()
 	for _ = 1, 11 do
 		enqueue(capped)
 	end
@@ -17,7 +17,7 @@ test("a ceiling holds when nobody else wants anything", function()
 	expect_between(time_ns() - begun, 8 * MS, 9 * MS, "ns for nine packets more")
 end)
 
-test("what one may not use, the other gets", function()
+test("another class uses the rate above a ceiling", function()
 	for _ = 1, 100 do
 		enqueue(heavy)
 	end
@@ -29,8 +29,8 @@ test("what one may not use, the other gets", function()
 	expect_empty()
 end)
 
--- A link of 10 Mbit/s: a packet each 800 microseconds.
-test("a floor is kept against any weight", function()
+-- A link of 10 Mbit/s sends a packet every 800 microseconds.
+test("a floor holds against any weight", function()
 	local sent = { 0, 0, 0 }
 	for _ = 1, 2000 do
 		enqueue(floored)
@@ -44,7 +44,7 @@ test("a floor is kept against any weight", function()
 	expect_between(sent[1], 490, 530, "packets of 1,000 bytes in a second at a floor of 4 Mbit/s")
 end)
 
--- How many of two that always have something leave in a second, a packet each 800 microseconds.
+-- Packets of two backlogged classes that leave in a second, one every 800 microseconds.
 local function second(one, other)
 	local sent, begun = 0, time_ns()
 	for number = 1, 1250 do

@@ -1,4 +1,4 @@
--- CoDel by RFC 8289's control law: 105 ms, then 100 / sqrt(n) ms later each.
+-- CoDel (RFC 8289): the first drop is at 105 ms, and the next ones are 100 / sqrt(n) ms apart.
 
 local DROPS = { 105, 205, 276, 334 } -- 105; + 100; + 100 / sqrt(2) = 275.7; + 100 / sqrt(3) = 333.4
 
@@ -19,7 +19,7 @@ local function run(packet, milliseconds, happened)
 end
 
 local function expect_times(times)
-	expect_equal(#times, #DROPS, "how often")
+	expect_equal(#times, #DROPS, "number of drops")
 	for i, wanted in ipairs(DROPS) do
 		expect_equal(times[i], wanted, "ms of number " .. i)
 	end
@@ -33,7 +33,7 @@ test("a standing queue loses packets by the control law", function()
 	expect_drops(#DROPS, "policy")
 end)
 
-test("packets that understand ECN are marked instead", function()
+test("packets with ECN are marked instead", function()
 	local packet = udp { length = 1514, ecn = "ect0" }
 	expect_times(run(packet, 340, function()
 		return stats().marked
@@ -41,7 +41,7 @@ test("packets that understand ECN are marked instead", function()
 	expect_drops(0)
 end)
 
-test("packets that wait no longer than the target are left alone", function()
+test("packets within the target are not dropped", function()
 	local packet = udp { length = 1514 }
 	for now = 0, 1000 do
 		set_time_ns(now * MS)

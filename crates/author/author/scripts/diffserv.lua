@@ -1,10 +1,10 @@
--- DiffServ tins: voice, video, all else, bulk, as RFC 4594 and RFC 8622 class the code points.
+-- DiffServ tins for voice, video, other traffic and bulk, with the code points of RFC 4594 and RFC 8622.
 
 local function one(dscp)
 	return udp { flow = 9, dscp = dscp, length = 200, label = dscp }
 end
 
--- Each in a flow of its own, the last tin first; what leaves, by code point.
+-- Enqueues one flow per code point, the last tin first, and returns the order of departure.
 local function order(code_points)
 	for number = #code_points, 1, -1 do
 		enqueue(udp { flow = number, dscp = code_points[number], length = 200, label = code_points[number] })
@@ -28,12 +28,12 @@ test("eight tins", function()
 	expect_equal(order(all), table.concat(all, " "))
 end)
 
-test("three tins: video is among the others", function()
+test("three tins have no tin for video", function()
 	param(1, "tins", 3)
 	expect_equal(order { "EF", "DF", "AF41", "LE" }, "EF AF41 DF LE")
 end)
 
-test("one tin is best effort: flows as they came", function()
+test("one tin sends flows in arrival order", function()
 	param(1, "tins", 1)
 	expect_equal(order { "EF", "DF", "LE" }, "LE DF EF")
 end)
@@ -51,7 +51,7 @@ test("flows of one tin take turns", function()
 	expect_order { a, b, a, b, a, b }
 end)
 
-test("bulk is overtaken for its guard, three tins of 100 ms, and no longer", function()
+test("bulk waits at most its guard of 300 ms", function()
 	local bulk = enqueue(one("LE"))
 	local voice = udp { flow = 2, dscp = "EF", label = "voice" }
 	for number = 1, 1000 do

@@ -8,7 +8,7 @@ local function packets(flow, lengths)
 	return all
 end
 
-test("what a flow did not use of its quantum is kept for its next turn", function()
+test("a flow keeps its unused quantum", function()
 	param("drr", "quantum", 500)
 	local one, two = packets(1, { 200, 750, 20 }), packets(2, { 500, 500 })
 	local three, four = packets(3, { 100, 600, 200 }), packets(4, { 180, 700, 50 })

@@ -1,6 +1,6 @@
--- Earliest deadline first: the packet's own deadline, else what its DSCP is allowed.
+-- Earliest deadline first: the deadline of the packet, or else the default of its DSCP.
 
-test("the earliest deadline goes first", function()
+test("the earliest deadline leaves first", function()
 	local late = udp { hint = 9 * MS, label = "late" }
 	local soon = udp { hint = 2 * MS, label = "soon" }
 	local now = udp { hint = 1, label = "now" }
@@ -12,12 +12,12 @@ test("the earliest deadline goes first", function()
 	expect_empty()
 end)
 
-test("without a deadline the DSCP says how long a packet may take", function()
+test("the DSCP sets the default deadline", function()
 	local best_effort = udp { label = "best effort" }
 	local voice = udp { dscp = "EF", label = "voice" }
 	enqueue(best_effort)
 	set_time_ns(94 * MS)
-	enqueue(voice)           -- by 99 ms; best effort by 100
+	enqueue(voice)           -- deadline 99 ms, best effort 100 ms
 	enqueue(best_effort, "later")
 	dequeue_cmp(voice)
 	enqueue(voice, "again")

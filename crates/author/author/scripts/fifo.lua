@@ -1,9 +1,9 @@
--- First in, first out; what comes to a full scheduler is dropped.
+-- First in, first out. A full scheduler drops new packets.
 
 local short = udp { flow = 1, length = 64, label = "short" }
 local long = tcp { flow = 2, length = 1514, dscp = "EF", label = "long" }
 
-test("packets leave as they came", function()
+test("packets leave in arrival order", function()
 	enqueue(long)
 	enqueue(short)
 	enqueue(long)
@@ -13,7 +13,7 @@ test("packets leave as they came", function()
 	expect_empty()
 end)
 
-test("a full scheduler drops who comes", function()
+test("a full scheduler drops new packets", function()
 	local last
 	repeat
 		last = enqueue(short)

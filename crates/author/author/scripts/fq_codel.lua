@@ -1,4 +1,4 @@
--- FQ-CoDel: new flows before old ones, turns of a quantum, CoDel in each flow (RFC 8290).
+-- FQ-CoDel (RFC 8290): new flows before old ones, a quantum per turn, CoDel in each flow.
 
 local function bulk(flow)
 	return tcp { flow = flow, length = 1514, label = "bulk " .. flow }
@@ -6,7 +6,7 @@ end
 
 local call = udp { flow = 100, source = "10.0.0.9", length = 200, label = "call" }
 
-test("a flow that sends little goes before those that send much", function()
+test("a sparse flow leaves before bulk flows", function()
 	local one, two = bulk(1), bulk(2)
 	for _ = 1, 5 do
 		enqueue(one)
@@ -21,7 +21,7 @@ test("a flow that sends little goes before those that send much", function()
 	end
 end)
 
-test("flows that send much take turns of a quantum", function()
+test("bulk flows take turns of a quantum", function()
 	local long = tcp { flow = 1, length = 1514, label = "long" }
 	local short = tcp { flow = 2, source = "10.0.0.9", destination = "10.0.0.8", length = 757, label = "short" }
 	for _ = 1, 10 do
@@ -37,7 +37,7 @@ test("flows that send much take turns of a quantum", function()
 	expect_between(bytes.long - bytes.short, -1514, 1514, "bytes ahead")
 end)
 
-test("a host with many flows gets no more than one with a single flow", function()
+test("hosts share equally, whatever their number of flows", function()
 	local single = tcp { flow = 1, source = "10.0.1.1", destination = "10.0.2.1", length = 1500, label = "single" }
 	local many = {}
 	for i = 1, 10 do
@@ -61,12 +61,12 @@ test("a host with many flows gets no more than one with a single flow", function
 	expect_between(singles, 72, 88, "packets of the host with one flow, of 160")
 end)
 
-test("a flow that stands loses packets and the others do not", function()
+test("CoDel drops from the standing flow only", function()
 	local fat = udp { flow = 1, length = 1514, label = "fat" }
 	for _ = 1, 500 do
 		enqueue(fat)
 	end
-	dequeue_cmp(fat) -- its first quantum; an old flow from now on
+	dequeue_cmp(fat) -- its first quantum, after which it is an old flow
 	for now = 1, 300 do
 		set_time_ns(now * MS)
 		expect(enqueue(call).state == "waiting")

@@ -1,4 +1,4 @@
--- Shares of shares: 10 % and 90 % of the link, and of these 30 and 70 %, 40 and 60 %.
+-- Nested shares: 10 % and 90 % of the link, split into 30 and 70 %, and into 40 and 60 %.
 
 local function packets(class)
 	return udp { class = class, flow = class, length = 1000, label = "class " .. class }
@@ -18,14 +18,14 @@ local function shares(classes, count)
 	return sent
 end
 
-test("shares of shares", function()
+test("nested shares", function()
 	local sent = shares({ 1, 2, 3, 4 }, 1000)
 	for class, wanted in ipairs { 30, 70, 360, 540 } do
 		expect_between(sent[class], wanted - 2, wanted + 2, "packets of class " .. class)
 	end
 end)
 
-test("what a class does not use stays within its parent", function()
+test("siblings get the unused share of a class", function()
 	local sent = shares({ 1, 3, 4 }, 1000)
 	for class, wanted in ipairs { 100, 0, 360, 540 } do
 		expect_between(sent[class], wanted - 2, wanted + 2, "packets of class " .. class)

@@ -1,9 +1,9 @@
--- An impairment: one leaf's packets are 5 ms late, the other's are not.
+-- An impairment that delays the packets of one leaf by 5 ms.
 
 local slow = udp { flow = 1, class = 1, length = 1000, label = "slow" }
 local quick = udp { flow = 2, class = 2, length = 1000, label = "quick" }
 
-test("who is delayed leaves later, and holds nobody up", function()
+test("a delayed packet does not block others", function()
 	enqueue(slow)
 	enqueue(quick)
 	enqueue(slow)
@@ -14,14 +14,14 @@ test("who is delayed leaves later, and holds nobody up", function()
 	expect_empty()
 end)
 
-test("a delay is no time in the queue", function()
+test("sojourn time excludes the delay", function()
 	local first = enqueue(slow)
 	drain(5 * MS)
 	expect(first.left_ns - first.came_ns == 5 * MS)
 	expect_sojourn(first, 0)
 end)
 
-test("what waits in the queue behind its delay has waited there", function()
+test("sojourn time includes waiting after the delay", function()
 	local first, second = enqueue(slow), enqueue(slow)
 	advance_ns(5 * MS)
 	dequeue_cmp(first)

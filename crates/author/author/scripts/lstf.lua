@@ -1,6 +1,6 @@
--- Least slack time first: slack shrinks alike for all who wait.
+-- Least slack time first: the slack of all waiting packets shrinks equally.
 
-test("slack plus arrival decides", function()
+test("packets leave by arrival time plus slack", function()
 	local patient = udp { hint = 10 * MS, label = "patient" }
 	local urgent = udp { hint = 4 * MS, label = "urgent" }
 	enqueue(patient)

@@ -1,4 +1,4 @@
--- Pacing: each flow's packets at even distances; 8 Mbit/s, so that 1,000 bytes take 1 ms.
+-- Pacing: packets of a flow leave at even intervals. At 8 Mbit/s, 1,000 bytes take 1 ms.
 
 local a = udp { flow = 1, length = 1000, label = "a" }
 local b = udp { flow = 2, length = 1000, label = "b" }
@@ -37,7 +37,7 @@ test("a flow of weight 2 is paced at twice the rate", function()
 	end
 end)
 
-test("silence is not saved up", function()
+test("idle time earns no burst", function()
 	param(1, "rate", "8mbit")
 	enqueue(a)
 	drain()
@@ -48,7 +48,7 @@ test("silence is not saved up", function()
 	expect_sent_at(a, 1 * S + MS)
 end)
 
-test("by hint, a packet says when; what is past is now", function()
+test("a hint sets the send time", function()
 	param(1, "by_hint", 1)
 	set_time_ns(5 * MS)
 	local late = udp { flow = 1, hint = 9 * MS, label = "late" }

@@ -1,4 +1,4 @@
--- pFabric: what no PIFO of packets can do (Eiffel, NSDI 2019, section 3.2).
+-- pFabric: it needs ranks of flows, not of packets (Eiffel, NSDI 2019, section 3.2).
 
 local function packet(flow, left)
 	return udp { flow = flow, hint = left, label = "p" .. flow .. "(" .. left .. ")" }
@@ -6,7 +6,7 @@ end
 
 local p0, p9, p8, p6 = packet(1, 7), packet(2, 9), packet(2, 8), packet(2, 6)
 
-test("the flow with the fewest bytes left goes first, in order", function()
+test("the flow with fewest remaining bytes leaves first", function()
 	enqueue(p0)
 	enqueue(p9)
 	enqueue(p8)
@@ -14,7 +14,7 @@ test("the flow with the fewest bytes left goes first, in order", function()
 	expect_empty()
 end)
 
-test("a flow about to end takes its older packets along", function()
+test("older packets leave with their short flow", function()
 	enqueue(p0)
 	enqueue(p9)
 	enqueue(p8)

@@ -1,11 +1,11 @@
--- Strict priority by IP precedence: nothing of a lower band leaves while a higher one has something.
+-- Strict priority by IP precedence: a lower band sends only if all higher bands are empty.
 
 local routine = udp { flow = 1, length = 100, label = "routine" }
 local video = udp { flow = 2, length = 100, dscp = "AF41", label = "video" }
 local voice = udp { flow = 3, length = 100, dscp = "EF", label = "voice" }
 local control = udp { flow = 4, length = 100, dscp = "CS6", label = "control" }
 
-test("the highest precedence first, and each band as it came", function()
+test("the highest precedence leaves first", function()
 	for number = 1, 2 do
 		enqueue(routine, number)
 		enqueue(video, number)
@@ -18,7 +18,7 @@ test("the highest precedence first, and each band as it came", function()
 	expect_empty()
 end)
 
-test("who is before keeps the link, however long the other waits", function()
+test("a higher band starves a lower band", function()
 	enqueue(routine)
 	for number = 1, 1000 do
 		set_time_ns(number * MS)
@@ -28,8 +28,8 @@ test("who is before keeps the link, however long the other waits", function()
 	expect_waiting(1)
 end)
 
-test("a guard ends the wait", function()
-	param(1, "guard", "10ms")        -- seven bands: nobody overtakes after 5 * 10 ms
+test("a guard limits the wait", function()
+	param(1, "guard", "10ms")        -- seven bands: no packet is reordered after 5 * 10 ms
 	local last = enqueue(routine)
 	local now = 0
 	while last.state == "waiting" do
@@ -41,7 +41,7 @@ test("a guard ends the wait", function()
 	expect_sojourn(last, 50 * MS, 52 * MS)
 end)
 
-test("bands by mark, the smallest first", function()
+test("the smallest mark leaves first", function()
 	param(1, "by", 1)
 	local one = udp { mark = 1, label = "mark 1" }
 	local two = udp { mark = 2, dscp = "EF", label = "mark 2" }

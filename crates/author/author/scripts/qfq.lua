@@ -1,8 +1,8 @@
--- QFQ: shares by weight, and a heavy child does not send its share in one burst.
+-- QFQ: shares follow weights, and a heavy child does not send its share in one burst.
 
 local WEIGHTS = { 1, 2, 5 }
 
-test("shares are weights, and nobody is far ahead of his share", function()
+test("shares follow weights without bursts", function()
 	for _ = 1, 800 do
 		for class in ipairs(WEIGHTS) do
 			enqueue(udp { class = class, flow = class, length = 1500 })

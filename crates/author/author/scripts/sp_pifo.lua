@@ -1,4 +1,4 @@
--- SP-PIFO: eight FIFO queues under strict priority; the bounds adapt.
+-- SP-PIFO: eight FIFO queues under strict priority with adaptive bounds.
 
 local function packet(rank)
 	return udp { hint = rank, flow = rank + 1, label = "rank " .. rank }
@@ -6,14 +6,14 @@ end
 
 test("few ranks leave in order", function()
 	local one, three, five = packet(1), packet(3), packet(5)
-	enqueue(three)  -- to the last queue: its bound is 3
-	enqueue(one)    -- to the one before
-	enqueue(five)   -- to the last
+	enqueue(three)  -- enters the last queue, with the bound 3
+	enqueue(one)    -- enters the queue before it
+	enqueue(five)   -- enters the last queue
 	expect_order { one, three, five }
 	expect_empty()
 end)
 
--- Ten packets of ranks 9 to 0 take more queues than there are: the last two go to the first.
+-- Ten packets with ranks 9 to 0 need more than eight queues: the last two enter the first queue.
 test("more ranks than queues are inverted", function()
 	local packets = {}
 	for rank = 9, 0, -1 do

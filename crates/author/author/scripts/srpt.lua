@@ -1,9 +1,9 @@
--- Shortest remaining processing time: the fewest bytes left first.
+-- Shortest remaining processing time: the fewest remaining bytes leave first.
 
 local long = udp { flow = 1, hint = 1000000, label = "long" }
 local short = udp { flow = 2, hint = 1500, label = "short" }
 
-test("the fewest bytes left go first", function()
+test("the fewest remaining bytes leave first", function()
 	enqueue(long)
 	enqueue(short)
 	enqueue(long)
@@ -11,7 +11,7 @@ test("the fewest bytes left go first", function()
 	expect_empty()
 end)
 
-test("patience ends starvation", function()
+test("patience limits starvation", function()
 	param("srpt", "patience", "1ms")
 	enqueue(long, "old")
 	advance_ns(2 * MS)

@@ -1,10 +1,10 @@
--- Start-time fair queueing: bytes by weight, whatever the lengths of packets.
+-- Start-time fair queueing: shares of bytes follow weights, independent of packet lengths.
 
 local a = udp { flow = 1, length = 100, label = "a" }
 local b = udp { flow = 2, length = 200, label = "b" }
 local c = udp { flow = 3, length = 100, label = "c" }
 
-test("starts decide, then arrival", function()
+test("packets leave by start time, then arrival", function()
 	enqueue(a, 1)                    -- a: 0 to 100
 	enqueue(b, 1)                    -- b: 0 to 200
 	enqueue(a, 2)                    -- a: 100 to 200
@@ -22,7 +22,7 @@ test("starts decide, then arrival", function()
 	expect_empty()
 end)
 
--- Shares while all wait: bytes by weight, to a packet.
+-- Shares of backlogged flows, exact to one packet.
 local function shares(weights, packets)
 	local flows, sent = {}, {}
 	for i, weight in ipairs(weights) do
@@ -44,15 +44,15 @@ local function shares(weights, packets)
 	return sent
 end
 
-test("shares are weights", function()
+test("shares follow weights", function()
 	local sent = shares({ 1, 2, 5 }, 800)
 	expect_between(sent[1], 99, 101, "packets of weight 1")
 	expect_between(sent[2], 199, 201, "packets of weight 2")
 	expect_between(sent[3], 499, 501, "packets of weight 5")
 end)
 
--- A flow that keeps one packet waiting does not begin at virtual time again each time it empties.
-test("a flow with one packet at a time gets no more than its share", function()
+-- A flow with one waiting packet does not restart at the current virtual time when it empties.
+test("one packet at a time gains no share", function()
 	local one = udp { flow = 4, length = 1000, label = "one" }
 	local many = udp { flow = 5, length = 1000, label = "many" }
 	for _ = 1, 50 do

@@ -1,4 +1,4 @@
--- A token bucket: 8 Mbit/s, so that a packet of 1,000 bytes takes 1 ms, and 4,000 bytes at once.
+-- A token bucket of 8 Mbit/s with a burst of 4,000 bytes. A packet of 1,000 bytes takes 1 ms.
 
 local packet = udp { length = 1000, label = "packet" }
 
@@ -7,7 +7,7 @@ local function bucket()
 	param(1, "burst", "4000B")
 end
 
--- send_time of the paper, section 3.1: now while there are tokens, else when they will be there.
+-- send_time (SIGCOMM 2016, section 3.1): now if there are enough tokens, else when there are.
 test("a burst, then the rate, to the nanosecond", function()
 	bucket()
 	for _ = 1, 10 do
@@ -22,7 +22,7 @@ test("a burst, then the rate, to the nanosecond", function()
 	expect_empty()
 end)
 
-test("silence fills the bucket again, and no more than full", function()
+test("idle time fills the bucket at most once", function()
 	bucket()
 	for _ = 1, 4 do
 		enqueue(packet)
@@ -37,8 +37,8 @@ test("silence fills the bucket again, and no more than full", function()
 	expect_sent_at(packet, 10 * S + 2 * MS)
 end)
 
-test("half a second of silence is half a second of tokens", function()
-	param(1, "rate", "8kbit")        -- a byte a millisecond
+test("half a second earns half the tokens", function()
+	param(1, "rate", "8kbit")        -- one byte per millisecond
 	param(1, "burst", "1000B")
 	enqueue(packet)
 	expect_sent_at(packet, 0)
@@ -48,7 +48,7 @@ test("half a second of silence is half a second of tokens", function()
 	expect_sent_at(packet, 1 * S)
 end)
 
-test("the rate is met within a thousandth over 1 s, with 4,000 bytes ahead", function()
+test("the rate holds within 0.1 % over 1 s", function()
 	bucket()
 	for _ = 1, 2000 do
 		enqueue(packet)
@@ -56,8 +56,8 @@ test("the rate is met within a thousandth over 1 s, with 4,000 bytes ahead", fun
 	expect_between(#drain(1 * S), 1003, 1005, "packets in a second")
 end)
 
--- What was taken in advance is paid at the rate at which it was taken.
-test("a rate changes while packets come", function()
+-- Tokens taken in advance are repaid at the rate at which they were taken.
+test("the rate changes under load", function()
 	bucket()
 	for _ = 1, 4 do
 		enqueue(packet)

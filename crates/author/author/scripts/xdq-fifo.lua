@@ -1,4 +1,4 @@
--- A FIFO, in the dialect of the XDP queueing tester.
+-- A FIFO in the dialect of the XDP queueing tester.
 config.bpf.file = "./sched_fifo.bpf.o"
 
 local flows = {}

@@ -1,47 +1,47 @@
-//! The commands of `fairpath sched`: one module each, with its arguments, files and output.
+//! The commands of `fairpath sched`. Each module has the arguments and the output of one command.
 
 mod check;
+mod figure;
 mod generate;
-mod homes;
 mod list;
 mod new;
 mod output;
 mod own;
-mod picture;
 mod replay;
 mod run;
+mod runtimes;
 mod show;
 mod subject;
 mod test;
 
 use clap::Subcommand;
 
-/// What `fairpath sched` can do.
+/// The subcommands of `fairpath sched`.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Write a policy to begin with, and its script
+    /// Create a policy and its test script from a template
     New(new::Args),
-    /// Compile a policy, ask the verifier, try it in every home
+    /// Compile a policy, verify it, and compare its runtimes
     Check(check::Args),
-    /// List the policies that are compiled in
+    /// List the built-in policies
     List(list::Args),
-    /// Show a policy: its parameters, what it ranks, where it comes from
+    /// Show the parameters, functions and source of a policy
     Show(show::Args),
-    /// Simulate a link: a policy or a tree, and packets that are made or captured
+    /// Simulate a link with generated or captured packets
     Run(run::Args),
-    /// Run Lua scripts and their expectations against a policy or a tree
+    /// Test a policy or a tree with Lua scripts
     Test(test::Args),
-    /// Replay an operation log and compare its outcomes
+    /// Replay an operation log and compare the outcomes
     Replay(replay::Args),
-    /// Write the manual pages, or the outline that `fairpath` makes completions from
+    /// Write the manual pages, or the outline for shell completions
     #[command(hide = true)]
     Generate(generate::Args),
 }
 
-/// Runs a command; `whole` is the command line that it belongs to.
+/// Runs a command. `whole` is the definition of the complete command line.
 ///
 /// # Errors
-/// Those of the command.
+/// The errors of the command.
 pub fn run(command: &Command, whole: clap::Command) -> anyhow::Result<()> {
     match command {
         Command::New(args) => new::run(args),

@@ -1,4 +1,4 @@
-//! What a policy author uses: scripts with expectations, the compiler, and the commands around them.
+//! `fairpath sched`: scripts with expectations, the driver of the compiler, and the commands.
 //!
 //! ```text
 //! FILE.c -- fairpath-bpf: clang, verifier -- fairpath-policy --.
@@ -7,7 +7,7 @@
 //!                                              TAP, report, log <--------'
 //! ```
 //!
-//! It is a binary of its own, `fairpath-sched`, which `fairpath sched` runs: the router links no Lua.
+//! `fairpath sched` runs the separate binary `fairpath-sched`, so that the router does not link Lua.
 
 pub mod commands;
 pub mod script;

@@ -1,21 +1,21 @@
-//! Lua scripts that drive a scheduler and say what they expect.
+//! Lua scripts that drive a scheduler and check its results.
 //!
 //! ```text
-//!   script --verbs--> session --one operation at a time--> home (native, kernel, or both)
+//!   script --verbs--> session --one operation at a time--> runtime (native, kernel, or both)
 //!      ^                 |                                     |
 //!      '-- packets, nil -'<------------- outcomes -------------'
 //! ```
 //!
-//! A script makes packets, enqueues and dequeues them, moves virtual time, and states expectations;
-//! the first that fails ends its test case and is told with the script's line, what was expected and
-//! got, the waiting packets and the last operations. Verbs in the spirit of the XDP queueing tester
-//! (Høiland-Jørgensen, Alfredsson, LPC 2022), whose own scripts run, too: see [`xdq`]. The guide is
-//! `docs/guide/sched-scripts.md`.
+//! A script creates packets, enqueues and dequeues them, advances virtual time, and states
+//! expectations. The first failed expectation ends its test case. The report contains the line of the
+//! script, the expected and the actual value, the waiting packets and the last operations. The verbs
+//! resemble those of the XDP queueing tester (Høiland-Jørgensen, Alfredsson, LPC 2022), whose scripts
+//! are supported: see [`xdq`]. The guide is `docs/guide/sched-scripts.md`.
 //!
-//! A script reaches nothing but its scheduler: no files, no processes, no code from strings, no
-//! clock; its instructions and its memory have limits. In two homes at once every operation goes to
-//! both, and outcomes that differ are a failure of their own kind. Absent: catching errors (`pcall`),
-//! coroutines, and finalizers, by each of which a script could outlive its limits.
+//! A script has access to its scheduler only: no files, processes, code from strings, or clock. Its
+//! instructions and its memory are limited. With two runtimes, every operation runs in both, and
+//! different outcomes are a separate kind of failure. Absent: catching errors (`pcall`), coroutines,
+//! and finalizers, since a script could exceed its limits with each of them.
 
 mod expect;
 mod packet;
@@ -38,22 +38,22 @@ pub use report::{Case, Failure, FailureKind, Report, WaitingPacket};
 use fairpath_sched::log::{LogError, Run, Writer};
 use fairpath_sched::tree::Tree;
 
-/// VM instructions of a script, unless said otherwise: some seconds.
+/// Default limit of the VM instructions of a script. They take a few seconds.
 pub const MAX_INSTRUCTIONS: u64 = 1_000_000_000;
-/// What an operation of the scheduler counts as, in instructions.
+/// Instructions that an operation of the scheduler counts as.
 pub const OPERATION_INSTRUCTIONS: u64 = 100;
-/// Bytes of a script's values, unless said otherwise: a million packets and what belongs to them.
+/// Default limit of the memory of a script, enough for a million packets.
 pub const MAX_MEMORY_BYTES: usize = 1 << 30;
-/// Bytes of a script's text.
+/// Maximum size of a script, bytes.
 pub const MAX_SCRIPT_BYTES: u64 = 16 << 20;
-/// Bytes that a script prints; what comes behind is cut, and counted.
+/// Bytes of output that are kept. Further output is discarded and counted.
 pub const MAX_PRINTED_BYTES: usize = 1 << 20;
-/// Operations before a failure that are shown.
+/// Operations before a failure that the report shows.
 pub const SHOWN_OPERATIONS: usize = 8;
-/// Waiting packets that are shown at a failure.
+/// Waiting packets that the report of a failure shows.
 pub const SHOWN_PACKETS: usize = 16;
 
-/// How much a script may do.
+/// The limits of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// See [`MAX_INSTRUCTIONS`].
@@ -72,21 +72,21 @@ impl Default for Limits {
     }
 }
 
-/// Makes a fresh home for a plan.
-pub type MakeHome = Rc<dyn Fn(&Plan) -> Result<Box<dyn Home>, HomeError>>;
+/// Creates a new runtime for a plan.
+pub type MakeRuntime = Rc<dyn Fn(&Plan) -> Result<Box<dyn Home>, HomeError>>;
 
-/// Where operations and outcomes are recorded while a script runs; a [`Writer`] is one.
+/// Records operations and outcomes while a script runs, for example a [`Writer`].
 pub trait Record {
-    /// A fresh scheduler.
+    /// Begins a run with a new scheduler.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     fn begin(&mut self, run: &Run) -> Result<(), LogError>;
 
-    /// What it was asked, and answered.
+    /// Records operations and their outcomes.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     fn record(&mut self, ops: &[Op], outcomes: &[Outcome]) -> Result<(), LogError>;
 }
 
@@ -100,31 +100,31 @@ impl<W: io::Write> Record for Writer<W> {
     }
 }
 
-/// What scripts run on.
+/// The environment in which scripts run.
 #[derive(Clone)]
 pub struct Bench {
-    /// What is tested; without one, scripts choose by `tree` or `policy`.
+    /// The tested tree. Without one, scripts choose with `tree` or `policy`.
     pub tree: Option<Tree>,
-    /// Policies that scripts may name: `fairpath_core::sched::policies()`, and an author's.
+    /// The policies that scripts can name: the built-in policies and the custom policy.
     pub policies: Vec<Policy>,
-    /// One home, or more that must agree.
-    pub homes: Vec<MakeHome>,
-    /// How much each script may do.
+    /// One runtime, or several that must agree.
+    pub runtimes: Vec<MakeRuntime>,
+    /// The limits of each script.
     pub limits: Limits,
-    /// Of the script's `math.random`.
+    /// The seed of `math.random`.
     pub seed: u64,
-    /// Gets all operations of all scripts.
+    /// Receives all operations of all scripts.
     pub record: Option<Rc<RefCell<dyn Record>>>,
 }
 
 impl Bench {
-    /// A bench with standard limits.
-    pub fn new(tree: Option<Tree>, policies: &[Policy], homes: Vec<MakeHome>) -> Bench {
+    /// A bench with default limits.
+    pub fn new(tree: Option<Tree>, policies: &[Policy], runtimes: Vec<MakeRuntime>) -> Bench {
         let (limits, seed, record) = (Limits::default(), 1, None);
         Bench {
             tree,
             policies: policies.to_vec(),
-            homes,
+            runtimes,
             limits,
             seed,
             record,
@@ -132,10 +132,10 @@ impl Bench {
     }
 }
 
-/// A script could not be read.
+/// An error while reading a script.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// The file system said no.
+    /// The file cannot be read.
     #[error("read script {path}")]
     Read {
         /// As it was named.
@@ -143,8 +143,8 @@ pub enum ScriptError {
         /// Why.
         source: io::Error,
     },
-    /// It is too long.
-    #[error("read script {path}: it has {bytes} bytes, {MAX_SCRIPT_BYTES} are the most")]
+    /// The file is too long.
+    #[error("read script {path}: it has {bytes} bytes, but the maximum is {MAX_SCRIPT_BYTES}")]
     Long {
         /// As it was named.
         path: PathBuf,
@@ -161,7 +161,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Reads a file; its name as given is what failures name.
+    /// Reads a file. Failures print its name as given.
     ///
     /// # Errors
     /// The file cannot be read, or is too long.
@@ -181,7 +181,7 @@ impl Script {
         Ok(Script::new(&path.display().to_string(), text))
     }
 
-    /// A script that is not in a file.
+    /// Creates a script from a text.
     pub fn new(name: &str, text: impl Into<Vec<u8>>) -> Script {
         Script {
             name: name.to_owned(),
@@ -189,14 +189,14 @@ impl Script {
         }
     }
 
-    /// Its name in failures.
+    /// The name in failures.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs it, each `test` of it and what stands outside on a fresh scheduler.
+    /// Runs the script. Each `test`, and the code outside of tests, has a new scheduler.
     ///
-    /// Never fails itself: what went wrong, be it the script or a home, is in the report.
+    /// This never fails: the report contains errors of the script and of the runtimes.
     #[must_use]
     pub fn run(&self, bench: &Bench) -> Report {
         verbs::run(&self.name, &self.text, bench)

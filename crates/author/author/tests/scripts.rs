@@ -1,9 +1,9 @@
-//! The scripts of the shipped policies, in the native home. In the kernel's: `tests/sched/`.
+//! The scripts of the shipped policies, in the native runtime. In the kernel's: `tests/sched/`.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use fairpath_author::script::{Bench, MakeHome, Script};
+use fairpath_author::script::{Bench, MakeRuntime, Script};
 use fairpath_core::sched::{Home, Plan, Policy, Scheduler, policies};
 use fairpath_sched::tree::{Known, Tree};
 
@@ -41,7 +41,7 @@ fn tree(script: &Path) -> Option<Tree> {
     Some(Tree::of_policy(policy.unwrap_or_else(|| panic!("no policy {name}")), known).unwrap())
 }
 
-fn native() -> MakeHome {
+fn native() -> MakeRuntime {
     Rc::new(|plan: &Plan| Ok(Box::new(Scheduler::new(plan)?) as Box<dyn Home>))
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use fairpath_author::script::{Bench, MakeHome, Script};
+use fairpath_author::script::{Bench, MakeRuntime, Script};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, verify};
 use fairpath_core::sched::{Home, HomeError, Over, Plan, Policy, Scheduler};
@@ -36,18 +36,18 @@ fn template(name: &str) -> (Written, String) {
     (write(&text("c")), text("lua"))
 }
 
-fn pass(author: &Author, script: &str, home: MakeHome) {
+fn pass(author: &Author, script: &str, runtime: MakeRuntime) {
     let policies = [author.policy.clone()];
     let known = Known {
         policies: &policies,
         classes: &[],
     };
     let tree = Tree::of_policy(&author.policy, known).expect("a leaf");
-    let bench = Bench::new(Some(tree), &policies, vec![home]);
+    let bench = Bench::new(Some(tree), &policies, vec![runtime]);
     Script::new("mine.lua", script).run(&bench).expect_pass();
 }
 
-fn native(author: &Author) -> MakeHome {
+fn native(author: &Author) -> MakeRuntime {
     let author = author.clone();
     Rc::new(move |plan: &Plan| -> Result<Box<dyn Home>, HomeError> {
         let machine = Box::new(author.machine());
@@ -59,7 +59,7 @@ fn native(author: &Author) -> MakeHome {
     })
 }
 
-fn kernel(policy: &Policy, object: Vec<u8>) -> MakeHome {
+fn kernel(policy: &Policy, object: Vec<u8>) -> MakeRuntime {
     let policy = policy.clone();
     Rc::new(move |plan: &Plan| -> Result<Box<dyn Home>, HomeError> {
         Ok(Box::new(SchedRun::load_object(

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use fairpath_core::sched::{LossConfig, Policy, policies};
 use fairpath_sched::impair::{Builder, Distribution, Loss, Spec, seed_of};
-use fairpath_sched::tree::{Known, Line, Tree};
+use fairpath_sched::tree::{Known, Link, Tree};
 use fairpath_units::nearest;
 use fairpath_units::quantity::{read, read_rate, written};
 
@@ -146,12 +146,12 @@ fn tree_of(
         .map_or(Ok(0), |text| read(text, "bytes"));
     let burst_bits = burst.context("burst")?.saturating_mul(8);
     let burst_ns = u128::from(burst_bits) * 1_000_000_000 / u128::from(bps.max(1));
-    let line = Line {
+    let line = Link {
         bps,
         burst_ns: u64::try_from(burst_ns).unwrap_or(u64::MAX),
         stack: false,
     };
-    Ok((tree.on_line(&line)?, policy))
+    Ok((tree.on_link(&line)?, policy))
 }
 
 fn find(name: &str, known: &'static [Policy]) -> anyhow::Result<&'static Policy> {

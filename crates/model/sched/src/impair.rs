@@ -1,13 +1,13 @@
-//! Impairments as people write them: loss, delay, jitter, rate traces and the rest of a bad network.
+//! Impairments as configured: loss, delay, jitter, rate traces, and others.
 //!
 //! ```text
-//! flags, TOML --set--> Builder --finish--> Spec --add_to--> ImpairConfig, words --> core
-//!    files ---^                              '--> Display: reads as the same Spec
+//! options, TOML --set--> Builder --finish--> Spec --add_to--> ImpairConfig, words --> core
+//!      files ---^                              '--> Display: text that parses to the same Spec
 //! ```
 //!
-//! What the words mean, and where they differ from netem's, is in `docs/design/0012-impairment.md`.
-//! Everything that is drawn comes from the seed and the packet's number, so that a run repeats.
-//! Absent: the rate; that is a line's or a node's ceiling, before which the delay lies.
+//! `docs/design/0012-impairment.md` defines the options and their differences from netem. All random
+//! outcomes derive from the seed and the packet number, so that a run is repeatable. Absent: the
+//! rate, which is the ceiling of a link or node behind the delay.
 
 mod builder;
 mod distribution;
@@ -19,68 +19,68 @@ mod trace;
 
 pub use builder::{BadSetting, BadSpec, Builder, KEYS};
 pub use distribution::Distribution;
-pub use layout::{STANDARD_PIPE, seed_of};
+pub use layout::{DEFAULT_PIPE, seed_of};
 pub use loss::Loss;
 pub use trace::{DelayTrace, MAX_POINTS, RateTrace};
 
-/// A bad network: what packets of one direction meet. The default is a good one.
+/// The impairments of one direction. The default has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Which packets are lost.
+    /// The loss model.
     pub loss: Loss,
-    /// Of every packet, where no trace tells otherwise.
+    /// The delay of every packet, unless there is a trace.
     pub delay_ns: u64,
-    /// Delays that change by time.
+    /// Delays that change over time.
     pub delay_trace: Option<DelayTrace>,
-    /// How far delays vary: half the width of the uniform, else the standard deviation.
+    /// The jitter: half the width of a uniform distribution, or else the standard deviation.
     pub jitter_ns: u64,
-    /// How delays vary.
+    /// The distribution of the jitter.
     pub distribution: Distribution,
-    /// Of one packet's delay with the last one's, -1 to 1: of the normal numbers behind them.
+    /// The correlation of consecutive delays, -1 to 1. It applies to the underlying normal numbers.
     pub correlation: f64,
-    /// Packets may pass each other, as their delays have it.
+    /// Whether packets may be reordered by their delays.
     pub order_free: bool,
-    /// Chance of going ahead, undelayed.
+    /// The probability of leaving early, without delay.
     pub reorder: f64,
-    /// Of so many packets, one may go ahead at most.
+    /// At most one of this number of packets leaves early.
     pub reorder_gap: u32,
-    /// Chance of arriving twice.
+    /// The probability of duplication.
     pub duplicate: f64,
-    /// Chance of one bit turned over.
+    /// The probability of corruption, which inverts one bit.
     pub corrupt: f64,
     /// Packets leave in slots.
     pub slot: Option<Slot>,
-    /// Packets leave together at multiples of this; 0: when they are due.
+    /// Packets leave together at multiples of this time. 0 means that they leave when they are due.
     pub release_ns: u64,
-    /// The line sends by a trace.
+    /// The trace of the link rate.
     pub rate_trace: Option<RateTrace>,
-    /// Bytes that each packet takes on the line besides its own.
+    /// Bytes of link overhead per packet.
     pub overhead: u32,
-    /// Bytes of a cell for packets; 0: the line has no cells.
+    /// Payload bytes of a cell. 0 means that the link has no cells.
     pub cell: u32,
-    /// Bytes of a cell's head.
+    /// Bytes of a cell header.
     pub cell_overhead: u32,
-    /// Of everything that is drawn.
+    /// The seed of all random outcomes.
     pub seed: u64,
-    /// Packets that may be delayed at a time.
+    /// Maximum packets in the delay queue.
     pub pipe: Option<u32>,
 }
 
-/// Packets leave together, as from a radio that has its turn.
+/// Slots in which packets leave together, as on a radio link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Least time between openings.
+    /// Minimum time between slots.
     pub least_ns: u64,
-    /// Most time between them.
+    /// Maximum time between slots.
     pub most_ns: u64,
-    /// Packets of a slot; 0 any number.
+    /// Maximum packets of a slot, or 0 for no limit.
     pub packets: u32,
-    /// Bytes of a slot, the last packet's beyond; 0 any number.
+    /// Bytes of a slot, or 0 for no limit. The last packet may exceed them.
     pub bytes: u32,
 }
 
-/// What cells carry besides packets, unless the line says: the header of ATM.
-const STANDARD_CELL_OVERHEAD: u32 = 5;
+/// Default cell overhead: the header of ATM.
+const DEFAULT_CELL_OVERHEAD: u32 = 5;
 
 impl Default for Spec {
     fn default() -> Spec {
@@ -101,7 +101,7 @@ impl Default for Spec {
             rate_trace: None,
             overhead: 0,
             cell: 0,
-            cell_overhead: STANDARD_CELL_OVERHEAD,
+            cell_overhead: DEFAULT_CELL_OVERHEAD,
             seed: 1,
             pipe: None,
         }
@@ -109,7 +109,7 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Whether nothing happens to any packet.
+    /// Whether there is no impairment.
     pub fn is_nothing(&self) -> bool {
         let good = Spec {
             seed: self.seed,
@@ -119,7 +119,7 @@ impl Spec {
         *self == good
     }
 
-    /// Whether it loses packets and does nothing else: then an XDP program can do it.
+    /// Whether it only loses packets. An XDP program can do that.
     pub fn is_loss_alone(&self) -> bool {
         let lossless = Spec {
             loss: Loss::None,
@@ -128,7 +128,7 @@ impl Spec {
         !self.is_nothing() && lossless.is_nothing()
     }
 
-    /// Whether packets wait before their leaf.
+    /// Whether packets are delayed before their leaf.
     pub fn delays(&self) -> bool {
         let times = [self.delay_ns, self.jitter_ns, self.release_ns];
         let varies = self.delay_trace.is_some() || self.slot.is_some();
@@ -137,13 +137,13 @@ impl Spec {
             || matches!(self.distribution, Distribution::Measured { .. })
     }
 
-    /// The share of packets that are lost in the long run.
+    /// The expected loss.
     pub fn mean_loss(&self) -> f64 {
         self.loss.mean()
     }
 
-    /// The mean delay in ns as it is asked for: before order, slots and release make more of it.
-    /// Delays that would be less than nothing count as nothing.
+    /// The configured mean delay in ns, without the effects of order, slots and release. Negative
+    /// delays count as 0.
     pub fn mean_delay_ns(&self) -> f64 {
         let deviation = self.distribution.deviations(self.jitter_ns);
         let mean = |standing: u64| normal::mean_of_delay(standing, &deviation);

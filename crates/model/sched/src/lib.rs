@@ -1,9 +1,9 @@
-//! The scheduler's plans: trees and impairments in, plans for the core out; logs of operations.
+//! Plans for the scheduler of the core, built from trees and impairments, and logs of operations.
 //!
 //! ```text
 //! tree (TOML, classes, a policy) --.
 //! impair (options, traces) --------+--> Plan --> runtime (native, kernel) --> outcomes
-//! log: operations and outcomes, recorded and replayed ----^                      |
+//! log: recorded operations and outcomes, for replay ------^                      |
 //!  ^-----------------------------------------------------------------------------'
 //! ```
 //!

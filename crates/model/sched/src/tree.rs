@@ -1,4 +1,4 @@
-//! A scheduler's tree: TOML, classes or one policy's name in, a plan for the core out.
+//! The tree of a scheduler: built from TOML, classes or one policy, and compiled to a plan for the core.
 //!
 //! ```text
 //! TOML ----> draft --.
@@ -6,16 +6,16 @@
 //! policy --> draft --'   (parents, cycles)   (policies, modes, rates, tables)
 //! ```
 //!
-//! Everything that is wrong is told at once, with line, column and remedy; a tree that was built is
-//! one that the core can lay out. The form is in `docs/guide/sched-trees.md`. Absent: rates that
-//! change, nodes that come and go; a tree is what it is until the next one.
+//! All errors are reported together, each with line, column and remedy. The core can load every tree
+//! that was built. The guide is `docs/guide/sched-trees.md`. Absent: changes of a running tree, which
+//! is replaced as a whole.
 
 mod check;
 mod classes;
 mod draft;
 mod impaired;
 mod layout;
-mod line;
+mod link;
 mod matching;
 mod problem;
 mod queue;
@@ -29,12 +29,12 @@ use fairpath_policy::Author;
 use thiserror::Error;
 use toml::Spanned;
 
-pub use classes::Way;
+pub use classes::Direction;
 pub use draft::dscp_number;
 pub use layout::{
-    SPARE_HANDLES, STANDARD_BURST_NS, STANDARD_FLOWS, STANDARD_HOSTS, STANDARD_LIMIT_PACKETS, cost,
+    DEFAULT_BURST_NS, DEFAULT_FLOWS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_HANDLES, cost,
 };
-pub use line::{LINE_BURST_NS, Line, TooDeep};
+pub use link::{LINK_BURST_NS, Link, TooDeep};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
 pub use shape::MAX_NODES;
@@ -44,31 +44,31 @@ use draft::{Draft, NodeDraft};
 use fairpath_units::quantity::{self, written};
 use problem::{NOWHERE, Problems};
 
-/// What a tree may refer to.
+/// The names that a tree can use.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Policies by name: `fairpath_core::sched::policies()`, and an author's.
+    /// The policies: `fairpath_core::sched::policies()` and the custom policy.
     pub policies: &'a [Policy],
-    /// Names of classes 1, 2 and so on; may be empty.
+    /// Names of the classes 1, 2 and so on. Can be empty.
     pub classes: &'a [String],
 }
 
-/// A tree that the core can lay out, and what its parts are called.
+/// A tree that the core can load, and the names of its parts.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// For the core.
+    /// The plan for the core.
     pub plan: Plan,
-    /// For people.
+    /// The names for reports.
     pub names: Names,
-    /// What is doubtful, but no error.
+    /// Problems that are not errors.
     pub warnings: Vec<Problem>,
-    /// The author's policy that some of its nodes have, where it runs in this process.
+    /// The custom policy of some of its nodes, if it runs in this process.
     pub own: Option<Arc<Author>>,
-    /// What packets meet before its leaves, by number less 1.
+    /// The impairments before its leaves, by number minus 1.
     pub impairments: Vec<Spec>,
 }
 
-/// What the nodes, policies and classes of a plan are called.
+/// The names of the nodes, policies and classes of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     nodes: Vec<String>,
@@ -77,34 +77,34 @@ pub struct Names {
     policy_of: Vec<usize>,
     classes: Vec<String>,
     ids: HashMap<String, u32>,
-    /// The greatest weight among a node and its siblings, by node.
+    /// The maximum weight of a node and its siblings, by node.
     heaviest: Vec<u64>,
 }
 
 impl Names {
-    /// Names of the nodes, from node 1 on.
+    /// The names of the nodes, beginning with node 1.
     pub fn nodes(&self) -> &[String] {
         &self.nodes
     }
 
-    /// The policies that the tree uses, each once.
+    /// The policies of the tree without duplicates.
     pub fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
-    /// The name of a node; "?" if there is none. O(1).
+    /// The name of a node, or "?" for an unknown node. O(1).
     pub fn node(&self, id: u32) -> &str {
         let at = (id as usize).checked_sub(1);
         at.and_then(|at| self.nodes.get(at))
             .map_or("?", String::as_str)
     }
 
-    /// The number of the node called `name`. O(1).
+    /// The number of the node with this name. O(1).
     pub fn id(&self, name: &str) -> Option<u32> {
         self.ids.get(name).copied()
     }
 
-    /// A node's policy. O(1).
+    /// The policy of a node. O(1).
     pub fn policy(&self, id: u32) -> Option<&Policy> {
         let at = (id as usize).checked_sub(1)?;
         self.policies.get(*self.policy_of.get(at)?)
@@ -116,8 +116,8 @@ impl Names {
         params.find(|(_, param)| param.name == name)
     }
 
-    /// The weight whose bytes cost a node [`COST_ONE`](fairpath_core::sched::COST_ONE): the greatest
-    /// among its siblings as the tree was laid out. O(1).
+    /// The weight with the cost [`COST_ONE`](fairpath_core::sched::COST_ONE) per byte. It is the
+    /// maximum weight of the node and its siblings when the tree was built. O(1).
     pub fn heaviest(&self, id: u32) -> u64 {
         let at = (id as usize).checked_sub(1);
         at.and_then(|at| self.heaviest.get(at))
@@ -125,7 +125,7 @@ impl Names {
             .unwrap_or(1)
     }
 
-    /// What a class is called: its name, or its number.
+    /// The name of a class, or its number if it has no name.
     pub fn class(&self, number: u32) -> String {
         let at = (number as usize).checked_sub(1);
         match at.and_then(|at| self.classes.get(at)) {
@@ -135,7 +135,7 @@ impl Names {
         }
     }
 
-    /// The number of the class called `name`; a number is its own name. O(classes).
+    /// The number of a class by its name or number. O(classes).
     pub fn class_number(&self, name: &str) -> Option<u32> {
         let at = self.classes.iter().position(|class| class == name);
         at.map(|at| at as u32 + 1)
@@ -147,27 +147,27 @@ impl Names {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("set \"{assignment}\": {wrong}")]
 pub struct SetError {
-    /// As it was written.
+    /// The assignment as written.
     pub assignment: String,
     /// The cause and the remedy.
     pub wrong: String,
 }
 
 impl Tree {
-    /// Reads a tree in TOML; `file` is its name in messages. O(bytes + nodes x levels).
+    /// Reads a tree in TOML. `file` is its name in messages. O(bytes + nodes x levels).
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems of the tree.
     pub fn read(file: &str, text: &str, known: Known<'_>) -> Result<Tree, BadTree> {
         let mut problems = Problems::default();
         let draft = draft::read(text, &mut problems);
         build(&draft, known, problems, file, text)
     }
 
-    /// The tree of one leaf with this policy; what it ranks is its usual.
+    /// The tree of one leaf with this policy, which ranks its default elements.
     ///
     /// # Errors
-    /// A policy that cannot be at a leaf.
+    /// The policy cannot be at a leaf.
     pub fn of_policy(policy: &Policy, known: Known<'_>) -> Result<Tree, BadTree> {
         let here = NOWHERE..NOWHERE;
         let node = NodeDraft {
@@ -184,7 +184,7 @@ impl Tree {
         build(&draft, known, Problems::default(), &file, "")
     }
 
-    /// The leaf that a packet comes to, if it has one. O(levels).
+    /// The leaf of a packet, if there is one. O(levels).
     pub fn leaf(&self, meta: &Meta) -> Option<u32> {
         matching::leaf(&self.plan, meta)
     }
@@ -193,7 +193,7 @@ impl Tree {
     /// or `NODE.quantum=300B` at one.
     ///
     /// # Errors
-    /// No such node or parameter, or a value out of range.
+    /// The node or parameter does not exist, or the value is out of range.
     pub fn set(&mut self, assignment: &str) -> Result<(), SetError> {
         let settings = self.settings(assignment)?;
         for (node, index, value) in settings {
@@ -202,10 +202,10 @@ impl Tree {
         Ok(())
     }
 
-    /// The nodes, indices and encoded values that an assignment means; see [`Tree::set`].
+    /// The nodes, indices and encoded values of an assignment; see [`Tree::set`].
     ///
     /// # Errors
-    /// As [`Tree::set`].
+    /// The same as for [`Tree::set`].
     pub fn settings(&self, assignment: &str) -> Result<Vec<(u32, usize, u64)>, SetError> {
         let bad = |wrong: String| SetError {
             assignment: assignment.to_owned(),
@@ -241,9 +241,8 @@ impl Tree {
             let number =
                 quantity::read(value, &param.unit).map_err(|wrong| bad(wrong.to_string()))?;
             if !(param.least..=param.most).contains(&number) {
-                let [least, most] =
-                    [param.least, param.most].map(|bound| written(bound, &param.unit));
-                return Err(bad(format!("{name} is out of range; {least} to {most}")));
+                let [min, max] = [param.least, param.most].map(|bound| written(bound, &param.unit));
+                return Err(bad(format!("{name} is out of range: write {min} to {max}")));
             }
             Ok((node, index, param.encode(number)))
         };
@@ -253,9 +252,9 @@ impl Tree {
     fn no_node(&self, name: &str) -> String {
         let near = problem::did_you_mean(name, self.names.nodes.iter().map(String::as_str));
         format!(
-            "there is no node \"{name}\"; {}",
+            "node \"{name}\" does not exist: {}",
             if near.is_empty() {
-                "name one of the tree"
+                "write the name of a node of this tree"
             } else {
                 &near
             }
@@ -268,7 +267,7 @@ impl Tree {
             policies => {
                 let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
                 format!(
-                    "no policy of this tree has a parameter \"{name}\"; `fairpath sched show` tells those of {}",
+                    "no policy of this tree has a parameter \"{name}\": `fairpath sched show` lists those of {}",
                     names.join(", ")
                 )
             }
@@ -299,11 +298,11 @@ fn build(
     let full: Vec<u32> = plan.nodes.iter().map(|node| node.queue_full).collect();
     check::check(draft, &shape, &overs, &full, &mut problems);
     matching::fill(draft, &shape, known.classes, &mut plan, &mut problems);
-    let impairments = impaired::lay(draft, &shape, &mut plan, &mut problems);
+    let impairments = impaired::add_to_plan(draft, &shape, &mut plan, &mut problems);
     let is_sound = !problems.has_errors();
-    let (problems, untold) = problems.located(file, text);
+    let (problems, omitted) = problems.located(file, text);
     if !is_sound {
-        return Err(BadTree { problems, untold });
+        return Err(BadTree { problems, omitted });
     }
     Ok(Tree {
         names: names(draft, &shape, &chosen, known),
@@ -314,7 +313,7 @@ fn build(
     })
 }
 
-/// Where every leaf has flows, a full scheduler can tell the fattest (RFC 8290 section 4.1.3).
+/// A full scheduler can drop from the fattest flow if every leaf has flows (RFC 8290 section 4.1.3).
 fn leaves_are_over_flows(shape: &shape::Shape, overs: &[Over]) -> bool {
     let mut leaves = shape
         .order

@@ -1,6 +1,5 @@
-//! Impairments against formulas, natively, in virtual time: what packets meet is drawn from fixed
-//! seeds, so that every test comes out the same each time. Limits are those of one error in a
-//! hundred thousand runs with other seeds.
+//! Impairments compared with formulas, in the native runtime and virtual time. Seeds are fixed, so that
+//! results repeat. With other seeds, about one run in 100,000 would exceed the limits.
 
 mod impair {
     pub mod bed;

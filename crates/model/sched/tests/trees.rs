@@ -1,4 +1,4 @@
-//! Trees in TOML and of classes: what is built, and what is refused with which words.
+//! Trees from TOML and classes: the plans of valid trees, and the errors of invalid ones.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::sched::{
     COST_ONE, Meta, Over, Overflow, Policy, Scheduler, encode_rate, policies,
 };
-use fairpath_sched::tree::{BadTree, Known, Tree, Way};
+use fairpath_sched::tree::{BadTree, Direction, Known, Tree};
 use proptest::prelude::*;
 
 fn known() -> Known<'static> {
@@ -20,7 +20,7 @@ fn read(text: &str) -> Result<Tree, BadTree> {
     Tree::read("t.toml", text, known())
 }
 
-/// What is wrong, line by line.
+/// The problems of a tree, one per line.
 fn wrong(text: &str) -> String {
     read(text)
         .expect_err("the tree should be refused")
@@ -71,7 +71,7 @@ match = { dscp = ["*"] }
 "#;
 
 #[test]
-fn a_tree_is_laid_out_as_it_is_written() {
+fn plan_matches_the_tree_in_toml() {
     let tree = read(SITE).unwrap();
     assert!(tree.warnings.is_empty(), "{:?}", tree.warnings);
     assert_eq!(
@@ -118,11 +118,11 @@ fn a_tree_is_laid_out_as_it_is_written() {
         (plan.config.flows, plan.config.seed, plan.config.overflow),
         (64, 7, Overflow::Tail)
     );
-    Scheduler::new(plan).expect("what was built can be laid out");
+    Scheduler::new(plan).expect("the core loads every plan");
 }
 
 #[test]
-fn packets_find_their_leaf_by_class_and_dscp() {
+fn class_and_dscp_select_the_leaf() {
     let tree = read(SITE).unwrap();
     let leaf = |class_id, dscp| {
         let leaf = tree.leaf(&Meta {
@@ -140,7 +140,7 @@ fn packets_find_their_leaf_by_class_and_dscp() {
 }
 
 #[test]
-fn what_does_not_hang_together_is_refused_with_its_place() {
+fn invalid_trees_are_refused_with_position_and_remedy() {
     let node = |name: &str, more: &str| {
         format!("[[node]]\nname = \"{name}\"\npolicy = \"fifo\"\n{more}\n")
     };
@@ -153,20 +153,20 @@ fn what_does_not_hang_together_is_refused_with_its_place() {
         ),
         (
             root.to_owned() + &node("a", "parent = \"rot\""),
-            "7:10: error: node \"a\": there is no parent \"rot\"; did you mean \"root\"?",
+            "7:10: error: node \"a\": parent \"rot\" does not exist: did you mean \"root\"?",
         ),
         (
             node("a", "") + &node("a", "parent = \"a\""),
-            "node \"a\": the name is taken",
+            "node \"a\": another node has this name",
         ),
-        (node("a", "") + &node("b", ""), "\"a\" is the root already"),
+        (node("a", "") + &node("b", ""), "\"a\" is already the root"),
         (
             node("a", "").replace("fifo", "fifi"),
-            "3:10: error: node \"a\": there is no policy \"fifi\"; did you mean \"fifo\"?",
+            "3:10: error: node \"a\": policy \"fifi\" does not exist: did you mean \"fifo\"?",
         ),
         (
             node("a", "over = \"children\""),
-            "it has no children, so it is over packets or flows, not children",
+            "it has no children, so it ranks packets or flows, not children",
         ),
         (
             node("a", "params = { qantum = 3 }"),
@@ -174,11 +174,11 @@ fn what_does_not_hang_together_is_refused_with_its_place() {
         ),
         (
             node("a", "wieght = 3"),
-            "4:1: error: node \"a\": unknown key \"wieght\"; did you mean \"weight\"?",
+            "4:1: error: node \"a\": unknown key \"wieght\": did you mean \"weight\"?",
         ),
         (
             node("a", "weight = 0"),
-            "weight is out of range; 1 to 65536",
+            "weight is out of range: write 1 to 65536",
         ),
         (
             node("a", "ceil = 5"),
@@ -186,56 +186,56 @@ fn what_does_not_hang_together_is_refused_with_its_place() {
         ),
         (
             node("a", "queue = { kind = \"heep\" }"),
-            "kind \"heep\" is unknown; one of heap, bands, cffs",
+            "kind \"heep\" is unknown: write one of heap, bands, cffs",
         ),
         (
             node("a", "queue = { kind = \"cffs\", granularity = 3 }"),
-            "granularity is no power of two",
+            "granularity is not a power of two",
         ),
         (
             node("a", "queue = { kind = \"bands\", buckets = 65 }"),
-            "65 buckets; 64 at most for bands",
+            "buckets = 65: the maximum for bands is 64",
         ),
         (
             node("a", "match = { dscp = [\"EE\"] }"),
-            "\"EE\" is no DSCP",
+            "\"EE\" is not a DSCP",
         ),
         (
             node("a", "match = { class = [\"gold\"] }"),
-            "no classes were given",
+            "no class file was given",
         ),
         (
             "[scheduler]\noverflow = \"fattest\"\n".to_owned() + &node("a", ""),
-            "leaf \"a\" is over packets",
+            "leaf \"a\" ranks packets",
         ),
         (
             root.to_owned()
                 + &node("a", "parent = \"root\"\nmatch = { class = [1] }")
                 + &node("b", "parent = \"root\""),
-            "no packet is led to it",
+            "no packet reaches it",
         ),
         (
             root.to_owned() + &node("a", "parent = \"root\""),
-            "packets are led to it, and it has children",
+            "it has children, so packets cannot end here",
         ),
         (
             root.to_owned() + &node("a", "parent = \"root\"\nmatch = { dscp = [\"EF\"] }"),
-            "DSCP 0 leads to no child",
+            "no child matches DSCP 0",
         ),
         (
             "x = 1\n".to_owned() + &node("a", ""),
             "the file: unknown key \"x\"",
         ),
-        ("[[node]\n".to_owned(), "no TOML"),
+        ("[[node]\n".to_owned(), "invalid TOML"),
     ];
     for (text, words) in cases {
         let told = wrong(&text);
-        assert!(told.contains(words), "{text}\n{told}\nshould say: {words}");
+        assert!(told.contains(words), "{text}\n{told}\nexpected: {words}");
     }
 }
 
 #[test]
-fn rates_that_cannot_be_kept_are_refused() {
+fn impossible_rates_are_refused() {
     let tree = |parent: &str, floors: [&str; 2]| {
         let [a, b] = floors;
         let leaf = |name: &str, floor: &str, class: &str| {
@@ -251,30 +251,30 @@ fn rates_that_cannot_be_kept_are_refused() {
     assert!(read(&tree("ceil = \"10mbit\"", ["4mbit", "6mbit"])).is_ok());
     let told = wrong(&tree("ceil = \"10mbit\"", ["5mbit", "6mbit"]));
     assert!(
-        told.contains("the floors of its children are 11mbit together, above its ceiling 10mbit"),
+        told.contains("the floors of its children sum to 11mbit and exceed its ceiling 10mbit"),
         "{told}"
     );
     let told = wrong(&tree(
         "floor = \"9mbit\"\nceil = \"10mbit\"",
         ["4mbit", "6mbit"],
     ));
-    assert!(told.contains("above its floor 9mbit"), "{told}");
+    assert!(told.contains("exceed its floor 9mbit"), "{told}");
     let told = wrong(&tree(
         "floor = \"11mbit\"\nceil = \"10mbit\"",
         ["1mbit", "1mbit"],
     ));
     assert!(
-        told.contains("its floor 11mbit is above its ceiling 10mbit"),
+        told.contains("its floor 11mbit exceeds its ceiling 10mbit"),
         "{told}"
     );
     let told = wrong(
         "[[node]]\nname = \"root\"\npolicy = \"stfq\"\nceil = \"1mbit\"\n[[node]]\nname = \"a\"\nparent = \"root\"\npolicy = \"fifo\"\nmatch = { class = [\"*\"] }",
     );
-    assert!(told.contains("it is the root"), "{told}");
+    assert!(told.contains("the root has no parent"), "{told}");
 }
 
 #[test]
-fn sixteen_levels_are_taken_and_seventeen_refused() {
+fn more_than_16_levels_are_refused() {
     let chain = |levels: usize| {
         let mut text = "[[node]]\nname = \"1\"\npolicy = \"stfq\"\n".to_owned();
         for level in 2..=levels {
@@ -287,12 +287,12 @@ fn sixteen_levels_are_taken_and_seventeen_refused() {
         text + "match = { class = [\"*\"] }\n"
     };
     let tree = read(&chain(16)).unwrap();
-    Scheduler::new(&tree.plan).expect("sixteen levels can be laid out");
-    assert!(wrong(&chain(17)).contains("node \"17\": it is on level 17; 16 levels at most"));
+    Scheduler::new(&tree.plan).expect("the core loads 16 levels");
+    assert!(wrong(&chain(17)).contains("node \"17\": it is on level 17: the maximum is 16 levels"));
 }
 
 #[test]
-fn references_have_nothing_below_that_could_forget_them() {
+fn nodes_below_references_must_keep_packets() {
     let tree = |below: &str| {
         format!(
             "[[node]]\nname = \"root\"\npolicy = \"stfq\"\nover = \"references\"\n[[node]]\nname = \"a\"\nparent = \"root\"\npolicy = \"stfq\"\nmatch = {{ class = [\"*\"] }}\n{below}\n"
@@ -303,18 +303,19 @@ fn references_have_nothing_below_that_could_forget_them() {
     Scheduler::new(&sound.plan).unwrap();
     assert!(
         wrong(&tree("queue = { full = \"push-out\" }"))
-            .contains("pushes packets out below a node over references")
+            .contains("does not work below a node that ranks references")
     );
     assert!(
-        wrong(&tree("over = \"flows\"")).contains("it is over flows below a node over references")
+        wrong(&tree("over = \"flows\""))
+            .contains("it ranks flows below a node that ranks references")
     );
     let inner =
         "[[node]]\nname = \"b\"\nparent = \"a\"\npolicy = \"fifo\"\nmatch = { class = [1] }";
-    assert!(wrong(&tree(inner)).contains("it is over children below a node over references"));
+    assert!(wrong(&tree(inner)).contains("it ranks children below a node that ranks references"));
 }
 
 #[test]
-fn a_policy_is_a_tree_of_one_leaf_and_its_parameters_are_set_by_name() {
+fn parameters_of_a_policy_are_set_by_name() {
     let with_params =
         |policy: &&Policy| !policy.params.is_empty() && policy.over.contains(&Over::Flows);
     let policy = policies()
@@ -334,7 +335,7 @@ fn a_policy_is_a_tree_of_one_leaf_and_its_parameters_are_set_by_name() {
 }
 
 #[test]
-fn every_policy_that_can_be_a_leaf_can_be_laid_out_alone() {
+fn core_loads_every_policy_as_a_leaf() {
     let leaves = policies()
         .iter()
         .filter(|p| p.over.contains(&Over::Packets) || p.over.contains(&Over::Flows));
@@ -346,19 +347,19 @@ fn every_policy_that_can_be_a_leaf_can_be_laid_out_alone() {
 }
 
 #[test]
-fn classes_become_nodes_with_their_rates_and_their_own_leaf() {
+fn classes_become_nodes_with_rates_and_leaves() {
     let mut drafts = Drafts::new();
     let csv = "name,parent,prefix,up,down,down_floor\nsite,,10.0.0.0/8,20M,100mbit,50mbit\nsub,site,10.1.0.0/16,5M,20mbit,10mbit\n";
     drafts.read_file("c.csv", csv.as_bytes());
     let set = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
-    // The policies that classes are built of may be absent from a build.
+    // A build can lack the policies of class trees.
     let has = |name: &str| policies().iter().any(|policy| policy.name == name);
     if !has("class_tree") || !has("fq_codel") {
-        let bad = Tree::of_classes(&set, Way::Down, policies()).unwrap_err();
-        assert!(bad.to_string().contains("there is no policy"), "{bad}");
+        let bad = Tree::of_classes(&set, Direction::Down, policies()).unwrap_err();
+        assert!(bad.to_string().contains("does not exist"), "{bad}");
         return;
     }
-    let tree = Tree::of_classes(&set, Way::Down, policies()).unwrap();
+    let tree = Tree::of_classes(&set, Direction::Down, policies()).unwrap();
     assert_eq!(
         tree.names.nodes(),
         ["root", "site", "site (own)", "sub", "other"]
@@ -382,12 +383,12 @@ fn classes_become_nodes_with_their_rates_and_their_own_leaf() {
         ["other", "site (own)", "sub", "other"]
     );
     Scheduler::new(&tree.plan).unwrap();
-    let up = Tree::of_classes(&set, Way::Up, policies()).unwrap();
+    let up = Tree::of_classes(&set, Direction::Up, policies()).unwrap();
     assert_eq!(up.plan.nodes[3].ceil, encode_rate(5_000_000));
 }
 
 #[test]
-fn a_hundred_thousand_nodes_are_read_and_end_in_one_plan() {
+fn trees_of_100000_nodes_are_built() {
     let mut text = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n".to_owned();
     for site in 0..100 {
         let _ = writeln!(
@@ -411,9 +412,9 @@ fn a_hundred_thousand_nodes_are_read_and_end_in_one_plan() {
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(fairpath_units::test_seed()), ..ProptestConfig::with_cases(300) })]
 
-    /// Whatever a file says, it is a tree that the core takes or a list of problems in lines.
+    /// Every file is either a tree that the core loads, or a list of problems.
     #[test]
-    fn a_damaged_tree_is_built_or_told(at in 0..SITE.len(), length in 0..40usize, with in "[a-z0-9\" =\\[\\]{}\n.-]{0,12}") {
+    fn modified_trees_are_built_or_refused(at in 0..SITE.len(), length in 0..40usize, with in "[a-z0-9\" =\\[\\]{}\n.-]{0,12}") {
         let cut = |at: usize| (at..=SITE.len()).find(|at| SITE.is_char_boundary(*at)).unwrap_or(SITE.len());
         let (from, to) = (cut(at), cut((at + length).min(SITE.len())));
         let text = format!("{}{with}{}", &SITE[..from], &SITE[to..]);

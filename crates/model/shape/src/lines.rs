@@ -6,7 +6,9 @@ use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Policy, policies};
 use fairpath_policy::Author;
-use fairpath_sched::tree::{BadTree, Known, LINE_BURST_NS, Line, SetError, TooDeep, Tree, Way};
+use fairpath_sched::tree::{
+    BadTree, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
+};
 
 /// What leaves by which interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -233,8 +235,8 @@ impl Lines {
 /// A side's tree, and packets that may be delayed in it at a time.
 fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), LineError> {
     let way = match side {
-        Side::Down => Way::Down,
-        Side::Up => Way::Up,
+        Side::Down => Direction::Down,
+        Side::Up => Direction::Up,
     };
     let names: Vec<String> = set
         .classes()
@@ -274,12 +276,12 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
     }
     let of_nodes = pipes_of_nodes(&tree);
     let pipe = settings.impair.lay(&mut tree, side)?;
-    let line = Line {
+    let line = Link {
         bps: *settings.bps.get(side),
-        burst_ns: LINE_BURST_NS,
+        burst_ns: LINK_BURST_NS,
         stack: settings.stack,
     };
-    Ok((tree.on_line(&line)?, pipe.saturating_add(of_nodes)))
+    Ok((tree.on_link(&line)?, pipe.saturating_add(of_nodes)))
 }
 
 /// Which way fates are drawn for.

@@ -1,9 +1,7 @@
-//! `fairpath sched check`: what the compiler, the verifier and the tree say of an author's file, and
-//! whether both homes do the same with it.
+//! `fairpath sched check`: compile a custom policy, verify it, and compare both runtimes.
 //!
-//! Stages follow each other; the first that finds something wrong is the last: what comes behind it
-//! would speak of a policy that is not there. A stage that needs what is missing (root) is skipped,
-//! and says so.
+//! The stages run in order, and the first problem ends the check, since later stages need a usable
+//! policy. A stage that lacks its privileges is skipped and reported as skipped.
 
 mod findings;
 
@@ -12,39 +10,40 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_bpf::author::{VerifyError, verify};
-use fairpath_core::sched::{Home, Over, Plan};
+use fairpath_core::sched::{Home, Op, Over, Plan};
 use fairpath_policy::trial::{self, Trial};
 use fairpath_sched::tree::{Known, Tree};
 
-use self::findings::{Findings, Format, Function, Trialled, Verifier};
+use self::findings::{Findings, Format, Function, TrialResult, Verifier};
 use super::own::{self, Own};
 
-/// Operations of a trial; about half of them are packets.
+/// Operations of a trial. About half of them enqueue a packet.
 const OPERATIONS: usize = 20_000;
 
 /// Arguments of `fairpath sched check`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fairpath sched check mine.c                 the policy alone, over everything that it ranks\n  \
-    sudo fairpath sched check mine.c tree.toml  with the verifier, the kernel home, and in a tree\n\n\
-    Needs clang 19 (apt-get install clang-19; CLANG names another).\n\
-    Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage.")]
+    fairpath sched check mine.c                 compile the policy and try it\n  \
+    sudo fairpath sched check mine.c tree.toml  also verify it and try it in a tree\n\n\
+    The check needs clang 19 (apt-get install clang-19). The variable CLANG selects another clang.\n\
+    The verifier and the kernel runtime need root, or CAP_BPF and CAP_PERFMON.\n\
+    Exit status: 0 no problem found, 1 problem found, 2 wrong usage.")]
 pub struct Args {
-    /// The policy, in C
+    /// Policy in C
     #[arg(value_name = "FILE.c")]
     file: PathBuf,
-    /// A tree that uses it, in TOML
+    /// Tree in TOML that uses the policy
     #[arg(value_name = "TREE.toml")]
     tree: Option<PathBuf>,
-    /// Of the trial's random operations
-    #[arg(long, default_value_t = 1)]
+    /// Set the seed of the random operations
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Lines for people, or one JSON object
+    /// Select the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut findings = Findings::new(&args.file);
     if let Err(problem) = stages(args, &mut findings) {
@@ -56,16 +55,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         written => written.context("write to standard output")?,
     }
     if !findings.problems.is_empty() {
-        bail!("check policy {}: see above", args.file.display());
+        bail!(
+            "check policy {}: the problems are listed above",
+            args.file.display()
+        );
     }
     Ok(())
 }
 
-/// One behind the other; what is found on the way is kept, whatever comes of the next.
+/// Runs the stages in order. Findings of completed stages remain if a later stage fails.
 fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<()> {
     let own = Own::open(&args.file)?;
     findings.read(&own.author);
-    let verified = ask_verifier(&own, findings)?;
+    let verified = run_verifier(&own, findings)?;
     let known = own.known();
     let known = Known {
         policies: &known,
@@ -109,8 +111,8 @@ fn read_tree(file: &Path, known: Known<'_>) -> anyhow::Result<Tree> {
     tree.with_context(|| format!("build the tree of {name}"))
 }
 
-/// Whether the kernel may be asked further.
-fn ask_verifier(own: &Own, findings: &mut Findings) -> anyhow::Result<bool> {
+/// Returns whether the kernel runtime is available to this process.
+fn run_verifier(own: &Own, findings: &mut Findings) -> anyhow::Result<bool> {
     let verdict = match verify(&own.trial()?) {
         Ok(verdict) => verdict,
         Err(VerifyError::NotPermitted) => {
@@ -130,10 +132,10 @@ fn ask_verifier(own: &Own, findings: &mut Findings) -> anyhow::Result<bool> {
         return Ok(true);
     };
     findings.verifier = Verifier::Refused;
-    bail!("{}", own::told(&refusal))
+    bail!("{}", own::refusal_text(&refusal))
 }
 
-/// Runs the same operations natively and, if we may, in the kernel.
+/// Runs the same operations in the native runtime and, if allowed, in the kernel runtime.
 fn try_out(
     own: &Own,
     plans: &[(String, Plan)],
@@ -152,39 +154,35 @@ fn try_out(
             .collect();
         let classes = u32::try_from(plan.class_table.len()).unwrap_or(u32::MAX);
         let ops = trial::operations(&policies, classes, OPERATIONS, seed);
-        let (mut home, watch) = own.native(plan)?;
-        let native = trial::run(&mut home, &ops);
+        let (mut runtime, watch) = own.native(plan)?;
+        let native = trial::run(&mut runtime, &ops);
         if let Some(fault) = watch.fault() {
-            bail!("{place}, the policy was stopped: {fault}");
+            bail!("{place}: the policy was stopped: {fault}");
         }
-        let native = native.with_context(|| format!("run {place}, natively"))?;
+        let native = native.with_context(|| format!("run {place} in the native runtime"))?;
         if native.stuck > 0 {
             bail!(
-                "{place}, {} packets never leave: check SEND_TIME and LATER",
+                "{place}: {} packets never leave the queue: check SEND_TIME and LATER",
                 native.stuck
             );
         }
         if let Some(object) = &object {
-            let mut home = own.load(object, plan)?;
-            compare(place, &native, &mut home, &ops)?;
+            let mut runtime = own.load(object, plan)?;
+            compare(place, &native, &mut runtime, &ops)?;
         }
-        findings
-            .trials
-            .push(Trialled::new(place, OPERATIONS, seed, &native, in_kernel));
+        findings.trials.push(TrialResult::new(
+            place, OPERATIONS, seed, &native, in_kernel,
+        ));
     }
     Ok(())
 }
 
-fn compare(
-    place: &str,
-    native: &Trial,
-    home: &mut dyn Home,
-    ops: &[fairpath_core::sched::Op],
-) -> anyhow::Result<()> {
-    let kernel = trial::run(home, ops).with_context(|| format!("run {place}, in the kernel"))?;
+fn compare(place: &str, native: &Trial, runtime: &mut dyn Home, ops: &[Op]) -> anyhow::Result<()> {
+    let kernel =
+        trial::run(runtime, ops).with_context(|| format!("run {place} in the kernel runtime"))?;
     if let Some((index, ours, theirs)) = native.differs(&kernel) {
         bail!(
-            "{place}, the homes differ at outcome {index}: natively {ours:?}, in the kernel {theirs:?}"
+            "{place}: the runtimes differ at outcome {index}: native {ours:?}, kernel {theirs:?}"
         );
     }
     Ok(())

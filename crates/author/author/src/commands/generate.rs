@@ -1,7 +1,7 @@
 //! `fairpath-sched generate`: manual pages, and an outline of the command line.
 //!
-//! Hidden, since it is for packaging. Completions belong to `fairpath`, which asks for the outline:
-//! JSON with the options, values and help texts of each command.
+//! Hidden, since it is for packaging. `fairpath` writes the completions and reads the outline for
+//! them: JSON with the options, values and help texts of each command.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 
 use super::output;
 
-/// Write the manual pages, or the outline that `fairpath` makes completions from
+/// Write the manual pages, or the outline for shell completions
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    artifact: Artifact,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// A page for fairpath-sched(1) and for every command that is shown
+enum Artifact {
+    /// Write fairpath-sched(1) and a page for each visible command
     Man {
-        /// Where to; created if it does not exist
+        /// Directory of the pages; created if it does not exist
         dir: PathBuf,
     },
-    /// The command line as JSON, on standard output
+    /// Print the command line as JSON
     Outline,
 }
 
-/// Writes what `args` ask for about `command`; files that exist are replaced.
+/// Writes the selected description of `command` and replaces existing files.
 ///
 /// # Errors
-/// Where the directory or standard output cannot be written.
+/// The directory or standard output cannot be written.
 pub fn run(mut command: Command, args: &Args) -> anyhow::Result<()> {
-    match &args.what {
-        What::Man { dir } => {
+    match &args.artifact {
+        Artifact::Man { dir } => {
             fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
             clap_mangen::generate_to(command, dir)
                 .with_context(|| format!("write into {}", dir.display()))
         }
-        What::Outline => {
+        Artifact::Outline => {
             command.build();
             output::print(&format!("{}\n", outline(&command))).context("write to standard output")
         }
@@ -58,7 +58,7 @@ fn outline(command: &Command) -> Value {
     })
 }
 
-/// Every command has it, and whoever reads the outline adds it.
+/// Every command has this option, so readers of the outline add it themselves.
 fn is_help(arg: &Arg) -> bool {
     arg.get_id() == "help"
 }

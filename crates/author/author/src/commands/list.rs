@@ -1,4 +1,4 @@
-//! `fairpath sched list`: the policies that are compiled in.
+//! `fairpath sched list`: the built-in policies.
 
 use anyhow::Context;
 use fairpath_core::sched::policies;
@@ -8,17 +8,19 @@ use super::output::{self, TextFormat};
 
 /// Arguments of `fairpath sched list`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fairpath sched list --format json | jq -r '.policies[].name'")]
+#[command(after_help = "Examples:\n  \
+    fairpath sched list\n  \
+    fairpath sched list --format json | jq -r '.policies[].name'")]
 pub struct Args {
-    /// Lines for people, or one JSON object
+    /// Select the output format
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
-/// Where standard output fails.
+/// Standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = match args.format {
         TextFormat::Text => text(),

@@ -1,6 +1,6 @@
-//! `fairpath sched new`: a policy to begin with, and its script.
+//! `fairpath sched new`: create a policy and its test script from a template.
 //!
-//! Both are made from files beside this one; nothing is overwritten.
+//! The templates are in `new/`. Existing files are never overwritten.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,40 +12,40 @@ use fairpath_policy::is_name;
 
 /// Arguments of `fairpath sched new`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  \
-    fairpath sched new shortest && fairpath sched check shortest.c\n\n\
-    The guide is docs/guide/sched-policies.md. Exit status: 0 done, 1 failed, 2 wrong usage.")]
+#[command(after_help = "Examples:\n  \
+    fairpath sched new shortest && fairpath sched check shortest.c\n  \
+    fairpath sched new shares --over flows --output policies\n\n\
+    Guide: docs/guide/sched-policies.md. Exit status: 0 success, 1 failure, 2 wrong usage.")]
 pub struct Args {
-    /// What the policy is called: small letters, digits, _ and -
+    /// Name of the policy: at most 23 lower-case letters, digits, _ and -
     name: String,
-    /// What it ranks
+    /// Select the elements that the policy ranks
     #[arg(long, value_enum, default_value_t = Over::Packets)]
     over: Over,
-    /// Where the files go
+    /// Write the files into this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
+    output: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Over {
-    /// Each packet has its rank
+    /// Rank each packet
     Packets,
-    /// Each flow has a queue of its own, and a rank
+    /// Rank flows, each with its own queue
     Flows,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let name = &args.name;
     if !is_name(name) {
         bail!(
-            "make policy \"{name}\": a name is a small letter, then small letters, digits, _ and -, 23 in all at most"
+            "create policy \"{name}\": the name is invalid: \
+             write at most 23 lower-case letters, digits, _ and -, with a letter first"
         );
     }
     if policies().iter().any(|policy| policy.name == *name) {
-        bail!(
-            "make policy {name}: fairpath has one of that name (fairpath sched show {name}); choose another"
-        );
+        bail!("create policy \"{name}\": a built-in policy has this name: choose another name");
     }
     let (policy, script) = match args.over {
         Over::Packets => (
@@ -54,12 +54,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ),
         Over::Flows => (include_str!("new/flows.c"), include_str!("new/flows.lua")),
     };
-    let file = |ending| match args.dir.as_path() {
+    let file = |ending| match args.output.as_path() {
         here if here == Path::new(".") => PathBuf::from(format!("{name}.{ending}")),
         dir => dir.join(format!("{name}.{ending}")),
     };
     let (c, lua) = (file("c"), file("lua"));
-    // Neither is written if one is there.
+    // Neither file is written if one of them exists.
     for path in [&c, &lua] {
         if path.exists() {
             return Err(exists(path));
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn exists(path: &Path) -> anyhow::Error {
     anyhow::anyhow!(
-        "write {}: it is there already; choose another name or --dir",
+        "write {}: the file exists: choose another name or another --output directory",
         path.display()
     )
 }
@@ -83,7 +83,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut file = match file {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(path)),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "write {}: there is no such directory; make it first",
+            "write {}: the directory does not exist: create it first",
             path.display()
         ),
         file => file.with_context(|| format!("write {}", path.display()))?,
@@ -94,12 +94,12 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 
 fn print(c: &Path, lua: &Path) {
     let (c, lua) = (c.display(), lua.display());
-    println!("wrote {c} and {lua}. Next:");
+    println!("Created {c} and {lua}. Next steps:");
     let check = format!("fairpath sched check {c}");
     let test = format!("fairpath sched test {c} {lua}");
-    println!("  {check:<50}  # compile it, ask the verifier, try it");
-    println!("  {test:<50}  # what it promises");
+    println!("  {check:<50}  # compile and verify it");
+    println!("  {test:<50}  # run its test script");
     println!(
-        "  fairpath sched run {c} --rate 100mbit --traffic 'bulk flows=4; voice'  # a simulated link"
+        "  fairpath sched run {c} --rate 100mbit --traffic 'bulk flows=4; voice'  # simulate a link"
     );
 }

@@ -1,4 +1,4 @@
-//! What several verbs print: formats, policies as JSON, a pipe that closes.
+//! Output that several commands share: formats, policies as JSON, and closed pipes.
 
 use std::io::{self, Write};
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use super::show;
 
-/// Lines for people or JSON.
+/// Text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TextFormat {
-    /// Lines for people
+    /// Lines of text
     Text,
-    /// JSON with a schema number
+    /// One JSON object
     Json,
 }
 
-/// Writes to standard output; who closes it has seen enough.
+/// Writes to standard output. A pipe that the reader closed is not an error.
 ///
 /// # Errors
 /// Any other failure.
@@ -28,7 +28,7 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// A policy as `list` and `show` give it.
+/// A policy as JSON, for `list` and `show`.
 pub fn policy(policy: &Policy) -> Value {
     let over: Vec<&str> = policy.over.iter().map(|over| show::over(*over)).collect();
     let functions: Vec<&str> = policy
@@ -44,9 +44,9 @@ pub fn policy(policy: &Policy) -> Value {
                 "name": param.name,
                 "unit": param.unit,
                 "about": param.about,
-                "least": param.least,
-                "most": param.most,
-                "standard": param.standard,
+                "min": param.least,
+                "max": param.most,
+                "default": param.standard,
             })
         })
         .collect();
@@ -55,7 +55,7 @@ pub fn policy(policy: &Policy) -> Value {
         "about": policy.about,
         "source": policy.source,
         "ranks": over,
-        "ranks_usually": show::over(policy.usual),
+        "ranks_by_default": show::over(policy.usual),
         "functions": functions,
         "state_bytes": { "flow": policy.state_bytes[0], "node": policy.state_bytes[1], "policy": policy.state_bytes[2] },
         "params": params,

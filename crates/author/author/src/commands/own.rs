@@ -1,4 +1,4 @@
-//! An author's own file as a policy: compiled, read, and put into either home.
+//! A custom policy: compiled, read, and loaded into either runtime.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use fairpath_bpf::author::{self, Compiler, Refusal};
 use fairpath_core::sched::{Plan, Policy, Scheduler};
 use fairpath_policy::{Author, Watch};
 
-/// An author's file that is a policy.
+/// A custom policy from a C file.
 pub struct Own {
-    /// What it is, and its instructions.
+    /// The description of the policy and its instructions.
     pub author: Author,
     file: PathBuf,
     object: Vec<u8>,
@@ -30,41 +30,41 @@ impl Own {
         })
     }
 
-    /// The policies that are compiled in, and this one before them.
+    /// This policy, followed by the built-in policies.
     pub fn known(&self) -> Vec<Policy> {
         self.author.known()
     }
 
-    /// The native home, where the policy's instructions are interpreted, and whether they are stopped.
+    /// The native runtime, which interprets the instructions of the policy, and a watch for faults.
     pub fn native(&self, plan: &Plan) -> anyhow::Result<(Scheduler, Watch)> {
         let machine = self.author.machine();
         let watch = machine.watch();
-        let home = Scheduler::with_custom(plan, &self.author.policy, Box::new(machine))?;
-        Ok((home, watch))
+        let runtime = Scheduler::with_custom(plan, &self.author.policy, Box::new(machine))?;
+        Ok((runtime, watch))
     }
 
-    /// The scheduler's program, linked with the policy: for [`Own::load`].
+    /// The scheduler program linked with the policy, for [`Own::load`].
     pub fn object(&self) -> anyhow::Result<Vec<u8>> {
         Ok(self.compiler.scheduler(&self.object, self.author.has())?)
     }
 
-    /// The kernel home, from [`Own::object`].
+    /// The kernel runtime of the program from [`Own::object`].
     pub fn load(&self, object: &[u8], plan: &Plan) -> anyhow::Result<SchedRun> {
         let loaded = SchedRun::load_object(object, plan, Some(&self.author.policy));
         loaded.map_err(|error| match author::refusal(object) {
-            Some(refusal) => anyhow::anyhow!("{}", told(&refusal)),
+            Some(refusal) => anyhow::anyhow!("{}", refusal_text(&refusal)),
             None => error.into(),
         })
     }
 
-    /// What the verifier has to say of the policy's functions.
+    /// An object with only the functions of the policy, for the verifier.
     pub fn trial(&self) -> anyhow::Result<Vec<u8>> {
         Ok(self.compiler.trial(&self.file, self.author.has())?)
     }
 }
 
-/// Why the verifier refuses, with the author's line.
-pub fn told(refusal: &Refusal) -> String {
+/// The reason for a refusal by the verifier, with the source line.
+pub fn refusal_text(refusal: &Refusal) -> String {
     let Refusal {
         function,
         line,
@@ -72,11 +72,11 @@ pub fn told(refusal: &Refusal) -> String {
     } = refusal;
     if reason.starts_with("combined stack size") {
         return format!(
-            "the verifier refuses it: its functions need too much stack below the scheduler's ({reason}); \
+            "the verifier refuses the policy: its functions need too much stack ({reason}): \
              use fewer local variables, and no arrays"
         );
     }
-    let line = line.as_deref().unwrap_or("a line that it does not name");
+    let line = line.as_deref().unwrap_or("an unknown line");
     let function = function.trim_start_matches("custom_").to_uppercase();
-    format!("the verifier refuses {function}, at {line}\n  {reason}")
+    format!("the verifier refuses {function} at {line}\n  {reason}")
 }

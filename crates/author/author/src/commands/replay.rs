@@ -1,4 +1,4 @@
-//! `fairpath sched replay`: a log's operations once more, in any home, and what comes of them.
+//! `fairpath sched replay`: repeat the operations of a log in any runtime and compare the outcomes.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -9,37 +9,37 @@ use fairpath_core::sched::{Home, Outcome};
 use fairpath_sched::log::{self, Difference, Replayed, Run, describe};
 use serde_json::{Value, json};
 
-use super::homes::{Homes, Makers};
 use super::output::{self, TextFormat};
+use super::runtimes::{Makers, Runtimes};
 
-/// Of the JSON output.
+/// The schema number of the JSON output.
 const SCHEMA: u32 = 1;
 
 /// Arguments of `fairpath sched replay`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fairpath sched test stfq weights.lua --log ops.log && fairpath sched replay ops.log\n  \
-    sudo fairpath sched replay ops.log --home both\n\n\
-    Exit status: 0 the same outcomes, 1 a difference or a log that is not whole, 2 wrong usage.")]
+    fairpath sched test stfq weights.lua --record ops.log && fairpath sched replay ops.log\n  \
+    sudo fairpath sched replay ops.log --runtime both\n\n\
+    Exit status: 0 no difference, 1 a difference or an incomplete log, 2 wrong usage.")]
 pub struct Args {
-    /// An operation log: of `sched test --log`, `sched run --log`, or `[shape] record`
+    /// Operation log, written by `fairpath sched run` or `test` with --record, or by `[shape] record`
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// Where it is replayed
-    #[arg(long, value_enum, default_value_t = Homes::Native)]
-    home: Homes,
-    /// An author's policy that the log names
+    /// Select the runtime of the scheduler
+    #[arg(long, value_enum, default_value_t = Runtimes::Native)]
+    runtime: Runtimes,
+    /// Read a custom policy that the log names
     #[arg(long, value_name = "FILE.c")]
-    policy: Option<PathBuf>,
-    /// Lines for people, or one JSON object
+    policy_file: Option<PathBuf>,
+    /// Select the output format
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
-/// A log that cannot be read, is not whole, or whose policies are not there; a difference.
+/// The log cannot be read, is incomplete or names an unknown policy, or an outcome differs.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let name = args.log.display();
     let open = || {
@@ -48,14 +48,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .with_context(|| format!("open {name}"))
     };
     log::check(open()?).with_context(|| format!("read {name}"))?;
-    let makers = Makers::new(args.home, args.policy.as_deref())?;
+    let makers = Makers::new(args.runtime, args.policy_file.as_deref())?;
     let mut make = |run: &Run| {
         let plan = run.resolve(&makers.policies)?;
-        let homes = makers
+        let runtimes = makers
             .make
             .iter()
             .map(|make| make(&plan).map_err(|error| error.to_string()));
-        homes.collect::<Result<Vec<Box<dyn Home>>, String>>()
+        runtimes.collect::<Result<Vec<Box<dyn Home>>, String>>()
     };
     let replayed = log::replay(open()?, &mut make).with_context(|| format!("replay {name}"))?;
     let text = match args.format {
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     output::print(&text).context("write to standard output")?;
     if let Some(difference) = &replayed.difference {
         bail!(
-            "replay {name}: operation {} of run {} differs",
+            "replay {name}: the outcome of operation {} of run {} differs",
             difference.index,
             difference.run
         );
@@ -75,12 +75,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn text(replayed: &Replayed) -> String {
     let mut text = String::new();
-    for home in &replayed.homes {
-        let stats = &home.stats;
+    for runtime in &replayed.runtimes {
+        let stats = &runtime.stats;
         let dropped: u64 = stats.dropped.iter().sum();
         text += &format!(
-            "run {}, {}: {} came, {} sent, {} marked, {dropped} dropped\n",
-            home.run, home.home, stats.enqueued, stats.sent, stats.marked
+            "run {}, {} runtime: {} enqueued, {} sent, {} marked, {dropped} dropped\n",
+            runtime.run, runtime.runtime, stats.enqueued, stats.sent, stats.marked
         );
     }
     let runs = match replayed.summary.runs {
@@ -88,16 +88,16 @@ fn text(replayed: &Replayed) -> String {
         runs => format!("{runs} runs"),
     };
     text += &format!(
-        "{} operations of {runs}, {} outcomes compared: ",
+        "{} operations in {runs}, {} outcomes compared: ",
         replayed.summary.ops, replayed.compared
     );
     match &replayed.difference {
         None => text + "no difference\n",
-        Some(difference) => text + "a difference\n" + &shown(difference),
+        Some(difference) => text + "1 difference\n" + &difference_text(difference),
     }
 }
 
-fn shown(difference: &Difference) -> String {
+fn difference_text(difference: &Difference) -> String {
     let mut text = format!("run {}, operation {}:\n", difference.run, difference.index);
     for (index, op, outcomes) in &difference.before {
         text += &format!(
@@ -129,15 +129,15 @@ fn shown(difference: &Difference) -> String {
 
 fn json(replayed: &Replayed) -> Value {
     let words = |outcomes: &[Outcome]| outcomes.iter().map(describe::outcome).collect::<Vec<_>>();
-    let homes = replayed.homes.iter().map(|home| {
+    let runtimes = replayed.runtimes.iter().map(|runtime| {
         json!({
-            "run": home.run,
-            "home": home.home,
-            "enqueued_packets": home.stats.enqueued,
-            "sent_packets": home.stats.sent,
-            "sent_bytes": home.stats.sent_bytes,
-            "marked_packets": home.stats.marked,
-            "dropped_packets": home.stats.dropped.iter().sum::<u64>(),
+            "run": runtime.run,
+            "runtime": runtime.runtime,
+            "enqueued_packets": runtime.stats.enqueued,
+            "sent_packets": runtime.stats.sent,
+            "sent_bytes": runtime.stats.sent_bytes,
+            "marked_packets": runtime.stats.marked,
+            "dropped_packets": runtime.stats.dropped.iter().sum::<u64>(),
         })
     });
     let difference = replayed.difference.as_ref().map(|difference| {
@@ -158,7 +158,7 @@ fn json(replayed: &Replayed) -> Value {
         "runs": replayed.summary.runs,
         "operations": replayed.summary.ops,
         "compared_outcomes": replayed.compared,
-        "homes": homes.collect::<Vec<_>>(),
+        "runtimes": runtimes.collect::<Vec<_>>(),
         "difference": difference,
     })
 }

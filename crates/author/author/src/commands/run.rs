@@ -1,4 +1,4 @@
-//! `fairpath sched run`: a policy or a tree over a simulated link.
+//! `fairpath sched run`: simulate a link with a policy or a tree.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
@@ -18,95 +18,102 @@ use fairpath_units::quantity::{read, read_rate, read_time, written};
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::homes::{HomeKind, Makers};
+use super::figure;
 use super::output;
-use super::picture;
+use super::runtimes::{Makers, Runtime};
 use super::subject::{self, ClassArgs};
 
 const EXAMPLE: &str = "\
 Examples:
   fairpath sched run stfq --rate 100mbit --traffic 'bulk flows=2; bulk name=heavy weight=2'
-  fairpath sched run tree.toml --rate 1gbit --pcap trace.pcapng.gz --format json
-  fairpath sched run mine.c --rate 50mbit --traffic 'bulk flows=4; voice'
-  fairpath sched run classes --classes fairpath.toml --rate 1gbit --pcap trace.pcap --svg out.svg";
+  fairpath sched run tree.toml --rate 1gbit --read trace.pcapng.gz --format json
+  fairpath sched run mine.c --rate 50mbit --traffic 'bulk flows=4; voice' --duration 30s
+  fairpath sched run classes --class-file fairpath.toml --rate 1gbit -r trace.pcap --svg out.svg
+
+Exit status: 0 success, 1 failure, 2 wrong usage.";
 
 /// Arguments of `fairpath sched run`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE, after_long_help = format!("{SYNTAX}\n\n{EXAMPLE}"))]
-#[command(group(clap::ArgGroup::new("packets").required(true).args(["traffic", "pcap"])))]
+#[command(group(clap::ArgGroup::new("packets").required(true).args(["traffic", "read"])))]
 pub struct Args {
-    /// A policy (`fairpath sched list`), an author's file (NAME.c), a tree's (NAME.toml), or "classes"
+    /// Policy name, custom policy (NAME.c), tree (NAME.toml), or "classes"
     subject: String,
-    /// Packets to make; --help tells the language. Several are joined
+    /// Generate packets, for example 'bulk flows=2; voice'; repeatable; see --help for the syntax
     #[arg(long, value_name = "SPEC")]
     traffic: Vec<String>,
-    /// Packets of a capture, at their times: pcap or pcapng, gzipped or not
-    #[arg(long, value_name = "FILE")]
-    pcap: Option<PathBuf>,
-    /// Of the link, such as 100mbit
-    #[arg(long, value_parser = read_rate)]
+    /// Read packets and their times from a pcap or pcapng file, also gzipped; - reads standard input
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+    /// Set the link rate, for example 100mbit
+    #[arg(long, value_name = "RATE", value_parser = read_rate)]
     rate: u64,
-    /// Virtual time to simulate [default: 10s; of a capture, to its end]
-    #[arg(long = "for", value_name = "TIME", value_parser = read_time)]
+    /// Simulate this virtual time, for example 30s [default: 10s, or the whole capture]
+    #[arg(long, value_name = "TIME", value_parser = read_time)]
     duration: Option<u64>,
-    /// Bytes that each packet takes on the link besides its own (Ethernet: 24)
+    /// Add link overhead to each packet, for example 24 for Ethernet; 0 to 65536 bytes
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = overhead)]
     overhead: u32,
-    /// A parameter of the policy, or of one node: NAME=VALUE, NODE.NAME=VALUE
+    /// Set a parameter of the policy (NAME=VALUE) or of a node (NODE.NAME=VALUE); repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
     classes: ClassArgs,
-    /// An author's policy that the tree names
+    /// Read a custom policy that the tree names
     #[arg(long, value_name = "FILE.c")]
-    policy: Option<PathBuf>,
-    /// What the random numbers of --traffic begin with: the same seed, the same packets
-    #[arg(long, default_value_t = 1, conflicts_with = "pcap")]
+    policy_file: Option<PathBuf>,
+    /// Set the seed of --traffic; the same seed generates the same packets
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        conflicts_with = "read"
+    )]
     seed: u64,
-    /// Where the scheduler runs
-    #[arg(long, value_enum, default_value_t = HomeKind::Native)]
-    home: HomeKind,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    /// Select the runtime of the scheduler
+    #[arg(long, value_enum, default_value_t = Runtime::Native)]
+    runtime: Runtime,
+    /// Select the output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Draw throughput and sojourn times into this file
+    /// Write a figure of throughput and sojourn times
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Record every operation and its outcome into this file, for `fairpath sched replay`
+    /// Record each operation and its outcome for `fairpath sched replay`
     #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
+    record: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Tables of 80 columns
-    Table,
+    Text,
     /// One JSON object
     Json,
-    /// A line a flow, class and node
+    /// One line per flow, class and node
     Csv,
 }
 
-/// Virtual time without `--for`.
-const STANDARD_NS: u64 = 10_000_000_000;
-/// Overhead of a packet at most.
+/// Virtual time without `--duration`.
+const DEFAULT_NS: u64 = 10_000_000_000;
+/// Maximum overhead of a packet, bytes.
 const MAX_OVERHEAD: u64 = 1 << 16;
 
 fn overhead(text: &str) -> Result<u32, String> {
     match read(text, "bytes").map_err(|bad| bad.to_string())? {
         bytes if bytes <= MAX_OVERHEAD => Ok(bytes as u32),
-        _ => Err(format!("more than {MAX_OVERHEAD} bytes are no overhead")),
+        _ => Err(format!("the maximum is {MAX_OVERHEAD} bytes")),
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
-/// A subject, a specification or a file that is wrong; a home that refuses; packets that are lost.
+/// The subject, the traffic or a file is invalid, or the runtime fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let classes = args.classes.read()?;
-    let own = subject::own(&args.subject, args.policy.as_deref())?;
-    let makers = Makers::new(args.home.into(), own)?;
+    let own = subject::own(&args.subject, args.policy_file.as_deref())?;
+    let makers = Makers::new(args.runtime.into(), own)?;
     let (subject, policies) = (&args.subject, &makers.policies);
     let tree = subject::load(
         subject,
@@ -115,37 +122,37 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         &args.classes,
         &args.set,
     )?;
-    // Whether it can be written is better known before the simulation than behind it.
+    // A file that cannot be written is reported before the simulation, not after it.
     let create =
-        |path: &PathBuf| File::create(path).with_context(|| format!("create the picture {path:?}"));
-    let picture = args.svg.as_ref().map(create).transpose()?;
+        |path: &PathBuf| File::create(path).with_context(|| format!("create the figure {path:?}"));
+    let figure_file = args.svg.as_ref().map(create).transpose()?;
     let link = Link {
         args,
         tree: &tree,
         makers: &makers,
     };
-    let (traffic, findings) = match &args.pcap {
+    let (traffic, findings) = match &args.read {
         Some(path) => (
             path.display().to_string(),
             link.capture(path, classes.as_ref())?,
         ),
-        None => link.made()?,
+        None => link.generated()?,
     };
     let report = Report {
         subject: &args.subject,
         traffic: &traffic,
-        home: args.home.name(),
+        runtime: args.runtime.name(),
         seed: args.seed,
         settings: settings(args),
         names: &tree.names,
         findings: &findings,
     };
-    if let (Some(path), Some(mut file)) = (&args.svg, picture) {
-        file.write_all(picture::svg(&report).as_bytes())
-            .with_context(|| format!("write the picture {path:?}"))?;
+    if let (Some(path), Some(mut file)) = (&args.svg, figure_file) {
+        file.write_all(figure::svg(&report).as_bytes())
+            .with_context(|| format!("write the figure {path:?}"))?;
     }
     let text = match args.format {
-        Format::Table => report.table(),
+        Format::Text => report.table(),
         Format::Json => report.json(),
         Format::Csv => report.csv(),
     };
@@ -153,15 +160,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn settings(args: &Args) -> Settings {
-    let usual = args.pcap.is_none().then_some(STANDARD_NS);
+    let default = args.read.is_none().then_some(DEFAULT_NS);
     Settings {
         rate_bps: args.rate,
         overhead_bytes: args.overhead,
-        duration_ns: args.duration.or(usual),
+        duration_ns: args.duration.or(default),
     }
 }
 
-/// What is simulated.
+/// The simulated link.
 struct Link<'a> {
     args: &'a Args,
     tree: &'a Tree,
@@ -169,13 +176,13 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    fn made(&self) -> anyhow::Result<(String, Findings)> {
+    fn generated(&self) -> anyhow::Result<(String, Findings)> {
         let text = self.args.traffic.join("; ");
         let spec = Spec::read(&text)?;
         let class_of = |name: &str| self.tree.names.class_number(name);
         let mut generator = Generator::new(&spec, self.args.seed, class_of)
-            .map_err(|class| anyhow::anyhow!("make traffic: there is no class \"{class}\"; give its number, or its file with --classes"))?;
-        let findings = self.go(&mut generator)?;
+            .map_err(|class| anyhow::anyhow!("generate traffic: class \"{class}\" does not exist: write its number, or name its file with --class-file"))?;
+        let findings = self.simulate(&mut generator)?;
         Ok((text, findings))
     }
 
@@ -187,18 +194,18 @@ impl Link<'_> {
         };
         let reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
         let mut capture = Capture::new(reader, Looks::new(classes)?);
-        self.go(&mut capture)
+        self.simulate(&mut capture)
             .with_context(|| format!("simulate {path:?}"))
     }
 
-    fn go<A: Arrivals>(&self, traffic: &mut A) -> anyhow::Result<Findings> {
-        let mut home = self.makers.open(&self.tree.plan)?;
+    fn simulate<A: Arrivals>(&self, traffic: &mut A) -> anyhow::Result<Findings> {
+        let mut runtime = self.makers.open(&self.tree.plan)?;
         let settings = settings(self.args);
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("handle signals")?;
         }
-        let path = self.args.log.as_deref();
+        let path = self.args.record.as_deref();
         let mut recorder = path.map(|path| Recorder::begin(path, self)).transpose()?;
         let mut progress = Progress::new(settings.duration_ns);
         let mut watch = |now: u64| {
@@ -214,7 +221,7 @@ impl Link<'_> {
             None => None,
         };
         let findings = simulate(
-            home.as_mut(),
+            runtime.as_mut(),
             self.tree,
             traffic,
             &settings,
@@ -226,14 +233,14 @@ impl Link<'_> {
         if let Some(recorder) = recorder {
             recorder.finish()?;
         }
-        if findings.interrupted && self.args.format == Format::Table {
-            eprintln!("fairpath: interrupted; what was simulated until then follows");
+        if findings.interrupted && self.args.format == Format::Text {
+            eprintln!("fairpath: interrupted: the results cover the simulated time only");
         }
         Ok(findings)
     }
 }
 
-/// The operation log, and the first thing that went wrong with it.
+/// The operation log and its first error.
 struct Recorder {
     path: PathBuf,
     writer: log::Writer<BufWriter<File>>,
@@ -242,13 +249,14 @@ struct Recorder {
 
 impl Recorder {
     fn begin(path: &Path, link: &Link<'_>) -> anyhow::Result<Recorder> {
-        let file = File::create(path).with_context(|| format!("create the log {path:?}"))?;
-        let run = log::Run::of(link.args.home.name(), link.tree);
+        let file =
+            File::create(path).with_context(|| format!("create the operation log {path:?}"))?;
+        let run = log::Run::of(link.args.runtime.name(), link.tree);
         let writer = log::Writer::new(BufWriter::new(file)).and_then(|mut writer| {
             writer.begin(&run)?;
             Ok(writer)
         });
-        let writer = writer.with_context(|| format!("write the log {path:?}"))?;
+        let writer = writer.with_context(|| format!("write the operation log {path:?}"))?;
         Ok(Recorder {
             path: path.to_owned(),
             writer,
@@ -268,11 +276,11 @@ impl Recorder {
             Some(error) => Err(error),
             None => self.writer.finish().map(|_| ()),
         };
-        finished.with_context(|| format!("write the log {path:?}"))
+        finished.with_context(|| format!("write the operation log {path:?}"))
     }
 }
 
-/// How far it is, on a terminal only.
+/// The progress line, on a terminal only.
 struct Progress {
     end: Option<u64>,
     shown: Option<u64>,
@@ -288,7 +296,7 @@ impl Progress {
         }
     }
 
-    /// Once every hundredth of the end, or every virtual second.
+    /// Prints after each 1 % of the duration, or after each virtual second without one.
     fn show(&mut self, now: u64) {
         let step = self.end.map_or(1_000_000_000, |end| (end / 100).max(1));
         if !self.is_terminal || self.shown == Some(now / step) {

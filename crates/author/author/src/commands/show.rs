@@ -1,4 +1,4 @@
-//! `fairpath sched show`: one policy in full.
+//! `fairpath sched show`: all details of one policy.
 
 use std::fmt::Write as _;
 
@@ -12,20 +12,22 @@ use super::subject;
 
 /// Arguments of `fairpath sched show`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fairpath sched show fq_codel\n\n\
-    Exit status: 0 shown, 1 there is no such policy, 2 wrong usage.")]
+#[command(after_help = "Examples:\n  \
+    fairpath sched show fq_codel\n  \
+    fairpath sched show mine.c --format json\n\n\
+    Exit status: 0 success, 1 unknown or invalid policy, 2 wrong usage.")]
 pub struct Args {
-    /// Its name, as `fairpath sched list` gives it, or an author's file (NAME.c)
+    /// Name of a policy (`fairpath sched list`), or custom policy (NAME.c)
     policy: String,
-    /// Lines for people, or one JSON object
+    /// Select the output format
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
-/// No such policy; standard output fails.
+/// The policy does not exist, or standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let own = subject::own(&args.policy, None)?;
     let own = own.map(Own::open).transpose()?;
@@ -57,7 +59,7 @@ fn text(policy: &Policy) -> String {
     let others = if others.is_empty() {
         String::new()
     } else {
-        format!("; also {}", others.join(", "))
+        format!(" (also {})", others.join(", "))
     };
     let _ = writeln!(out, "ranks      {usual}{others}");
     let functions: Vec<&str> = policy.functions.iter().map(|f| function(*f)).collect();
@@ -65,7 +67,7 @@ fn text(policy: &Policy) -> String {
     let [flow, class, global] = policy.state_bytes;
     let _ = writeln!(
         out,
-        "state      {flow} bytes a flow, {class} a node, {global} for itself"
+        "state      {flow} bytes per flow, {class} per node, {global} per policy"
     );
     if policy.params.is_empty() {
         let _ = writeln!(out, "parameters none");
@@ -79,18 +81,18 @@ fn text(policy: &Policy) -> String {
         .max()
         .unwrap_or(0);
     for param in &policy.params {
-        let [standard, least, most] =
+        let [default, min, max] =
             [param.standard, param.least, param.most].map(|value| written(value, &param.unit));
         let _ = writeln!(
             out,
-            "  {:<name$}  {standard} ({least} to {most})\n  {:<name$}  {}",
+            "  {:<name$}  default {default}, range {min} to {max}\n  {:<name$}  {}",
             param.name, "", param.about
         );
     }
     out
 }
 
-/// What a queue's entries are.
+/// The name of the elements of a queue.
 pub fn over(over: Over) -> &'static str {
     match over {
         Over::Packets => "packets",
@@ -100,7 +102,7 @@ pub fn over(over: Over) -> &'static str {
     }
 }
 
-/// As a policy's file calls it.
+/// The name of a function of a policy.
 pub fn function(function: Function) -> &'static str {
     match function {
         Function::RankEnqueue => "rank_enqueue",

@@ -1,4 +1,4 @@
-//! What a verb is about: a policy by name, a tree in a file, or the tree of an operator's classes.
+//! The subject of a command: a policy by name, a tree in a file, or the tree of the configured classes.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,41 +7,42 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use fairpath_class::{ClassSet, Drafts, MAX_FILE_BYTES, Uplinks};
 use fairpath_core::sched::Policy;
-use fairpath_sched::tree::{BadTree, Known, Tree, Way};
+use fairpath_sched::tree::{BadTree, Direction, Known, Tree};
 use fairpath_units::nearest;
 
-/// The word that stands for the tree of the classes that `--classes` names.
+/// The subject for the tree of the classes in `--class-file`.
 const CLASSES: &str = "classes";
 
-/// Files with classes, and which of their rates hold.
+/// Class files and the direction whose rates apply.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClassArgs {
-    /// Files with classes, as `fairpath class check` reads them: packets of captures get classes,
-    /// trees may name them, and SUBJECT may be "classes"
+    /// Read classes (TOML or CSV) for packets, trees and the subject "classes"; repeatable
     #[arg(long, value_name = "FILE")]
-    classes: Vec<PathBuf>,
-    /// Which of the classes' rates hold: of what their hosts send, or receive
-    #[arg(long, value_enum, default_value_t = Direction::Down, requires = "classes")]
-    way: Direction,
+    class_file: Vec<PathBuf>,
+    /// Select the direction whose class rates apply
+    #[arg(long, value_enum, default_value_t = DirectionArg::Down, requires = "class_file")]
+    direction: DirectionArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Direction {
+enum DirectionArg {
+    /// Packets that the hosts send
     Up,
+    /// Packets that the hosts receive
     Down,
 }
 
 impl ClassArgs {
-    /// The classes, if files are named.
+    /// The classes, or nothing without class files.
     ///
     /// # Errors
-    /// Files that cannot be read, or hold errors: `fairpath class check` shows all of them.
+    /// A file cannot be read or is invalid. `fairpath class check` lists all problems.
     pub fn read(&self) -> anyhow::Result<Option<ClassSet>> {
-        if self.classes.is_empty() {
+        if self.class_file.is_empty() {
             return Ok(None);
         }
         let mut drafts = Drafts::new();
-        for path in &self.classes {
+        for path in &self.class_file {
             let content = content(path).with_context(|| format!("read classes {path:?}"))?;
             drafts.read_file(&path.display().to_string(), &content);
         }
@@ -54,20 +55,20 @@ impl ClassArgs {
             .next();
         let set = outcome.set.with_context(|| {
             let first = first.unwrap_or_default();
-            format!("read classes: {first}; `fairpath class check` shows everything that is wrong")
+            format!("read classes: {first}: list all problems with `fairpath class check`")
         })?;
         Ok(Some(set))
     }
 
-    fn way(&self) -> Way {
-        match self.way {
-            Direction::Up => Way::Up,
-            Direction::Down => Way::Down,
+    fn direction(&self) -> Direction {
+        match self.direction {
+            DirectionArg::Up => Direction::Up,
+            DirectionArg::Down => Direction::Down,
         }
     }
 }
 
-/// One byte more than allowed is enough to be refused.
+/// Reads one byte more than allowed, so that a file that is too long is refused.
 fn content(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?
@@ -76,17 +77,17 @@ fn content(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Bytes of a tree's file at most.
+/// Maximum size of a tree file, bytes.
 const MAX_TREE_BYTES: u64 = 64 << 20;
 
-/// The author's file that `subject` is, or that `--policy` names for a tree.
+/// The custom policy: either `subject` itself, or the file that `--policy-file` names for a tree.
 ///
 /// # Errors
-/// Both at once.
+/// Both are given.
 pub fn own<'a>(subject: &'a str, policy: Option<&'a Path>) -> anyhow::Result<Option<&'a Path>> {
     match (has_ending(subject, "c"), policy) {
         (true, Some(policy)) => bail!(
-            "use policy {policy:?}: {subject:?} is one already; leave --policy out, or name a tree that uses it"
+            "use policy {policy:?}: {subject:?} is also a policy: omit --policy-file, or name a tree that uses it"
         ),
         (true, None) => Ok(Some(Path::new(subject))),
         (false, policy) => Ok(policy),
@@ -98,11 +99,12 @@ fn has_ending(subject: &str, ending: &str) -> bool {
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
 }
 
-/// The tree that `subject` means, with `assignments` made (`quantum=300B`), of these policies: an
-/// author's, if there is one, is the first.
+/// Loads the tree of `subject` and applies `assignments` such as `quantum=300B`. A custom policy is
+/// the first of `policies`.
 ///
 /// # Errors
-/// No such policy or file, a tree with errors (each is told on standard error), a bad assignment.
+/// The policy or file does not exist, the tree is invalid (each problem is printed to standard
+/// error), or an assignment is invalid.
 pub fn load(
     subject: &str,
     policies: &[Policy],
@@ -131,25 +133,25 @@ fn tree(
         policies,
         classes: &names,
     };
-    let told = |bad: BadTree| {
+    let refused = |bad: BadTree| {
         eprintln!("{bad}");
-        anyhow::anyhow!("build the tree of {subject:?}: it has errors, which stand above")
+        anyhow::anyhow!("build the tree of {subject:?}: the errors are listed above")
     };
     if subject == CLASSES {
-        let set =
-            classes.context("build the tree of classes: name their files with --classes FILE")?;
-        return Tree::of_classes(set, args.way(), policies).map_err(told);
+        let set = classes
+            .context("build the tree of classes: name their files with --class-file FILE")?;
+        return Tree::of_classes(set, args.direction(), policies).map_err(refused);
     }
     if has_ending(subject, "toml") {
         let text =
             text(Path::new(subject)).with_context(|| format!("read the tree {subject:?}"))?;
-        return Tree::read(subject, &text, known).map_err(told);
+        return Tree::read(subject, &text, known).map_err(refused);
     }
     let policy = match policies.first() {
         Some(own) if has_ending(subject, "c") => own,
         _ => find(subject, policies)?,
     };
-    Tree::of_policy(policy, known).map_err(told)
+    Tree::of_policy(policy, known).map_err(refused)
 }
 
 fn names_of(set: &ClassSet) -> Vec<String> {
@@ -164,25 +166,25 @@ fn text(path: &Path) -> anyhow::Result<String> {
     let file = File::open(path)?.take(MAX_TREE_BYTES + 1);
     match { file }.read_to_string(&mut text) {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            bail!("it is no text in UTF-8; is it a tree's file?")
+            bail!("the file is not UTF-8 text: name a tree in TOML")
         }
         read => read?,
     };
     if text.len() as u64 > MAX_TREE_BYTES {
-        bail!("the file is larger than {MAX_TREE_BYTES} bytes, which no tree needs");
+        bail!("the file is too large: the maximum is {MAX_TREE_BYTES} bytes");
     }
     Ok(text)
 }
 
-/// The policy called `name`.
+/// The policy with this name.
 ///
 /// # Errors
-/// There is none; the nearest is named.
+/// It does not exist. The message suggests the nearest name.
 pub fn find<'a>(name: &str, policies: &'a [Policy]) -> anyhow::Result<&'a Policy> {
     let found = policies.iter().find(|policy| policy.name == name);
     found.with_context(|| {
         let near = nearest(name, policies.iter().map(|policy| policy.name.as_str()));
         let near = near.map_or_else(String::new, |near| format!("did you mean \"{near}\"? "));
-        format!("find policy {name:?}: there is none; {near}`fairpath sched list` has their names; a tree's file ends in .toml, an author's policy in .c")
+        format!("find policy {name:?}: it does not exist: {near}`fairpath sched list` prints all names, a tree is a .toml file, and a custom policy is a .c file")
     })
 }

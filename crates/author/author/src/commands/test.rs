@@ -1,4 +1,4 @@
-//! `fairpath sched test`: Lua scripts against a policy or a tree, in either home or both.
+//! `fairpath sched test`: test a policy or a tree with Lua scripts, in either runtime or both.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,53 +14,52 @@ use fairpath_sched::log::Writer;
 use fairpath_units::quantity;
 use serde_json::json;
 
-use super::homes::{Homes, Makers};
 use super::output::{self, TextFormat};
+use super::runtimes::{Makers, Runtimes};
 use super::subject::{self, ClassArgs};
 
-/// Of the JSON output.
+/// The schema number of the JSON output.
 const SCHEMA: u32 = 1;
 
 /// Arguments of `fairpath sched test`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fairpath sched test stfq weights.lua                a shipped policy, in this process\n  \
-    sudo fairpath sched test mine.c mine.lua --home both  an author's, here and in the kernel\n  \
-    fairpath sched test tree.toml site.lua --log ops.log  a tree, and what it did for `sched replay`\n\n\
-    What scripts can say: docs/guide/sched-scripts.md. Scripts of the XDP queueing tester run, too.\n\
-    Exit status: 0 all expectations hold, 1 one does not, 2 wrong usage.")]
+    fairpath sched test stfq weights.lua                     test a built-in policy\n  \
+    sudo fairpath sched test mine.c mine.lua --runtime both  compare both runtimes\n  \
+    fairpath sched test tree.toml site.lua --record ops.log  record the operations\n\n\
+    Guide: docs/guide/sched-scripts.md. Scripts of the XDP queueing tester are supported.\n\
+    Exit status: 0 all expectations hold, 1 a failure, 2 wrong usage.")]
 pub struct Args {
-    /// A policy (`fairpath sched list`), an author's file (NAME.c), a tree's (NAME.toml), or - where
-    /// the scripts choose
-    #[arg(value_name = "POLICY")]
+    /// Policy name, custom policy (NAME.c), tree (NAME.toml), "classes", or - if the scripts choose
+    #[arg(value_name = "SUBJECT")]
     subject: String,
-    /// Lua scripts
+    /// Lua scripts to run
     #[arg(required = true, value_name = "SCRIPT.lua")]
     scripts: Vec<PathBuf>,
-    /// Where the scheduler runs
-    #[arg(long, value_enum, default_value_t = Homes::Native)]
-    home: Homes,
-    /// A parameter of the policy, or of one node: NAME=VALUE, NODE.NAME=VALUE
+    /// Select the runtime of the scheduler
+    #[arg(long, value_enum, default_value_t = Runtimes::Native)]
+    runtime: Runtimes,
+    /// Set a parameter of the policy (NAME=VALUE) or of a node (NODE.NAME=VALUE); repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
     classes: ClassArgs,
-    /// An author's policy that the tree names
+    /// Read a custom policy that the tree names
     #[arg(long, value_name = "FILE.c")]
-    policy: Option<PathBuf>,
-    /// Record every operation and its outcome into this file, for `fairpath sched replay`
+    policy_file: Option<PathBuf>,
+    /// Record each operation and its outcome for `fairpath sched replay`
     #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// Lua instructions that a script may use; an operation of the scheduler counts as 100
-    #[arg(long, value_name = "COUNT", default_value_t = MAX_INSTRUCTIONS)]
+    record: Option<PathBuf>,
+    /// Limit the Lua instructions of a script; a scheduler operation counts as 100
+    #[arg(long, value_name = "NUMBER", default_value_t = MAX_INSTRUCTIONS)]
     max_instructions: u64,
-    /// Memory that a script may use, such as 512MiB [default: 1GiB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    /// Limit the memory of a script, for example 512MiB [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
-    /// Of the scripts' math.random
-    #[arg(long, default_value_t = 1)]
+    /// Set the seed of math.random in scripts
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Lines (TAP), or one JSON object
+    /// Select the output format; text is TAP, the Test Anything Protocol
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
 }
@@ -69,10 +68,10 @@ fn bytes(text: &str) -> Result<u64, String> {
     quantity::read(text, "bytes").map_err(|bad| bad.to_string())
 }
 
-/// Runs the verb.
+/// Runs the command.
 ///
 /// # Errors
-/// A subject or script that cannot be read; a script whose expectations do not hold.
+/// A subject or script cannot be read, or an expectation fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut bench = bench(args)?;
     let scripts: Vec<Script> = args
@@ -80,14 +79,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .iter()
         .map(|path| Script::load(path))
         .collect::<Result<_, _>>()?;
-    let log = args.log.as_deref().map(create).transpose()?;
+    let log = args.record.as_deref().map(create).transpose()?;
     if let Some(log) = &log {
         bench.record = Some(log.clone());
     }
     let mut reports: Vec<Report> = Vec::new();
     for script in &scripts {
         let report = script.run(&bench);
-        if let Some(cause) = no_home(&report) {
+        if let Some(cause) = no_runtime(&report) {
             bail!("test {}: {cause}", args.subject);
         }
         reports.push(report);
@@ -106,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let failed: usize = reports.iter().map(Report::failed).sum();
     if failed > 0 {
         bail!(
-            "test {}: {failed} of {} failed",
+            "test {}: {failed} of {} test cases failed",
             args.subject,
             cases(&reports)
         );
@@ -114,24 +113,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why no home was had at all: told once, and not by every test.
-fn no_home(report: &Report) -> Option<&str> {
+/// The reason why no runtime could be opened, so that it is printed once and not for every test.
+fn no_runtime(report: &Report) -> Option<&str> {
     let mut failures = report.cases.iter().map(|case| {
         let failure = case.failure.as_ref().filter(|_| case.operations == 0);
-        failure.filter(|failure| failure.kind == FailureKind::Home)
+        failure.filter(|failure| failure.kind == FailureKind::Runtime)
     });
     failures.next()?.map(|failure| failure.message.as_str())
 }
 
-/// A log's file, buffered.
+/// Creates an operation log.
 fn create(path: &Path) -> anyhow::Result<Rc<RefCell<Writer<BufWriter<File>>>>> {
     let file = File::create(path).with_context(|| format!("create the operation log {path:?}"))?;
     Ok(Rc::new(RefCell::new(Writer::new(BufWriter::new(file))?)))
 }
 
 fn bench(args: &Args) -> anyhow::Result<Bench> {
-    let own = subject::own(&args.subject, args.policy.as_deref())?;
-    let makers = Makers::new(args.home, own)?;
+    let own = subject::own(&args.subject, args.policy_file.as_deref())?;
+    let makers = Makers::new(args.runtime, own)?;
     let classes = args.classes.read()?;
     let (policies, set) = (&makers.policies, &args.set);
     let tree = match args.subject.as_str() {
@@ -168,12 +167,12 @@ fn text(reports: &[Report]) -> String {
     }
     let failed: usize = reports.iter().map(Report::failed).sum();
     let passed: usize = reports.iter().map(Report::passed).sum();
-    let homes = reports.iter().find(|report| !report.homes.is_empty());
-    let homes = homes.map_or(String::new(), |report| {
-        format!(" (home: {})", report.homes.join(", "))
+    let runtimes = reports.iter().find(|report| !report.runtimes.is_empty());
+    let runtimes = runtimes.map_or(String::new(), |report| {
+        format!(" (runtime: {})", report.runtimes.join(", "))
     });
     text + &format!(
-        "1..{}\n# {passed} passed, {failed} failed{homes}\n",
+        "1..{}\n# {passed} passed, {failed} failed{runtimes}\n",
         cases(reports)
     )
 }

@@ -1,4 +1,4 @@
-//! The verbs that expect: order, times, drops, marks, sojourn, ranks. What does not hold ends the case.
+//! The verbs that check order, times, drops, marks, sojourn times and ranks. A failure ends the case.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use mlua::{Table, Value};
 
 use super::packet::{Packet, item_of, number, packet_of, shown};
 use super::report::FailureKind;
-use super::session::{Fate, Halt, Item, Session};
+use super::session::{Halt, Item, Session, State};
 use super::verbs::{Verbs, tag};
 
-/// Whom a script expects: one that it enqueued, or any of a packet (with a tag, that one).
+/// An expected packet: an enqueued item, or any item of a packet, optionally with a tag.
 enum Wanted {
     Item(Rc<Item>),
     Packet(Rc<Packet>, Option<String>),
@@ -23,7 +23,7 @@ impl Wanted {
         }
         let packet = packet_of(value).ok_or_else(|| {
             Halt::usage(format!(
-                "a packet is wanted (or what enqueue gave), not {}",
+                "expected a packet or a result of enqueue, not {}",
                 shown(value)
             ))
         })?;
@@ -50,23 +50,23 @@ impl Wanted {
 
 fn nothing(again: u64) -> String {
     match again {
-        NEVER => "nothing: the scheduler is empty".into(),
-        again => format!("nothing before {again} ns"),
+        NEVER => "no packet: the scheduler is empty".into(),
+        again => format!("no packet before {again} ns"),
     }
 }
 
 impl Session {
-    fn holds(&mut self, held: Result<(), Halt>) -> Result<(), Halt> {
-        self.bed.checks += u64::from(held.is_ok());
-        held
+    fn count_check(&mut self, result: Result<(), Halt>) -> Result<(), Halt> {
+        self.bed.checks += u64::from(result.is_ok());
+        result
     }
 
-    /// Dequeues, and has this packet.
+    /// Dequeues and requires this packet.
     fn leaves_next(&mut self, wanted: &Wanted, what: &str) -> Result<Rc<Item>, Halt> {
         let (sent, again) = self.dequeue(1, 0)?;
-        let fate = || match wanted {
-            Wanted::Item(item) if item.fate.get() != Fate::Waiting => {
-                format!(" (it is {})", item.fate.get())
+        let state = || match wanted {
+            Wanted::Item(item) if item.state.get() != State::Waiting => {
+                format!(" (it is {})", item.state.get())
             }
             _ => String::new(),
         };
@@ -77,19 +77,19 @@ impl Session {
             }
             Some(item) => Err(Halt::expected(
                 what,
-                format!("{}{}", wanted.name(), fate()),
+                format!("{}{}", wanted.name(), state()),
                 item.to_string(),
             )),
             None => Err(Halt::expected(
                 what,
-                format!("{}{}", wanted.name(), fate()),
+                format!("{}{}", wanted.name(), state()),
                 nothing(again),
             )),
         }
     }
 
-    /// Goes to the next time at which something may leave.
-    fn go_to_next(&mut self) -> Result<Option<Rc<Item>>, Halt> {
+    /// Advances to the next time at which a packet leaves.
+    fn advance_to_next(&mut self) -> Result<Option<Rc<Item>>, Halt> {
         loop {
             let (sent, again) = self.dequeue(1, 0)?;
             if let Some(item) = sent.into_iter().next() {
@@ -101,7 +101,7 @@ impl Session {
             if again <= self.bed.now {
                 let now = self.bed.now;
                 let text = format!(
-                    "nothing may leave at {now} ns, and the scheduler says to ask again at {again}"
+                    "no packet leaves at {now} ns, and the scheduler returns {again} as the next time"
                 );
                 return Err(Halt::new(FailureKind::Broken, text));
             }
@@ -123,43 +123,47 @@ fn order(verbs: &Verbs<'_>) -> mlua::Result<()> {
         "dequeue_cmp",
         |session, _, (packet, tag): (Value, Value)| {
             let wanted = Wanted::new(&packet, &tag)?;
-            let item = session.leaves_next(&wanted, "another packet leaves")?;
+            let item = session.leaves_next(&wanted, "unexpected packet")?;
             Ok(super::packet::LuaItem(item))
         },
     )?;
     verbs.add("expect_order", |session, _, packets: Table| {
         let count = packets.raw_len();
-        for place in 1..=count {
+        for position in 1..=count {
             let value: Value = packets
-                .raw_get(place)
+                .raw_get(position)
                 .map_err(|error| Halt::usage(error.to_string()))?;
             let wanted = Wanted::new(&value, &Value::Nil)?;
-            session.leaves_next(&wanted, &format!("place {place} of {count}"))?;
+            session.leaves_next(&wanted, &format!("position {position} of {count}"))?;
         }
         Ok(())
     })?;
     verbs.add("expect_empty", |session, _, ()| {
         let (sent, again) = session.dequeue(1, 0)?;
         let waiting = session.waiting_packets();
-        let held = match sent.first() {
+        let result = match sent.first() {
             Some(item) => Err(Halt::expected(
                 "the scheduler is not empty",
-                "nothing",
+                "no packet",
                 item.to_string(),
             )),
             None if again != NEVER || waiting > 0 => {
                 let got = format!("{waiting} waiting, {}", nothing(again));
-                Err(Halt::expected("the scheduler is not empty", "nothing", got))
+                Err(Halt::expected(
+                    "the scheduler is not empty",
+                    "no packet",
+                    got,
+                ))
             }
             None => Ok(()),
         };
-        session.holds(held)
+        session.count_check(result)
     })?;
     verbs.add("expect_waiting", |session, _, count: Value| {
         let count = number(&count, "packets", 0, u64::MAX)?;
         let waiting = session.waiting_packets() as u64;
-        let held = equal("packets waiting", count, waiting);
-        session.holds(held)
+        let result = equal("packets waiting", count, waiting);
+        session.count_check(result)
     })
 }
 
@@ -167,14 +171,14 @@ fn equal(what: &str, wanted: u64, got: u64) -> Result<(), Halt> {
     between(what, (wanted, wanted), got)
 }
 
-fn between(what: &str, (least, most): (u64, u64), got: u64) -> Result<(), Halt> {
-    if (least..=most).contains(&got) {
+fn between(what: &str, (min, max): (u64, u64), got: u64) -> Result<(), Halt> {
+    if (min..=max).contains(&got) {
         return Ok(());
     }
-    let wanted = match (least, most) {
-        (least, most) if least == most => least.to_string(),
-        (least, u64::MAX) => format!("{least} or more"),
-        (least, most) => format!("{least} to {most}"),
+    let wanted = match (min, max) {
+        (min, max) if min == max => min.to_string(),
+        (min, u64::MAX) => format!("at least {min}"),
+        (min, max) => format!("{min} to {max}"),
     };
     Err(Halt::expected(what, wanted, got.to_string()))
 }
@@ -186,20 +190,20 @@ fn times(verbs: &Verbs<'_>) -> mlua::Result<()> {
             until => Some(number(&until, "until", 0, u64::MAX)?),
         };
         let (sent, again) = session.dequeue(1, 0)?;
-        let held = match (sent.first(), until) {
+        let result = match (sent.first(), until) {
             (Some(item), _) => Err(Halt::expected(
                 "a packet leaves",
-                "nothing",
+                "no packet",
                 item.to_string(),
             )),
             (None, Some(until)) if again != until => Err(Halt::expected(
-                "when to ask again",
+                "next time of the scheduler",
                 nothing(until),
                 nothing(again),
             )),
             _ => Ok(()),
         };
-        session.holds(held)
+        session.count_check(result)
     })?;
     for (name, exactly) in [("expect_sent_at", true), ("expect_sent_after", false)] {
         verbs.add(
@@ -207,24 +211,24 @@ fn times(verbs: &Verbs<'_>) -> mlua::Result<()> {
             move |session, _, (packet, at, tag): (Value, Value, Value)| {
                 let wanted = Wanted::new(&packet, &tag)?;
                 let at = number(&at, "time", 0, u64::MAX)?;
-                let Some(item) = session.go_to_next()? else {
+                let Some(item) = session.advance_to_next()? else {
                     return Err(Halt::expected(
-                        "nothing leaves",
+                        "no packet leaves",
                         wanted.name(),
                         nothing(NEVER),
                     ));
                 };
                 if !wanted.is(&item) {
                     let got = format!("{item} at {} ns", session.bed.now);
-                    return Err(Halt::expected("another packet leaves", wanted.name(), got));
+                    return Err(Halt::expected("unexpected packet", wanted.name(), got));
                 }
-                let most = if exactly { at } else { u64::MAX };
-                let held = between(
-                    &format!("{item} leaves at another time (ns)"),
-                    (at, most),
+                let max = if exactly { at } else { u64::MAX };
+                let result = between(
+                    &format!("{item} leaves at an unexpected time (ns)"),
+                    (at, max),
                     session.bed.now,
                 );
-                session.holds(held)
+                session.count_check(result)
             },
         )?;
     }
@@ -237,7 +241,7 @@ fn reason(value: &Value) -> Result<Option<Drop>, Halt> {
         Value::String(name) => name.to_string_lossy(),
         other => {
             return Err(Halt::usage(format!(
-                "a reason is a text, not {}",
+                "expected a reason as a string, not {}",
                 shown(other)
             )));
         }
@@ -248,7 +252,7 @@ fn reason(value: &Value) -> Result<Option<Drop>, Halt> {
     }
     let names: Vec<&str> = all.map(|drop| drop.name()).collect();
     Err(Halt::usage(format!(
-        "packets are not dropped for \"{name}\"; there are {}",
+        "drop reason \"{name}\" does not exist: write one of {}",
         names.join(", ")
     )))
 }
@@ -259,35 +263,35 @@ fn drops(verbs: &Verbs<'_>) -> mlua::Result<()> {
         |session, _, (count, why): (Value, Value)| {
             let count = number(&count, "packets", 0, u64::MAX)?;
             let dropped = &session.bed.counts.dropped;
-            let held = match reason(&why)? {
+            let result = match reason(&why)? {
                 Some(reason) => {
                     let got = dropped.get(&reason).copied().unwrap_or(0);
                     equal(&format!("packets dropped: {}", reason.name()), count, got)
                 }
                 None => equal("packets dropped", count, dropped.values().sum()),
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add(
         "expect_dropped",
         |session, _, (item, why): (Value, Value)| {
             let (item, reason) = (the_item(&item)?, reason(&why)?);
-            let held = match (item.fate.get(), reason) {
-                (Fate::Dropped(_), None) => Ok(()),
-                (Fate::Dropped(got), Some(wanted)) if got == wanted => Ok(()),
-                (fate, wanted) => {
+            let result = match (item.state.get(), reason) {
+                (State::Dropped(_), None) => Ok(()),
+                (State::Dropped(got), Some(wanted)) if got == wanted => Ok(()),
+                (state, wanted) => {
                     let wanted = wanted.map_or("dropped".to_owned(), |wanted| {
-                        Fate::Dropped(wanted).to_string()
+                        State::Dropped(wanted).to_string()
                     });
                     Err(Halt::expected(
-                        format!("what became of {item}"),
+                        format!("outcome of {item}"),
                         wanted,
-                        fate.to_string(),
+                        state.to_string(),
                     ))
                 }
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )
 }
@@ -295,19 +299,19 @@ fn drops(verbs: &Verbs<'_>) -> mlua::Result<()> {
 fn the_item(value: &Value) -> Result<Rc<Item>, Halt> {
     item_of(value).ok_or_else(|| {
         Halt::usage(format!(
-            "what enqueue or dequeue gave is wanted, not {}",
+            "expected a result of enqueue or dequeue, not {}",
             shown(value)
         ))
     })
 }
 
 fn sent(item: &Item) -> Result<(), Halt> {
-    match item.fate.get() {
-        Fate::Sent => Ok(()),
-        fate => Err(Halt::expected(
-            format!("what became of {item}"),
+    match item.state.get() {
+        State::Sent => Ok(()),
+        state => Err(Halt::expected(
+            format!("outcome of {item}"),
             "sent",
-            fate.to_string(),
+            state.to_string(),
         )),
     }
 }
@@ -319,56 +323,56 @@ fn items(verbs: &Verbs<'_>) -> mlua::Result<()> {
             let (item, wanted) = (the_item(&item)?, wanted.unwrap_or(true));
             sent(&item)?;
             let words = |marked| if marked { "CE set" } else { "CE not set" };
-            let held = match item.marked.get() == wanted {
+            let result = match item.marked.get() == wanted {
                 true => Ok(()),
                 false => Err(Halt::expected(
-                    format!("the mark of {item}"),
+                    format!("mark of {item}"),
                     words(wanted),
                     words(!wanted),
                 )),
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add(
         "expect_sojourn",
-        |session, _, (item, least, most): (Value, Value, Value)| {
+        |session, _, (item, min, max): (Value, Value, Value)| {
             let item = the_item(&item)?;
             sent(&item)?;
-            let least = number(&least, "sojourn", 0, u64::MAX)?;
-            let most = if most.is_nil() {
-                least
+            let min = number(&min, "sojourn", 0, u64::MAX)?;
+            let max = if max.is_nil() {
+                min
             } else {
-                number(&most, "sojourn", least, u64::MAX)?
+                number(&max, "sojourn", min, u64::MAX)?
             };
-            let held = between(
-                &format!("ns that {item} waited"),
-                (least, most),
+            let result = between(
+                &format!("sojourn time of {item} (ns)"),
+                (min, max),
                 item.sojourn.get(),
             );
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add("expect_rank", |session, _, (item, rank): (Value, Value)| {
         let item = the_item(&item)?;
         let rank = number(&rank, "rank", 0, u64::MAX)?;
-        let held = equal(&format!("rank of {item}"), rank, item.rank.get());
-        session.holds(held)
+        let result = equal(&format!("rank of {item}"), rank, item.rank.get());
+        session.count_check(result)
     })
 }
 
 fn values(verbs: &Verbs<'_>) -> mlua::Result<()> {
     verbs.add(
         "expect",
-        |session, _, (truth, message): (Value, Option<String>)| {
-            let held = match truth {
+        |session, _, (value, message): (Value, Option<String>)| {
+            let result = match value {
                 Value::Nil | Value::Boolean(false) => {
-                    let message = message.unwrap_or_else(|| "it does not hold".into());
+                    let message = message.unwrap_or_else(|| "the value is false or nil".into());
                     Err(Halt::new(FailureKind::Expectation, message))
                 }
                 _ => Ok(()),
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add(
@@ -378,35 +382,36 @@ fn values(verbs: &Verbs<'_>) -> mlua::Result<()> {
             let same = got
                 .equals(&wanted)
                 .map_err(|error| Halt::usage(error.to_string()))?;
-            let held = if same {
+            let result = if same {
                 Ok(())
             } else {
                 Err(Halt::expected(what, shown(&wanted), shown(&got)))
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add(
         "expect_between",
         |session, _, args: (f64, f64, f64, Option<String>)| {
-            let (got, least, most, what) = args;
+            let (got, min, max, what) = args;
             let what = what.unwrap_or_else(|| "the value".into());
-            let held = match (least..=most).contains(&got) {
+            let result = match (min..=max).contains(&got) {
                 true => Ok(()),
                 false => Err(Halt::expected(
                     what,
-                    format!("{least} to {most}"),
+                    format!("{min} to {max}"),
                     got.to_string(),
                 )),
             };
-            session.holds(held)
+            session.count_check(result)
         },
     )?;
     verbs.add(
         "fail",
         |_, _, args: (Option<String>, Option<String>, Option<String>)| -> Result<(), Halt> {
             let (message, expected, got) = args;
-            let message = message.unwrap_or_else(|| "the script says so".into());
+            let message = message.unwrap_or_else(|| "the script called fail".into());
+
             Err(Halt {
                 expected,
                 got,

@@ -1,4 +1,4 @@
-//! Packets of scripts: what `udp{...}`, `tcp{...}` and `packet{...}` take, and numbers out of Lua.
+//! Packets of scripts: the fields of `udp{...}`, `tcp{...}` and `packet{...}`, and numbers from Lua.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 use fairpath_core::sched::Meta;
 use mlua::{AnyUserData, Lua, Table, UserData, UserDataFields, UserDataMethods, Value};
 
-use super::session::{Fate, Halt, Item};
+use super::session::{Halt, Item, State};
 use fairpath_sched::log::describe;
 use fairpath_sched::tree::{self, Tree};
 use fairpath_units::nearest;
 
-/// Ethernet's header.
+/// Length of an Ethernet header.
 const ETHERNET_BYTES: u32 = 14;
 
-/// What packets take, as scripts spell it.
+/// The fields of a packet in scripts.
 const FIELDS: [&str; 16] = [
     "class",
     "destination",
@@ -34,25 +34,26 @@ const FIELDS: [&str; 16] = [
     "source_port",
 ];
 
-/// A packet to enqueue, any number of times.
+/// A packet that a script can enqueue any number of times.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub label: String,
-    /// All but the arrival.
+    /// The description of the packet without its arrival time.
     pub meta: Meta,
-    /// Among the script's packets.
+    /// The index among the packets of the script.
     pub number: u64,
 }
 
-/// In Lua: a packet, and one that was enqueued.
+/// A packet in Lua.
 pub(super) struct LuaPacket(pub Rc<Packet>);
+/// An enqueued packet in Lua.
 pub(super) struct LuaItem(pub Rc<Item>);
 
-/// A whole number from `least` to `most`; larger than Lua's are written as texts.
-pub(super) fn number(value: &Value, what: &str, least: u64, most: u64) -> Result<u64, Halt> {
+/// Reads an integer from `min` to `max`. Numbers beyond Lua's integers are written as strings.
+pub(super) fn number(value: &Value, what: &str, min: u64, max: u64) -> Result<u64, Halt> {
     let wrong = |got: &str| {
         Err(Halt::usage(format!(
-            "{what}: a whole number from {least} to {most} is wanted, not {got}"
+            "{what}: expected an integer from {min} to {max}, not {got}"
         )))
     };
     let number = match value {
@@ -65,16 +66,16 @@ pub(super) fn number(value: &Value, what: &str, least: u64, most: u64) -> Result
         other => return wrong(other.type_name()),
     };
     match number {
-        Some(number) if (least..=most).contains(&number) => Ok(number),
+        Some(number) if (min..=max).contains(&number) => Ok(number),
         _ => wrong(&shown(value)),
     }
 }
 
-pub(super) fn number32(value: &Value, what: &str, most: u32) -> Result<u32, Halt> {
-    Ok(number(value, what, 0, most.into())? as u32)
+pub(super) fn number32(value: &Value, what: &str, max: u32) -> Result<u32, Halt> {
+    Ok(number(value, what, 0, max.into())? as u32)
 }
 
-/// A value as a message shows it.
+/// The text of a value in messages.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => format!(
@@ -83,7 +84,7 @@ pub(super) fn shown(value: &Value) -> String {
         ),
         Value::Integer(number) => number.to_string(),
         Value::Number(number) => number.to_string(),
-        Value::Boolean(truth) => truth.to_string(),
+        Value::Boolean(value) => value.to_string(),
         Value::Nil => "nil".into(),
         other => match (item_of(other), packet_of(other)) {
             (Some(item), _) => item.to_string(),
@@ -93,7 +94,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A number for Lua: as text where Lua's integers end.
+/// A number for Lua, as a string if it exceeds Lua's integers.
 pub(super) fn to_lua(lua: &Lua, number: u64) -> mlua::Result<Value> {
     match i64::try_from(number) {
         Ok(number) => Ok(Value::Integer(number)),
@@ -111,26 +112,25 @@ pub(super) fn packet_of(value: &Value) -> Option<Rc<Packet>> {
     Some(data.borrow::<LuaPacket>().ok()?.0.clone())
 }
 
-/// A text of at most `most` bytes.
-fn text(value: &Value, what: &str, most: usize) -> Result<String, Halt> {
+/// Reads a string of at most `max` bytes.
+fn text(value: &Value, what: &str, max: usize) -> Result<String, Halt> {
     let wrong = || {
         Halt::usage(format!(
-            "{what}: a text of at most {most} bytes is wanted, not {}",
+            "{what}: expected a string of at most {max} bytes, not {}",
             shown(value)
         ))
     };
     match value {
-        Value::String(text) if text.as_bytes().len() <= most => Ok(text
+        Value::String(text) if text.as_bytes().len() <= max => Ok(text
             .to_str()
-            .map_err(|_| Halt::usage(format!("{what}: the text is not UTF-8")))?
+            .map_err(|_| Halt::usage(format!("{what}: the string is not UTF-8")))?
             .to_owned()),
         Value::Integer(number) => Ok(number.to_string()),
         _ => Err(wrong()),
     }
 }
 
-/// The packet that a table describes. `protocol` is that of the verb; `number` names it if the
-/// script does not.
+/// Reads a packet from a table. The verb defines `protocol`, and `number_of` is the default label.
 pub(super) fn packet(
     table: &Table,
     protocol: Option<u8>,
@@ -144,29 +144,29 @@ pub(super) fn packet(
             .map_err(|error| Halt::usage(error.to_string()))
     };
     let given = |name: &str| Ok(Some(get(name)?).filter(|value| !value.is_nil()));
-    let number_or = |name: &str, most: u32, standard: u32| match given(name)? {
-        Some(value) => number32(&value, name, most),
-        None => Ok(standard),
+    let number_or = |name: &str, max: u32, default: u32| match given(name)? {
+        Some(value) => number32(&value, name, max),
+        None => Ok(default),
     };
     let mut meta = Meta::default();
-    let address = |name: &str, standard: &str| -> Result<IpAddr, Halt> {
+    let address = |name: &str, default: &str| -> Result<IpAddr, Halt> {
         let address = match given(name)? {
             Some(value) => text(&value, name, 64)?,
-            None => standard.to_owned(),
+            None => default.to_owned(),
         };
-        let wrong = |_| Halt::usage(format!("{name}: \"{address}\" is no IP address"));
+        let wrong = |_| Halt::usage(format!("{name}: \"{address}\" is not an IP address"));
         address.parse().map_err(wrong)
     };
     let source = address("source", "10.0.0.1")?;
-    let standard = if source.is_ipv6() {
+    let default = if source.is_ipv6() {
         "fd00::2"
     } else {
         "10.0.0.2"
     };
-    let destination = address("destination", standard)?;
+    let destination = address("destination", default)?;
     if source.is_ipv6() != destination.is_ipv6() {
         return Err(Halt::usage(
-            "source and destination: one is IPv4 and one IPv6",
+            "source and destination have different IP versions: use IPv4 or IPv6 for both",
         ));
     }
     meta = meta.between(source, destination);
@@ -174,14 +174,14 @@ pub(super) fn packet(
         Some(protocol) if given("protocol")?.is_none() => protocol,
         Some(_) => {
             return Err(Halt::usage(
-                "protocol: the verb says it; packet{...} takes any",
+                "protocol: the verb defines it: use packet{...} for other protocols",
             ));
         }
         None => number_or("protocol", 255, 0)? as u8,
     };
     if given("flow")?.is_some() && given("source_port")?.is_some() {
         return Err(Halt::usage(
-            "flow: it stands for the source port; give one of them",
+            "flow and source_port are the same field: write one of them",
         ));
     }
     let flow = number_or("flow", 65_535, 1)?;
@@ -222,14 +222,14 @@ fn check_fields(table: &Table) -> Result<(), Halt> {
         }
         let near = match nearest(&name, known.iter().copied()) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("there are {}", known.join(", ")),
+            None => format!("the fields are {}", known.join(", ")),
         };
-        return Err(Halt::usage(format!("packets have no {name}; {near}")));
+        return Err(Halt::usage(format!("packets have no field {name}: {near}")));
     }
     Ok(())
 }
 
-/// On the wire, without preamble and checksum of Ethernet; not padded to its least.
+/// The length of the Ethernet frame without preamble and checksum. It is not padded to the minimum.
 fn length(meta: &Meta, length: Option<Value>, payload: Option<Value>) -> Result<u32, Halt> {
     let ip = if meta.source_ip().is_ipv6() { 40 } else { 20 };
     let transport = match meta.protocol {
@@ -239,7 +239,9 @@ fn length(meta: &Meta, length: Option<Value>, payload: Option<Value>) -> Result<
     };
     let headers = ETHERNET_BYTES + ip + transport;
     match (length, payload) {
-        (Some(_), Some(_)) => Err(Halt::usage("length: payload says it; give one of them")),
+        (Some(_), Some(_)) => Err(Halt::usage(
+            "length and payload both set the length: write one of them",
+        )),
         (Some(length), None) => number32(&length, "length", u32::MAX),
         (None, Some(Value::String(payload))) => {
             let bytes = u32::try_from(payload.as_bytes().len()).unwrap_or(u32::MAX);
@@ -258,7 +260,7 @@ fn dscp(value: Option<Value>) -> Result<u8, Halt> {
             let number = tree::dscp_number(&name);
             number.ok_or_else(|| {
                 Halt::usage(format!(
-                    "dscp: \"{name}\" is no code point; write EF, CS1, AF41 or 0 to 63"
+                    "dscp: \"{name}\" is not a code point: write a name such as EF, CS1, AF41, or 0 to 63"
                 ))
             })
         }
@@ -275,7 +277,7 @@ fn ecn(value: Option<Value>) -> Result<u8, Halt> {
             "ect0" => Ok(2),
             "ce" => Ok(3),
             other => Err(Halt::usage(format!(
-                "ecn: \"{other}\" is none of not-ect, ect0, ect1, ce"
+                "ecn: \"{other}\" is unknown: write not-ect, ect0, ect1 or ce"
             ))),
         },
         Some(value) => Ok(number32(&value, "ecn", 3)? as u8),
@@ -288,7 +290,7 @@ fn class(value: Option<Value>, tree: Option<&Tree>) -> Result<u32, Halt> {
         Some(Value::String(name)) => {
             let name = name.to_string_lossy();
             let number = tree.and_then(|tree| tree.names.class_number(&name));
-            number.ok_or_else(|| Halt::usage(format!("class: the tree knows no class \"{name}\"")))
+            number.ok_or_else(|| Halt::usage(format!("class: the tree has no class \"{name}\"")))
         }
         Some(value) => number32(&value, "class", u32::MAX),
     }
@@ -345,23 +347,28 @@ impl UserData for LuaItem {
         fields.add_field_method_get("handle", |_, this| Ok(this.0.handle.get()));
         fields.add_field_method_get("rank", |lua, this| to_lua(lua, this.0.rank.get()));
         fields.add_field_method_get("node", |_, this| Ok(this.0.node.get()));
-        fields.add_field_method_get("came_ns", |lua, this| to_lua(lua, this.0.came));
+        fields.add_field_method_get("enqueued_ns", |lua, this| to_lua(lua, this.0.enqueued_at));
+        fields.add_field_method_get("came_ns", |_, _| -> mlua::Result<Value> {
+            Err(mlua::Error::runtime(
+                "came_ns: the field is now enqueued_ns",
+            ))
+        });
         fields.add_field_method_get("left_ns", |lua, this| {
-            let left = to_lua(lua, this.0.left.get())?;
-            Ok(Some(left).filter(|_| this.0.fate.get() != Fate::Waiting))
+            let left_at = to_lua(lua, this.0.left_at.get())?;
+            Ok(Some(left_at).filter(|_| this.0.state.get() != State::Waiting))
         });
         fields.add_field_method_get("sojourn_ns", |lua, this| to_lua(lua, this.0.sojourn.get()));
         fields.add_field_method_get("marked", |_, this| Ok(this.0.marked.get()));
         fields.add_field_method_get("state", |_, this| {
-            Ok(match this.0.fate.get() {
-                Fate::Waiting => "waiting",
-                Fate::Sent => "sent",
-                Fate::Dropped(_) => "dropped",
+            Ok(match this.0.state.get() {
+                State::Waiting => "waiting",
+                State::Sent => "sent",
+                State::Dropped(_) => "dropped",
             })
         });
         fields.add_field_method_get("reason", |_, this| {
-            Ok(match this.0.fate.get() {
-                Fate::Dropped(reason) => Some(reason.name()),
+            Ok(match this.0.state.get() {
+                State::Dropped(reason) => Some(reason.name()),
                 _ => None,
             })
         });

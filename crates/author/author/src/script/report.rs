@@ -1,4 +1,4 @@
-//! What came of a script: test cases, and of each that failed, all that is known.
+//! The report of a script: its test cases, and the details of each failure.
 
 use std::fmt::Write;
 
@@ -6,22 +6,22 @@ use serde::Serialize;
 
 use fairpath_sched::log::describe;
 
-/// Of what kind a failure is.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// Something else happened than the script expects.
+    /// An expectation of the script failed.
     Expectation,
-    /// The script is wrong: syntax, a verb's arguments, an error of its own.
+    /// The script has an error: its syntax, the arguments of a verb, or an error that it raised.
     Script,
     /// The script used up its instructions or its memory.
     Limit,
-    /// The homes gave different outcomes for the same operation.
-    HomesDiffer,
-    /// The scheduler contradicts itself: a packet that it does not have, an audit that fails.
+    /// The runtimes returned different outcomes for the same operation.
+    RuntimesDiffer,
+    /// The scheduler is inconsistent: it returned an unknown packet, or its audit failed.
     Broken,
-    /// The home could not be made or run, or the log not be written.
-    Home,
+    /// The runtime could not be created or run, or the log could not be written.
+    Runtime,
 }
 
 impl FailureKind {
@@ -30,80 +30,80 @@ impl FailureKind {
             FailureKind::Expectation => "expectation",
             FailureKind::Script => "script error",
             FailureKind::Limit => "limit",
-            FailureKind::HomesDiffer => "homes differ",
-            FailureKind::Broken => "the scheduler contradicts itself",
-            FailureKind::Home => "home",
+            FailureKind::RuntimesDiffer => "runtimes differ",
+            FailureKind::Broken => "inconsistent scheduler",
+            FailureKind::Runtime => "runtime",
         }
     }
 }
 
-/// A packet that was waiting when a case failed, as the script knows it.
+/// A packet that waited when a test case failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingPacket {
     /// Label and number: "a#2".
     pub packet: String,
-    /// Its number at the scheduler.
+    /// The number of the packet in the scheduler.
     pub handle: u32,
-    /// As its leaf ranked it when it came.
+    /// The rank that its leaf computed at enqueue.
     pub rank: u64,
-    /// How long it has waited.
+    /// The time since enqueue.
     pub age_ns: u64,
-    /// On the wire.
+    /// The length on the link.
     pub bytes: u32,
-    /// Name of its leaf.
+    /// The name of its leaf.
     pub node: String,
-    /// Its ends.
+    /// The addresses and ports.
     pub flow: String,
 }
 
-/// Why a case failed.
+/// The reason and the circumstances of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// Of what kind.
+    /// The kind.
     pub kind: FailureKind,
-    /// Lines of the script, the innermost first; none if it could not be compiled.
+    /// Lines of the script, innermost first. Empty if the script did not compile.
     pub lines: Vec<usize>,
-    /// What happened, one line.
+    /// The message, one line.
     pub message: String,
-    /// What the script expected.
+    /// The expected value.
     pub expected: Option<String>,
-    /// What it got.
+    /// The actual value.
     pub got: Option<String>,
-    /// Virtual time.
+    /// The virtual time.
     pub now_ns: u64,
-    /// Packets waiting, by rank; at most [`super::SHOWN_PACKETS`].
+    /// Waiting packets by rank, at most [`super::SHOWN_PACKETS`].
     pub waiting: Vec<WaitingPacket>,
-    /// How many there are.
+    /// The number of all waiting packets.
     pub waiting_packets: usize,
     /// The last operations and their outcomes, oldest first.
     pub operations: Vec<String>,
 }
 
-/// One `test` of a script, or what stands outside of them.
+/// One `test` of a script, or the code outside of tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// As the script calls it; the script's own name for what stands outside.
+    /// The name of the test, or of the script for code outside of tests.
     pub name: String,
-    /// Expectations that held.
+    /// Expectations that were met.
     pub checks: u64,
     /// Operations of the scheduler.
     pub operations: u64,
-    /// None: it passed.
+    /// The failure, or `None` if the case passed.
     pub failure: Option<Failure>,
 }
 
-/// What came of a script.
+/// The results of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The script's name.
     pub script: String,
-    /// The homes that it ran in.
-    pub homes: Vec<String>,
-    /// In the order in which they ended.
+    /// The runtimes of the script.
+    pub runtimes: Vec<String>,
+    /// The test cases in the order in which they ended.
     pub cases: Vec<Case>,
-    /// What it printed, at most [`super::MAX_PRINTED_BYTES`].
+    /// The output of the script, at most [`super::MAX_PRINTED_BYTES`].
     pub printed: String,
-    /// Bytes printed beyond that.
+    /// Bytes of output that were discarded.
     pub cut_bytes: u64,
     /// Instructions used.
     pub instructions: u64,
@@ -123,18 +123,18 @@ impl Report {
         self.cases.len() - self.passed()
     }
 
-    /// Panics with the report's text unless all cases passed and something was checked: for tests.
+    /// Panics with the text of the report unless all cases passed, for tests.
     ///
     /// # Panics
-    /// A case failed, or none checks anything.
+    /// A case failed, or no case checked anything.
     pub fn expect_pass(&self) {
         let checks: u64 = self.cases.iter().map(|case| case.checks).sum();
         assert!(self.failed() == 0, "{}", self.text(1));
         assert!(checks > 0, "{}: the script expects nothing", self.script);
     }
 
-    /// Lines for people, in the form of the Test Anything Protocol: what was printed, then a line
-    /// for each case, numbered from `first`, with diagnostics below those that failed.
+    /// The report in the format of the Test Anything Protocol. It has the output of the script, then
+    /// a line for each case, numbered from `first`, with diagnostics below failed cases.
     pub fn text(&self, first: usize) -> String {
         let mut text = String::new();
         for line in self.printed.lines() {
@@ -210,7 +210,7 @@ impl Failure {
     fn write_waiting(&self, text: &mut String) {
         let now = self.now_ns;
         if self.waiting.is_empty() {
-            let _ = writeln!(text, "#   at {now} ns nothing waits");
+            let _ = writeln!(text, "#   no packet waits at {now} ns");
             return;
         }
         let _ = writeln!(
@@ -236,7 +236,7 @@ pub(super) fn packets(count: usize) -> String {
     }
 }
 
-/// Waiting packets in columns, with a head.
+/// Waiting packets in columns with a header.
 pub(super) fn table(packets: &[WaitingPacket]) -> String {
     let row = |p: &WaitingPacket| {
         [

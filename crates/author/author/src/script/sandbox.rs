@@ -1,14 +1,14 @@
-//! What a script may reach, and how much it may do.
+//! The sandbox of a script: its libraries and its limits.
 //!
-//! Invariant: whatever a script does, it ends after its instructions, give or take
-//! [`STRIDE`] and the work of one library call, within its memory. The count hook ends loops in Lua.
-//! It does not fire in three places, so none of them is open to a script:
+//! Invariant: every script ends within its memory and its instructions, plus at most [`STRIDE`] and
+//! the work of one library call. The count hook ends loops in Lua. It does not run in three cases,
+//! so scripts have none of them:
 //!
-//! - Finalizers (`__gc`), and variables that close (`__close`) while the hook's error passes, run with
-//!   hooks off: `setmetatable` refuses both.
-//! - Errors that are caught (`pcall`, coroutines) would let a script go on: they are absent.
-//! - Loops of the library's own (patterns that backtrack, ranges of `table`): their work is
-//!   bounded beforehand and counted as instructions.
+//! - Finalizers (`__gc`) run without hooks, as do closed variables (`__close`) during an error of the
+//!   hook. `setmetatable` refuses both.
+//! - A script that catches errors (`pcall`, coroutines) would continue. These functions are absent.
+//! - The library has loops (patterns that backtrack, ranges of `table`). Their work is bounded in
+//!   advance and counted as instructions.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,14 +18,14 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, V
 use super::Limits;
 use super::verbs::lines;
 
-/// Instructions between two looks at their number.
+/// Instructions between two checks of the limit.
 pub(super) const STRIDE: u32 = 1000;
-/// Elements that one call of `table`'s functions handles.
+/// Maximum elements that one call of a function of `table` processes.
 const MAX_ELEMENTS: i64 = 1 << 24;
-/// Steps that one match of a pattern may take, at worst.
+/// Maximum steps of one pattern match in the worst case.
 const MAX_PATTERN_STEPS: u64 = 100_000_000;
 
-/// Globals of the base library that a script keeps.
+/// Globals of the base library that scripts have.
 const BASE: [&str; 20] = [
     "_G",
     "_VERSION",
@@ -49,7 +49,7 @@ const BASE: [&str; 20] = [
     "type",
 ];
 
-/// Instructions, counted down.
+/// The instruction count and its limit.
 #[derive(Clone)]
 pub(super) struct Budget {
     used: Rc<Cell<u64>>,
@@ -57,9 +57,12 @@ pub(super) struct Budget {
     limit: u64,
 }
 
-/// The instructions are used up.
+/// The script exceeded its instructions.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the script used up its {0} instructions; does it loop? --max-instructions allows more")]
+#[error(
+    "the script exceeded its limit of {0} instructions: check it for an endless loop, or raise the \
+     limit with --max-instructions"
+)]
 pub(super) struct UsedUp(u64);
 
 impl Budget {
@@ -75,7 +78,7 @@ impl Budget {
         self.used.get() > self.limit
     }
 
-    /// The script's line at which they were used up.
+    /// The line of the script that exceeded the limit.
     pub(super) fn stopped_at(&self) -> Option<usize> {
         self.stopped_at.get()
     }
@@ -94,7 +97,7 @@ impl Budget {
     }
 }
 
-/// A Lua state with nothing but `table`, `string`, `math` and what of the base library is harmless.
+/// Creates a Lua state with `table`, `string`, `math` and the harmless part of the base library.
 pub(super) fn lua(limits: Limits, budget: &Budget, seed: u64) -> mlua::Result<Lua> {
     let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
     let lua = Lua::new_with(libraries, LuaOptions::default())?;
@@ -123,7 +126,7 @@ pub(super) fn lua(limits: Limits, budget: &Budget, seed: u64) -> mlua::Result<Lu
     Ok(lua)
 }
 
-/// `library[name]`, called only with arguments that `check` lets pass.
+/// Wraps `library[name]` so that `check` can refuse its arguments.
 fn guarded(
     lua: &Lua,
     library: &Table,
@@ -141,8 +144,8 @@ fn refuse(what: impl Into<String>) -> mlua::Error {
     mlua::Error::RuntimeError(what.into())
 }
 
-/// Gives a table a copy of the metatable, so that what was looked at stays what it is; `getmetatable`
-/// gives the script its own.
+/// Replaces `setmetatable` by one that copies the metatable, so that a script cannot change it after
+/// the check. `getmetatable` returns the original.
 fn guard_metatables(lua: &Lua, globals: &Table) -> mlua::Result<()> {
     let set = lua.create_function(|lua, (table, meta): (Table, Value)| {
         if table
@@ -154,17 +157,17 @@ fn guard_metatables(lua: &Lua, globals: &Table) -> mlua::Result<()> {
         let meta = match meta {
             Value::Table(meta) => meta,
             Value::Nil => return Ok(table),
-            _ => return Err(refuse("setmetatable: a table or nil is wanted")),
+            _ => return Err(refuse("setmetatable: expected a table or nil")),
         };
         let copy = lua.create_table()?;
         for pair in meta.pairs::<Value, Value>() {
             let (name, value) = pair?;
             copy.raw_set(name, value)?;
         }
-        for (name, what) in [("__gc", "finalizers"), ("__close", "variables that close")] {
+        for (name, what) in [("__gc", "finalizers"), ("__close", "closed variables")] {
             if !copy.raw_get::<Value>(name)?.is_nil() {
                 return Err(refuse(format!(
-                    "setmetatable: scripts have no {what} ({name})"
+                    "setmetatable: {what} ({name}) are not supported"
                 )));
             }
         }
@@ -197,8 +200,8 @@ fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()>
             let steps = pattern_steps(lengths[0].len(), &lengths[1]);
             if steps > MAX_PATTERN_STEPS {
                 return Err(refuse(format!(
-                    "string.{name}: the pattern could take {steps} steps on {} bytes, {MAX_PATTERN_STEPS} \
-                     are the most; use fewer repetitions or a shorter text",
+                    "string.{name}: the pattern could take {steps} steps on {} bytes, but the maximum is \
+                     {MAX_PATTERN_STEPS}: use fewer repetitions or a shorter string",
                     lengths[0].len()
                 )));
             }
@@ -225,7 +228,7 @@ fn text(value: Option<&Value>) -> Vec<u8> {
     }
 }
 
-/// What matching takes at worst: each repetition may take any length, at each place of the text.
+/// Worst-case steps of a match: each repetition can have any length at each position of the text.
 fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
     let length = length as u64 + 1;
     let mut steps = length;
@@ -233,7 +236,7 @@ fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
     while let Some(byte) = bytes.next() {
         match byte {
             b'%' => {
-                // %b and back references read on; an escaped sign stands for itself.
+                // %b and back references read further. Other escaped characters match themselves.
                 if matches!(bytes.next(), Some(b'b' | b'0'..=b'9')) {
                     steps = steps.saturating_mul(length);
                 }
@@ -246,7 +249,7 @@ fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
     steps
 }
 
-/// The library's loops ask `#` and `__index`, which a metatable can answer without end.
+/// Bounds the loops of `table`. A metatable could define `#` and `__index` without a bound.
 fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
     for name in ["concat", "insert", "move", "remove", "sort", "unpack"] {
         let budget = budget.clone();
@@ -256,7 +259,7 @@ fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
                 if let Value::Table(table) = value {
                     if table.metatable().is_some() {
                         return Err(refuse(format!(
-                            "table.{name}: a table with a metatable; copy it first"
+                            "table.{name}: the table has a metatable: copy the table first"
                         )));
                     }
                     elements = elements.max(i64::try_from(table.raw_len()).unwrap_or(i64::MAX));
@@ -270,7 +273,7 @@ fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
             };
             if range.max(elements) > MAX_ELEMENTS {
                 return Err(refuse(format!(
-                    "table.{name}: more than {MAX_ELEMENTS} elements"
+                    "table.{name}: the maximum is {MAX_ELEMENTS} elements"
                 )));
             }
             // `insert` and `remove` at the end move nothing.
@@ -287,27 +290,27 @@ fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Elements from argument `first` (or 1) to `last` (or `length`).
+/// The number of elements from argument `first` (default 1) to `last` (default `length`).
 fn range(args: &MultiValue, first: usize, last: usize, length: i64) -> i64 {
-    let number = |index: usize, standard| match args.get(index) {
+    let number = |index: usize, default| match args.get(index) {
         Some(Value::Integer(number)) => *number,
         Some(Value::Number(number)) => *number as i64,
         Some(Value::String(_)) => i64::MAX,
-        _ => standard,
+        _ => default,
     };
     number(last, length)
         .saturating_sub(number(first, 1))
         .saturating_add(1)
 }
 
-/// The same numbers on every run.
+/// Seeds `math.random`, so that every run has the same numbers.
 fn fix_random(lua: &Lua, math: &Table, seed: u64) -> mlua::Result<()> {
     let randomseed: Function = math.raw_get("randomseed")?;
     randomseed.call::<()>(seed.cast_signed())?;
     let check = |args: &MultiValue| match args.front() {
         Some(Value::Integer(_) | Value::Number(_)) => Ok(()),
         _ => Err(refuse(
-            "math.randomseed: give a number, so that the script does the same each time",
+            "math.randomseed: expected a number, so that runs are repeatable",
         )),
     };
     math.raw_set("randomseed", guarded(lua, math, "randomseed", check)?)

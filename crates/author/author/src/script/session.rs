@@ -1,7 +1,7 @@
-//! The scheduler of one test case, as the script sees it: who waits, what became of whom.
+//! The state of one test case: its scheduler, the waiting packets and the outcome of each packet.
 //!
-//! Invariant: every handle that is given comes back once, sent or dropped; a home that breaks this is
-//! caught here, and so are homes that differ.
+//! Invariant: the scheduler returns every handle once, as sent or dropped. Violations are detected
+//! here, as are runtimes that differ.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,7 +17,7 @@ use super::{Bench, MAX_PRINTED_BYTES, OPERATION_INSTRUCTIONS, SHOWN_OPERATIONS, 
 use fairpath_sched::log::{Run, describe};
 use fairpath_sched::tree::Tree;
 
-/// Why a verb cannot go on.
+/// The reason why a verb stops.
 #[derive(Debug)]
 pub(super) struct Halt {
     pub kind: FailureKind,
@@ -36,12 +36,12 @@ impl Halt {
         }
     }
 
-    /// The script is wrong.
+    /// An error of the script.
     pub fn usage(message: impl Into<String>) -> Halt {
         Halt::new(FailureKind::Script, message)
     }
 
-    /// An expectation does not hold.
+    /// A failed expectation.
     pub fn expected(
         message: impl Into<String>,
         expected: impl Into<String>,
@@ -56,20 +56,20 @@ impl Halt {
     }
 }
 
-/// What became of a packet.
+/// The state of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum State {
     Waiting,
     Sent,
     Dropped(Drop),
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fate::Waiting => write!(f, "waiting"),
-            Fate::Sent => write!(f, "sent"),
-            Fate::Dropped(reason) => write!(f, "dropped ({})", reason.name()),
+            State::Waiting => write!(f, "waiting"),
+            State::Sent => write!(f, "sent"),
+            State::Dropped(reason) => write!(f, "dropped ({})", reason.name()),
         }
     }
 }
@@ -78,17 +78,17 @@ impl fmt::Display for Fate {
 #[derive(Debug)]
 pub(super) struct Item {
     pub packet: Rc<Packet>,
-    /// The script's number or word, or which of its packet it is.
+    /// The tag from the script, or how often the packet was enqueued.
     pub tag: String,
     pub meta: Meta,
     pub handle: Cell<u32>,
-    pub fate: Cell<Fate>,
+    pub state: Cell<State>,
     pub rank: Cell<u64>,
     pub node: Cell<u32>,
-    /// How many came before it.
+    /// The number of items enqueued before this one.
     pub serial: u64,
-    pub came: u64,
-    pub left: Cell<u64>,
+    pub enqueued_at: u64,
+    pub left_at: Cell<u64>,
     pub sojourn: Cell<u64>,
     pub marked: Cell<bool>,
 }
@@ -108,23 +108,24 @@ pub(super) struct Counts {
     pub dropped: BTreeMap<Drop, u64>,
 }
 
-/// One test case and its scheduler, which is made at its first operation.
+/// One test case and its scheduler, which is created at the first operation.
 #[derive(Default)]
 pub(super) struct Bed {
     pub tree: Option<Rc<Tree>>,
-    homes: Vec<Box<dyn Home>>,
+    runtimes: Vec<Box<dyn Home>>,
     pub now: u64,
     waiting: BTreeMap<u32, Rc<Item>>,
-    /// Handles that came back; the next that was never given.
+    /// Handles that the scheduler returned.
     free: Vec<u32>,
+    /// The highest handle used so far.
     fresh: u32,
-    /// Who left at the last operation.
+    /// Items that left at the last operation.
     left: Vec<Rc<Item>>,
     recent: VecDeque<(Op, Vec<Outcome>)>,
     pub counts: Counts,
     /// How often each packet was enqueued, by its number.
     pub times: HashMap<u64, u64>,
-    /// Floors and ceilings that were set, by node, as plans have them.
+    /// Configured floors and ceilings by node, encoded as in plans.
     pub rates: HashMap<u32, [u64; 2]>,
     pub checks: u64,
     operations: u64,
@@ -135,19 +136,19 @@ pub(super) struct Session {
     pub bench: Bench,
     pub budget: Budget,
     pub bed: Bed,
-    /// What stands outside of `test`, while one runs.
+    /// The state outside of `test`, while a test runs.
     pub outside: Option<Bed>,
     pub cases: Vec<Case>,
     pub failure: Option<Failure>,
     pub printed: String,
     pub cut_bytes: u64,
-    pub homes: Vec<String>,
-    /// Packets made, for labels.
+    pub runtimes: Vec<String>,
+    /// Packets created, for labels.
     pub packets: u64,
     scratch: Vec<Outcome>,
 }
 
-/// Verbs share the session; none holds it while it calls the script.
+/// The session that verbs share. No verb borrows it while it calls the script.
 pub(super) type Shared = Rc<RefCell<Session>>;
 
 impl Session {
@@ -162,29 +163,29 @@ impl Session {
             failure: None,
             printed: String::new(),
             cut_bytes: 0,
-            homes: Vec::new(),
+            runtimes: Vec::new(),
             packets: 0,
             scratch: Vec::new(),
         }
     }
 
-    /// The tree that is tested.
+    /// The tested tree.
     pub fn tree(&self) -> Result<Rc<Tree>, Halt> {
         self.bed.tree.clone().ok_or_else(|| {
-            Halt::usage("nothing is tested yet: name a policy or tree on the command line, or say policy(NAME) or tree(TOML) first")
+            Halt::usage("no scheduler is selected: name a policy or tree on the command line, or call policy(NAME) or tree(TOML) first")
         })
     }
 
-    /// Another tree, as long as there is no operation.
+    /// Selects another tree before the first operation.
     pub fn set_tree(&mut self, tree: Tree) -> Result<(), Halt> {
         if self.bench.tree.is_some() {
             return Err(Halt::usage(
-                "the command line names what is tested; write - there if the script is to choose",
+                "the command line selects the scheduler: write - there to let the script choose",
             ));
         }
-        if !self.bed.homes.is_empty() {
+        if !self.bed.runtimes.is_empty() {
             return Err(Halt::usage(
-                "the scheduler is in use; choose the tree before the first operation, or in a test of its own",
+                "the scheduler is in use: choose the tree before the first operation, or in a separate test",
             ));
         }
         self.bed.tree = Some(Rc::new(tree));
@@ -193,34 +194,39 @@ impl Session {
 
     fn start(&mut self) -> Result<(), Halt> {
         let tree = self.tree()?;
-        for make in &self.bench.homes {
-            let home = make(&tree.plan);
-            let home = home.map_err(|error| Halt::new(FailureKind::Home, error.to_string()))?;
-            self.bed.homes.push(home);
+        for make in &self.bench.runtimes {
+            let runtime = make(&tree.plan);
+            let runtime =
+                runtime.map_err(|error| Halt::new(FailureKind::Runtime, error.to_string()))?;
+            self.bed.runtimes.push(runtime);
         }
-        let names = self.bed.homes.iter().map(|home| home.name().to_owned());
-        self.homes = names.collect();
+        let names = self
+            .bed
+            .runtimes
+            .iter()
+            .map(|runtime| runtime.name().to_owned());
+        self.runtimes = names.collect();
         let Some(record) = &self.bench.record else {
             return Ok(());
         };
-        let home = self.homes.first().map_or("", String::as_str);
-        let run = Run::of(home, &tree);
+        let runtime = self.runtimes.first().map_or("", String::as_str);
+        let run = Run::of(runtime, &tree);
         let begun = record.borrow_mut().begin(&run);
-        begun.map_err(|error| Halt::new(FailureKind::Home, error.to_string()))
+        begun.map_err(|error| Halt::new(FailureKind::Runtime, error.to_string()))
     }
 
-    /// Runs one operation in all homes; what they answered, after it was believed.
+    /// Runs one operation in all runtimes, checks the outcomes and returns them.
     pub fn step(&mut self, op: Op, new: Option<&Rc<Item>>) -> Result<Vec<Outcome>, Halt> {
-        if self.bed.homes.is_empty() {
+        if self.bed.runtimes.is_empty() {
             self.start()?;
         }
         let charged = self.budget.charge(OPERATION_INSTRUCTIONS);
         charged.map_err(|error| Halt::new(FailureKind::Limit, error.to_string()))?;
         let mut sides: Vec<Vec<Outcome>> = Vec::new();
-        for home in &mut self.bed.homes {
+        for runtime in &mut self.bed.runtimes {
             self.scratch.clear();
-            let ran = home.run(&[op], &mut self.scratch);
-            ran.map_err(|error| Halt::new(FailureKind::Home, error.to_string()))?;
+            let ran = runtime.run(&[op], &mut self.scratch);
+            ran.map_err(|error| Halt::new(FailureKind::Runtime, error.to_string()))?;
             for outcome in &mut self.scratch {
                 outcome.op = 0;
             }
@@ -234,41 +240,42 @@ impl Session {
         self.bed.recent.push_back((op, first.clone()));
         if let Some(record) = &self.bench.record {
             let recorded = record.borrow_mut().record(&[op], &first);
-            recorded.map_err(|error| Halt::new(FailureKind::Home, error.to_string()))?;
+            recorded.map_err(|error| Halt::new(FailureKind::Runtime, error.to_string()))?;
         }
         if sides.iter().any(|side| *side != first) {
             return Err(self.differ(&sides));
         }
         self.bed.left.clear();
         for outcome in &first {
-            self.bed.believe(outcome, new)?;
+            self.bed.apply(outcome, new)?;
         }
         Ok(first)
     }
 
     fn differ(&self, sides: &[Vec<Outcome>]) -> Halt {
-        let homes = self.bed.homes.iter().zip(sides);
-        let lines: Vec<String> = homes
-            .map(|(home, side)| format!("{}: {}", home.name(), describe::outcomes(side)))
+        let runtimes = self.bed.runtimes.iter().zip(sides);
+        let lines: Vec<String> = runtimes
+            .map(|(runtime, side)| format!("{}: {}", runtime.name(), describe::outcomes(side)))
             .collect();
         Halt {
             got: Some(lines.join("\n")),
-            expected: Some("the same outcomes in every home".into()),
+            expected: Some("the same outcomes in every runtime".into()),
             ..Halt::new(
-                FailureKind::HomesDiffer,
-                "different outcomes of one operation",
+                FailureKind::RuntimesDiffer,
+                "the outcomes of one operation differ",
             )
         }
     }
 
-    /// Enqueues a packet anew; or, if `again` still waits, under the same handle, which is refused.
+    /// Enqueues a packet. If the item `again` still waits, its handle is used, which the scheduler
+    /// refuses.
     pub fn enqueue(
         &mut self,
         packet: &Rc<Packet>,
         tag: String,
         again: Option<&Rc<Item>>,
     ) -> Result<Rc<Item>, Halt> {
-        let waiting = again.filter(|item| item.fate.get() == Fate::Waiting);
+        let waiting = again.filter(|item| item.state.get() == State::Waiting);
         let handle = match waiting {
             Some(item) => item.handle.get(),
             None => self.bed.handle(self.tree()?.plan.config.packets)?,
@@ -282,12 +289,12 @@ impl Session {
             tag,
             meta,
             handle: Cell::new(handle),
-            fate: Cell::new(Fate::Waiting),
+            state: Cell::new(State::Waiting),
             rank: Cell::new(0),
             node: Cell::new(0),
             serial: self.bed.counts.enqueued,
-            came: self.bed.now,
-            left: Cell::new(0),
+            enqueued_at: self.bed.now,
+            left_at: Cell::new(0),
             sojourn: Cell::new(0),
             marked: Cell::new(false),
         });
@@ -297,17 +304,17 @@ impl Session {
         self.bed.counts.enqueued += 1;
         let op = Op::enqueue(self.bed.now, handle, meta);
         let outcomes = self.step(op, Some(&item))?;
-        let told = |outcome: &Outcome| outcome.handle == handle;
-        if !outcomes.iter().any(told) {
+        let is_outcome = |outcome: &Outcome| outcome.handle == handle;
+        if !outcomes.iter().any(is_outcome) {
             return Err(broken(format!(
-                "{item} was enqueued, and nothing is told of it"
+                "the scheduler returned no outcome for the enqueue of {item}"
             )));
         }
         Ok(item)
     }
 
-    /// Up to `count` packets, or until `bytes` have left (0: no limit), and when to ask again: now
-    /// if there may be more.
+    /// Dequeues up to `count` packets, or until `bytes` have left (0: no limit). Also returns the time
+    /// of the next dequeue, which is now if more packets can leave.
     pub fn dequeue(&mut self, count: u32, bytes: u64) -> Result<(Vec<Rc<Item>>, u64), Halt> {
         let op = Op {
             value: bytes,
@@ -321,28 +328,32 @@ impl Session {
         let sent = std::mem::take(&mut self.bed.left);
         let sent: Vec<Rc<Item>> = sent
             .into_iter()
-            .filter(|item| item.fate.get() == Fate::Sent)
+            .filter(|item| item.state.get() == State::Sent)
             .collect();
         if sent.is_empty() && nothing.is_none() {
             return Err(broken(
-                "a dequeue gave neither a packet nor said that there is none",
+                "a dequeue returned neither a packet nor the outcome for an empty queue",
             ));
         }
         Ok((sent, again))
     }
 
-    /// Ends the case: what all homes must agree on and hold. `failure` is why it ended early.
+    /// Ends the case: audits all runtimes and compares their counters.
     pub fn close(&mut self, name: String) {
         let bed = &self.bed;
-        let first = bed.homes.first().map(|home| home.stats());
+        let first = bed.runtimes.first().map(|runtime| runtime.stats());
         let mut wrong = None;
-        for home in &bed.homes {
-            if let Err(error) = home.audit() {
-                let message = format!("audit of the {} home: {error}", home.name());
+        for runtime in &bed.runtimes {
+            if let Err(error) = runtime.audit() {
+                let message = format!("audit of the {} runtime: {error}", runtime.name());
                 wrong = wrong.or(Some(Halt::new(FailureKind::Broken, message)));
-            } else if Some(home.stats()) != first {
-                let message = format!("counters at the end: {:?} and {:?}", first, home.stats());
-                wrong = wrong.or(Some(Halt::new(FailureKind::HomesDiffer, message)));
+            } else if Some(runtime.stats()) != first {
+                let message = format!(
+                    "the counters differ at the end: {:?} and {:?}",
+                    first,
+                    runtime.stats()
+                );
+                wrong = wrong.or(Some(Halt::new(FailureKind::RuntimesDiffer, message)));
             }
         }
         let failure = self.failure.take();
@@ -356,12 +367,12 @@ impl Session {
         });
     }
 
-    /// Whether the case did anything.
+    /// Whether the case ran any check or operation.
     pub fn is_used(&self) -> bool {
         self.bed.checks + self.bed.operations > 0 || self.failure.is_some()
     }
 
-    /// All that is known at a failure.
+    /// The details of a failure.
     pub fn failed(&self, halt: Halt, lines: Vec<usize>) -> Failure {
         let recent = self.bed.recent.iter();
         let operations = recent.map(|(op, outcomes)| {
@@ -380,24 +391,24 @@ impl Session {
         }
     }
 
-    /// Those that wait, by rank.
+    /// Waiting items by rank.
     pub fn items(&self) -> Vec<Rc<Item>> {
         let mut items: Vec<Rc<Item>> = self.bed.waiting.values().cloned().collect();
         items.sort_by_key(|item| (item.rank.get(), item.serial));
         items
     }
 
-    pub fn waiting(&self, most: usize) -> Vec<WaitingPacket> {
+    pub fn waiting(&self, max: usize) -> Vec<WaitingPacket> {
         let row = |item: &Rc<Item>| WaitingPacket {
             packet: item.to_string(),
             handle: item.handle.get(),
             rank: item.rank.get(),
-            age_ns: self.bed.now - item.came,
+            age_ns: self.bed.now - item.enqueued_at,
             bytes: item.meta.bytes,
             node: self.node_name(item.node.get()),
             flow: describe::flow(&item.meta),
         };
-        self.items().iter().take(most).map(row).collect()
+        self.items().iter().take(max).map(row).collect()
     }
 
     pub fn waiting_packets(&self) -> usize {
@@ -409,18 +420,19 @@ impl Session {
         tree.map_or_else(|| node.to_string(), |tree| tree.names.node(node).to_owned())
     }
 
-    pub fn home(&mut self) -> Result<&dyn Home, Halt> {
-        if self.bed.homes.is_empty() {
+    pub fn runtime(&mut self) -> Result<&dyn Home, Halt> {
+        if self.bed.runtimes.is_empty() {
             self.start()?;
         }
-        let home = self.bed.homes.first();
-        home.map(|home| &**home)
-            .ok_or_else(|| Halt::usage("there is no home to run in"))
+        let runtime = self.bed.runtimes.first();
+        runtime
+            .map(|runtime| &**runtime)
+            .ok_or_else(|| Halt::usage("no runtime is selected"))
     }
 
     pub fn print(&mut self, line: &str) {
-        let room = MAX_PRINTED_BYTES.saturating_sub(self.printed.len() + 1);
-        if self.cut_bytes > 0 || line.len() > room {
+        let capacity = MAX_PRINTED_BYTES.saturating_sub(self.printed.len() + 1);
+        if self.cut_bytes > 0 || line.len() > capacity {
             self.cut_bytes += line.len() as u64 + 1;
             return;
         }
@@ -437,7 +449,7 @@ impl Bed {
         }
     }
 
-    /// A node's floor and ceiling once these operations are done; None without a tree.
+    /// The floor and ceiling of a node after these operations, or `None` without a tree.
     pub fn rates_with(&self, node: u32, ops: &[Op]) -> Option<[u64; 2]> {
         let config = self.tree.as_ref()?.plan.nodes.get(node as usize - 1)?;
         let before = self.rates.get(&node).copied();
@@ -452,22 +464,22 @@ impl Bed {
         Some(rates)
     }
 
-    /// A handle that nobody has.
+    /// An unused handle.
     fn handle(&mut self, handles: u32) -> Result<u32, Halt> {
         if let Some(handle) = self.free.pop() {
             return Ok(handle);
         }
         if self.fresh == handles {
             return Err(Halt::usage(format!(
-                "all {handles} handles of the scheduler wait; dequeue first, or raise its limit"
+                "all {handles} handles of the scheduler are in use: dequeue first, or raise its limit"
             )));
         }
         self.fresh += 1;
         Ok(self.fresh)
     }
 
-    /// Notes what an outcome says. `new` is the packet that the operation brought.
-    fn believe(&mut self, outcome: &Outcome, new: Option<&Rc<Item>>) -> Result<(), Halt> {
+    /// Applies an outcome to the state. `new` is the packet that the operation enqueued.
+    fn apply(&mut self, outcome: &Outcome, new: Option<&Rc<Item>>) -> Result<(), Halt> {
         let new = new.filter(|item| item.handle.get() == outcome.handle);
         match (outcome.kind, new) {
             (OutcomeKind::Queued, Some(item)) => {
@@ -476,14 +488,14 @@ impl Bed {
                 Ok(())
             }
             (OutcomeKind::Queued, None) => Err(broken(format!(
-                "handle {} is queued, but did not come",
+                "handle {} is queued, but was not enqueued",
                 outcome.handle
             ))),
             (OutcomeKind::Dropped, Some(item)) if outcome.drop() == Some(Drop::BadHandle) => {
-                item.fate.set(Fate::Dropped(Drop::BadHandle));
+                item.state.set(State::Dropped(Drop::BadHandle));
                 *self.counts.dropped.entry(Drop::BadHandle).or_default() += 1;
                 match self.waiting.get(&outcome.handle) {
-                    Some(holder) if Rc::ptr_eq(holder, item) => self.give_back(outcome).map(drop),
+                    Some(holder) if Rc::ptr_eq(holder, item) => self.release(outcome).map(drop),
                     _ => Ok(()),
                 }
             }
@@ -493,29 +505,29 @@ impl Bed {
     }
 
     fn leave(&mut self, outcome: &Outcome) -> Result<(), Halt> {
-        let item = self.give_back(outcome)?;
-        item.left.set(self.now);
+        let item = self.release(outcome)?;
+        item.left_at.set(self.now);
         item.node.set(outcome.node);
-        let here = self.now - item.came;
-        item.sojourn.set(here);
+        let elapsed = self.now - item.enqueued_at;
+        item.sojourn.set(elapsed);
         if let Some(reason) = outcome.drop() {
-            item.fate.set(Fate::Dropped(reason));
+            item.state.set(State::Dropped(reason));
             *self.counts.dropped.entry(reason).or_default() += 1;
         } else {
-            item.fate.set(Fate::Sent);
+            item.state.set(State::Sent);
             item.rank.set(outcome.rank);
             item.marked.set(outcome.marked());
             self.counts.sent += 1;
             self.counts.marked += u64::from(outcome.marked());
-            // In the queue: what an impairment held came to it later than here.
-            let is_held = |tree: &Rc<Tree>| !tree.plan.impairments.is_empty();
-            let is_so = match self.tree.as_ref().is_some_and(is_held) {
-                true => outcome.at <= here,
-                false => outcome.at == here,
+            // The scheduler reports the time in the queue. An impairment delays packets before it.
+            let is_impaired = |tree: &Rc<Tree>| !tree.plan.impairments.is_empty();
+            let is_consistent = match self.tree.as_ref().is_some_and(is_impaired) {
+                true => outcome.at <= elapsed,
+                false => outcome.at == elapsed,
             };
-            if !is_so {
+            if !is_consistent {
                 return Err(broken(format!(
-                    "{item} waited {here} ns, and the scheduler says {}",
+                    "{item} waited {elapsed} ns, but the scheduler reports {}",
                     outcome.at
                 )));
             }
@@ -525,11 +537,11 @@ impl Bed {
         Ok(())
     }
 
-    fn give_back(&mut self, outcome: &Outcome) -> Result<Rc<Item>, Halt> {
+    fn release(&mut self, outcome: &Outcome) -> Result<Rc<Item>, Halt> {
         let handle = outcome.handle;
         let item = self.waiting.remove(&handle).ok_or_else(|| {
             broken(format!(
-                "handle {handle} comes back ({}), and does not wait",
+                "the scheduler returned handle {handle} ({}), which does not wait",
                 describe::outcome(outcome)
             ))
         })?;

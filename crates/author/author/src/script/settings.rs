@@ -1,4 +1,4 @@
-//! The verbs that set: the tree, and weights, rates and parameters, of a scheduler that runs.
+//! The verbs that set the tree, and the weights, rates and parameters of a running scheduler.
 
 use fairpath_core::sched::{COST_ONE, Op, OutcomeKind, Setting, encode_rate};
 use mlua::{Table, Value};
@@ -10,14 +10,14 @@ use fairpath_sched::tree::{Known, Tree};
 use fairpath_units::nearest;
 use fairpath_units::quantity;
 
-/// What a byte costs at this weight, where one of weight `one` pays it once.
+/// The cost of a byte at this weight, relative to the weight `one`.
 fn cost(weight: &Value, one: u64) -> Result<u32, Halt> {
     let number = match weight {
         Value::Integer(weight) => *weight as f64,
         Value::Number(weight) => *weight,
         other => {
             return Err(Halt::usage(format!(
-                "weight: a number is wanted, not {}",
+                "weight: expected a number, not {}",
                 shown(other)
             )));
         }
@@ -27,9 +27,9 @@ fn cost(weight: &Value, one: u64) -> Result<u32, Halt> {
     if number > 0.0 && (1.0..=f64::from(u32::MAX)).contains(&cost) {
         return Ok(cost as u32);
     }
-    let (least, most) = (one / f64::from(u32::MAX), one);
+    let (min, max) = (one / f64::from(u32::MAX), one);
     Err(Halt::usage(format!(
-        "weight: {number} is not between {least:.7} and {most}"
+        "weight: {number} is out of range: write {min:.7} to {max}"
     )))
 }
 
@@ -41,20 +41,17 @@ pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {
                 .map(|item| item.meta)
                 .or_else(|| Some(packet_of(&of)?.meta));
             let meta = meta.ok_or_else(|| {
-                Halt::usage(format!(
-                    "a packet of the flow is wanted, not {}",
-                    shown(&of)
-                ))
+                Halt::usage(format!("expected a packet of the flow, not {}", shown(&of)))
             })?;
             let tree = session.tree()?;
             let node = match &node {
                 Value::Nil => tree.leaf(&meta).ok_or_else(|| {
-                    Halt::usage("no leaf takes packets of this class; name a node")
+                    Halt::usage("no leaf matches packets of this class: name a node")
                 })?,
                 named => self::node(&tree, named)?,
             };
             let op = Op::weight(session.bed.now, node, meta.flow_hash, cost(&weight, 1)?);
-            done(session, op, "the scheduler knows no such flow there")
+            done(session, op, "the node has no such flow")
         },
     )?;
     verbs.add("set_node", |session, _, (at, settings): (Value, Table)| {
@@ -86,7 +83,7 @@ pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {
                 }
             };
             let op = Op::param(session.bed.now, node, index as u32, value);
-            done(session, op, "the scheduler knows no such parameter")
+            done(session, op, "the node has no such parameter")
         },
     )?;
     verbs.add(
@@ -119,7 +116,7 @@ pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {
     })
 }
 
-/// A rate in bits a second, or a time in ns; 0 and "none" are none.
+/// A rate in bits per second or a time in ns. "none" is 0, which means no limit.
 fn quantity_of(name: &str, unit: &str, value: &Value) -> Result<u64, Halt> {
     match value {
         Value::String(text) if text.as_bytes() == b"none".as_slice() => Ok(0),
@@ -129,13 +126,13 @@ fn quantity_of(name: &str, unit: &str, value: &Value) -> Result<u64, Halt> {
     }
 }
 
-/// A rate in bits a second, or a burst in ns, at most: a terabit, a quarter of an hour.
+/// Maximum rate in bits per second and maximum burst in ns: 1 Tbit/s, 1,000 s.
 const MAX_SETTING: u64 = 1_000_000_000_000;
 
-/// What `set_node` takes.
+/// The keys of `set_node`.
 const SETTINGS: [&str; 4] = ["weight", "floor", "ceil", "burst"];
 
-/// What a parent sees of a node changes, while both run. Checked whole before anything is set.
+/// Changes the settings of a running node. All of them are checked before the first is set.
 fn set_node(session: &mut Session, at: &Value, settings: &Table) -> Result<(), Halt> {
     let node = node(&*session.tree()?, at)?;
     let mut ops = Vec::new();
@@ -153,7 +150,7 @@ fn set_node(session: &mut Session, at: &Value, settings: &Table) -> Result<(), H
             "floor" | "ceil" => {
                 let bps = quantity_of(&name, "bps", &value)?;
                 if bps > MAX_SETTING {
-                    return Err(Halt::usage(format!("{name}: 1000gbit at most")));
+                    return Err(Halt::usage(format!("{name}: the maximum is 1000gbit")));
                 }
                 let setting = if name == "floor" {
                     Setting::Floor
@@ -167,7 +164,7 @@ fn set_node(session: &mut Session, at: &Value, settings: &Table) -> Result<(), H
                 let near = nearest(&name, SETTINGS.iter().copied())
                     .map_or(String::new(), |near| format!("did you mean {near}? "));
                 return Err(Halt::usage(format!(
-                    "nodes have no {name} that can be set; {near}there are {}; parameters are set by param",
+                    "setting \"{name}\" does not exist: {near}write {}, or set a parameter with param",
                     SETTINGS.join(", ")
                 )));
             }
@@ -177,12 +174,12 @@ fn set_node(session: &mut Session, at: &Value, settings: &Table) -> Result<(), H
     let rates = session.bed.rates_with(node, &ops);
     if rates.is_some_and(|[floor, ceil]| floor > 0 && ceil > floor) {
         return Err(Halt::usage(format!(
-            "node {}: its floor would be above its ceiling; set both at once",
+            "node {}: the floor would exceed the ceiling: set both in one call",
             session.node_name(node)
         )));
     }
     for op in ops {
-        done(session, op, "the scheduler knows no such node")?;
+        done(session, op, "the scheduler has no such node")?;
     }
     if let Some(rates) = rates {
         session.bed.rates.insert(node, rates);
@@ -229,7 +226,7 @@ fn no_param(tree: &Tree, node: u32, name: &str) -> Halt {
         names.join(", ")
     };
     Halt::usage(format!(
-        "node {} has no parameter {name}; it has {has}",
+        "node {} has no parameter {name}: it has {has}",
         tree.names.node(node)
     ))
 }
@@ -238,7 +235,7 @@ fn no_policy(known: Known<'_>, name: &str) -> Halt {
     let names = known.policies.iter().map(|policy| policy.name.as_str());
     let hint = match nearest(name, names) {
         Some(near) => format!("did you mean {near}?"),
-        None => "`fairpath sched list` tells those there are".into(),
+        None => "list all policies with `fairpath sched list`".into(),
     };
-    Halt::usage(format!("there is no policy {name}; {hint}"))
+    Halt::usage(format!("policy {name} does not exist: {hint}"))
 }

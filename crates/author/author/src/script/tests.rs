@@ -1,9 +1,9 @@
-//! Scripts over a stand-in for the scheduler: a stable sorted list that ranks by `hint`, sends nothing
-//! before `mark`, and marks and drops at dequeue what `segments` says.
+//! Scripts over a model of the scheduler: a stable list sorted by `hint`. A packet leaves at `mark` or
+//! later, and `segments` selects whether dequeue marks or drops it.
 
 mod dialect;
+mod expectations;
 mod hostile;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use fairpath_core::sched::{
 use super::*;
 use fairpath_sched::tree::{Known, Tree};
 
-/// How a home goes wrong, at which operation.
+/// An error that the model makes at a given operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lie {
+enum Fault {
     Rank,
     Unknown,
     Sojourn,
@@ -36,10 +36,11 @@ struct Sorted {
     limit: usize,
     ops: u64,
     stats: SchedStats,
-    lie: Option<(u64, Lie)>,
+    fault: Option<(u64, Fault)>,
 }
 
-/// `segments`: the packet is dropped, or marked, as it would leave.
+/// Values of `segments` for a packet that dequeue drops or marks.
+
 const DROPPED: u8 = 13;
 const MARKED: u8 = 14;
 
@@ -116,26 +117,28 @@ impl Sorted {
         }
     }
 
-    fn lie(&mut self, outcomes: &mut Vec<Outcome>) {
-        let Some((at, lie)) = self.lie else { return };
+    fn fault(&mut self, outcomes: &mut Vec<Outcome>) {
+        let Some((at, fault)) = self.fault else {
+            return;
+        };
         if self.ops != at {
             return;
         }
-        match lie {
-            Lie::Rank => outcomes[0].rank += 1,
-            Lie::Unknown => outcomes[0].handle += 7,
-            Lie::Sojourn => outcomes[0].at += 1,
-            Lie::Twice => outcomes.push(outcomes[0]),
-            Lie::Silent => outcomes.clear(),
-            Lie::Stats => self.stats.put_off += 1,
-            Lie::Audit | Lie::Fails => {}
+        match fault {
+            Fault::Rank => outcomes[0].rank += 1,
+            Fault::Unknown => outcomes[0].handle += 7,
+            Fault::Sojourn => outcomes[0].at += 1,
+            Fault::Twice => outcomes.push(outcomes[0]),
+            Fault::Silent => outcomes.clear(),
+            Fault::Stats => self.stats.put_off += 1,
+            Fault::Audit | Fault::Fails => {}
         }
     }
 }
 
 impl Home for Sorted {
     fn name(&self) -> &'static str {
-        if self.lie.is_some() {
+        if self.fault.is_some() {
             "kernel"
         } else {
             "native"
@@ -145,7 +148,7 @@ impl Home for Sorted {
     fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
         for (index, op) in (0..).zip(ops) {
             self.ops += 1;
-            if self.lie == Some((self.ops, Lie::Fails)) {
+            if self.fault == Some((self.ops, Fault::Fails)) {
                 return Err(HomeError::Kernel("no CAP_BPF".into()));
             }
             let mut of_this = Vec::new();
@@ -162,7 +165,7 @@ impl Home for Sorted {
                     of_this.push(Sorted::dropped(op.handle, Drop::Removed));
                 }
             }
-            self.lie(&mut of_this);
+            self.fault(&mut of_this);
             outcomes.extend(of_this.into_iter().map(|outcome| Outcome {
                 op: index,
                 ..outcome
@@ -187,18 +190,18 @@ impl Home for Sorted {
     }
 
     fn audit(&self) -> Result<(), String> {
-        match self.lie {
-            Some((_, Lie::Audit)) => Err("a bit is set and its bucket empty".into()),
+        match self.fault {
+            Some((_, Fault::Audit)) => Err("a bit is set and its bucket empty".into()),
             _ => Ok(()),
         }
     }
 }
 
-fn sorted(lie: Option<(u64, Lie)>) -> MakeHome {
+fn sorted(fault: Option<(u64, Fault)>) -> MakeRuntime {
     Rc::new(move |plan: &Plan| {
         let limit = plan.config.limit_packets as usize;
         Ok(Box::new(Sorted {
-            lie,
+            fault,
             limit,
             ..Sorted::default()
         }) as Box<dyn Home>)
@@ -229,14 +232,14 @@ fn policies() -> Vec<Policy> {
     }]
 }
 
-fn bench(homes: Vec<MakeHome>) -> Bench {
+fn bench(runtimes: Vec<MakeRuntime>) -> Bench {
     let policies = policies();
     let known = Known {
         policies: &policies,
         classes: &[],
     };
     let tree = Tree::of_policy(&policies[0], known).unwrap();
-    Bench::new(Some(tree), &policies, homes)
+    Bench::new(Some(tree), &policies, runtimes)
 }
 
 fn run(text: &str) -> Report {

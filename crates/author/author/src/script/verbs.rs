@@ -1,4 +1,4 @@
-//! The verbs that act: packets in and out, time, weights and parameters, trees, test cases.
+//! The verbs for packets, time, counters and test cases, and the functions that run a script.
 
 use std::rc::Rc;
 
@@ -11,19 +11,19 @@ use super::packet::{
 };
 use super::report::{Failure, FailureKind, Report, table};
 use super::sandbox::{self, Budget, UsedUp};
-use super::session::{Bed, Fate, Halt, Item, Session, Shared};
+use super::session::{Bed, Halt, Item, Session, Shared, State};
 use super::{Bench, SHOWN_PACKETS, expect, settings, xdq};
 use fairpath_sched::tree::Tree;
 use fairpath_units::nearest;
 
-/// What Lua calls the script: its real name may be long, and Lua would cut it.
+/// The name of the script in Lua, which would truncate a long file name.
 const CHUNK: &str = "script";
-/// Frames that are looked at to find the script's lines.
+/// Stack frames that are searched for lines of the script.
 const MAX_FRAMES: usize = 64;
-/// Lines of the script that a failure names.
+/// Maximum lines of the script in a failure.
 const MAX_LINES: usize = 8;
 
-/// A verb halted; why is in the session.
+/// A verb stopped. The session has the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the test case has failed")]
 struct Stop;
@@ -44,7 +44,7 @@ pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> Report {
     session.end(name.to_owned(), ran.as_ref().err());
     Report {
         script: name.to_owned(),
-        homes: std::mem::take(&mut session.homes),
+        runtimes: std::mem::take(&mut session.runtimes),
         cases: std::mem::take(&mut session.cases),
         printed: std::mem::take(&mut session.printed),
         cut_bytes: session.cut_bytes,
@@ -52,14 +52,14 @@ pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> Report {
     }
 }
 
-/// Puts verbs among a state's globals.
+/// Defines verbs as globals of a Lua state.
 pub(super) struct Verbs<'a> {
     pub lua: &'a Lua,
     pub session: &'a Shared,
 }
 
 impl Verbs<'_> {
-    /// A verb; what it halts with is told with its name and the script's lines.
+    /// Defines a verb. A failure is reported with its name and the lines of the script.
     pub fn add<A: FromLuaMulti, R: IntoLuaMulti>(
         &self,
         name: &'static str,
@@ -67,7 +67,8 @@ impl Verbs<'_> {
     ) -> mlua::Result<()> {
         let session = self.session.clone();
         let verb = self.lua.create_function(move |lua, args: MultiValue| {
-            let busy = |_| mlua::Error::runtime(format!("{name} within another verb"));
+            let busy =
+                |_| mlua::Error::runtime(format!("{name}: a verb cannot run inside another verb"));
             let mut session = session.try_borrow_mut().map_err(busy)?;
             let wrong = |error: mlua::Error| Halt::usage(error.to_string());
             let args = A::from_lua_multi(args, lua).map_err(wrong);
@@ -81,7 +82,7 @@ impl Verbs<'_> {
         self.lua.globals().raw_set(name, verb)
     }
 
-    /// A verb that calls the script.
+    /// Defines a verb that calls a function of the script.
     pub fn add_calling(
         &self,
         name: &'static str,
@@ -95,7 +96,7 @@ impl Verbs<'_> {
     }
 }
 
-/// The script's lines on the stack, innermost first.
+/// The lines of the script on the stack, innermost first.
 pub(super) fn lines(lua: &Lua) -> Vec<usize> {
     let line = |level| {
         lua.inspect_stack(level, |debug| {
@@ -111,11 +112,11 @@ pub(super) fn lines(lua: &Lua) -> Vec<usize> {
 }
 
 impl Session {
-    /// A case ends, by an error or not.
+    /// Ends a case, with or without an error.
     pub fn end(&mut self, name: String, error: Option<&mlua::Error>) {
         let last = self.cases.last().and_then(|case| case.failure.as_ref());
-        let told = last.is_some_and(|failure| failure.kind == FailureKind::Limit);
-        if let Some(error) = error.filter(|_| self.failure.is_none() && !told) {
+        let is_reported = last.is_some_and(|failure| failure.kind == FailureKind::Limit);
+        if let Some(error) = error.filter(|_| self.failure.is_none() && !is_reported) {
             let (halt, lines) = self.explain(error);
             self.failure = Some(self.failed(halt, lines));
         }
@@ -153,7 +154,7 @@ impl Session {
         let mut causes = std::iter::successors(Some(error), |error| error.parent());
         if causes.any(out_of_memory) || message == "not enough memory" {
             let text = format!(
-                "the script used up its {} bytes of memory; --max-memory allows more",
+                "the script exceeded its limit of {} bytes of memory: raise it with --max-memory",
                 limits.memory_bytes
             );
             return (Halt::new(FailureKind::Limit, text), lines);
@@ -162,18 +163,18 @@ impl Session {
     }
 }
 
-/// "script:12: text" -> 12, "text".
+/// Splits "script:12: text" into 12 and "text".
 fn located(message: &str) -> Option<(usize, &str)> {
     let rest = message.strip_prefix(CHUNK)?.strip_prefix(':')?;
     let (line, rest) = rest.split_once(':')?;
     Some((line.parse().ok()?, rest.trim_start()))
 }
 
-/// The script's lines in a traceback.
+/// The lines of the script in a traceback.
 fn numbers(traceback: &str) -> Vec<usize> {
-    let places = traceback.lines().map(str::trim_start);
-    places
-        .filter_map(|place| Some(located(place)?.0))
+    let frames = traceback.lines().map(str::trim_start);
+    frames
+        .filter_map(|frame| Some(located(frame)?.0))
         .take(MAX_LINES)
         .collect()
 }
@@ -189,7 +190,7 @@ fn install(lua: &Lua, session: &Shared) -> mlua::Result<()> {
     moving(&verbs)?;
     time(&verbs)?;
     settings::install(&verbs)?;
-    telling(&verbs)?;
+    printing(&verbs)?;
     cases(&verbs)?;
     expect::install(&verbs)
 }
@@ -214,14 +215,14 @@ fn memory(error: mlua::Error) -> Halt {
     Halt::new(FailureKind::Limit, error.to_string())
 }
 
-/// A number or word by which a script tells packets of one kind apart.
+/// A number or string that distinguishes the items of one packet.
 pub(super) fn tag(value: &Value) -> Result<Option<String>, Halt> {
     match value {
         Value::Nil => Ok(None),
         Value::Integer(number) => Ok(Some(number.to_string())),
         Value::String(text) => Ok(Some(text.to_string_lossy())),
         other => Err(Halt::usage(format!(
-            "a tag is a number or a text, not {}",
+            "expected a number or a string as tag, not {}",
             shown(other)
         ))),
     }
@@ -235,7 +236,7 @@ fn enqueue(session: &mut Session, value: &Value, tag_value: &Value) -> Result<Rc
         .or_else(|| packet_of(value));
     let packet = packet.ok_or_else(|| {
         Halt::usage(format!(
-            "a packet is wanted (udp, tcp, packet), not {}",
+            "expected a packet (udp, tcp, packet), not {}",
             shown(value)
         ))
     })?;
@@ -280,12 +281,11 @@ fn moving(verbs: &Verbs<'_>) -> mlua::Result<()> {
         list(lua, drain(session, until)?)
     })?;
     verbs.add("remove", |session, _, item: Value| {
-        let item =
-            item_of(&item).ok_or_else(|| Halt::usage("a packet that enqueue gave is wanted"))?;
-        if item.fate.get() != Fate::Waiting {
+        let item = item_of(&item).ok_or_else(|| Halt::usage("expected a result of enqueue"))?;
+        if item.state.get() != State::Waiting {
             return Err(Halt::usage(format!(
-                "{item} does not wait: {}",
-                item.fate.get()
+                "{item} does not wait: its state is {}",
+                item.state.get()
             )));
         }
         session.step(Op::remove(session.bed.now, item.handle.get()), None)?;
@@ -298,7 +298,7 @@ fn list(lua: &Lua, items: Vec<Rc<Item>>) -> Result<Table, Halt> {
         .map_err(memory)
 }
 
-/// All that leave now, or up to a time, to which it then is.
+/// Dequeues all packets that leave now, or until a time, which is then the current time.
 fn drain(session: &mut Session, until: Option<u64>) -> Result<Vec<Rc<Item>>, Halt> {
     let mut all = Vec::new();
     loop {
@@ -323,7 +323,7 @@ fn time(verbs: &Verbs<'_>) -> mlua::Result<()> {
         if now < session.bed.now {
             let before = session.bed.now;
             return Err(Halt::usage(format!(
-                "time does not go back: it is {before} ns, {now} is earlier"
+                "time cannot go back: it is {before} ns, and {now} ns is earlier"
             )));
         }
         session.bed.now = now;
@@ -349,16 +349,16 @@ pub(super) fn node(tree: &Tree, value: &Value) -> Result<u32, Halt> {
             let name = name.to_string_lossy();
             let all = tree.names.nodes().iter().map(String::as_str);
             let near =
-                nearest(&name, all).map_or(String::new(), |near| format!("; did you mean {near}?"));
+                nearest(&name, all).map_or(String::new(), |near| format!(": did you mean {near}?"));
             tree.names
                 .id(&name)
-                .ok_or_else(|| Halt::usage(format!("there is no node {name}{near}")))
+                .ok_or_else(|| Halt::usage(format!("node {name} does not exist{near}")))
         }
         value => Ok(number(value, "node", 1, tree.plan.nodes.len() as u64)? as u32),
     }
 }
 
-fn telling(verbs: &Verbs<'_>) -> mlua::Result<()> {
+fn printing(verbs: &Verbs<'_>) -> mlua::Result<()> {
     let tostring: Function = verbs.lua.globals().raw_get("tostring")?;
     let session = verbs.session.clone();
     let print = verbs.lua.create_function(move |_, values: MultiValue| {
@@ -383,7 +383,7 @@ fn telling(verbs: &Verbs<'_>) -> mlua::Result<()> {
         Ok(())
     })?;
     verbs.add("stats", |session, lua, ()| {
-        let stats = session.home()?.stats();
+        let stats = session.runtime()?.stats();
         let dropped =
             fairpath_core::sched::Drop::ALL.map(|drop| (drop.name(), stats.dropped[drop as usize]));
         let table = numbers_table(
@@ -408,7 +408,7 @@ fn telling(verbs: &Verbs<'_>) -> mlua::Result<()> {
     })?;
     verbs.add("node_stats", |session, lua, at: Value| {
         let at = node(&*session.tree()?, &at)?;
-        let stats = session.home()?.node_stats(at);
+        let stats = session.runtime()?.node_stats(at);
         numbers_table(
             lua,
             &[
@@ -442,15 +442,15 @@ fn cases(verbs: &Verbs<'_>) -> mlua::Result<()> {
                 (name.to_string_lossy(), body.clone())
             }
             _ => {
-                return Err(mlua::Error::runtime(
-                    "test: a name and a function are wanted",
-                ));
+                return Err(mlua::Error::runtime("test: expected a name and a function"));
             }
         };
         {
             let session = &mut *shared.borrow_mut();
             if session.outside.is_some() {
-                return Err(mlua::Error::runtime("test: a test within a test"));
+                return Err(mlua::Error::runtime(
+                    "test: a test cannot run inside another test",
+                ));
             }
             let bed = Bed::new(session.bed.tree.clone());
             session.outside = Some(std::mem::replace(&mut session.bed, bed));
@@ -467,7 +467,7 @@ fn cases(verbs: &Verbs<'_>) -> mlua::Result<()> {
     verbs.add_calling("expect_error", |shared, args| {
         let (Some(Value::Function(body)), text) = (args.front(), args.get(1)) else {
             return Err(mlua::Error::runtime(
-                "expect_error: a function and a text are wanted",
+                "expect_error: expected a function and a string",
             ));
         };
         let ran = body.call::<()>(());
@@ -491,10 +491,10 @@ impl Session {
         }
     }
 
-    /// Only errors of the script can be expected: not a failed expectation, not a limit.
+    /// Only errors of the script can be expected, not failed expectations or exceeded limits.
     fn expect_error(&mut self, ran: mlua::Result<()>, wanted: &str) -> mlua::Result<()> {
         let Err(error) = ran else {
-            let halt = Halt::expected("expect_error: there was no error", wanted, "none");
+            let halt = Halt::expected("expect_error: no error occurred", wanted, "no error");
             self.failure = Some(self.failed(halt, Vec::new()));
             return Err(mlua::Error::external(Stop));
         };
@@ -514,7 +514,7 @@ impl Session {
                 kind: FailureKind::Expectation,
                 expected: Some(wanted.to_owned()),
                 got: Some(failure.message),
-                message: "expect_error: another error".into(),
+                message: "expect_error: a different error occurred".into(),
                 ..failure
             },
             _ => failure,

@@ -1,14 +1,14 @@
--- Verbs of the XDP queueing tester, in terms of Fairpath's own. See docs/guide/sched-scripts.md.
+-- The verbs of the XDP queueing tester on top of Fairpath's verbs. See docs/guide/sched-scripts.md.
 
 IPPROTO_UDP = 17
 ETH_P_IPV6 = 0x86dd
 XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX, XDP_REDIRECT = 0, 1, 2, 3, 4
 
--- Programs of that framework whose policy is compiled in here.
+-- Built-in policies that correspond to programs of that framework.
 local POLICIES = { fifo = "fifo", wfq = "stfq", fq_codel = "fq_codel" }
--- A flow of this weight pays its bytes once.
+-- At this weight a byte has the cost of one.
 local WEIGHT_ONE = 256
--- An enqueued packet's number takes the first bytes of its payload.
+-- The number of an enqueued packet replaces the first bytes of its payload.
 local NUMBER_BYTES = 8
 
 local native = {}
@@ -16,7 +16,7 @@ for _, name in ipairs { "dequeue", "dequeue_cmp", "enqueue", "policy", "set_flow
 	native[name] = _G[name]
 end
 
--- What waits of this dialect, by handle.
+-- Waiting packets of this dialect, by handle.
 local waiting = {}
 
 xdq = setmetatable({}, {
@@ -48,14 +48,14 @@ end
 
 function create_payload(bytes)
 	if math.type(bytes) ~= "integer" or bytes < 0 then
-		fail("create_payload: a number of bytes is wanted")
+		fail("create_payload: expected a number of bytes")
 	end
 	return string.rep("A", bytes)
 end
 
 function udp_payload_enumerator(packet, number)
 	if math.type(number) ~= "integer" then
-		fail("the packet's number is wanted")
+		fail("expected the number of the packet")
 	end
 	packet.udp.payload = string.pack("<i8", number) .. packet.udp.payload:sub(NUMBER_BYTES + 1)
 end
@@ -83,13 +83,13 @@ config = {
 	},
 }
 
--- Without a policy on the command line the program's name chooses; else it is only a name.
+-- The name of the program selects the policy unless the command line does.
 function load_xdq_file(file)
 	local name = tostring(file):match("sched_([%w_]+)%.bpf%.o$")
 	if is_chosen() then
 		return
 	elseif not POLICIES[name] then
-		fail("no policy here is called like " .. tostring(file) .. "; name one on the command line")
+		fail("no policy corresponds to " .. tostring(file) .. ": name a policy on the command line")
 	end
 	native.policy(POLICIES[name])
 end
@@ -118,7 +118,7 @@ local function check(packet)
 		end
 	end
 	if type(packet.udp.payload) ~= "string" then
-		fail("the packet's udp.payload is no text")
+		fail("the packet's udp.payload is not a string")
 	end
 end
 
@@ -162,7 +162,7 @@ function dequeue()
 	return ours(item), again
 end
 
--- The first field of two headers that is not the same; checksums and lengths are nobody's.
+-- The first field that differs between two headers, without checksums and lengths.
 local function difference(wanted, got, name)
 	if type(wanted) ~= "table" or type(got) ~= "table" then
 		return wanted ~= got and name or nil
@@ -178,18 +178,18 @@ end
 
 function hex_dump(text)
 	local bytes = {}
-	for place = 1, #text do
-		bytes[place] = string.format("%02x ", text:byte(place))
+	for index = 1, #text do
+		bytes[index] = string.format("%02x ", text:byte(index))
 	end
 	return table.concat(bytes)
 end
 
 function trim_hex(hex)
-	local most = 16 * 3
-	if #hex <= most then
+	local max = 16 * 3
+	if #hex <= max then
 		return hex
 	end
-	return hex:sub(1, most) .. "... (" .. #hex // 3 .. " bytes)"
+	return hex:sub(1, max) .. "... (" .. #hex // 3 .. " bytes)"
 end
 
 local function summary(packet)
@@ -201,9 +201,9 @@ end
 
 function cmp(packet, wanted, number)
 	if not is_ours(wanted) then
-		fail("cmp: the packet that is wanted is no table")
+		fail("cmp: the expected packet is not a table")
 	elseif packet == nil then
-		fail("no packet leaves", summary(wanted), "nothing")
+		fail("no packet leaves", summary(wanted), "no packet")
 	end
 	number_packet(wanted, number)
 	check(wanted)
@@ -213,7 +213,7 @@ function cmp(packet, wanted, number)
 			where = difference(wanted[header], packet[header], header)
 		end
 		if where then
-			fail("another packet: " .. where .. " differs", summary(wanted), summary(packet))
+			fail("unexpected packet: " .. where .. " differs", summary(wanted), summary(packet))
 		end
 	end
 	expect(true)
@@ -232,7 +232,7 @@ function set_flow_weight(flow, weight, node)
 	if not is_ours(flow) then
 		return native.set_flow_weight(flow, weight, node)
 	elseif math.type(weight) ~= "integer" or weight <= 0 then
-		fail("set_flow_weight: weights of this dialect are whole numbers from 1 on, 256 is one")
+		fail("set_flow_weight: expected an integer of at least 1, where 256 is a cost of one")
 	end
 	native.set_flow_weight(convert(flow), WEIGHT_ONE / weight, node)
 end
@@ -264,7 +264,7 @@ function normalize_ipv6_address(address)
 	return udp({ source = address, destination = address }).source
 end
 
--- Metadata in front of a packet has no place here: policies see what `packet` takes.
+-- Metadata in front of a packet is not supported: policies read the fields of `packet` only.
 function adjust_meta() end
 
 function show_flow_map()

@@ -1,12 +1,12 @@
-//! The dialect of the XDP queueing tester: packets that are tables of headers (`Udp:new()`), compared
-//! by what is in them, weights that are costs of 256ths, programs named in `config.bpf`.
+//! The dialect of the XDP queueing tester. Packets are tables of headers (`Udp:new()`), compared by
+//! content. Weights are costs in 256ths, and `config.bpf` names the program.
 //!
-//! It needs no switch: a packet that is a table takes these verbs, one of `udp{...}` the others. The
-//! prelude is Lua over the other verbs, so it can do no more than a script can.
+//! It needs no option: verbs use the dialect if the packet is a table. The prelude is Lua code over
+//! the native verbs, so it has the rights of a script only.
 
 use mlua::Lua;
 
-/// As tracebacks name it; not among the script's own lines.
+/// The name in tracebacks, which distinguishes it from lines of the script.
 const NAME: &str = "=xdq";
 
 pub(super) fn install(lua: &Lua) -> mlua::Result<()> {

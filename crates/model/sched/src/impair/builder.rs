@@ -1,4 +1,4 @@
-//! One setter for each key, the same for flags, TOML and text; then what keys say against each other.
+//! One setter per key for options, TOML and text, and the checks between keys.
 
 use std::fmt;
 
@@ -9,65 +9,68 @@ use super::{DelayTrace, Distribution, Loss, RateTrace, Slot, Spec};
 use fairpath_units::nearest;
 use fairpath_units::quantity;
 
-/// All keys, as flags and TOML name them, with what they want.
+/// All keys of options and TOML, with a description of the value.
 pub const KEYS: [(&str, &str); 23] = [
-    ("loss", "share of packets: 1%"),
+    ("loss", "share of lost packets: 1%"),
     (
         "loss_correlation",
-        "with the fate of the packet before: 25%",
+        "correlation with the loss of the previous packet: 25%",
     ),
     (
         "gilbert_elliott",
-        "p=1%,r=25%,h=70%,k=0.1%: good to bad, back, loss in bad, loss in good",
+        "p=1%,r=25%,h=70%,k=0.1%: good to bad, bad to good, loss in bad, loss in good",
     ),
-    ("four_state", "p13=1%,p31=30%,p32=10%,p23=80%,p14=0.5%"),
-    ("pattern", "bits, 1 is lost: 0001000"),
-    ("delay", "of every packet: 20ms"),
-    ("jitter", "how far delays vary: 2ms"),
+    (
+        "four_state",
+        "p13=1%,p31=30%,p32=10%,p23=80%,p14=0.5%: transitions of the four-state model",
+    ),
+    ("pattern", "bits, where 1 is a lost packet: 0001000"),
+    ("delay", "delay of every packet: 20ms"),
+    ("jitter", "variation of the delay: 2ms"),
     (
         "distribution",
-        "uniform, normal, pareto, paretonormal, or a file with a delay in each line",
+        "uniform, normal, pareto, paretonormal, or a file with one delay per line",
     ),
-    ("correlation", "of a delay with the one before: 25%"),
-    ("order", "kept, or free: packets may pass each other"),
-    ("reorder", "share of packets that go ahead: 1%"),
-    ("reorder_gap", "of so many packets one may go ahead: 5"),
-    ("duplicate", "share of packets: 0.1%"),
-    ("corrupt", "share of packets with a wrong bit: 0.1%"),
+    ("correlation", "correlation with the previous delay: 25%"),
+    ("order", "kept, or free to let jitter reorder packets"),
+    ("reorder", "share of packets that leave early: 1%"),
+    ("reorder_gap", "at most one of this number leaves early: 5"),
+    ("duplicate", "share of duplicated packets: 0.1%"),
+    ("corrupt", "share of packets with one inverted bit: 0.1%"),
     (
         "slot",
         "min=5ms,max=10ms,packets=32,bytes=64KiB: packets leave together",
     ),
     (
         "release",
-        "packets leave together at multiples of this: 10ms",
+        "packets leave together at multiples of this time: 10ms",
     ),
-    ("delay_trace", "a file, or 0s 20ms, 10s 80ms, 20s"),
-    ("rate_trace", "a file in Mahimahi's format"),
     (
-        "overhead",
-        "bytes of each packet on the line besides its own: 38",
+        "delay_trace",
+        "a file, or times and delays: 0s 20ms, 10s 80ms, 20s",
     ),
-    ("cell", "bytes of a cell for packets: 48"),
-    ("cell_overhead", "bytes of a cell's head: 5"),
-    ("seed", "a number; the same gives the same fates"),
-    ("pipe", "packets that may be delayed at a time: 65536"),
+    ("rate_trace", "a file in the format of Mahimahi"),
+    ("overhead", "bytes of link overhead per packet: 38"),
+    ("cell", "payload bytes of a cell: 48"),
+    ("cell_overhead", "bytes of a cell header: 5"),
+    ("seed", "a number that repeats the same outcomes"),
+    ("pipe", "maximum packets in the delay queue: 65536"),
 ];
 
-/// Of a trace or a distribution, at most.
+/// Maximum size of the file of a trace or distribution.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Values of a measured distribution, at most.
+/// Maximum values of a measured distribution.
 const MAX_DELAYS: usize = 1 << 20;
-/// Longest delay, jitter and time between slots or releases.
+/// Maximum delay, jitter and time between slots or releases.
 const MAX_TIME_NS: u64 = 3_600_000_000_000;
-/// Most time that slots may differ by: the core draws 32 bits of it.
+/// Maximum difference of the times between slots: the core draws 32 bits.
 const MAX_SPREAD_NS: u64 = u32::MAX as u64;
-/// Most bytes that a line adds, and most of a cell.
+/// Maximum bytes of overhead, and of a cell.
 const MAX_LINE_BYTES: u64 = 2048;
-/// Most packets at a gate: as many handles as a scheduler may have, less those that wait behind it.
+/// Maximum packets in a delay queue: the handles of a scheduler without those of its queues.
 const MAX_PIPE: u64 = 1 << 21;
 
-/// A setting that cannot be: the key, the cause and the remedy.
+/// An invalid setting, with the key, the cause and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{key}: {wrong}")]
 pub struct BadSetting {
@@ -77,7 +80,7 @@ pub struct BadSetting {
     pub wrong: String,
 }
 
-/// All that is wrong with an impairment; at least one thing is.
+/// The problems of an impairment, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct BadSpec(pub Vec<BadSetting>);
 
@@ -91,21 +94,20 @@ impl fmt::Display for BadSpec {
     }
 }
 
-/// A specification that is being written.
+/// A specification under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     spec: Spec,
-    /// Keys that were set, as written.
+    /// The keys that were set, as written.
     set: Vec<&'static str>,
     loss_correlation: f64,
 }
 
 impl Builder {
-    /// Sets what `key` names, `-` and `_` being the same. Reads the file that a trace or a
-    /// distribution names.
+    /// Sets a key, in which `-` and `_` are equivalent. Reads the file of a trace or distribution.
     ///
     /// # Errors
-    /// No such key, one that was set before, or a value that it cannot have.
+    /// The key does not exist or was already set, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), BadSetting> {
         let plain = key.replace('-', "_");
         let bad = |wrong: String| BadSetting {
@@ -117,21 +119,21 @@ impl Builder {
             let near = nearest(&plain, KEYS.iter().map(|(name, _)| *name));
             let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
             return Err(bad(match near {
-                Some(near) => format!("there is no such key; did you mean \"{near}\"?"),
-                None => format!("there is no such key; known are {}", names.join(", ")),
+                Some(near) => format!("unknown key: did you mean \"{near}\"?"),
+                None => format!("unknown key: the keys are {}", names.join(", ")),
             }));
         };
         if self.set.contains(known) {
-            return Err(bad("it is said twice; say it once".into()));
+            return Err(bad("the key is set twice: set it once".into()));
         }
         self.set.push(known);
         self.take(known, value.trim()).map_err(bad)
     }
 
-    /// The specification, if the keys agree with each other.
+    /// The specification.
     ///
     /// # Errors
-    /// All that do not.
+    /// All conflicts between keys.
     pub fn finish(mut self) -> Result<Spec, BadSpec> {
         let wrong = self.disagreements();
         if !wrong.is_empty() {
@@ -165,7 +167,7 @@ impl Builder {
                 spec.order_free = match value {
                     "kept" => false,
                     "free" => true,
-                    _ => return Err(format!("\"{value}\" is no order; write kept or free")),
+                    _ => return Err(format!("\"{value}\" is unknown: write kept or free")),
                 }
             }
             "reorder" => spec.reorder = share(value)?,
@@ -206,7 +208,7 @@ impl Builder {
         if let (Some(first), Some(second)) = (models.next(), models.next()) {
             refuse(
                 second,
-                &format!("packets are lost by {first} already; leave one out"),
+                &format!("{first} already sets the loss: omit one of them"),
             );
         }
         let needs = [
@@ -218,7 +220,7 @@ impl Builder {
             if !self.has(other) {
                 refuse(
                     key,
-                    &format!("it says how {other} is, which is not there; add it"),
+                    &format!("it has no effect without {other}: add {other}"),
                 );
             }
         }
@@ -226,53 +228,54 @@ impl Builder {
         if is_measured && self.has("jitter") {
             refuse(
                 "jitter",
-                "the file of the distribution says how far delays vary; leave it out",
+                "the file of the distribution already defines the variation: omit jitter",
             );
         }
         for key in ["distribution", "correlation"] {
             if self.has(key) && !is_measured && !self.has("jitter") {
-                refuse(key, "it says how jitter is, which is not there; add it");
+                refuse(key, "it has no effect without jitter: add jitter");
             }
         }
         if self.has("delay") && self.has("delay_trace") {
-            refuse("delay", "the trace says how long it is; leave one out");
+            refuse(
+                "delay",
+                "delay_trace already sets the delay: omit one of them",
+            );
         }
         if self.has("slot") && self.spec.order_free {
             refuse(
                 "slot",
-                "slots are filled in order; leave out order = \"free\"",
+                "slots keep the order of packets: omit order = \"free\"",
             );
         }
         if self.has("reorder") && !self.spec.delays() {
-            refuse(
-                "reorder",
-                "nobody can be overtaken where nothing is delayed; add a delay",
-            );
+            refuse("reorder", "it has no effect without a delay: add delay");
         }
         if self.has("pipe") && !self.spec.delays() {
-            refuse("pipe", "nothing is delayed; add a delay, or leave it out");
+            refuse(
+                "pipe",
+                "it has no effect without a delay: add delay, or omit pipe",
+            );
         }
         wrong
     }
 }
 
-/// `1%`, `0.01` or `1 %`: 0 to 1.
+/// Reads a share such as `1%`, `0.01` or `1 %`, from 0 to 1.
 fn share(value: &str) -> Result<f64, String> {
     match quantity::parse(value, quantity::Unit::Share) {
         Ok(share) if share <= 1.0 => Ok(share),
         _ => Err(format!(
-            "\"{value}\" is no share; write 1% or 0.01, at most 100%"
+            "\"{value}\" is not a share: write 1% or 0.01, at most 100%"
         )),
     }
 }
 
-/// A share, perhaps negative; all of it would be one number for ever.
+/// Reads a correlation. At 100 % all values would be equal, so it is refused.
 fn correlation(value: &str) -> Result<f64, String> {
     let sign = if value.starts_with('-') { -1.0 } else { 1.0 };
     match share(value.trim_start_matches('-'))? {
-        1.0 => Err(format!(
-            "\"{value}\" leaves nothing to chance; less than 100%"
-        )),
+        1.0 => Err(format!("\"{value}\" is out of range: write less than 100%")),
         share => Ok(sign * share),
     }
 }
@@ -282,15 +285,15 @@ fn within(value: &str, unit: &str, range: [u64; 2]) -> Result<u64, String> {
     if (range[0]..=range[1]).contains(&number) {
         return Ok(number);
     }
-    let [least, most] = range.map(|bound| quantity::written(bound, unit));
-    Err(format!("{value} is out of range; {least} to {most}"))
+    let [min, max] = range.map(|bound| quantity::written(bound, unit));
+    Err(format!("{value} is out of range: write {min} to {max}"))
 }
 
 fn time(value: &str) -> Result<u64, String> {
     within(value, "ns", [0, MAX_TIME_NS])
 }
 
-/// `a=1%,b=2%`: each of the keys at most once.
+/// Reads pairs such as `a=1%,b=2%`, with each key at most once.
 fn pairs<'v>(value: &'v str, keys: &[&str]) -> Result<Vec<(&'v str, &'v str)>, String> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     for part in value
@@ -303,12 +306,12 @@ fn pairs<'v>(value: &'v str, keys: &[&str]) -> Result<Vec<(&'v str, &'v str)>, S
             .map(|(key, value)| (key.trim(), value.trim()));
         match pair {
             Some((key, _)) if found.iter().any(|(other, _)| *other == key) => {
-                return Err(format!("{key} is said twice; say it once"));
+                return Err(format!("{key} is set twice: set it once"));
             }
             Some((key, value)) if keys.contains(&key) => found.push((key, value)),
             _ => {
                 return Err(format!(
-                    "\"{part}\" is not known; write KEY=VALUE of {}",
+                    "\"{part}\" is unknown: write KEY=VALUE with the keys {}",
                     keys.join(", ")
                 ));
             }
@@ -317,7 +320,7 @@ fn pairs<'v>(value: &'v str, keys: &[&str]) -> Result<Vec<(&'v str, &'v str)>, S
     Ok(found)
 }
 
-/// The shares of keys, in their order; `None` for those that are not there.
+/// Reads the shares of keys in the given order, with `None` for missing keys.
 fn shares<const N: usize>(value: &str, keys: [&str; N]) -> Result<[Option<f64>; N], String> {
     let mut found = [None; N];
     for (key, text) in pairs(value, &keys)? {
@@ -329,10 +332,10 @@ fn shares<const N: usize>(value: &str, keys: [&str; N]) -> Result<[Option<f64>; 
     Ok(found)
 }
 
-/// As the paper has it, r is 1 - p and the bad state loses all, unless they are given.
+/// Reads the parameters. As in the paper, r defaults to 1 - p, and the bad state loses all packets.
 fn gilbert_elliott(value: &str) -> Result<Loss, String> {
     let [p, r, bad, good] = shares(value, ["p", "r", "h", "k"])?;
-    let p = p.ok_or("p is missing: the chance of going from good to bad; write p=1%,r=25%")?;
+    let p = p.ok_or("p, the probability of good to bad, is missing: write p=1%,r=25%")?;
     Ok(Loss::GilbertElliott {
         p,
         r: r.unwrap_or(1.0 - p),
@@ -343,13 +346,13 @@ fn gilbert_elliott(value: &str) -> Result<Loss, String> {
 
 fn four_state(value: &str) -> Result<Loss, String> {
     let [p13, p31, p32, p23, p14] = shares(value, ["p13", "p31", "p32", "p23", "p14"])?;
-    let p13 = p13.ok_or("p13 is missing: the chance of a burst; write p13=1%,p31=30%")?;
+    let p13 = p13.ok_or("p13, the probability of a burst, is missing: write p13=1%,p31=30%")?;
     let p31 = p31.unwrap_or(1.0 - p13);
     let (p32, p23, p14) = (p32.unwrap_or(0.0), p23.unwrap_or(1.0), p14.unwrap_or(0.0));
-    let most = 1.0 + 1e-12;
+    let max = 1.0 + 1e-12;
     for (names, sum) in [("p13 and p14", p13 + p14), ("p31 and p32", p31 + p32)] {
-        if sum > most {
-            return Err(format!("{names} are more than 100% together; lower one"));
+        if sum > max {
+            return Err(format!("{names} sum to more than 100%: lower one"));
         }
     }
     Ok(Loss::FourState {
@@ -366,14 +369,14 @@ fn pattern(value: &str) -> Result<Vec<bool>, String> {
         '0' => Ok(false),
         '1' => Ok(true),
         other => Err(format!(
-            "'{other}' is no bit; write 0 and 1, such as 0001000"
+            "'{other}' is not a bit: write 0 and 1, for example 0001000"
         )),
     });
     let bits: Vec<bool> = bits.collect::<Result<_, _>>()?;
     match bits.len() {
-        0 => Err("it has no bits; write 0 and 1, such as 0001000".into()),
+        0 => Err("it has no bits: write 0 and 1, for example 0001000".into()),
         1..=MAX_PATTERN => Ok(bits),
-        many => Err(format!("it has {many} bits; {MAX_PATTERN} at most")),
+        many => Err(format!("it has {many} bits: the maximum is {MAX_PATTERN}")),
     }
 }
 
@@ -385,7 +388,7 @@ fn distribution(value: &str) -> Result<Distribution, String> {
     if !value.contains(['/', '.']) {
         let names: Vec<&str> = known.map(|(name, _)| name).collect();
         return Err(format!(
-            "\"{value}\" is unknown; one of {}, or a file's name with its path",
+            "\"{value}\" is unknown: write one of {}, or the path of a file",
             names.join(", ")
         ));
     }
@@ -399,13 +402,13 @@ fn distribution(value: &str) -> Result<Distribution, String> {
         }
         if delays_ns.len() > MAX_DELAYS {
             return Err(format!(
-                "{value} has more than {MAX_DELAYS} delays; leave some out"
+                "{value} has too many delays: the maximum is {MAX_DELAYS}"
             ));
         }
     }
     if delays_ns.is_empty() {
         return Err(format!(
-            "{value} has no delays; write one in each line, such as 5ms"
+            "{value} has no delays: write one per line, for example 5ms"
         ));
     }
     delays_ns.sort_unstable();
@@ -429,13 +432,13 @@ fn slot(value: &str) -> Result<Slot, String> {
     }
     slot.most_ns = most.unwrap_or(slot.least_ns);
     if slot.most_ns == 0 {
-        return Err("nothing is between slots; write min=5ms".into());
+        return Err("the time between slots is missing: write min=5ms".into());
     }
     if slot.most_ns < slot.least_ns {
-        return Err("max is less than min; raise it".into());
+        return Err("max is less than min: raise max".into());
     }
     if slot.most_ns - slot.least_ns > MAX_SPREAD_NS {
-        return Err("max is more than 4.29 s above min; lower it".into());
+        return Err("max is more than 4.29 s above min: lower max".into());
     }
     Ok(slot)
 }
@@ -446,17 +449,17 @@ fn delay_trace(value: &str) -> Result<DelayTrace, String> {
         false => DelayTrace::read(value, &file(value)?, false)?,
     };
     if trace.points.iter().any(|(_, delay)| *delay > MAX_TIME_NS) {
-        return Err("a delay is above an hour; lower it".into());
+        return Err("a delay exceeds one hour: lower it".into());
     }
     Ok(trace)
 }
 
 fn file(path: &str) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("read {path}: {error}; name a file that is there");
+    let cannot = |error: std::io::Error| format!("read {path}: {error}");
     let bytes = std::fs::metadata(path).map_err(cannot)?.len();
     if bytes > MAX_FILE_BYTES {
         return Err(format!(
-            "read {path}: it has {bytes} bytes; {MAX_FILE_BYTES} at most"
+            "read {path}: it has {bytes} bytes: the maximum is {MAX_FILE_BYTES}"
         ));
     }
     std::fs::read_to_string(path).map_err(cannot)

@@ -1,30 +1,30 @@
-//! How delays vary: quantiles over normal numbers, as tables.
+//! Distributions of the delay as tables of quantiles over normal numbers.
 //!
-//! A delay is its standing part plus a deviation, which is a function of a normal number z: the
-//! quantile of the distribution at the share of normal numbers below z. So any distribution can be
-//! correlated without being changed.
+//! A delay is a constant part plus a deviation, which is a function of a normal number z. It is the
+//! quantile of the distribution at the share of normal numbers below z. So correlation does not
+//! change the distribution.
 
 use std::sync::OnceLock;
 
 use super::normal::{above, entries};
 
-/// How delays vary around the standing delay.
+/// The distribution of delays around the constant part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Distribution {
-    /// Evenly, by the jitter at most.
+    /// Uniform, with the jitter as maximum deviation.
     #[default]
     Uniform,
-    /// Normally; the jitter is the standard deviation.
+    /// Normal, with the jitter as standard deviation.
     Normal,
-    /// With a long tail: Pareto's of shape 3, its mean at the standing delay.
+    /// Pareto of shape 3, with a long tail and its mean at the constant part.
     Pareto,
-    /// A quarter normal and three quarters Pareto, at the same quantile.
+    /// A sum of 25 % normal and 75 % Pareto at the same quantile.
     ParetoNormal,
-    /// As somebody measured: the standing delay is added, and there is no jitter besides.
+    /// Measured delays, which are added to the constant part and replace the jitter.
     Measured {
-        /// Where it was read.
+        /// The name of the file.
         file: String,
-        /// In order.
+        /// The delays in ascending order.
         delays_ns: Vec<u64>,
     },
 }
@@ -51,7 +51,7 @@ fn pareto_normal_sigma() -> f64 {
     *SIGMA.get_or_init(|| (0.0625 + 0.5625 + 0.375 * covariance()).sqrt())
 }
 
-/// Of z and Pareto's quantile at z.
+/// The covariance of z and the quantile of Pareto at z.
 fn covariance() -> f64 {
     let z: Vec<f64> = entries().collect();
     z.windows(2)
@@ -62,7 +62,7 @@ fn covariance() -> f64 {
         .sum()
 }
 
-/// The quantile of measured values at the share below z, between the nearest two.
+/// The quantile of measured values at the share below z, interpolated between the nearest two.
 fn measured(delays_ns: &[u64], z: f64) -> f64 {
     let last = delays_ns.len() - 1;
     let at = (1.0 - above(z)) * last as f64;
@@ -72,7 +72,7 @@ fn measured(delays_ns: &[u64], z: f64) -> f64 {
 }
 
 impl Distribution {
-    /// Names of those that need no file.
+    /// The names of distributions without a file.
     pub const NAMES: [(&'static str, Distribution); 4] = [
         ("uniform", Distribution::Uniform),
         ("normal", Distribution::Normal),
@@ -80,7 +80,7 @@ impl Distribution {
         ("paretonormal", Distribution::ParetoNormal),
     ];
 
-    /// The deviation in ns at each entry of a table; none where there is nothing to vary.
+    /// The deviation in ns at each entry of a table, which is empty without jitter.
     pub(super) fn deviations(&self, jitter_ns: u64) -> Vec<f64> {
         let jitter = jitter_ns as f64;
         let by_z: &dyn Fn(f64) -> f64 = match self {
@@ -97,7 +97,7 @@ impl Distribution {
         entries().map(by_z).collect()
     }
 
-    /// The share of deviations that are below `deviation_ns`: for tests and checks of what was done.
+    /// The share of deviations below `deviation_ns`, for validation and tests.
     pub fn share_below(&self, jitter_ns: u64, deviation_ns: f64) -> f64 {
         let quantile = |z: f64| match self {
             Distribution::Measured { delays_ns, .. } => measured(delays_ns, z),
@@ -106,7 +106,7 @@ impl Distribution {
             Distribution::Pareto => jitter_ns as f64 * pareto(z),
             Distribution::ParetoNormal => jitter_ns as f64 * pareto_normal(z),
         };
-        // Quantiles grow with z: halve the range until nothing is left of it.
+        // Quantiles increase with z, so a binary search finds the share.
         let (mut low, mut high) = (-9.0, 9.0);
         for _ in 0..60 {
             let middle = f64::midpoint(low, high);

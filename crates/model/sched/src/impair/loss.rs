@@ -1,57 +1,57 @@
-//! Models of loss and their means.
+//! Loss models and their means.
 //!
-//! Gilbert-Elliott and the four states are those of Salsano and others, Definition of a general and
-//! intuitive loss model for packet networks and its implementation in the Netem module, 2012.
+//! The Gilbert-Elliott and the four-state model are from Salsano and others, Definition of a general
+//! and intuitive loss model for packet networks and its implementation in the Netem module, 2012.
 
 use fairpath_core::sched::{LossConfig, LossModel, PATTERN_WORDS, chance};
 
-/// Bits of a pattern, at most.
+/// Maximum bits of a pattern.
 pub(super) const MAX_PATTERN: usize = PATTERN_WORDS * 64;
 
-/// Which packets are lost. Shares and chances are 0 to 1.
+/// The loss model. Shares and probabilities are 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No loss.
     #[default]
     None,
-    /// Each with the same chance.
+    /// Each packet is lost with the same probability.
     Each {
-        /// The share that is lost.
+        /// The share of lost packets.
         share: f64,
-        /// Of one packet's fate with the last one's, 0 to 1: the share stays and bursts become
-        /// 1 / ((1 - share) (1 - correlation)) long.
+        /// The correlation of consecutive losses, 0 to 1. The share stays the same, and the mean
+        /// length of bursts is 1 / ((1 - share) (1 - correlation)).
         correlation: f64,
     },
-    /// A good state and a bad one.
+    /// A good and a bad state.
     GilbertElliott {
-        /// Chance of going from good to bad, with each packet.
+        /// The probability of the transition from good to bad, per packet.
         p: f64,
-        /// Chance of going from bad to good.
+        /// The probability of the transition from bad to good.
         r: f64,
-        /// Share that is lost in the bad state (1 - h in the paper).
+        /// The loss in the bad state (1 - h in the paper).
         bad: f64,
-        /// Share that is lost in the good state (1 - k in the paper).
+        /// The loss in the good state (1 - k in the paper).
         good: f64,
     },
     /// Received (1), received within a burst (2), lost within a burst (3), lost alone (4).
     FourState {
-        /// Chance of a burst.
+        /// The probability that a burst begins.
         p13: f64,
-        /// Chance of the end of one.
+        /// The probability that a burst ends.
         p31: f64,
-        /// Chance that packets are received within a burst.
+        /// The probability that received packets within a burst begin.
         p32: f64,
-        /// Chance that these end.
+        /// The probability that received packets within a burst end.
         p23: f64,
-        /// Chance of being lost alone.
+        /// The probability of a single loss.
         p14: f64,
     },
-    /// By a list, over and over: true is lost.
+    /// A repeated list in which true is a lost packet.
     Pattern(Vec<bool>),
 }
 
 impl Loss {
-    /// The share of packets that are lost in the long run.
+    /// The expected share of lost packets.
     ///
     /// ```
     /// use fairpath_sched::impair::Loss;
@@ -78,7 +78,7 @@ impl Loss {
         }
     }
 
-    /// Shares of packets in the four states in the long run.
+    /// The stationary distribution of the four states.
     fn four_states(&self) -> [f64; 4] {
         let Loss::FourState {
             p13,
@@ -92,7 +92,7 @@ impl Loss {
         };
         let weights = [p23 * p31, p13 * p32, p13 * p23, p14 * p23 * p31];
         let sum: f64 = weights.iter().sum();
-        // Chains that do not come together begin, and stay, where all is well.
+        // A chain without transitions starts in the received state and stays there.
         if sum > 0.0 {
             weights.map(|weight| weight / sum)
         } else {
@@ -100,7 +100,7 @@ impl Loss {
         }
     }
 
-    /// As the core and XDP programs read it.
+    /// The configuration for the core and XDP programs.
     pub fn to_config(&self, seed: u64) -> LossConfig {
         let mut config = LossConfig {
             seed,
@@ -152,12 +152,12 @@ impl Loss {
     }
 }
 
-/// The share of packets in the bad state in the long run.
+/// The stationary share of packets in the bad state.
 fn in_bad(p: f64, r: f64) -> f64 {
     if p + r > 0.0 { p / (p + r) } else { 0.0 }
 }
 
-/// The chain of good and bad that loses `share` and whose neighbours are correlated.
+/// The two-state chain with this share of loss and correlation.
 fn chain(share: f64, correlation: f64) -> (f64, f64) {
     (
         share * (1.0 - correlation),

@@ -1,26 +1,26 @@
-//! The normal distribution, and tables of it as the core reads them.
+//! The normal distribution and its tables for the core.
 //!
-//! Distribution: Marsaglia's series (Evaluating the Normal Distribution, JSS 2004) near the middle,
-//! Laplace's continued fraction beyond. Quantiles: Newton's steps on these.
+//! The distribution function uses Marsaglia's series (Evaluating the Normal Distribution, JSS 2004)
+//! near the middle, and Laplace's continued fraction elsewhere. Quantiles use Newton's method.
 
 use std::sync::OnceLock;
 
 use fairpath_core::sched::{TABLE_PARTS, Z_MOST, Z_SHIFT};
 
-/// From here on the continued fraction is exact in few terms.
+/// Above this value the continued fraction is exact with few terms.
 const FAR: f64 = 3.0;
-/// Terms of it.
+/// Terms of the continued fraction.
 const TERMS: u32 = 60;
-/// Newton's steps: each doubles the digits.
+/// Steps of Newton's method. Each doubles the number of exact digits.
 const STEPS: u32 = 12;
-/// The end of the last part of the normal table: one draw in a thousand million lies near it.
+/// The end of the last part of the normal table. About one draw in 10^9 is near it.
 const LAST_Z: f64 = 6.0;
 
 fn density(z: f64) -> f64 {
     (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
 }
 
-/// The chance of a normal number above `z`.
+/// The probability of a normal number above `z`.
 pub(super) fn above(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - above(-z);
@@ -40,12 +40,13 @@ pub(super) fn above(z: f64) -> f64 {
     0.5 - sum * density(z)
 }
 
-/// The number above which a share of normal numbers lies, of 0 to a half; begins at one below it.
+/// The number that a share of normal numbers exceeds. The share is at most one half, and `from` is a
+/// lower starting value.
 fn quantile(share: f64, from: f64) -> f64 {
     (0..STEPS).fold(from, |z, _| z + (above(z) - share) / density(z))
 }
 
-/// Normal numbers by draw: of the upper half, then of its last part once more.
+/// Normal numbers by draw: a table of the upper half, and a finer table of its last part.
 pub(super) fn table() -> &'static [u64] {
     static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -62,20 +63,20 @@ pub(super) fn table() -> &'static [u64] {
                 let fixed = from * f64::from(1u32 << Z_SHIFT);
                 table.push(fixed.round() as i64 as u64);
             }
-            // The last part begins where the first table's last but one entry is.
+            // The last part begins at the second to last entry of the first table.
             from = quantile(0.5 / parts, 0.0);
         }
         table
     })
 }
 
-/// The z of each entry of a table of deviations.
+/// The value z of each entry of a table of deviations.
 pub(super) fn entries() -> impl Iterator<Item = f64> {
     let width = 2.0 * Z_MOST / TABLE_PARTS as f64;
     (0..=TABLE_PARTS).map(move |entry| entry as f64 * width - Z_MOST)
 }
 
-/// The mean of a standing delay and deviations by z; what is less than nothing is nothing.
+/// The mean of a constant delay and deviations by z. Negative delays count as 0.
 pub(super) fn mean_of_delay(standing: u64, deviations: &[f64]) -> f64 {
     if deviations.is_empty() {
         return standing as f64;
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tails_are_those_of_tables_of_the_normal_distribution() {
+    fn tails_match_published_tables() {
         // Abramowitz and Stegun, tables 26.1 and 26.2.
         for (z, tail) in [
             (0.0, 0.5),
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_draws_gives_back_their_shares() {
+    fn draw_table_preserves_shares() {
         let table = table();
         let z = |entry: usize| table[entry] as i64 as f64 / f64::from(1u32 << Z_SHIFT);
         assert_eq!(table.len(), 2 * (TABLE_PARTS + 1));

@@ -1,4 +1,4 @@
-//! The canonical text of a specification: `KEY=VALUE` words that read as the same specification.
+//! The canonical text of a specification: `KEY=VALUE` words that parse to the same specification.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{BadSpec, Builder, Distribution, Loss, Slot, Spec};
 use fairpath_units::quantity::written;
 
-/// A share in percent, with as many digits as it has.
+/// A share in percent with all of its digits.
 fn percent(share: f64) -> String {
     let text = format!("{:.10}", share * 100.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -57,8 +57,8 @@ impl Loss {
 
 impl Slot {
     fn word(&self) -> String {
-        let [least, most] = [self.least_ns, self.most_ns].map(|ns| written(ns, "ns"));
-        let mut text = format!("min={least},max={most}");
+        let [min, max] = [self.least_ns, self.most_ns].map(|ns| written(ns, "ns"));
+        let mut text = format!("min={min},max={max}");
         if self.packets > 0 {
             text += &format!(",packets={}", self.packets);
         }
@@ -70,49 +70,49 @@ impl Slot {
 }
 
 impl Spec {
-    /// Keys and values that say something, as [`Builder::set`] takes them.
+    /// Keys and values without defaults, in the form of [`Builder::set`].
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = self.loss.words();
         let usual = Spec::default();
-        let mut say = |key: &'static str, said: bool, value: String| {
-            if said {
+        let mut push = |key: &'static str, is_set: bool, value: String| {
+            if is_set {
                 words.push((key, value));
             }
         };
         let ns = |ns: u64| written(ns, "ns");
-        say("delay", self.delay_ns > 0, ns(self.delay_ns));
+        push("delay", self.delay_ns > 0, ns(self.delay_ns));
         if let Some(trace) = &self.delay_trace {
-            say("delay_trace", true, trace.source.clone());
+            push("delay_trace", true, trace.source.clone());
         }
-        say("jitter", self.jitter_ns > 0, ns(self.jitter_ns));
+        push("jitter", self.jitter_ns > 0, ns(self.jitter_ns));
         let varies = self.distribution != Distribution::Uniform;
-        say("distribution", varies, self.distribution.to_string());
+        push("distribution", varies, self.distribution.to_string());
         let sign = if self.correlation < 0.0 { "-" } else { "" };
         let correlation = format!("{sign}{}", percent(self.correlation.abs()));
-        say("correlation", self.correlation != 0.0, correlation);
-        say("order", self.order_free, "free".into());
-        say("reorder", self.reorder > 0.0, percent(self.reorder));
-        say(
+        push("correlation", self.correlation != 0.0, correlation);
+        push("order", self.order_free, "free".into());
+        push("reorder", self.reorder > 0.0, percent(self.reorder));
+        push(
             "reorder_gap",
             self.reorder_gap != usual.reorder_gap,
             self.reorder_gap.to_string(),
         );
-        say("duplicate", self.duplicate > 0.0, percent(self.duplicate));
-        say("corrupt", self.corrupt > 0.0, percent(self.corrupt));
+        push("duplicate", self.duplicate > 0.0, percent(self.duplicate));
+        push("corrupt", self.corrupt > 0.0, percent(self.corrupt));
         if let Some(slot) = &self.slot {
-            say("slot", true, slot.word());
+            push("slot", true, slot.word());
         }
-        say("release", self.release_ns > 0, ns(self.release_ns));
+        push("release", self.release_ns > 0, ns(self.release_ns));
         if let Some(trace) = &self.rate_trace {
-            say("rate_trace", true, trace.source.clone());
+            push("rate_trace", true, trace.source.clone());
         }
-        say("overhead", self.overhead > 0, self.overhead.to_string());
-        say("cell", self.cell > 0, self.cell.to_string());
+        push("overhead", self.overhead > 0, self.overhead.to_string());
+        push("cell", self.cell > 0, self.cell.to_string());
         let head = self.cell > 0 && self.cell_overhead != usual.cell_overhead;
-        say("cell_overhead", head, self.cell_overhead.to_string());
-        say("seed", self.seed != usual.seed, self.seed.to_string());
+        push("cell_overhead", head, self.cell_overhead.to_string());
+        push("seed", self.seed != usual.seed, self.seed.to_string());
         if let Some(pipe) = self.pipe {
-            say("pipe", true, pipe.to_string());
+            push("pipe", true, pipe.to_string());
         }
         words
     }
@@ -130,7 +130,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// "nothing", or words; values with blanks in quotation marks.
+/// "nothing", or words. Values with spaces are in quotation marks.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.words();
@@ -151,7 +151,7 @@ impl fmt::Display for Spec {
 impl FromStr for Spec {
     type Err = BadSpec;
 
-    /// As [`Display`](fmt::Display) writes it.
+    /// Parses the text of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Spec, BadSpec> {
         let mut builder = Builder::default();
         let mut wrong = Vec::new();

@@ -1,40 +1,40 @@
-//! Delays and rates that change by time, from a file or in place.
+//! Delays and rates that change over time, from a file or an inline value.
 //!
-//! A delay trace has a time and a delay in each line, and may end with a time alone, at which it
-//! begins again; in place they are separated by commas: `0s 20ms, 10s 80ms, 20s`. A rate trace is in
-//! Mahimahi's format: in each line the ms at which 1504 bytes may leave.
+//! A delay trace has a time and a delay in each line. A last line with only a time sets the period
+//! after which the trace repeats. An inline trace uses commas: `0s 20ms, 10s 80ms, 20s`. A rate trace
+//! has the format of Mahimahi: each line is the time in ms at which 1504 bytes may leave.
 
 use fairpath_units::quantity;
 
-/// Points of a trace, at most.
+/// Maximum points of a trace.
 pub const MAX_POINTS: usize = 1 << 20;
-/// How long the only point of a trace lasts.
+/// The period of a trace with a single point.
 const LONE_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Delays by time, over and over.
+/// A repeated trace of delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayTrace {
-    /// As it was given: a file's name, or the points.
+    /// The name of the file, or the inline points.
     pub source: String,
-    /// From when on, and the delay, both in ns; by time, the first at 0.
+    /// Start time and delay, both in ns, in ascending order. The first start time is 0.
     pub points: Vec<(u64, u64)>,
-    /// When it begins again.
+    /// The period after which the trace repeats.
     pub period_ns: u64,
 }
 
-/// Opportunities of 1504 bytes, over and over.
+/// A repeated trace of times at which 1504 bytes may leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateTrace {
-    /// The file's name.
+    /// The name of the file.
     pub source: String,
-    /// When they are, in ns; in order, less than the period.
+    /// The times in ns, in ascending order and less than the period.
     pub times_ns: Vec<u64>,
-    /// When it begins again.
+    /// The period after which the trace repeats.
     pub period_ns: u64,
 }
 
-/// Lines that say something, with their numbers.
+/// Lines that are not empty, with their numbers.
 fn lines(text: &str, in_place: bool) -> impl Iterator<Item = (usize, &str)> {
     let separator = move |c: char| c == '\n' || (in_place && c == ',');
     text.split(separator)
@@ -44,7 +44,7 @@ fn lines(text: &str, in_place: bool) -> impl Iterator<Item = (usize, &str)> {
 }
 
 impl DelayTrace {
-    /// Whether the text is a trace and not the name of a file.
+    /// Whether the text is an inline trace and not the name of a file.
     pub(super) fn is_in_place(text: &str) -> bool {
         text.contains(',') || text.split_whitespace().count() > 1
     }
@@ -56,14 +56,14 @@ impl DelayTrace {
             let wrong = |cause: String| format!("line {number}: {cause}");
             if end.is_some() {
                 return Err(wrong(
-                    "something follows the end; a time alone is the last".into(),
+                    "a line follows the period: write the time without a delay last".into(),
                 ));
             }
             let mut words = line.split_whitespace();
             let time = words.next().unwrap_or_default();
             let time = quantity::read_time(time).map_err(|bad| wrong(bad.to_string()))?;
             if points.last().is_some_and(|(last, _)| *last >= time) {
-                return Err(wrong("its time is not after the one before".into()));
+                return Err(wrong("its time is not after the previous time".into()));
             }
             match (words.next(), words.next()) {
                 (Some(delay), None) => {
@@ -73,16 +73,18 @@ impl DelayTrace {
                 (None, _) => end = Some(time),
                 _ => {
                     return Err(wrong(
-                        "it wants a time and a delay, such as 10s 20ms".into(),
+                        "it has no time and delay: write for example 10s 20ms".into(),
                     ));
                 }
             }
             if points.len() > MAX_POINTS {
-                return Err(format!("it has more than {MAX_POINTS} points"));
+                return Err(format!(
+                    "it has too many points: the maximum is {MAX_POINTS}"
+                ));
             }
         }
         if points.first().is_none_or(|(time, _)| *time != 0) {
-            return Err("its first point is not at 0s; begin with 0s and a delay".into());
+            return Err("its first point is not at 0s: begin with 0s and a delay".into());
         }
         let last = points[points.len() - 1].0;
         let as_before = points
@@ -96,7 +98,7 @@ impl DelayTrace {
         })
     }
 
-    /// The mean over time of what `of` says of each delay.
+    /// The mean over time of `of` applied to each delay.
     pub(super) fn mean(&self, of: impl Fn(u64) -> f64) -> f64 {
         let next = self.points.iter().skip(1).map(|(time, _)| *time);
         let ends = next.chain([self.period_ns]);
@@ -113,21 +115,25 @@ impl RateTrace {
         for (number, line) in lines(text, false) {
             let ms: Option<u64> = line.parse().ok().filter(|ms| *ms < u64::MAX / MS / 2);
             let Some(ms) = ms else {
-                return Err(format!("line {number}: \"{line}\" is no number of ms"));
+                return Err(format!("line {number}: \"{line}\" is not a number of ms"));
             };
             if ms < last {
-                return Err(format!("line {number}: {ms} comes before {last}"));
+                return Err(format!(
+                    "line {number}: {ms} is less than the previous time {last}"
+                ));
             }
             last = ms;
             times_ns.push(ms * MS);
             if times_ns.len() > MAX_POINTS {
-                return Err(format!("it has more than {MAX_POINTS} lines"));
+                return Err(format!(
+                    "it has too many lines: the maximum is {MAX_POINTS}"
+                ));
             }
         }
         if last == 0 {
-            return Err("its last line is when it begins again, and that is not after 0".into());
+            return Err("its last line is the period and must be greater than 0".into());
         }
-        // Those at the end are those at the beginning of the next round.
+        // Times at the end of the period are the beginning of the next period.
         let period_ns = last * MS;
         times_ns.iter_mut().for_each(|time| *time %= period_ns);
         times_ns.sort_unstable();
@@ -138,7 +144,8 @@ impl RateTrace {
         })
     }
 
-    /// Its mean rate in bits a second.
+    /// The mean rate in bits per second.
+
     pub fn mean_bps(&self) -> f64 {
         let bits = self.times_ns.len() as f64 * fairpath_core::sched::OPPORTUNITY as f64 * 8.0;
         bits * 1e9 / self.period_ns as f64

@@ -1,13 +1,13 @@
-//! Numbers, operations and outcomes as bytes.
+//! The encoding of numbers, operations and outcomes.
 //!
-//! Invariant: decoding what was encoded gives the same value, all fields included; decoding other
-//! bytes gives [`Bad`] or some value, never a panic.
+//! Invariant: decoding an encoded value returns the same value with all fields. Decoding other bytes
+//! returns [`Bad`] or any value, but never panics.
 
 use std::collections::HashMap;
 
 use fairpath_core::sched::{Meta, Op, OpKind, Outcome, OutcomeKind};
 
-/// Why bytes cannot be decoded.
+/// The reason why bytes cannot be decoded.
 pub(super) type Bad = &'static str;
 
 const CUT: Bad = "the block ends in the middle of a value";
@@ -69,7 +69,7 @@ pub(super) fn text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Whom packets of a flow have in common; a block names each once.
+/// The fields that packets of a flow share. A block contains each flow once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Flow {
     source: [u8; 16],
@@ -80,21 +80,21 @@ struct Flow {
     hash: u32,
 }
 
-/// What the operations of one block refer to, on the writing side.
+/// The flows of a block in the writer.
 #[derive(Default)]
 pub(super) struct Encoder {
     now: u64,
     flows: HashMap<Flow, u64>,
 }
 
-/// Likewise, on the reading side.
+/// The flows of a block in the reader.
 #[derive(Default)]
 pub(super) struct Decoder {
     now: u64,
     flows: Vec<Flow>,
 }
 
-/// Which fields of an operation follow.
+/// Flags of the fields of an operation that follow.
 mod has {
     pub const VALUE: u8 = 1 << 3;
     pub const HANDLE: u8 = 1 << 4;
@@ -104,7 +104,7 @@ mod has {
     pub const KIND: u8 = 7;
 }
 
-/// Which fields of a packet follow.
+/// Flags of the fields of a packet that follow.
 mod packet {
     pub const ARRIVAL: u8 = 1;
     pub const HINT: u8 = 2;
@@ -218,7 +218,7 @@ impl Decoder {
     fn meta(&mut self, from: &mut Bytes<'_>) -> Result<Meta, Bad> {
         let has = from.byte()?;
         if has & !packet::ALL != 0 {
-            return Err("a packet has fields that this version does not know");
+            return Err("a packet has fields that this version does not support");
         }
         let [dscp, ecn] = [from.byte()?, from.byte()?];
         if dscp > 63 || ecn > 3 {
@@ -298,11 +298,11 @@ fn kind(number: u8) -> Result<OpKind, Bad> {
         5 => OpKind::Remove,
         6 => OpKind::Node,
         7 => OpKind::Impair,
-        _ => return Err("an operation is of a kind that this version does not know"),
+        _ => return Err("this version does not support the kind of an operation"),
     })
 }
 
-/// Outcomes are few fields wide: ranks and times are stored plus 1, so that "never" is one byte.
+/// Encodes an outcome. Ranks and times are stored plus 1, so that "never" is one byte.
 pub(super) fn outcome(to: &mut Vec<u8>, outcome: &Outcome) {
     to.push(outcome.kind as u8 | flag(outcome.flags != 0, 0x80) | flag(outcome.reason != 0, 0x40));
     number(to, outcome.rank.wrapping_add(1));
@@ -325,7 +325,7 @@ pub(super) fn read_outcome(from: &mut Bytes<'_>, op: u32) -> Result<Outcome, Bad
         4 => OutcomeKind::Nothing,
         5 => OutcomeKind::Done,
         6 => OutcomeKind::Failed,
-        _ => return Err("an outcome is of a kind that this version does not know"),
+        _ => return Err("this version does not support the kind of an outcome"),
     };
     let mut outcome = Outcome {
         kind,

@@ -1,11 +1,11 @@
-//! Operations and outcomes in words, one line each.
+//! Operations and outcomes as text, one line each.
 
 use fairpath_core::sched::{COST_ONE, Meta, NEVER, Op, OpKind, Outcome, OutcomeKind};
 
-/// A flow that waits already keeps its rank: `KEEP` of `bpf/core/sched/policy.h`.
+/// The rank of a flow that already waits: `KEEP` of `bpf/core/sched/policy.h`.
 const KEEP: u64 = NEVER - 1;
 
-/// A rank as its leaf gave it: "kept" for a packet behind others of its flow.
+/// The rank of a leaf, or "kept" for a packet behind others of its flow.
 #[must_use]
 pub fn rank(rank: u64) -> String {
     match rank {
@@ -88,14 +88,14 @@ pub fn op(op: &Op) -> String {
                 1 => "floor",
                 2 => "ceiling",
                 3 => "burst",
-                _ => "setting that there is not",
+                _ => "unknown setting",
             };
             format!("{now} ns {what} of node {} = {}", op.node, op.value)
         }
     }
 }
 
-/// An outcome: what became of which packet.
+/// An outcome of a packet.
 #[must_use]
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome {
@@ -116,19 +116,19 @@ pub fn outcome(outcome: &Outcome) -> String {
         },
         OutcomeKind::Sent => {
             let mark = if outcome.marked() { ", CE set" } else { "" };
-            let twice = if outcome.copied() { ", twice" } else { "" };
+            let twice = if outcome.copied() { ", duplicated" } else { "" };
             let bit = outcome.corrupted_bit();
-            let bit = bit.map_or(String::new(), |bit| format!(", bit {bit} turned over"));
+            let bit = bit.map_or(String::new(), |bit| format!(", bit {bit} inverted"));
             format!("sent {handle} from node {node}, rank {rank}, after {at} ns{mark}{twice}{bit}")
         }
         OutcomeKind::Dropped => {
             let reason = outcome.drop().map_or("?", |reason| reason.name());
             format!("dropped {handle} at node {node}: {reason}")
         }
-        OutcomeKind::Nothing if at == NEVER => "nothing: empty".into(),
-        OutcomeKind::Nothing => format!("nothing before {at} ns"),
+        OutcomeKind::Nothing if at == NEVER => "no packet: empty".into(),
+        OutcomeKind::Nothing => format!("no packet before {at} ns"),
         OutcomeKind::Done => "done".into(),
-        OutcomeKind::Failed => "failed: no such node, parameter, flow or packet".into(),
+        OutcomeKind::Failed => "failed: the node, parameter, flow or packet does not exist".into(),
     }
 }
 

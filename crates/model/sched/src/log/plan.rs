@@ -1,8 +1,8 @@
-//! A run's description: the plan, and the names by which another build knows its policies.
+//! The description of a run: the plan, and the names of its policies.
 //!
-//! Numbers of policies differ between builds, so a log names them, with their parameters;
-//! [`Run::resolve`] gives the plan as this build numbers it. A plan that was read is well formed:
-//! parents before children, tables that point at nodes.
+//! The numbers of policies differ between builds, so a log has their names and parameters.
+//! [`Run::resolve`] returns the plan with the numbers of this build. A plan from a log is always
+//! valid: parents precede children, and tables refer to existing nodes.
 
 use fairpath_core::sched::{
     IMPAIR_WORDS, ImpairConfig, LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT,
@@ -12,19 +12,19 @@ use fairpath_core::sched::{
 use super::code::{self, Bad, Bytes};
 use crate::tree::Tree;
 
-/// Nodes of a plan in a log, at most.
+/// Maximum nodes of a plan in a log.
 const MAX_NODES: usize = 1 << 20;
-/// Entries of a table of a plan in a log, at most.
+/// Maximum entries of a table of a plan in a log.
 const MAX_TABLE: usize = 1 << 24;
 
-/// A policy as a log names it.
+/// A policy in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyName {
-    /// As the recorded plan numbers it.
+    /// The number in the recorded plan.
     pub id: u32,
-    /// As in trees and on the command line.
+    /// The name in trees and on the command line.
     pub name: String,
-    /// Names of its parameters, in order.
+    /// The names of its parameters in order.
     pub params: Vec<String>,
 }
 
@@ -43,28 +43,28 @@ impl From<&Policy> for PolicyName {
     }
 }
 
-/// A scheduler whose operations follow.
+/// A scheduler with the operations that follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The home that recorded it: "native" or "kernel".
-    pub home: String,
+    /// The runtime that recorded it: "native" or "kernel".
+    pub runtime: String,
     /// The program that recorded it, with its version.
     pub program: String,
     /// Whether operations carry their outcomes.
     pub outcomes: bool,
-    /// Names of the nodes, from the root on; may be fewer than there are.
+    /// The names of the nodes, beginning with the root. Names can be missing at the end.
     pub nodes: Vec<String>,
-    /// The policies that the plan refers to.
+    /// The policies of the plan.
     pub policies: Vec<PolicyName>,
-    /// As recorded: ids of policies are those of the recording build.
+    /// The plan as recorded, with the policy ids of the recording build.
     pub plan: Plan,
 }
 
 impl Run {
-    /// Of a scheduler of this tree that `home` runs and this program records, with outcomes.
-    pub fn of(home: &str, tree: &Tree) -> Run {
+    /// The description of a scheduler of this tree in `runtime`, with outcomes.
+    pub fn of(runtime: &str, tree: &Tree) -> Run {
         Run {
-            home: home.to_owned(),
+            runtime: runtime.to_owned(),
             program: concat!("fairpath ", env!("CARGO_PKG_VERSION")).to_owned(),
             outcomes: true,
             nodes: tree.names.nodes().to_vec(),
@@ -73,16 +73,16 @@ impl Run {
         }
     }
 
-    /// The policies of `plan` by name, out of `known`.
+    /// The names of the policies of `plan`, from `known`.
     pub fn name_policies(plan: &Plan, known: &[Policy]) -> Vec<PolicyName> {
         let used = |policy: &&Policy| plan.nodes.iter().any(|node| node.policy == policy.id);
         known.iter().filter(used).map(PolicyName::from).collect()
     }
 
-    /// The plan with the ids that `known` policies have in this build.
+    /// The plan with the ids of the `known` policies of this build.
     ///
     /// # Errors
-    /// A policy that is not among them, or has other parameters now: in words, with the remedy.
+    /// A policy is missing or has other parameters, as a message with the remedy.
     pub fn resolve(&self, known: &[Policy]) -> Result<Plan, String> {
         let mut plan = self.plan.clone();
         for node in &mut plan.nodes {
@@ -91,15 +91,14 @@ impl Run {
             let here = known.iter().find(|policy| policy.name == named.name);
             let here = here.ok_or_else(|| {
                 format!(
-                    "policy {} is not compiled into this build; give the file of an author's own \
-                     policy with --policy",
+                    "policy {} is not built in: name the file of a custom policy with --policy-file",
                     named.name
                 )
             })?;
             if PolicyName::from(here).params != named.params {
                 return Err(format!(
-                    "policy {} has other parameters in this build ({}) than when the log was \
-                     recorded ({}); record it again",
+                    "policy {} has the parameters ({}) in this build, but ({}) in the log: record \
+                     the log again",
                     named.name,
                     PolicyName::from(here).params.join(", "),
                     named.params.join(", ")
@@ -112,7 +111,7 @@ impl Run {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let to = &mut Vec::new();
-        code::text(to, &self.home);
+        code::text(to, &self.runtime);
         code::text(to, &self.program);
         code::number(to, self.outcomes.into());
         code::number(to, self.nodes.len() as u64);
@@ -134,11 +133,11 @@ impl Run {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Run, Bad> {
         let from = &mut Bytes(bytes);
-        let (home, program) = (from.text()?, from.text()?);
+        let (runtime, program) = (from.text()?, from.text()?);
         let outcomes = match from.number()? {
             0 => false,
             1 => true,
-            _ => return Err("the run's flags are not those of this version"),
+            _ => return Err("this version does not support the flags of the run"),
         };
         let nodes = list(from, MAX_NODES, Bytes::text)?;
         let policies = list(from, MAX_NODES, |from| {
@@ -148,11 +147,11 @@ impl Run {
         })?;
         let plan = decode_plan(from)?;
         if !from.0.is_empty() {
-            return Err("the run's description is longer than it says");
+            return Err("the description of the run is longer than its length");
         }
         check(&plan)?;
         Ok(Run {
-            home,
+            runtime,
             program,
             outcomes,
             nodes,
@@ -162,7 +161,7 @@ impl Run {
     }
 }
 
-/// A counted list; memory grows as items are read, not as the count promises.
+/// Reads a counted list. Memory grows with the items read, not with the count in the log.
 fn list<'a, T>(
     from: &mut Bytes<'a>,
     most: usize,
@@ -250,7 +249,7 @@ fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
         overflow: match from.number()? {
             0 => Overflow::Tail,
             1 => Overflow::Fattest,
-            _ => return Err("what a full scheduler does is not known to this version"),
+            _ => return Err("this version does not support the overflow mode of the scheduler"),
         },
         limit_bytes: from.small()?,
         seed: from.small()?,
@@ -290,7 +289,7 @@ fn decode_node(from: &mut Bytes<'_>) -> Result<NodeConfig, Bad> {
             2 => Over::Flows,
             3 => Over::Children,
             4 => Over::References,
-            _ => return Err("what a node ranks is not known to this version"),
+            _ => return Err("this version does not support the elements that a node ranks"),
         },
         queue: from.small()?,
         queue_capacity: from.small()?,
@@ -316,13 +315,13 @@ fn decode_node(from: &mut Bytes<'_>) -> Result<NodeConfig, Bad> {
     Ok(node)
 }
 
-/// What any home would refuse, or follow into nowhere.
+/// Checks the references of a plan, which no runtime could use if they were invalid.
 fn check(plan: &Plan) -> Result<(), Bad> {
     let mut levels: Vec<usize> = Vec::with_capacity(plan.nodes.len());
     for (index, node) in plan.nodes.iter().enumerate() {
         let parent = node.parent as usize;
         if (parent == 0) != (index == 0) || parent > index {
-            return Err("a node's parent does not come before it");
+            return Err("a node precedes its parent");
         }
         let level = if parent == 0 {
             1
@@ -335,21 +334,21 @@ fn check(plan: &Plan) -> Result<(), Bad> {
         levels.push(level);
         let split = node.split as usize;
         if split != 0 && plan.splits.len() < split - 1 + SPLIT {
-            return Err("a node's table of splits is not there");
+            return Err("the table of a node does not exist");
         }
         if node.impair as usize > plan.impairments.len() {
-            return Err("a node's impairment is not there");
+            return Err("the impairment of a node does not exist");
         }
     }
     if plan.config.service as usize > plan.impairments.len() {
-        return Err("the trace of the root's rate is not there");
+        return Err("the rate trace of the root does not exist");
     }
     if plan.nodes.is_empty() {
         return Err("the tree has no nodes");
     }
     let mut entries = plan.class_table.iter().chain(&plan.splits);
     if entries.any(|entry| *entry as usize > plan.nodes.len()) {
-        return Err("a table names a node that is not there");
+        return Err("a table refers to a node that does not exist");
     }
     Ok(())
 }

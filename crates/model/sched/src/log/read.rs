@@ -1,4 +1,4 @@
-//! Reads a log back, block by block, and believes nothing.
+//! Reads a log block by block and validates all of it.
 
 use std::io::Read;
 
@@ -9,35 +9,35 @@ use super::plan::Run;
 use super::write::checksum;
 use super::{BLOCK_OPS, END, LogError, MAGIC, MAX_OPS_BYTES, MAX_RUN_BYTES, OPS, RUN, VERSION};
 
-/// Operations of a run that follow each other, and their outcomes, shaped like the arguments of
+/// Consecutive operations of a run and their outcomes, in the form of the arguments of
 /// [`Home::run`](fairpath_core::sched::Home::run).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// At most [`BLOCK_OPS`].
     pub ops: Vec<Op>,
-    /// `op` is an index into `ops`. Empty if the run has none.
+    /// The outcomes, whose `op` is an index into `ops`. Empty if the run has none.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What comes next in a log.
+/// A part of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A fresh scheduler.
+    /// A new scheduler.
     Run(Box<Run>),
-    /// Its next operations.
+    /// The next operations of the scheduler.
     Ops(Batch),
 }
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Schedulers that were begun.
+    /// The number of schedulers.
     pub runs: u64,
-    /// Operations of all of them.
+    /// The operations of all schedulers.
     pub ops: u64,
 }
 
-/// Reads the parts of a log; after an error or the end there is nothing more.
+/// Reads the parts of a log. It returns no parts after an error or the end.
 pub struct Reader<R: Read> {
     from: R,
     offset: u64,
@@ -47,10 +47,10 @@ pub struct Reader<R: Read> {
     done: bool,
 }
 
-/// Reads all of a log and keeps nothing: whether it can be replayed to its end.
+/// Checks whether a log can be replayed to its end.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first problem of the log.
 pub fn check(from: impl Read) -> Result<Summary, LogError> {
     let mut reader = Reader::new(from)?;
     while reader.next_part()?.is_some() {}
@@ -58,10 +58,10 @@ pub fn check(from: impl Read) -> Result<Summary, LogError> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the head of the file. Wants a buffered reader.
+    /// Reads the header of the file. The reader should be buffered.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a log of a version that is known here.
+    /// The file cannot be read, or is not a log of a supported version.
     pub fn new(from: R) -> Result<Reader<R>, LogError> {
         let (outcomes, now, done) = (false, 0, false);
         let summary = Summary::default();
@@ -78,27 +78,29 @@ impl<R: Read> Reader<R> {
         if head[..8] != MAGIC {
             return Err(corrupt(
                 0,
-                "this is not an operation log: it begins otherwise",
+                "the file is not an operation log: it has another signature",
             ));
         }
         match little(&head[8..]) {
             VERSION => Ok(reader),
             other => Err(corrupt(
                 8,
-                format!("the log's version is {other}, this program reads {VERSION}"),
+                format!(
+                    "the log has version {other}, but this program reads {VERSION}: record it again"
+                ),
             )),
         }
     }
 
-    /// What was read so far.
+    /// The contents read so far.
     pub fn summary(&self) -> Summary {
         self.summary
     }
 
-    /// The next part; `None` at the end of a complete log.
+    /// The next part, or `None` at the end of a complete log.
     ///
     /// # Errors
-    /// What is wrong, and the offset of the block in which it is.
+    /// The problem and the offset of its block.
     pub fn next_part(&mut self) -> Result<Option<Part>, LogError> {
         if self.done {
             return Ok(None);
@@ -121,7 +123,7 @@ impl<R: Read> Reader<R> {
                 (self.outcomes, self.now) = (run.outcomes, 0);
                 Ok(Some(Part::Run(Box::new(run))))
             }
-            OPS if self.summary.runs == 0 => Err("operations come before a run begins".into()),
+            OPS if self.summary.runs == 0 => Err("operations precede the first run".into()),
             OPS => Ok(Some(Part::Ops(self.batch(&payload)?))),
             _ => self.end(&payload).map(|()| None),
         }
@@ -134,13 +136,13 @@ impl<R: Read> Reader<R> {
             ops: from.number()?,
         };
         if said != self.summary || !from.0.is_empty() {
-            return Err("the log's end tells of other operations than it holds".into());
+            return Err("the numbers at the end of the log do not match its contents".into());
         }
         self.done = true;
         let mut more = [0];
         match self.from.read(&mut more) {
             Ok(0) => Ok(()),
-            Ok(_) => Err("something follows the log's end".into()),
+            Ok(_) => Err("data follows the end of the log".into()),
             Err(source) => Err(LogError::Io {
                 what: "read",
                 source,
@@ -149,10 +151,10 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A block whose checksum is right.
+    /// Reads a block with a valid checksum.
     fn block(&mut self) -> Result<(u32, Vec<u8>), Wrong> {
-        let cut = "the log is cut here: it has no end. Was its writer killed? What comes before is \
-                   whole";
+        let cut = "the log is incomplete and ends here, for example because its writer was killed: \
+                   the data before is intact";
         let mut head = [0; 12];
         self.fill(&mut head, cut)?;
         let [kind, length, sum] = [&head[..4], &head[4..8], &head[8..]].map(little);
@@ -160,10 +162,10 @@ impl<R: Read> Reader<R> {
             RUN => MAX_RUN_BYTES,
             OPS => MAX_OPS_BYTES,
             END => 32,
-            _ => return Err("there is no block here: the file was changed".into()),
+            _ => return Err("the block has no valid header: the file is corrupt".into()),
         };
         if length > limit {
-            return Err("a block is longer than its limit: the file was changed".into());
+            return Err("a block exceeds its limit: the file is corrupt".into());
         }
         let mut payload = Vec::new();
         let taken = self
@@ -178,12 +180,12 @@ impl<R: Read> Reader<R> {
         self.offset += taken as u64;
         if payload.len() < length as usize {
             return Err(
-                "the log is cut in the middle of this block; copy it whole, or record it anew"
+                "the log is incomplete and ends in this block: copy all of it, or record it again"
                     .into(),
             );
         }
         if checksum(kind, length, &payload) != sum {
-            return Err("the block's checksum is wrong: the file was changed".into());
+            return Err("the checksum of the block is wrong: the file is corrupt".into());
         }
         Ok((kind, payload))
     }
@@ -194,10 +196,10 @@ impl<R: Read> Reader<R> {
         while !from.0.is_empty() {
             let op = decoder.op(from)?;
             if op.now < self.now {
-                return Err("an operation's time lies before that of the one before");
+                return Err("the time of an operation is before that of the previous one");
             }
             if batch.ops.len() == BLOCK_OPS {
-                return Err("a block has more operations than its limit");
+                return Err("a block exceeds its limit of operations");
             }
             self.now = op.now;
             self.summary.ops += 1;
@@ -208,7 +210,7 @@ impl<R: Read> Reader<R> {
             }
             let count = from.small()? as usize;
             if count > OUTCOMES_PER_OP {
-                return Err("an operation has more outcomes than its limit");
+                return Err("an operation exceeds its limit of outcomes");
             }
             for _ in 0..count {
                 batch.outcomes.push(code::read_outcome(from, index)?);
@@ -235,7 +237,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Bad bytes get their offset where the block's is known.
+/// Errors of the contents get the offset of their block later.
 enum Wrong {
     Log(LogError),
     Bad(Bad),

@@ -1,6 +1,6 @@
-//! Runs a log's operations again and compares what comes out with what came out.
+//! Repeats the operations of a log and compares the outcomes.
 //!
-//! Invariant: the operations that a home gets are those of the log, in order, whatever it answers.
+//! Invariant: a runtime gets the operations of the log in order, independent of its outcomes.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -10,96 +10,96 @@ use fairpath_core::sched::{Home, HomeError, Op, Outcome, SchedStats};
 use super::read::{Batch, Part, Reader, Summary};
 use super::{LogError, Run};
 
-/// Operations before the first difference that are kept to be shown.
+/// Operations before the first difference in the report.
 pub const BEFORE: usize = 8;
 
-/// Makes fresh homes for a run, all of which get its operations.
-pub type MakeHomes<'a> = dyn FnMut(&Run) -> Result<Vec<Box<dyn Home>>, String> + 'a;
+/// Creates new runtimes for a run. All of them get its operations.
+pub type MakeRuntimes<'a> = dyn FnMut(&Run) -> Result<Vec<Box<dyn Home>>, String> + 'a;
 
-/// A log could not be replayed to its end or first difference.
+/// An error that ends a replay early.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// Its scheduler cannot be made here.
-    #[error("make the scheduler of run {run}: {cause}")]
+    /// The scheduler cannot be created.
+    #[error("create the scheduler of run {run}: {cause}")]
     Make {
         /// From 1.
         run: u64,
-        /// Why, and what to do.
+        /// The cause and the remedy.
         cause: String,
     },
-    /// A home stopped.
-    #[error("run {run}, operations from {op} on, in the {home} home")]
+    /// A runtime failed.
+    #[error("run {run}, batch of operations from {op}, in the {runtime} runtime")]
     Home {
         /// From 1.
         run: u64,
         /// Index of the first operation of the batch.
         op: u64,
         /// "native" or "kernel".
-        home: &'static str,
+        runtime: &'static str,
         /// Why.
         source: HomeError,
     },
 }
 
-/// What one side answered.
+/// The outcomes of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// "log (native)", "native", "kernel".
+    /// "log (native)", "native" or "kernel".
     pub name: String,
-    /// In order; none if the home gave none.
+    /// The outcomes in order.
     pub outcomes: Vec<Outcome>,
 }
 
-/// The first operation whose outcomes are not the same everywhere.
+/// The first operation with different outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// From 1.
     pub run: u64,
-    /// Index in its run, from 0.
+    /// The index in its run, from 0.
     pub index: u64,
     /// The operation.
     pub op: Op,
-    /// What each side answered.
+    /// The outcomes of each side.
     pub sides: Vec<Side>,
-    /// The operations before it, oldest first, and the outcomes that all sides agreed on.
+    /// The previous operations, oldest first, with their equal outcomes.
     pub before: Vec<(u64, Op, Vec<Outcome>)>,
 }
 
-/// Counters of one home at the end of one run.
+/// The counters of a runtime at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// From 1.
     pub run: u64,
     /// "native" or "kernel".
-    pub home: &'static str,
-    /// At the run's end.
+    pub runtime: &'static str,
+    /// The counters at the end of the run.
     pub stats: SchedStats,
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// Runs and operations replayed; up to the batch of the difference if there is one.
+    /// Runs and operations replayed, up to the batch of the first difference.
     pub summary: Summary,
-    /// Outcomes that were compared with the log or between homes.
+    /// Outcomes that were compared with the log or between runtimes.
     pub compared: u64,
-    /// One for each home and run that ended.
-    pub homes: Vec<Replay>,
-    /// The first.
+    /// One entry for each runtime and completed run.
+    pub runtimes: Vec<Replay>,
+    /// The first difference.
     pub difference: Option<Difference>,
 }
 
-/// Replays a log in the homes that `make` makes for each of its runs, until the first difference
-/// between log (where it has outcomes) and homes, or between homes.
+/// Replays each run of a log in the runtimes from `make` until the first difference. It compares the
+/// outcomes of the runtimes with each other, and with the log if it has outcomes.
 ///
-/// Check the log ([`super::check`]) first if nothing is to run of a log that is cut.
+/// Call [`super::check`] first to avoid a partial replay of an incomplete log.
 ///
 /// # Errors
-/// The log is corrupt, a home cannot be made, or stops.
-pub fn replay(from: impl Read, make: &mut MakeHomes<'_>) -> Result<Replayed, ReplayError> {
+/// The log is corrupt, or a runtime cannot be created or fails.
+pub fn replay(from: impl Read, make: &mut MakeRuntimes<'_>) -> Result<Replayed, ReplayError> {
     let mut reader = Reader::new(from)?;
     let mut replayed = Replayed::default();
     let mut current: Option<Current> = None;
@@ -108,11 +108,12 @@ pub fn replay(from: impl Read, make: &mut MakeHomes<'_>) -> Result<Replayed, Rep
             Part::Run(run) => {
                 replayed.close(current.take());
                 let number = reader.summary().runs;
-                let homes = make(&run).map_err(|cause| ReplayError::Make { run: number, cause })?;
-                current = Some(Current::new(number, &run, homes));
+                let runtimes =
+                    make(&run).map_err(|cause| ReplayError::Make { run: number, cause })?;
+                current = Some(Current::new(number, &run, runtimes));
             }
             Part::Ops(batch) => {
-                let current = current.as_mut().expect("the reader gives a run first");
+                let current = current.as_mut().expect("the reader returns a run first");
                 replayed.difference = current.run_batch(&batch, &mut replayed.compared)?;
             }
         }
@@ -127,34 +128,37 @@ pub fn replay(from: impl Read, make: &mut MakeHomes<'_>) -> Result<Replayed, Rep
 
 impl Replayed {
     fn close(&mut self, ended: Option<Current>) {
-        let Some(Current { number, homes, .. }) = ended else {
+        let Some(Current {
+            number, runtimes, ..
+        }) = ended
+        else {
             return;
         };
-        self.homes.extend(homes.iter().map(|home| Replay {
+        self.runtimes.extend(runtimes.iter().map(|runtime| Replay {
             run: number,
-            home: home.name(),
-            stats: home.stats(),
+            runtime: runtime.name(),
+            stats: runtime.stats(),
         }));
     }
 }
 
-/// The run that is being replayed.
+/// The current run.
 struct Current {
     number: u64,
-    /// Name of the log's side, if it has outcomes.
+    /// The name of the log in the report, if it has outcomes.
     recorded: Option<String>,
-    homes: Vec<Box<dyn Home>>,
+    runtimes: Vec<Box<dyn Home>>,
     done: u64,
     before: VecDeque<(u64, Op, Vec<Outcome>)>,
 }
 
 impl Current {
-    fn new(number: u64, run: &Run, homes: Vec<Box<dyn Home>>) -> Current {
-        let recorded = run.outcomes.then(|| format!("log ({})", run.home));
+    fn new(number: u64, run: &Run, runtimes: Vec<Box<dyn Home>>) -> Current {
+        let recorded = run.outcomes.then(|| format!("log ({})", run.runtime));
         Current {
             number,
             recorded,
-            homes,
+            runtimes,
             done: 0,
             before: VecDeque::new(),
         }
@@ -171,14 +175,14 @@ impl Current {
             name: name.clone(),
             outcomes: batch.outcomes.clone(),
         }));
-        for home in &mut self.homes {
+        for runtime in &mut self.runtimes {
             let mut outcomes = Vec::new();
-            let (run, op, name) = (self.number, self.done, home.name());
-            let ran = home.run(&batch.ops, &mut outcomes);
+            let (run, op, name) = (self.number, self.done, runtime.name());
+            let ran = runtime.run(&batch.ops, &mut outcomes);
             ran.map_err(|source| ReplayError::Home {
                 run,
                 op,
-                home: name,
+                runtime: name,
                 source,
             })?;
             sides.push(Side {
@@ -232,7 +236,7 @@ impl Current {
     }
 }
 
-/// The outcomes of operation `index`; those of earlier ones are a home's mistake, and shown here.
+/// The outcomes of operation `index`. Outcomes of earlier ones are an error and are included.
 fn take<'a>(rest: &mut &'a [Outcome], index: usize) -> &'a [Outcome] {
     let count = rest
         .iter()

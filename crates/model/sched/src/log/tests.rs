@@ -42,7 +42,7 @@ fn plan() -> Plan {
 
 fn run(outcomes: bool) -> Run {
     Run {
-        home: "native".into(),
+        runtime: "native".into(),
         program: "fairpath 0.1.0".into(),
         outcomes,
         nodes: vec!["root".into()],
@@ -137,7 +137,7 @@ fn an_outcome() -> impl Strategy<Value = Outcome> {
         )
 }
 
-/// Operations in time, each with its outcomes.
+/// Operations in order of time, each with its outcomes.
 fn steps() -> impl Strategy<Value = Vec<(Op, Vec<Outcome>)>> {
     let step = (
         an_op(),
@@ -194,7 +194,7 @@ fn read_back(bytes: &[u8]) -> Result<(Vec<Run>, Batch), LogError> {
     Ok((runs, all))
 }
 
-/// Times, parameters and a packet: small enough to change every byte of the log.
+/// A log with all kinds of values, small enough to change each of its bytes.
 fn some_steps() -> Vec<(Op, Vec<Outcome>)> {
     let meta = Meta {
         bytes: 1514,
@@ -226,7 +226,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(256))]
 
     #[test]
-    fn what_is_recorded_is_read_back(steps in steps(), outcomes in any::<bool>()) {
+    fn recorded_operations_are_read_back(steps in steps(), outcomes in any::<bool>()) {
         let bytes = written(outcomes, &steps);
         let (runs, all) = read_back(&bytes).unwrap();
         let (ops, expected) = flat(&steps);
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_an_error_or_a_log(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_return_an_error_or_a_log(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut log = MAGIC.to_vec();
         log.extend(VERSION.to_le_bytes());
         log.extend(&bytes);
@@ -244,9 +244,9 @@ proptest! {
         prop_assert!(check(&log[..]).is_err());
     }
 
-    /// Behind a right checksum, where only the decoder stands.
+    /// With a valid checksum, so that only the decoder detects errors.
     #[test]
-    fn any_payload_gives_an_error_or_operations(
+    fn any_payload_returns_an_error_or_operations(
         kind in prop_oneof![Just(RUN), Just(OPS), Just(END)],
         payload in prop::collection::vec(any::<u8>(), 0..300),
     ) {
@@ -262,7 +262,7 @@ proptest! {
 }
 
 #[test]
-fn every_flipped_bit_of_a_log_is_found() {
+fn every_inverted_bit_is_detected() {
     let bytes = written(true, &some_steps());
     assert_eq!(check(&bytes[..]).unwrap(), Summary { runs: 1, ops: 4 });
     for index in 0..bytes.len() * 8 {
@@ -277,7 +277,7 @@ fn every_flipped_bit_of_a_log_is_found() {
 }
 
 #[test]
-fn a_log_cut_anywhere_is_found_and_says_where() {
+fn truncated_log_is_detected_with_its_offset() {
     let bytes = written(true, &some_steps());
     for length in 0..bytes.len() {
         let error = check(&bytes[..length]).unwrap_err();
@@ -287,19 +287,19 @@ fn a_log_cut_anywhere_is_found_and_says_where() {
         );
     }
     let error = check(&bytes[..bytes.len() - 1]).unwrap_err().to_string();
-    assert!(error.contains("cut"), "{error}");
+    assert!(error.contains("incomplete"), "{error}");
 }
 
 #[test]
-fn something_behind_the_end_is_found() {
+fn data_after_the_end_is_detected() {
     let mut bytes = written(true, &some_steps());
     bytes.push(0);
     let error = check(&bytes[..]).unwrap_err().to_string();
-    assert!(error.contains("something follows"), "{error}");
+    assert!(error.contains("data follows"), "{error}");
 }
 
 #[test]
-fn a_time_that_goes_back_is_refused_by_the_writer() {
+fn writer_refuses_decreasing_times() {
     let mut writer = Writer::new(Vec::new()).unwrap();
     assert!(writer.record(&[Op::dequeue(0, 1)], &[]).is_err(), "no run");
     writer.begin(&run(false)).unwrap();
@@ -310,7 +310,7 @@ fn a_time_that_goes_back_is_refused_by_the_writer() {
 }
 
 #[test]
-fn plans_that_lead_nowhere_are_refused() {
+fn plans_with_invalid_references_are_refused() {
     let broken: [fn(&mut Plan); 5] = [
         |plan| plan.nodes[0].parent = 1,
         |plan| plan.nodes[1].parent = 2,
@@ -331,7 +331,7 @@ fn plans_that_lead_nowhere_are_refused() {
     }
 }
 
-/// Answers with what it is told, in order.
+/// A runtime that returns the given outcomes in order.
 struct Parrot(Vec<Outcome>, usize);
 
 impl Home for Parrot {
@@ -367,8 +367,7 @@ impl Home for Parrot {
     }
 }
 
-/// Twenty thousand dequeues, so that there are several blocks, and a home that answers otherwise
-/// at number `wrong`.
+/// Replays 20,000 dequeues in several blocks. The runtime returns another outcome at number `wrong`.
 fn replayed(wrong: Option<usize>) -> Replayed {
     let sent = |handle| Outcome {
         kind: OutcomeKind::Sent,
@@ -390,14 +389,14 @@ fn replayed(wrong: Option<usize>) -> Replayed {
 }
 
 #[test]
-fn a_replay_with_the_same_outcomes_compares_all_of_them() {
+fn replay_compares_all_outcomes() {
     let replayed = replayed(None);
     assert_eq!(replayed.difference, None);
     assert_eq!((replayed.compared, replayed.summary.ops), (20_000, 20_000));
 }
 
 #[test]
-fn the_first_difference_comes_with_the_operations_before_it() {
+fn first_difference_includes_previous_operations() {
     for wrong in [0, 3, BLOCK_OPS - 1, BLOCK_OPS, BLOCK_OPS + 2, 19_999] {
         let difference = replayed(Some(wrong)).difference.unwrap();
         assert_eq!(difference.index, wrong as u64);

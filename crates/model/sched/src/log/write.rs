@@ -1,4 +1,4 @@
-//! Writes a log as the operations happen; a block at a time, in memory until then.
+//! Writes a log while the operations run. A block stays in memory until it is full.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ use super::code::{self, Encoder};
 use super::plan::Run;
 use super::{BLOCK_OPS, END, FULL_BLOCK_BYTES, LogError, MAGIC, OPS, RUN, VERSION};
 
-/// Records runs into any [`Write`]; a file wants a `BufWriter` no more than 1 MB blocks need one.
+/// Records runs into any [`Write`]. Blocks are large enough that a file needs no `BufWriter`.
 ///
-/// A log that was not [finished](Writer::finish) is recognised as cut by its readers.
+/// Readers report a log without [`Writer::finish`] as incomplete.
 pub struct Writer<W: Write> {
     to: W,
     encoder: Encoder,
-    /// Operations of the block, encoded.
+    /// The encoded operations of the block.
     block: Vec<u8>,
     block_ops: usize,
     outcomes: bool,
@@ -25,10 +25,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head of the file.
+    /// Writes the header of the file.
     ///
     /// # Errors
-    /// The file system said no.
+    /// The file cannot be written.
     pub fn new(mut to: W) -> Result<Writer<W>, LogError> {
         put(&mut to, &MAGIC)?;
         put(&mut to, &VERSION.to_le_bytes())?;
@@ -45,10 +45,10 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// A fresh scheduler: what is recorded from here on are its operations.
+    /// Begins a new scheduler. Later operations belong to it.
     ///
     /// # Errors
-    /// The file system said no.
+    /// The file cannot be written.
     pub fn begin(&mut self, run: &Run) -> Result<(), LogError> {
         self.flush()?;
         (self.outcomes, self.now, self.run_ops) = (run.outcomes, 0, 0);
@@ -56,13 +56,13 @@ impl<W: Write> Writer<W> {
         put_block(&mut self.to, RUN, &run.encode())
     }
 
-    /// Records operations and, if the run has them, their outcomes, as [`Home::run`] gave them:
-    /// `Outcome::op` is an index into `ops`.
+    /// Records operations, and their outcomes if the run has them. `Outcome::op` is an index into
+    /// `ops`, as [`Home::run`] returns it.
     ///
     /// [`Home::run`]: fairpath_core::sched::Home::run
     ///
     /// # Errors
-    /// Nothing was [begun](Writer::begin), a time goes back, or the file system said no.
+    /// No run was [begun](Writer::begin), the time decreases, or the file cannot be written.
     pub fn record(&mut self, ops: &[Op], outcomes: &[Outcome]) -> Result<(), LogError> {
         let mut outcomes = outcomes;
         for (index, op) in ops.iter().enumerate() {
@@ -89,7 +89,7 @@ impl<W: Write> Writer<W> {
             return refuse("no run has begun");
         }
         if op.now < self.now {
-            return refuse("its time lies before that of the one before");
+            return refuse("its time is before that of the previous operation");
         }
         self.encoder.op(&mut self.block, op);
         if self.outcomes {
@@ -108,10 +108,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is left and the end.
+    /// Writes the remaining block and the end.
     ///
     /// # Errors
-    /// The file system said no.
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<W, LogError> {
         self.flush()?;
         let mut end = Vec::new();
@@ -140,7 +140,7 @@ impl<W: Write> Writer<W> {
 fn put_block(to: &mut impl Write, kind: u32, payload: &[u8]) -> Result<(), LogError> {
     let length = u32::try_from(payload.len()).map_err(|_| LogError::Io {
         what: "write",
-        source: std::io::Error::other("a run's description has more than 4 GiB"),
+        source: std::io::Error::other("the description of a run exceeds 4 GiB"),
     })?;
     put(to, &kind.to_le_bytes())?;
     put(to, &length.to_le_bytes())?;
@@ -148,7 +148,8 @@ fn put_block(to: &mut impl Write, kind: u32, payload: &[u8]) -> Result<(), LogEr
     put(to, payload)
 }
 
-/// CRC-32 of a block, its head included: a flipped bit anywhere is found.
+/// The CRC-32 of a block with its header. It detects any inverted bit.
+
 pub(super) fn checksum(kind: u32, length: u32, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&kind.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What a tree may not say although every value in it is sound.
+//! Checks between values: each value is valid alone, but some combinations are not.
 
 use fairpath_core::sched::{Over, Overflow};
 use toml::Spanned;
@@ -10,7 +10,7 @@ use super::queue::PUSH_OUT;
 use super::shape::Shape;
 use fairpath_units::quantity::written;
 
-/// Modes and rates against each other. O(nodes x levels).
+/// Checks the modes and rates of all nodes. O(nodes x levels).
 pub(super) fn check(
     draft: &Draft,
     shape: &Shape,
@@ -29,7 +29,7 @@ pub(super) fn check(
             overflow(draft, node, overs[*at], problems);
         } else if node.limit_packets > 0 || node.limit_bytes > 0 {
             let text = format!(
-                "node \"{}\": limit is a leaf's, and it has children; limit these, or the scheduler",
+                "node \"{}\": limit is for leaves, and the node has children: set a limit there, or in [scheduler]",
                 node.name
             );
             problems.error(node.place.clone(), text);
@@ -38,7 +38,7 @@ pub(super) fn check(
     }
 }
 
-/// A reference stands for one packet all the way down.
+/// A reference represents one packet in every node below.
 fn below_references(
     node: &NodeDraft,
     at: usize,
@@ -49,13 +49,13 @@ fn below_references(
     let above = shape.parent[at].filter(|parent| overs[*parent] == Over::References);
     let remedy = match overs[at] {
         _ if above.is_none() => return,
-        Over::Children => "make it over references, or a leaf over packets",
-        Over::Flows => "make it over packets: no flow has a reference",
+        Over::Children => "write over = \"references\", or make it a leaf with over = \"packets\"",
+        Over::Flows => "write over = \"packets\"",
         Over::Packets | Over::References => return,
     };
     let span = node.over.as_ref().map_or(node.place.clone(), Spanned::span);
     let text = format!(
-        "node \"{}\": it is over {} below a node over references; {remedy}",
+        "node \"{}\": it ranks {} below a node that ranks references: {remedy}",
         node.name,
         over_name(overs[at])
     );
@@ -73,7 +73,7 @@ fn push_out(node: &NodeDraft, at: usize, shape: &Shape, overs: &[Over], problems
             .as_ref()
             .map_or(node.place.clone(), Spanned::span);
         let text = format!(
-            "node \"{}\": it pushes packets out below a node over references, which would keep theirs; write full = \"tail\", or put it over children",
+            "node \"{}\": full = \"push-out\" does not work below a node that ranks references: write full = \"tail\", or move the node below one that ranks children",
             node.name
         );
         problems.error(span, text);
@@ -87,7 +87,7 @@ fn overflow(draft: &Draft, node: &NodeDraft, over: Over, problems: &mut Problems
         .filter(|overflow| *overflow.get_ref() == Overflow::Fattest);
     if let Some(overflow) = fattest.filter(|_| over == Over::Packets) {
         let text = format!(
-            "scheduler: overflow = \"fattest\" looks for flows, and leaf \"{}\" is over packets; make it over flows, or write \"tail\"",
+            "scheduler: overflow = \"fattest\" needs flows, and leaf \"{}\" ranks packets: write over = \"flows\" there, or overflow = \"tail\"",
             node.name
         );
         problems.error(overflow.span(), text);
@@ -103,7 +103,7 @@ fn rates(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) {
         && floor > ceil
     {
         let text = format!(
-            "node \"{}\": its floor {} is above its ceiling {}; lower the floor",
+            "node \"{}\": its floor {} exceeds its ceiling {}: lower the floor",
             node.name,
             bits(floor),
             bits(ceil)
@@ -113,25 +113,25 @@ fn rates(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) {
     let is_inner_root = shape.parent[at].is_none() && !shape.children[at].is_empty();
     if is_inner_root && (floor.is_some() || ceil.is_some() || node.weight.is_some()) {
         let text = format!(
-            "node \"{}\": it is the root, and floor, ceil and weight are what a parent sees to; leave them out",
+            "node \"{}\": the root has no parent that applies floor, ceil and weight: omit them",
             node.name
         );
         problems.error(node.place.clone(), text);
     }
-    let promised: u64 = shape.children[at]
+    let floors: u64 = shape.children[at]
         .iter()
         .filter_map(|child| rate(&draft.nodes[*child].floor_bps))
         .sum();
     let has = |limit: Option<u64>, what: &str| {
         limit
-            .filter(|limit| promised > *limit)
+            .filter(|limit| floors > *limit)
             .map(|limit| format!("{what} {}", bits(limit)))
     };
     if let Some(limit) = has(floor, "floor").or_else(|| has(ceil, "ceiling")) {
         let text = format!(
-            "node \"{}\": the floors of its children are {} together, above its {limit}; lower them or raise it",
+            "node \"{}\": the floors of its children sum to {} and exceed its {limit}: lower them or raise it",
             node.name,
-            bits(promised)
+            bits(floors)
         );
         let span = node.place.clone();
         match draft.overbooked {

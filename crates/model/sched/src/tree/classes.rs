@@ -1,9 +1,9 @@
-//! The tree of an operator's classes: every class a node, its rates the node's.
+//! The tree of the configured classes: one node per class, with the rates of the class.
 //!
 //! ```text
 //! root (class_tree) --+-- site (class_tree) --+-- subscriber (fq_codel)
-//!                     |                       '-- site's own (fq_codel)   its hosts in no class below
-//!                     '-- other (fq_codel)                                packets of no class
+//!                     |                       '-- own packets (fq_codel)   hosts in no class below
+//!                     '-- other (fq_codel)                                 packets without a class
 //! ```
 
 use fairpath_class::{Class, ClassSet, Rates};
@@ -13,43 +13,43 @@ use super::draft::{Draft, Match, NodeDraft};
 use super::problem::{BadTree, NOWHERE, Problems};
 use super::{Known, Tree, build};
 
-/// Which of a class's rates hold: those of what its hosts send, or of what they receive.
+/// The direction whose rates of a class apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// What they send.
+pub enum Direction {
+    /// Packets that the hosts send.
     Up,
-    /// What they receive.
+    /// Packets that the hosts receive.
     Down,
 }
 
-/// Shares of classes between their floors and ceilings.
+/// The policy of inner nodes: shares between floors and ceilings.
 const INNER: &str = "class_tree";
-/// Flows of one class.
+/// The policy of leaves: flows of one class.
 const LEAF: &str = "fq_codel";
 
 impl Tree {
-    /// The tree of these classes, numbered from 1 in their order, under one root.
+    /// Builds the tree of these classes under one root. They are numbered from 1 in their order.
     ///
-    /// Floors of children that are more than there is are a warning here: that is how lines are
-    /// sold. O(classes).
+    /// Floors of children that exceed their parent are only a warning here, because operators
+    /// oversubscribe links. O(classes).
     ///
     /// # Errors
-    /// Classes on more than 14 levels, since root and leaf come on top; unknown policies.
+    /// The classes have more than 14 levels (root and leaf add two), or a policy is unknown.
     pub fn of_classes(
         set: &ClassSet,
-        way: Way,
+        direction: Direction,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
-        Tree::of_classes_with(set, way, LEAF, policies)
+        Tree::of_classes_with(set, direction, LEAF, policies)
     }
 
-    /// The same with another policy for the flows of a class.
+    /// Builds the same tree with another policy for the flows of a class.
     ///
     /// # Errors
-    /// As [`Tree::of_classes`].
+    /// The same as for [`Tree::of_classes`].
     pub fn of_classes_with(
         set: &ClassSet,
-        way: Way,
+        direction: Direction,
         leaf: &str,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
@@ -76,7 +76,7 @@ impl Tree {
             let has_children = set.subtree(at).len() > 1;
             let number = Match::Number(at as u32 + 1);
             let inner = NodeDraft {
-                ..rated(node(&class.name, Some(parent), INNER), class, way)
+                ..rated(node(&class.name, Some(parent), INNER), class, direction)
             };
             if has_children {
                 let own = unique(&format!("{} (own)", class.name));
@@ -130,13 +130,13 @@ fn leading(node: NodeDraft, class: Match) -> NodeDraft {
     }
 }
 
-fn rated(node: NodeDraft, class: &Class, way: Way) -> NodeDraft {
+fn rated(node: NodeDraft, class: &Class, direction: Direction) -> NodeDraft {
     let Rates {
         floor_bps,
         ceil_bps,
-    } = match way {
-        Way::Up => class.up,
-        Way::Down => class.down,
+    } = match direction {
+        Direction::Up => class.up,
+        Direction::Down => class.down,
     };
     let rate = |bps: Option<u64>| bps.filter(|bps| *bps > 0).map(here);
     NodeDraft {

@@ -1,6 +1,6 @@
-//! `[scheduler]` and `[[node]]` as they are written: values with their places, nothing compared yet.
+//! The values of `[scheduler]` and `[[node]]` with their positions in the file.
 //!
-//! Every key is looked at on its own, so that one wrong value does not hide the next.
+//! Every key is checked separately, so that one error does not hide the next.
 
 use std::ops::Range;
 
@@ -13,26 +13,26 @@ use super::{impaired, queue};
 use crate::impair::Spec;
 use fairpath_units::quantity::{self, written};
 
-/// Most bytes of a node's name.
+/// Maximum length of a node name, bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// Largest weight; also the largest ratio of two siblings' weights.
+/// Maximum weight, which is also the maximum ratio between siblings.
 pub(super) const MAX_WEIGHT: u64 = 65_536;
-/// Packets that a scheduler can hold at most.
+/// Maximum packets in a scheduler.
 pub(super) const MAX_PACKETS: u64 = 1 << 22;
-/// Flows and hosts that it can tell apart at most.
+/// Maximum flows or hosts that a scheduler can distinguish.
 pub(super) const MAX_FLOWS: u64 = 1 << 22;
 
-/// What `match` names.
+/// A value of `match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// `"*"`: what nobody else names.
+    /// `"*"`: everything that no other node matches.
     Rest,
     Number(u32),
     /// A class by name.
     Name(String),
 }
 
-/// A value of a parameter as written: what its unit says decides.
+/// The value of a parameter as written. The unit of the parameter defines its meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Raw {
     Text(String),
@@ -79,19 +79,19 @@ pub(super) struct Draft {
     pub overflow: Option<Spanned<Overflow>>,
     pub horizon_ns: u64,
     pub seed: u32,
-    /// Floors may be more than there is: as operators sell them.
+    /// Floors may exceed the rate of the parent, because operators oversubscribe links.
     pub overbooked: bool,
     pub nodes: Vec<NodeDraft>,
 }
 
 type Entry<'t> = Spanned<DeValue<'t>>;
 
-/// Reads a file. O(bytes).
+/// Reads a file in TOML. O(bytes).
 pub(super) fn read(text: &str, problems: &mut Problems) -> Draft {
     let (parsed, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
-        problems.error(span, format!("no TOML: {}", error.message()));
+        problems.error(span, format!("invalid TOML: {}", error.message()));
     }
     let mut draft = Draft::default();
     for (key, value) in parsed.into_inner() {
@@ -101,7 +101,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Draft {
             ("scheduler", _) => {
                 problems.error(
                     span,
-                    "scheduler is no table; begin it with [scheduler]".into(),
+                    "scheduler is not a table: begin it with [scheduler]".into(),
                 );
             }
             ("node", DeValue::Array(entries)) => {
@@ -109,15 +109,17 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Draft {
                     let place = entry.span();
                     match entry.into_inner() {
                         DeValue::Table(table) => draft.nodes.push(node(place, table, problems)),
-                        _ => problems
-                            .error(place, "a node is a table; begin it with [[node]]".into()),
+                        _ => problems.error(
+                            place,
+                            "a node is not a table: begin it with [[node]]".into(),
+                        ),
                     }
                 }
             }
             ("node", _) => {
                 problems.error(
                     span,
-                    "node is no list of tables; begin each with [[node]]".into(),
+                    "node is not a list of tables: begin each node with [[node]]".into(),
                 );
             }
             (word, _) => {
@@ -132,13 +134,13 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Draft {
 fn unknown(of: &str, word: &str, span: Range<usize>, known: &[&str], problems: &mut Problems) {
     let near = did_you_mean(word, known.iter().copied());
     let remedy = match near.as_str() {
-        "" => format!("known are {}", known.join(", ")),
+        "" => format!("the keys are {}", known.join(", ")),
         near => near.to_owned(),
     };
-    problems.error(span, format!("{of}: unknown key \"{word}\"; {remedy}"));
+    problems.error(span, format!("{of}: unknown key \"{word}\": {remedy}"));
 }
 
-/// One value being read, and whose it is.
+/// The context of a value: its owner in messages, and the list of problems.
 struct Reader<'p> {
     of: String,
     problems: &'p mut Problems,
@@ -154,11 +156,11 @@ impl Reader<'_> {
         let span = value.span();
         match value.into_inner() {
             DeValue::String(text) => Some(Spanned::new(span, text.into_owned())),
-            _ => self.refuse(span, &format!("{key} wants a string")),
+            _ => self.refuse(span, &format!("{key} is not a string")),
         }
     }
 
-    /// A number of `unit`, as an integer where that has a meaning, or as a string.
+    /// Reads a number of `unit` from a string, or from an integer if the unit is optional.
     fn quantity(
         &mut self,
         key: &str,
@@ -168,13 +170,16 @@ impl Reader<'_> {
     ) -> Option<u64> {
         let span = value.span();
         let Some(raw) = raw(value) else {
-            return self.refuse(span, &format!("{key} wants a number or a string"));
+            return self.refuse(span, &format!("{key} is not a number or a string"));
         };
         match in_unit(&raw, unit) {
             Ok(number) if (range[0]..=range[1]).contains(&number) => Some(number),
             Ok(_) => {
-                let [least, most] = range.map(|bound| written(bound, unit));
-                self.refuse(span, &format!("{key} is out of range; {least} to {most}"))
+                let [min, max] = range.map(|bound| written(bound, unit));
+                self.refuse(
+                    span,
+                    &format!("{key} is out of range: write {min} to {max}"),
+                )
             }
             Err(wrong) => self.refuse(span, &format!("{key}: {wrong}")),
         }
@@ -187,7 +192,7 @@ impl Reader<'_> {
         }
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         let text = format!(
-            "{key} \"{}\" is unknown; one of {}",
+            "{key} \"{}\" is unknown: write one of {}",
             word.get_ref(),
             names.join(", ")
         );
@@ -198,11 +203,14 @@ impl Reader<'_> {
         let span = value.span();
         match value.into_inner() {
             DeValue::Table(table) => Some(table),
-            _ => self.refuse(span, &format!("{key} wants a table such as {{ ... }}")),
+            _ => self.refuse(
+                span,
+                &format!("{key} is not a table: write {{ KEY = VALUE }}"),
+            ),
         }
     }
 
-    /// `"100 packets"`, `"64KiB"` or both in a list: packets and bytes.
+    /// Reads a limit in packets, bytes, or both: `"100 packets"`, `"64KiB"`, or a list.
     fn limit(&mut self, value: Entry<'_>) -> [Option<u64>; 2] {
         let span = value.span();
         let entries = match value.into_inner() {
@@ -213,13 +221,11 @@ impl Reader<'_> {
         for entry in entries {
             let is_bytes = matches!(entry.get_ref(), DeValue::String(text)
                 if quantity::read(text, "packets").is_err() && quantity::read(text, "bytes").is_ok());
-            let (at, unit, most) = match is_bytes {
+            let (at, unit, max) = match is_bytes {
                 true => (1, "bytes", u64::from(u32::MAX)),
                 false => (0, "packets", MAX_PACKETS),
             };
-            limit[at] = self
-                .quantity("limit", unit, &entry, [1, most])
-                .or(limit[at]);
+            limit[at] = self.quantity("limit", unit, &entry, [1, max]).or(limit[at]);
         }
         limit
     }
@@ -246,7 +252,7 @@ impl Reader<'_> {
             match one(&text) {
                 Some(matched) => found.push(Spanned::new(span, matched)),
                 None => {
-                    let text = format!("match: \"{text}\" is no {key}");
+                    let text = format!("match: \"{text}\" is not a {key}");
                     let _: Option<()> = self.refuse(span, &text);
                 }
             }
@@ -266,7 +272,7 @@ fn raw(value: &Entry<'_>) -> Option<Raw> {
     }
 }
 
-/// A bare integer is a count; a time or a rate needs its unit.
+/// Reads a value in `unit`. An integer without unit is a count, so times and rates need a unit.
 pub(super) fn in_unit(raw: &Raw, unit: &str) -> Result<u64, quantity::BadQuantity> {
     match raw {
         Raw::Text(text) => quantity::read(text, unit),
@@ -296,8 +302,8 @@ fn scheduler(draft: &mut Draft, table: DeTable<'_>, problems: &mut Problems) {
                 draft.overflow = word.map(|word| Spanned::new(span, word));
             }
             "horizon" => {
-                let most = [0, 86_400_000_000_000];
-                let horizon = reader.quantity("horizon", "ns", &value, most);
+                let range = [0, 86_400_000_000_000];
+                let horizon = reader.quantity("horizon", "ns", &value, range);
                 draft.horizon_ns = horizon.unwrap_or(0);
             }
             "seed" => {
@@ -325,7 +331,7 @@ fn node(place: Range<usize>, table: DeTable<'_>, problems: &mut Problems) -> Nod
         place: place.clone(),
         ..NodeDraft::default()
     };
-    // The name first: it stands in every message, wherever it was written.
+    // The name comes first, because every message about the node contains it.
     let mut entries: Vec<_> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| (key.get_ref() != "name", key.span().start));
     let mut reader = Reader {
@@ -336,7 +342,7 @@ fn node(place: Range<usize>, table: DeTable<'_>, problems: &mut Problems) -> Nod
         .first()
         .is_none_or(|(key, _)| key.get_ref() != "name")
     {
-        let _: Option<()> = reader.refuse(place, "has no name; give it one");
+        let _: Option<()> = reader.refuse(place, "it has no name: add name = \"...\"");
     }
     for (key, value) in entries {
         match key.get_ref().as_ref() {
@@ -363,8 +369,8 @@ fn name(reader: &mut Reader<'_>, value: Entry<'_>) -> Option<String> {
         || text.contains(char::is_control);
     if wrong {
         let wrong =
-            "its name is empty, has blanks at its ends, control characters, or more than 255 bytes";
-        return reader.refuse(name.span(), &format!("{wrong}; give it another"));
+            "its name is empty, has outer spaces or control characters, or exceeds 255 bytes";
+        return reader.refuse(name.span(), &format!("{wrong}: choose another name"));
     }
     Some(name.into_inner())
 }
@@ -416,7 +422,7 @@ fn take(draft: &mut NodeDraft, key: &str, value: Entry<'_>, reader: &mut Reader<
                 match raw(&value) {
                     Some(raw) => draft.params.push((name, Spanned::new(value.span(), raw))),
                     None => {
-                        let text = format!("{} wants a number or a string", name.get_ref());
+                        let text = format!("{} is not a number or a string", name.get_ref());
                         let _: Option<()> = reader.refuse(value.span(), &text);
                     }
                 }
@@ -425,7 +431,7 @@ fn take(draft: &mut NodeDraft, key: &str, value: Entry<'_>, reader: &mut Reader<
     }
 }
 
-/// Names of what a queue's entries are.
+/// Names of the elements of a queue.
 pub(super) const OVERS: [(&str, Over); 4] = [
     ("packets", Over::Packets),
     ("flows", Over::Flows),
@@ -458,7 +464,7 @@ fn queue_draft(table: DeTable<'_>, reader: &mut Reader<'_>) -> QueueDraft {
                     draft.shift = Some(width.trailing_zeros())
                 }
                 Some(_) => {
-                    let text = "granularity is no power of two; write 1, 2, 4, 8 ...";
+                    let text = "granularity is not a power of two: write 1, 2, 4, 8 ...";
                     let _: Option<()> = reader.refuse(span, text);
                 }
                 None => {}
@@ -515,7 +521,7 @@ fn dscp(text: &str) -> Option<Match> {
     }
 }
 
-/// A code point by name (RFC 2474, 2597, 3246, 5865, 8622) or number.
+/// Reads a DSCP by name (RFC 2474, 2597, 3246, 5865, 8622) or number.
 pub fn dscp_number(text: &str) -> Option<u8> {
     let upper = text.to_ascii_uppercase();
     let digits = upper.trim_start_matches(|c: char| c.is_ascii_alphabetic());

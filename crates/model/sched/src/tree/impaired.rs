@@ -1,7 +1,8 @@
-//! Impairments of a tree: `impair = { ... }` of nodes, and one for a whole tree.
+//! Impairments of a tree: `impair = { ... }` of nodes, and one impairment for a whole tree.
 //!
-//! A node's holds for every leaf below that has none of its own, and these share it: it numbers their
-//! packets together. A rate trace is the line's, so only the root may have one.
+//! The impairment of a node applies to all leaves below it that have no separate one. These leaves
+//! share it, so it numbers their packets together. A rate trace belongs to the link, so only the root
+//! can have one.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,10 +17,10 @@ use super::problem::{NOWHERE, Problems};
 use super::shape::Shape;
 use crate::impair::{BadSetting, BadSpec, Builder, Spec};
 
-/// The way that a tree's impairments are drawn for, unless the tree is told another.
+/// The default direction, from which the random outcomes derive.
 const FIRST_DIRECTION: u64 = 0;
 
-/// Reads the table; `of` is whose it is, in messages.
+/// Reads the table. `of` is the owner in messages.
 pub(super) fn read(
     of: &str,
     place: Range<usize>,
@@ -35,7 +36,9 @@ pub(super) fn read(
             Some(text) => builder.set(&name, &text),
             None => Err(BadSetting {
                 key: name,
-                wrong: "it wants a string, a number or a table such as { p = \"1%\" }".into(),
+                wrong: "the value has the wrong type: write a string, a number or a table such as \
+                        { p = \"1%\" }"
+                    .into(),
             }),
         };
         if let Err(bad) = set {
@@ -54,7 +57,7 @@ pub(super) fn read(
     })
 }
 
-/// A value as flags have it: tables become `key=value,key=value`, lists are separated by commas.
+/// A value in the form of options: `key=value,key=value` for tables, and commas between list items.
 fn words(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -84,15 +87,15 @@ fn words(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Lays the nodes' impairments into the plan; the specifications, by number less 1.
-pub(super) fn lay(
+/// Adds the impairments of the nodes to the plan. Returns the specifications by number minus 1.
+pub(super) fn add_to_plan(
     draft: &Draft,
     shape: &Shape,
     plan: &mut Plan,
     problems: &mut Problems,
 ) -> Vec<Spec> {
     let mut specs: Vec<Spec> = Vec::new();
-    // The impairment of each node, its own or its parent's; parents come first.
+    // The impairment of each node or of its parent. Parents precede their children.
     let mut of_node = vec![0; draft.nodes.len()];
     for (place, at) in shape.order.iter().enumerate() {
         let node = &draft.nodes[*at];
@@ -101,7 +104,7 @@ pub(super) fn lay(
         if let Some(spec) = &node.impair {
             if spec.get_ref().rate_trace.is_some() && above.is_some() {
                 let text = format!(
-                    "node \"{}\": impair: a rate_trace is the line's; move it to the root",
+                    "node \"{}\": impair: rate_trace applies to the whole link: move it to the root",
                     node.name
                 );
                 problems.error(spec.span(), text);
@@ -117,13 +120,13 @@ pub(super) fn lay(
     specs
 }
 
-/// Who is delayed has a handle, besides those that wait in queues.
+/// Adds handles for delayed packets to the handles for queued packets.
 fn give_handles(plan: &mut Plan, specs: &[Spec], problems: &mut Problems) {
     let pipes = specs.iter().map(|spec| u64::from(spec.pipe_packets()));
     let all = u64::from(plan.config.packets) + pipes.sum::<u64>();
     if all > MAX_PACKETS {
         let text = format!(
-            "limit and pipes are {all} packets together; {MAX_PACKETS} at most: lower scheduler.limit or impair.pipe"
+            "the limit and the pipes sum to {all} packets, and the maximum is {MAX_PACKETS}: lower scheduler.limit or impair.pipe"
         );
         problems.error(NOWHERE..NOWHERE, text);
     }
@@ -131,11 +134,11 @@ fn give_handles(plan: &mut Plan, specs: &[Spec], problems: &mut Problems) {
 }
 
 impl Tree {
-    /// Puts an impairment before every leaf that has none: one, which numbers the packets of all. A
-    /// rate trace becomes the root's. Leaves that come later, as a line's, have none. O(nodes).
+    /// Adds one impairment for all leaves that have none. It numbers their packets together. A rate
+    /// trace applies to the root. Leaves that are added later, as those of a link, have none. O(nodes).
     ///
-    /// `direction` tells the two ways of a link apart: the same specification gives each its own
-    /// fates. The plan gets handles for the packets that are delayed.
+    /// `direction` distinguishes the directions of a link, so that each has separate random outcomes.
+    /// The plan gets handles for the delayed packets.
     pub fn impair(&mut self, spec: &Spec, direction: u64) {
         if spec.is_nothing() {
             return;
@@ -150,8 +153,8 @@ impl Tree {
         self.impairments.push(spec.clone());
     }
 
-    /// Draws the fates of another direction: before the first packet, for a tree that stands at both
-    /// ends of a link. O(impairments).
+    /// Selects the random outcomes of another direction, for a tree that serves both ends of a link.
+    /// Call it before the first packet. O(impairments).
     pub fn set_direction(&mut self, direction: u64) {
         let numbered = (0..).zip(&mut self.plan.impairments).zip(&self.impairments);
         for ((number, config), spec) in numbered {

@@ -1,4 +1,4 @@
-//! From a tree whose shape is sound to the core's plan: policies, modes, queues, rates, parameters.
+//! Builds the plan of the core from a valid shape: policies, modes, queues, rates and parameters.
 
 use fairpath_core::sched::{
     COST_ONE, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SchedConfig, encode_rate,
@@ -11,19 +11,19 @@ use super::queue;
 use super::shape::Shape;
 use fairpath_units::quantity::written;
 
-/// Packets that a scheduler holds unless its tree says otherwise (the limit of RFC 8290 section 5.2.3).
-pub const STANDARD_LIMIT_PACKETS: u64 = 10_240;
-/// Flows that it tells apart, likewise (RFC 8290 section 5.2.4).
-pub const STANDARD_FLOWS: u64 = 1024;
-/// Hosts that it tells apart.
-pub const STANDARD_HOSTS: u64 = 1024;
-/// Handles beyond the limit, so that packets can come while the scheduler is full.
+/// Default limit of packets in a scheduler (RFC 8290 section 5.2.3).
+pub const DEFAULT_LIMIT_PACKETS: u64 = 10_240;
+/// Default number of flows that it distinguishes (RFC 8290 section 5.2.4).
+pub const DEFAULT_FLOWS: u64 = 1024;
+/// Default number of hosts that it distinguishes.
+pub const DEFAULT_HOSTS: u64 = 1024;
+/// Handles above the limit, so that a full scheduler can process a new packet.
 pub const SPARE_HANDLES: u64 = 64;
 
-/// The policies that the nodes name, by draft.
+/// The policies of the nodes, by draft.
 pub(super) type Chosen<'a> = Vec<Option<&'a Policy>>;
 
-/// Finds each node's policy. O(nodes).
+/// Finds the policy of each node. O(nodes).
 pub(super) fn choose<'a>(
     nodes: &[NodeDraft],
     known: &'a [Policy],
@@ -34,7 +34,7 @@ pub(super) fn choose<'a>(
             problems.error(
                 node.place.clone(),
                 format!(
-                    "node \"{}\": it has no policy; name one of `fairpath sched list`",
+                    "node \"{}\": it has no policy: add one of `fairpath sched list`",
                     node.name
                 ),
             );
@@ -47,12 +47,12 @@ pub(super) fn choose<'a>(
                 known.iter().map(|policy| policy.name.as_str()),
             );
             let near = if near.is_empty() {
-                "`fairpath sched list` has their names, and --policy FILE.c adds an author's"
+                "`fairpath sched list` prints all names, and --policy-file FILE.c adds a custom policy"
             } else {
                 &near
             };
             let text = format!(
-                "node \"{}\": there is no policy \"{}\"; {near}",
+                "node \"{}\": policy \"{}\" does not exist: {near}",
                 node.name,
                 name.get_ref()
             );
@@ -63,13 +63,13 @@ pub(super) fn choose<'a>(
     nodes.iter().map(&mut choose).collect()
 }
 
-/// The name of what a queue's entries are.
+/// The name of the elements of a queue.
 pub(super) fn over_name(over: Over) -> &'static str {
     let found = OVERS.iter().find(|(_, known)| *known == over);
     found.map_or("?", |(name, _)| name)
 }
 
-/// What the node's entries are: as written, else the policy's usual, else the first that fits.
+/// The elements that a node ranks: as written, or the policy's default, or its first that fits.
 pub(super) fn over_of(
     node: &NodeDraft,
     policy: &Policy,
@@ -79,12 +79,12 @@ pub(super) fn over_of(
     let fits = |over: &Over| is_leaf == matches!(over, Over::Packets | Over::Flows);
     if let Some(over) = &node.over {
         if !fits(over.get_ref()) {
-            let (is, wants) = match is_leaf {
+            let (has, can) = match is_leaf {
                 true => ("no children", "packets or flows"),
                 false => ("children", "children or references"),
             };
             let text = format!(
-                "node \"{}\": it has {is}, so it is over {wants}, not {}",
+                "node \"{}\": it has {has}, so it ranks {can}, not {}",
                 node.name,
                 over_name(*over.get_ref())
             );
@@ -100,8 +100,8 @@ pub(super) fn over_of(
         }
         return *over.get_ref();
     }
-    let usual = [policy.usual];
-    if let Some(over) = usual.iter().chain(&policy.over).find(|over| fits(over)) {
+    let default = [policy.usual];
+    if let Some(over) = default.iter().chain(&policy.over).find(|over| fits(over)) {
         return *over;
     }
     let span = node
@@ -109,9 +109,9 @@ pub(super) fn over_of(
         .as_ref()
         .map_or(node.place.clone(), Spanned::span);
     let what = if is_leaf {
-        "packets or flows: give the node children"
+        "packets or flows: add children to the node"
     } else {
-        "children: only a leaf can have it"
+        "children: use it at a leaf"
     };
     cannot_rank(node, policy, what, span, problems);
     if is_leaf {
@@ -130,7 +130,7 @@ fn cannot_rank(
 ) {
     let can: Vec<&str> = policy.over.iter().map(|over| over_name(*over)).collect();
     let text = format!(
-        "node \"{}\": policy {} cannot rank {what}; it ranks {}",
+        "node \"{}\": policy {} cannot rank {what} (it ranks {})",
         node.name,
         policy.name,
         can.join(", ")
@@ -138,7 +138,7 @@ fn cannot_rank(
     problems.error(span, text);
 }
 
-/// Lays the whole tree out; `overs` by draft. What cannot be is told.
+/// Builds the plan of the whole tree and reports its problems. `overs` is by draft.
 pub(super) fn plan(
     draft: &Draft,
     shape: &Shape,
@@ -167,13 +167,13 @@ pub(super) fn plan(
     }
 }
 
-/// What a byte costs a sibling of weight `weight`, where the heaviest weighs `heaviest`.
+/// The cost of a byte at `weight`, where `heaviest` is the maximum weight of its siblings.
 pub fn cost(heaviest: u64, weight: u64) -> u32 {
     let cost = (u64::from(COST_ONE) * heaviest + weight / 2) / weight.max(1);
     u32::try_from(cost).unwrap_or(u32::MAX)
 }
 
-/// The greatest weight among each node's children, by draft.
+/// The maximum weight of the children of each node, by draft.
 pub(super) fn heaviest_children(draft: &Draft, shape: &Shape) -> Vec<u64> {
     let weight = |child: &usize| draft.nodes[*child].weight.unwrap_or(1);
     let heaviest = |children: &Vec<usize>| children.iter().map(weight).max().unwrap_or(1);
@@ -198,7 +198,7 @@ fn configure(
         usual_kind
     };
     let kind = node.queue.kind.unwrap_or(usual_kind);
-    // What the policy says of its queue holds for a queue of that kind only.
+    // The defaults of the policy apply to its kind of queue only.
     let usual = |value: u32| if kind == usual_kind { value } else { 0 };
     let config = NodeConfig {
         policy: policy.id,
@@ -217,13 +217,13 @@ fn configure(
         limit_bytes: node.limit_bytes as u32,
         floor: rate(&node.floor_bps),
         ceil: rate(&node.ceil_bps),
-        burst: node.burst_ns.unwrap_or(STANDARD_BURST_NS),
+        burst: node.burst_ns.unwrap_or(DEFAULT_BURST_NS),
         params: params(node, policy, problems),
         ..config
     };
     if config.may_strand(policy) {
         let text = format!(
-            "node \"{}\": queue: it may refuse {}, whose packets would never leave; leave out capacity, below and beyond, and use no aifo",
+            "node \"{}\": queue: it could refuse {}, whose packets would never leave: omit capacity, below and beyond, and do not use aifo",
             node.name,
             over_name(config.over)
         );
@@ -231,7 +231,7 @@ fn configure(
     }
     if queue::is_exact(kind) && (node.queue.below.is_some() || node.queue.beyond.is_some()) {
         let text = format!(
-            "node \"{}\": queue: a {} has no window, so nothing is below or beyond it; leave these keys out",
+            "node \"{}\": queue: a {} has no window: omit below and beyond",
             node.name,
             queue::kind_name(kind)
         );
@@ -240,21 +240,21 @@ fn configure(
     config
 }
 
-/// How far a child may run ahead of its ceiling unless its node says: short beside what people
-/// notice, long beside the packets of a slow link.
-pub const STANDARD_BURST_NS: u64 = 5_000_000;
+/// Default burst of a node with a ceiling. It is shorter than a noticeable delay, and longer than the
+/// packets of a slow link.
+pub const DEFAULT_BURST_NS: u64 = 5_000_000;
 
 fn buckets(node: &NodeDraft, kind: u32, usual: u32, problems: &mut Problems) -> u32 {
-    let most = queue::most_buckets(kind);
+    let max = queue::max_buckets(kind);
     let name = queue::kind_name(kind);
     match &node.queue.buckets {
-        Some(buckets) if *buckets.get_ref() > most => {
-            let remedy = match most {
-                0 => format!("a {name} has none; leave the key out"),
-                most => format!("{most} at most for {name}"),
+        Some(buckets) if *buckets.get_ref() > max => {
+            let remedy = match max {
+                0 => format!("a {name} has no buckets: omit the key"),
+                max => format!("the maximum for {name} is {max}"),
             };
             let text = format!(
-                "node \"{}\": queue: {} buckets; {remedy}",
+                "node \"{}\": queue: buckets = {}: {remedy}",
                 node.name,
                 buckets.get_ref()
             );
@@ -262,18 +262,18 @@ fn buckets(node: &NodeDraft, kind: u32, usual: u32, problems: &mut Problems) -> 
             0
         }
         Some(buckets) => *buckets.get_ref() as u32,
-        None if usual != 0 || most == 0 => usual,
-        None => STANDARD_BUCKETS.min(most) as u32,
+        None if usual != 0 || max == 0 => usual,
+        None => DEFAULT_BUCKETS.min(max) as u32,
     }
 }
 
-/// Of a queue that has buckets, unless somebody says otherwise.
-const STANDARD_BUCKETS: u64 = 4096;
+/// Default number of buckets.
+const DEFAULT_BUCKETS: u64 = 4096;
 
 fn params(node: &NodeDraft, policy: &Policy, problems: &mut Problems) -> [u64; PARAMS] {
     let mut encoded = [0; PARAMS];
-    for (place, param) in encoded.iter_mut().zip(&policy.params) {
-        *place = param.encode(param.standard);
+    for (value, param) in encoded.iter_mut().zip(&policy.params) {
+        *value = param.encode(param.standard);
     }
     for (name, value) in &node.params {
         let Some(at) = policy
@@ -296,7 +296,7 @@ fn params(node: &NodeDraft, policy: &Policy, problems: &mut Problems) -> [u64; P
                 continue;
             }
             Ok(_) => format!(
-                "is out of range; {} to {}",
+                "it is out of range: write {} to {}",
                 written(param.least, &param.unit),
                 written(param.most, &param.unit)
             ),
@@ -310,7 +310,7 @@ fn params(node: &NodeDraft, policy: &Policy, problems: &mut Problems) -> [u64; P
     encoded
 }
 
-/// That a policy has no such parameter, and which is meant.
+/// The message for an unknown parameter, with a suggestion.
 pub(super) fn no_param(policy: &Policy, name: &str) -> String {
     let names = || policy.params.iter().map(|param| param.name.as_str());
     let remedy = match did_you_mean(name, names()) {
@@ -319,7 +319,7 @@ pub(super) fn no_param(policy: &Policy, name: &str) -> String {
         _ => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
     };
     format!(
-        "policy {} has no parameter \"{name}\"; {remedy}",
+        "policy {} has no parameter \"{name}\": {remedy}",
         policy.name
     )
 }
@@ -332,7 +332,7 @@ fn sizes(
     problems: &mut Problems,
 ) -> SchedConfig {
     const WANTS_HOSTS: u32 = 1;
-    let limit = draft.limit_packets.unwrap_or(STANDARD_LIMIT_PACKETS);
+    let limit = draft.limit_packets.unwrap_or(DEFAULT_LIMIT_PACKETS);
     let by_flow = shape
         .order
         .iter()
@@ -341,7 +341,7 @@ fn sizes(
         .iter()
         .flatten()
         .any(|policy| policy.wants & WANTS_HOSTS != 0);
-    // Each packet has a reference in every such node above it.
+    // Each packet has a reference in every node above it that ranks references.
     let above = |leaf: &usize| {
         shape
             .ancestors(*leaf)
@@ -355,7 +355,7 @@ fn sizes(
     let references = leaves.map(above).max().unwrap_or(0) * (limit + SPARE_HANDLES);
     if references > MAX_PACKETS {
         let text = format!(
-            "the tree needs {references} references, one a packet and level; {MAX_PACKETS} at most: lower scheduler.limit"
+            "the tree needs {references} references, one per packet and level, and the maximum is {MAX_PACKETS}: lower scheduler.limit"
         );
         problems.error(NOWHERE..NOWHERE, text);
     }
@@ -365,10 +365,10 @@ fn sizes(
         limit_bytes: draft.limit_bytes as u32,
         flows: draft
             .flows
-            .unwrap_or(if by_flow { STANDARD_FLOWS } else { 8 }) as u32,
+            .unwrap_or(if by_flow { DEFAULT_FLOWS } else { 8 }) as u32,
         hosts: draft
             .hosts
-            .unwrap_or(if by_host { STANDARD_HOSTS } else { 8 }) as u32,
+            .unwrap_or(if by_host { DEFAULT_HOSTS } else { 8 }) as u32,
         nodes: shape.order.len() as u32,
         references: references.min(MAX_PACKETS) as u32,
         overflow: draft

@@ -1,11 +1,11 @@
-//! Which packets go where: classes to nodes, and at splitting nodes DSCPs to children.
+//! The path of a packet to its leaf: classes select nodes, and DSCPs select children.
 //!
 //! ```text
-//! class number --table--> node --DSCP (if it splits)--> child --DSCP ...--> leaf
+//! class number --table--> node --DSCP (if its children match DSCPs)--> child --DSCP ...--> leaf
 //! ```
 //!
-//! Where no node names a class, every packet begins at the root. A node splits if its children name
-//! DSCPs; then each DSCP leads to one of them.
+//! Every packet begins at the root if no node matches a class. If the children of a node match DSCPs,
+//! each DSCP leads to one of them.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,11 @@ use super::draft::{Draft, Match};
 use super::problem::Problems;
 use super::shape::Shape;
 
-/// Largest class number.
+/// Maximum class number.
 pub const MAX_CLASS: u32 = 131_071;
 
-/// Fills in the plan's tables. `classes` are the names of classes 1, 2 and so on. O(nodes + classes).
+/// Fills the tables of the plan. `classes` has the names of the classes 1, 2 and so on.
+/// O(nodes + classes).
 pub(super) fn fill(
     draft: &Draft,
     shape: &Shape,
@@ -41,7 +42,7 @@ pub(super) fn fill(
     }
 }
 
-/// The children of a node by DSCP, if they name any.
+/// The children of a node by DSCP, if they match DSCPs.
 fn split(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) -> Option<[u32; SPLIT]> {
     let children = &shape.children[at];
     if children
@@ -60,7 +61,7 @@ fn split(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) -> Op
             };
             if *slot != 0 {
                 let text = format!(
-                    "node \"{}\": match: a sibling has this DSCP already; name it once",
+                    "node \"{}\": match: a sibling already matches this DSCP: write it once",
                     draft.nodes[*child].name
                 );
                 problems.error(dscp.span(), text);
@@ -75,7 +76,7 @@ fn split(draft: &Draft, at: usize, shape: &Shape, problems: &mut Problems) -> Op
     if rest == 0 && !open.is_empty() {
         let node = &draft.nodes[at];
         let text = format!(
-            "node \"{}\": DSCP {} leads to no child; write match = {{ dscp = [\"*\"] }} at the one for all others",
+            "node \"{}\": no child matches DSCP {}: write match = {{ dscp = [\"*\"] }} at the child for all others",
             node.name, open[0]
         );
         problems.error(node.place.clone(), text);
@@ -100,12 +101,13 @@ fn class_table(
             let wrong = match found {
                 Ok(Some(number)) => {
                     last = last.max(number);
-                    led.insert(number, place as u32 + 1)
-                        .map(|_| "another node has this class already; name it once".to_owned())
+                    led.insert(number, place as u32 + 1).map(|_| {
+                        "another node already matches this class: write it once".to_owned()
+                    })
                 }
                 Ok(None) => rest
                     .replace(place as u32 + 1)
-                    .map(|_| "another node has all other classes already".to_owned()),
+                    .map(|_| "another node already matches all other classes".to_owned()),
                 Err(wrong) => Some(wrong),
             };
             if let Some(wrong) = wrong {
@@ -122,27 +124,25 @@ fn class_table(
         .collect()
 }
 
-/// The number of a class; `None` for all others.
+/// The number of a class, or `None` for all other classes.
 fn number_of(class: &Spanned<Match>, by_name: &HashMap<&str, u32>) -> Result<Option<u32>, String> {
     match class.get_ref() {
         Match::Rest => Ok(None),
         Match::Number(number) if *number <= MAX_CLASS => Ok(Some(*number)),
         Match::Number(_) => Err(format!(
-            "the class number is too large; {MAX_CLASS} at most"
+            "the class number is too large: the maximum is {MAX_CLASS}"
         )),
         Match::Name(name) => match by_name.get(name.as_str()) {
             Some(number) => Ok(Some(*number)),
             None if by_name.is_empty() => Err(format!(
-                "class \"{name}\" is a name, and no classes were given; write its number, or give the file with classes"
+                "class \"{name}\" is a name, and no class file was given: write its number, or add the class file"
             )),
-            None => Err(format!(
-                "there is no class \"{name}\" among the classes that were given"
-            )),
+            None => Err(format!("class \"{name}\" is not in the class files")),
         },
     }
 }
 
-/// Every leaf is led to, and packets that are led anywhere end at a leaf.
+/// Checks that packets reach every leaf and end at leaves only.
 fn reached(draft: &Draft, shape: &Shape, plan: &Plan, problems: &mut Problems) {
     let mut led = vec![false; plan.nodes.len() + 1];
     for target in plan.class_table.iter().filter(|target| **target != 0) {
@@ -160,25 +160,25 @@ fn reached(draft: &Draft, shape: &Shape, plan: &Plan, problems: &mut Problems) {
         let ends = is_leaf || plan.nodes[place].split > 0;
         if led[place + 1] && !ends {
             let text = format!(
-                "node \"{}\": packets are led to it, and it has children; let these match by class, or by DSCP",
+                "node \"{}\": it has children, so packets cannot end here: let the children match by class or DSCP",
                 node.name
             );
             problems.error(node.place.clone(), text);
         } else if is_leaf && !led[place + 1] {
             let text = format!(
-                "node \"{}\": no packet is led to it; write match = {{ class = [...] }}, or \"*\" for all others",
+                "node \"{}\": no packet reaches it: write match = {{ class = [...] }}, or \"*\" for all others",
                 node.name
             );
             problems.error(node.place.clone(), text);
         }
     }
     if plan.class_table.first() == Some(&0) && !problems.has_errors() {
-        let text = "packets of classes that no node names are dropped; write match = { class = [\"*\"] } at a leaf to keep them".to_owned();
+        let text = "packets of unmatched classes are dropped: write match = { class = [\"*\"] } at a leaf to send them".to_owned();
         problems.warning(super::problem::NOWHERE..super::problem::NOWHERE, text);
     }
 }
 
-/// The leaf that a packet comes to; `None` if it has none. O(levels).
+/// The leaf of a packet, or `None`. O(levels).
 pub fn leaf(plan: &Plan, meta: &Meta) -> Option<u32> {
     let class = meta.class_id as usize;
     let entry = plan.class_table.get(class).or(plan.class_table.first());

@@ -1,22 +1,22 @@
-//! What is wrong with a tree: every problem, where it stands, one line each.
+//! The problems of a tree, each with its position and on one line.
 
 use fairpath_units::nearest;
 use std::fmt;
 use std::ops::Range;
 
-/// Most problems that are told; further ones are counted.
+/// Maximum problems in the list. Further ones are only counted.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One thing that is wrong, or doubtful.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// As the caller named it.
+    /// The file as the caller named it.
     pub file: String,
-    /// From 1; 0 where the problem has no place in the text.
+    /// The line, counted from 1, or 0 for a problem without a position.
     pub line: u32,
-    /// In characters, from 1.
+    /// The column in characters, counted from 1.
     pub column: u32,
-    /// The tree may be used all the same.
+    /// Whether this is a warning. The tree is usable with warnings.
     pub warning: bool,
     /// Object, cause and remedy.
     pub text: String,
@@ -33,13 +33,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A tree that cannot be built: what is wrong, in the order of the text.
+/// A tree that cannot be built, with its problems in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTree {
-    /// [`MAX_PROBLEMS`] at most, warnings among them; at least one is an error.
+    /// At most [`MAX_PROBLEMS`] errors and warnings. At least one is an error.
     pub problems: Vec<Problem>,
-    /// Those that are not in the list.
-    pub untold: usize,
+    /// The number of problems that are not in the list.
+    pub omitted: usize,
 }
 
 impl fmt::Display for BadTree {
@@ -48,24 +48,24 @@ impl fmt::Display for BadTree {
             let newline = if at > 0 { "\n" } else { "" };
             write!(f, "{newline}{problem}")?;
         }
-        match self.untold {
+        match self.omitted {
             0 => Ok(()),
-            untold => write!(f, "\n... and {untold} more"),
+            omitted => write!(f, "\n... and {omitted} more"),
         }
     }
 }
 
 impl std::error::Error for BadTree {}
 
-/// Problems as they are found, by byte offset.
+/// Problems by byte offset, in the order of detection.
 #[derive(Default)]
 pub(super) struct Problems {
     noted: Vec<(usize, bool, String)>,
     errors: usize,
-    untold: usize,
+    omitted: usize,
 }
 
-/// The place of what has none in the text.
+/// The offset of problems without a position.
 pub(super) const NOWHERE: usize = usize::MAX;
 
 impl Problems {
@@ -84,17 +84,17 @@ impl Problems {
 
     fn note(&mut self, at: usize, warning: bool, text: String) {
         if self.noted.len() == MAX_PROBLEMS {
-            // An error is worth more than a warning.
+            // In a full list an error replaces a warning.
             match self.noted.iter().position(|(_, warning, _)| *warning) {
                 Some(place) if !warning => drop(self.noted.remove(place)),
                 _ => {
-                    self.untold += 1;
+                    self.omitted += 1;
                     return;
                 }
             }
-            self.untold += 1;
+            self.omitted += 1;
         }
-        // Whatever a file holds, a problem is one line and no escape sequence.
+        // Control characters of the file could break lines or contain escape sequences.
         self.noted
             .push((at, warning, text.replace(char::is_control, "?")));
     }
@@ -129,11 +129,11 @@ impl Problems {
                 text,
             }
         };
-        (self.noted.into_iter().map(problem).collect(), self.untold)
+        (self.noted.into_iter().map(problem).collect(), self.omitted)
     }
 }
 
-/// The known word nearest to `word` as a question, if one is near enough to be meant.
+/// The known word nearest to `word` as a question, or an empty text.
 pub(super) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     match nearest(word, known) {
         Some(near) => format!("did you mean \"{near}\"?"),
@@ -146,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_lines_and_columns_in_characters() {
+    fn positions_are_lines_and_columns_in_characters() {
         let mut problems = Problems::default();
         problems.error(7..8, "second".into());
         problems.error(NOWHERE..NOWHERE, "nowhere\n".into());
         problems.warning(0..1, "first".into());
-        let (list, untold) = problems.located("f", "ä = 1\nb = 2\n");
+        let (list, omitted) = problems.located("f", "ä = 1\nb = 2\n");
         let told: Vec<String> = list.iter().map(Problem::to_string).collect();
         assert_eq!(
             told,
@@ -161,18 +161,18 @@ mod tests {
                 "f: error: nowhere?"
             ]
         );
-        assert_eq!(untold, 0);
+        assert_eq!(omitted, 0);
     }
 
     #[test]
-    fn errors_push_warnings_out_of_a_full_list() {
+    fn errors_replace_warnings_in_a_full_list() {
         let mut problems = Problems::default();
         for _ in 0..MAX_PROBLEMS + 3 {
             problems.warning(0..1, "w".into());
         }
         problems.error(1..2, "e".into());
-        let (list, untold) = problems.located("f", "xyz");
-        assert_eq!((list.len(), untold), (MAX_PROBLEMS, 4));
+        let (list, omitted) = problems.located("f", "xyz");
+        assert_eq!((list.len(), omitted), (MAX_PROBLEMS, 4));
         assert_eq!(list.iter().filter(|p| !p.warning).count(), 1);
     }
 }

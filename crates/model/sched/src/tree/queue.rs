@@ -1,6 +1,6 @@
-//! The queue of a node as TOML names it. Numbers are those of `bpf/core/pifo/pifo.h`.
+//! The queue of a node, with the names of TOML and the numbers of `bpf/core/pifo/pifo.h`.
 
-/// Kinds of queues: name, number, and whether it wants `buckets`.
+/// Kinds of queues by name and number.
 pub(super) const KINDS: [(&str, u32); 6] = [
     ("heap", HEAP),
     ("bands", BANDS),
@@ -17,15 +17,15 @@ const GRADIENT: u32 = 4;
 const SP_PIFO: u32 = 5;
 const AIFO: u32 = 6;
 
-/// What becomes of ranks outside of the window.
+/// The handling of ranks outside of the window.
 pub(super) const OUTSIDE: [(&str, u32); 3] = [("clamp", 0), ("drop", 1), ("error", 2)];
 
-/// Who leaves a full queue.
+/// The packet that a full queue drops.
 pub(super) const FULL: [(&str, u32); 2] = [("tail", 0), ("push-out", PUSH_OUT)];
 pub(super) const PUSH_OUT: u32 = 1;
 
-/// Most buckets of each kind (`FP_MAX_*`), least 1; 0: it has none to choose.
-pub(super) fn most_buckets(kind: u32) -> u64 {
+/// The maximum number of buckets of a kind (`FP_MAX_*`), or 0 for a kind without buckets.
+pub(super) fn max_buckets(kind: u32) -> u64 {
     match kind {
         BANDS | SP_PIFO => 64,
         CFFS => 1 << 20,
@@ -35,13 +35,13 @@ pub(super) fn most_buckets(kind: u32) -> u64 {
     }
 }
 
-/// The name of a kind; "?" for a number that is none.
+/// The name of a kind, or "?" for an unknown number.
 pub(super) fn kind_name(number: u32) -> &'static str {
     let found = KINDS.iter().find(|(_, kind)| *kind == number);
     found.map_or("?", |(name, _)| name)
 }
 
-/// Queues that keep packets exactly in order of rank, whatever the ranks.
+/// Whether the queue is in exact order for all ranks.
 pub(super) fn is_exact(kind: u32) -> bool {
     kind == HEAP
 }

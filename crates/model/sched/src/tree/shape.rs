@@ -1,4 +1,4 @@
-//! Who is below whom: names, parents, cycles, levels, and the order in which the core wants nodes.
+//! The hierarchy of nodes: names, parents, cycles, levels, and the order of nodes for the core.
 
 use std::collections::HashMap;
 
@@ -7,41 +7,44 @@ use fairpath_core::sched::LEVELS;
 use super::draft::NodeDraft;
 use super::problem::{NOWHERE, Problems, did_you_mean};
 
-/// Most nodes of a tree.
+/// Maximum nodes of a tree.
 pub const MAX_NODES: usize = 131_072;
-/// How many missing parents get a suggestion: each costs a look at all names.
+/// Maximum missing parents with a suggestion. Each of them needs a search of all names.
 const SUGGESTIONS: usize = 8;
-/// How many nodes of a ring are named.
-const RING_NAMES: usize = 16;
+/// Maximum nodes of a cycle in a message.
+const CYCLE_NAMES: usize = 16;
 
 /// Positions are those of the drafts.
 #[derive(Default)]
 pub(super) struct Shape {
-    /// Each node before its children, siblings as written; only what hangs on the root.
+    /// The nodes below the root: each before its children, and siblings in the order of the file.
     pub order: Vec<usize>,
-    /// The core's number of each draft: its place in the order plus 1; 0 if it is not in there.
+    /// The number of each draft in the core: its position in the order plus 1, or 0 without one.
     pub ids: Vec<u32>,
     pub parent: Vec<Option<usize>>,
     pub children: Vec<Vec<usize>>,
 }
 
 impl Shape {
-    /// The node's parent, its parent's parent and so on.
+    /// The ancestors of a node, beginning with its parent.
     pub fn ancestors(&self, of: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.parent[of], |at| self.parent[*at])
     }
 }
 
-/// Finds the shape; what is wrong with it is told. O(nodes).
+/// Finds the hierarchy and reports its problems. O(nodes).
 pub(super) fn grow(nodes: &[NodeDraft], problems: &mut Problems) -> Shape {
     if nodes.is_empty() {
         problems.error(
             NOWHERE..NOWHERE,
-            "the tree has no nodes; write a [[node]] with a name and a policy".into(),
+            "the tree has no nodes: write a [[node]] with a name and a policy".into(),
         );
     }
     if let Some(node) = nodes.get(MAX_NODES) {
-        let text = format!("the tree has {} nodes; {MAX_NODES} at most", nodes.len());
+        let text = format!(
+            "the tree has {} nodes: the maximum is {MAX_NODES}",
+            nodes.len()
+        );
         problems.error(node.place.clone(), text);
         return Shape::default();
     }
@@ -52,7 +55,7 @@ pub(super) fn grow(nodes: &[NodeDraft], problems: &mut Problems) -> Shape {
         ids: vec![0; nodes.len()],
     };
     one_root(nodes, problems);
-    cut_rings(nodes, &mut shape.parent, problems);
+    break_cycles(nodes, &mut shape.parent, problems);
     for (at, parent) in shape.parent.iter().enumerate() {
         if let Some(parent) = parent {
             shape.children[*parent].push(at);
@@ -70,7 +73,10 @@ fn parents(nodes: &[NodeDraft], problems: &mut Problems) -> Vec<Option<usize>> {
         .filter(|(_, node)| !node.name.is_empty())
     {
         if *by_name.entry(&node.name).or_insert(at) != at {
-            let text = format!("node \"{}\": the name is taken; give it another", node.name);
+            let text = format!(
+                "node \"{}\": another node has this name: choose another",
+                node.name
+            );
             problems.error(node.place.clone(), text);
         }
     }
@@ -87,12 +93,12 @@ fn parents(nodes: &[NodeDraft], problems: &mut Problems) -> Vec<Option<usize>> {
                 _ => String::new(),
             };
             let near = if near.is_empty() {
-                "name one of the nodes"
+                "write the name of a node"
             } else {
                 &near
             };
             let text = format!(
-                "node \"{}\": there is no parent \"{}\"; {near}",
+                "node \"{}\": parent \"{}\" does not exist: {near}",
                 node.name,
                 parent.get_ref()
             );
@@ -109,16 +115,16 @@ fn one_root(nodes: &[NodeDraft], problems: &mut Problems) {
     for other in roots {
         let root = first.map_or("", |first| first.name.as_str());
         let text = format!(
-            "node \"{}\": it has no parent, and \"{root}\" is the root already; name its parent",
+            "node \"{}\": it has no parent, but \"{root}\" is already the root: add a parent",
             other.name
         );
         problems.error(other.place.clone(), text);
     }
 }
 
-/// Takes every ring of parents apart, and names it.
-fn cut_rings(nodes: &[NodeDraft], parents: &mut [Option<usize>], problems: &mut Problems) {
-    // By which walk each node was met first; 0 is none.
+/// Breaks every cycle of parents and reports it.
+fn break_cycles(nodes: &[NodeDraft], parents: &mut [Option<usize>], problems: &mut Problems) {
+    // The walk that visited each node first, or 0.
     let mut met = vec![0; nodes.len()];
     for start in 0..nodes.len() {
         let walk = start + 1;
@@ -127,48 +133,48 @@ fn cut_rings(nodes: &[NodeDraft], parents: &mut [Option<usize>], problems: &mut 
             met[node] = walk;
             at = parents[node];
         }
-        // A walk that comes upon its own steps went round.
+        // A walk that reaches a node of itself has found a cycle.
         if let Some(member) = at.filter(|node| met[*node] == walk) {
-            let mut ring = vec![member];
+            let mut cycle = vec![member];
             let mut at = parents[member].take();
             while let Some(node) = at.filter(|node| *node != member) {
-                ring.push(node);
+                cycle.push(node);
                 at = parents[node].take();
             }
-            tell_ring(nodes, &mut ring, problems);
+            report_cycle(nodes, &mut cycle, problems);
         }
     }
 }
 
-fn tell_ring(nodes: &[NodeDraft], ring: &mut [usize], problems: &mut Problems) {
-    let first = (0..ring.len()).min_by_key(|at| ring[*at]).unwrap_or(0);
-    ring.rotate_left(first);
+fn report_cycle(nodes: &[NodeDraft], cycle: &mut [usize], problems: &mut Problems) {
+    let first = (0..cycle.len()).min_by_key(|at| cycle[*at]).unwrap_or(0);
+    cycle.rotate_left(first);
     let name = |at: &usize| format!("\"{}\"", nodes[*at].name);
-    let mut names: Vec<String> = ring.iter().take(RING_NAMES).map(name).collect();
-    if ring.len() > RING_NAMES {
-        names.push(format!("{} more", ring.len() - RING_NAMES));
+    let mut names: Vec<String> = cycle.iter().take(CYCLE_NAMES).map(name).collect();
+    if cycle.len() > CYCLE_NAMES {
+        names.push(format!("{} more", cycle.len() - CYCLE_NAMES));
     }
-    names.push(name(&ring[0]));
-    let node = &nodes[ring[0]];
+    names.push(name(&cycle[0]));
+    let node = &nodes[cycle[0]];
     let span = node
         .parent
         .as_ref()
         .map_or(node.place.clone(), toml::Spanned::span);
     let text = format!(
-        "nodes are their own ancestors: {}; one of them needs another parent",
+        "nodes are their own ancestors: {}: change the parent of one of them",
         names.join(" below ")
     );
     problems.error(span, text);
 }
 
-/// Parents before children, from the root down.
+/// Orders the nodes from the root, parents before children.
 fn descend(nodes: &[NodeDraft], shape: &mut Shape, problems: &mut Problems) {
     let root = nodes.iter().position(|node| node.parent.is_none());
     let mut waiting: Vec<(usize, usize)> = root.into_iter().map(|root| (root, 1)).collect();
     while let Some((at, level)) = waiting.pop() {
         if level > LEVELS {
             let text = format!(
-                "node \"{}\": it is on level {level}; {LEVELS} levels at most",
+                "node \"{}\": it is on level {level}: the maximum is {LEVELS} levels",
                 nodes[at].name
             );
             problems.error(nodes[at].place.clone(), text);

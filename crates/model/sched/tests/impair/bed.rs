@@ -1,4 +1,4 @@
-//! A FIFO behind an impairment, packets in equal distances, and what became of each.
+//! A FIFO behind an impairment, packets at equal intervals, and the outcome of each.
 
 use fairpath_core::sched::{
     Changes, Home, ImpairStats, Meta, NEVER, Op, Outcome, OutcomeKind, Scheduler, policies,
@@ -8,16 +8,16 @@ use fairpath_sched::tree::{Known, Tree};
 
 pub const MS: u64 = 1_000_000;
 
-/// What became of a packet, and when.
+/// The outcome of a packet and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct PacketResult {
     pub came: u64,
-    /// When it left; nothing if it was dropped.
+    /// The time of departure, or `None` for a dropped packet.
     pub left: Option<u64>,
     pub outcome: Outcome,
 }
 
-impl Fate {
+impl PacketResult {
     pub fn lost(&self) -> bool {
         self.left.is_none()
     }
@@ -29,13 +29,13 @@ impl Fate {
 
 pub struct Bed {
     pub scheduler: Scheduler,
-    /// In the order of arrival.
-    pub fates: Vec<Fate>,
-    /// Which packet has the handle; handles that are free.
+    /// The results in order of arrival.
+    pub results: Vec<PacketResult>,
+    /// The packet of each handle, and free handles.
     packet_of: Vec<usize>,
     free: Vec<u32>,
     now: u64,
-    /// When something may leave.
+    /// The next time at which a packet can leave.
     next: u64,
     outcomes: Vec<Outcome>,
 }
@@ -71,7 +71,7 @@ impl Bed {
         let packets = tree.plan.config.packets;
         Bed {
             scheduler: Scheduler::new(&tree.plan).unwrap(),
-            fates: Vec::new(),
+            results: Vec::new(),
             packet_of: vec![usize::MAX; packets as usize + 1],
             free: (1..=packets).rev().collect(),
             now: 0,
@@ -97,13 +97,13 @@ impl Bed {
                 }
                 _ => continue,
             };
-            let fate = &mut self.fates[self.packet_of[outcome.handle as usize]];
-            (fate.left, fate.outcome) = (left, outcome);
+            let result = &mut self.results[self.packet_of[outcome.handle as usize]];
+            (result.left, result.outcome) = (left, outcome);
             self.free.push(outcome.handle);
         }
     }
 
-    /// Another tree of as many nodes and handles takes over at `at`.
+    /// Replaces the tree at `at` by another one with the same numbers of nodes and handles.
     pub fn replace(&mut self, tree: &Tree, at: u64) {
         self.drain(at);
         self.now = at;
@@ -112,12 +112,12 @@ impl Bed {
         let mut outcomes = Vec::new();
         next.take_over(&mut self.scheduler, &changes, at, &mut outcomes)
             .unwrap();
-        assert_eq!(outcomes, [], "nobody is dropped");
+        assert_eq!(outcomes, [], "no packet is dropped");
         self.scheduler = next;
         self.next = at;
     }
 
-    /// Everything that may leave does, each at its time, until `end`.
+    /// Dequeues packets at their times until `end`.
     fn drain(&mut self, end: u64) {
         while self.next <= end {
             self.now = self.now.max(self.next);
@@ -126,13 +126,13 @@ impl Bed {
         }
     }
 
-    /// A packet comes at `at`; the link takes at once whatever may leave.
+    /// Enqueues a packet at `at`. The link sends every packet as soon as it can leave.
     pub fn send(&mut self, at: u64, meta: Meta) {
         self.drain(at);
         self.now = at;
         let handle = self.free.pop().expect("as many handles as packets wait");
-        self.packet_of[handle as usize] = self.fates.len();
-        self.fates.push(Fate {
+        self.packet_of[handle as usize] = self.results.len();
+        self.results.push(PacketResult {
             came: at,
             left: None,
             outcome: Outcome::default(),
@@ -142,7 +142,7 @@ impl Bed {
         self.drain(at);
     }
 
-    /// `count` packets of 1,000 bytes, `every_ns`; then all leave.
+    /// Sends `count` packets of 1,000 bytes, one per `every_ns`, and drains the queue.
     pub fn stream(mut self, count: u64, every_ns: u64) -> Bed {
         let meta = Meta {
             bytes: 1000,
@@ -158,23 +158,30 @@ impl Bed {
     pub fn finish(&mut self) {
         self.drain(NEVER - 1);
         self.scheduler.audit().unwrap();
-        assert_eq!(self.free.len() + 1, self.packet_of.len(), "all came back");
+        assert_eq!(
+            self.free.len() + 1,
+            self.packet_of.len(),
+            "all handles are free again"
+        );
     }
 
-    /// Delays of those that left, in ns.
+    /// The delays of sent packets, ns.
     pub fn delays(&self) -> Vec<u64> {
-        self.fates.iter().filter_map(Fate::delay).collect()
+        self.results
+            .iter()
+            .filter_map(PacketResult::delay)
+            .collect()
     }
 
-    /// Lengths of runs of losses.
+    /// The lengths of bursts of losses.
     pub fn bursts(&self) -> Vec<u64> {
-        runs(self.fates.iter().map(Fate::lost))
+        runs(self.results.iter().map(PacketResult::lost))
     }
 
-    /// Packets that left after one that came later.
-    pub fn overtaken(&self) -> usize {
+    /// Packets that left after a later packet.
+    pub fn reordered(&self) -> usize {
         let mut earliest = NEVER;
-        let left = self.fates.iter().rev().filter_map(|fate| fate.left);
+        let left = self.results.iter().rev().filter_map(|result| result.left);
         left.filter(|left| {
             let is_overtaken = *left > earliest;
             earliest = earliest.min(*left);
@@ -209,7 +216,7 @@ pub fn sigma(values: &[u64]) -> f64 {
     (squares.sum::<f64>() / values.len() as f64).sqrt()
 }
 
-/// How many standard errors a count of `n` lies from a share of them.
+/// The distance of a count from a share of `n`, in standard errors.
 pub fn errors(count: u64, n: u64, share: f64) -> f64 {
     let n = n as f64;
     ((count as f64 / n) - share).abs() / (share * (1.0 - share) / n).sqrt()

@@ -1,4 +1,4 @@
-//! Delays: distributions by Kolmogorov and Smirnov, correlation, traces, slots, releases.
+//! Delays: distributions (Kolmogorov-Smirnov test), correlation, traces, slots and releases.
 
 use fairpath_core::sched::Meta;
 use fairpath_statistics::kolmogorov::distance;
@@ -6,13 +6,13 @@ use fairpath_statistics::kolmogorov::distance;
 use super::bed::{Bed, MS, mean, sigma, spec};
 
 const PACKETS: u64 = 200_000;
-/// Where distributions are compared.
+/// Points at which distributions are compared.
 const PLACES: usize = 5_000;
-/// Far enough apart that nobody waits for the one before.
+/// An interval at which no packet waits for the previous one.
 const APART: u64 = 100 * MS;
 
 #[test]
-fn a_delay_is_exact_and_order_is_kept() {
+fn delay_is_exact_and_keeps_the_order() {
     let bed = Bed::new("delay=20ms").stream(10_000, 1000);
     assert!(bed.delays().iter().all(|delay| *delay == 20 * MS));
     let stats = bed.stats();
@@ -27,7 +27,7 @@ fn a_delay_is_exact_and_order_is_kept() {
 }
 
 #[test]
-fn delays_are_distributed_as_asked_with_and_without_correlation() {
+fn delays_have_the_configured_distribution() {
     for name in ["uniform", "normal", "pareto", "paretonormal"] {
         for correlation in ["0%", "60%"] {
             let text = format!(
@@ -38,8 +38,8 @@ fn delays_are_distributed_as_asked_with_and_without_correlation() {
             assert_eq!(bed.stats().late_ns, 0);
             let mut delays = bed.delays();
             delays.sort_unstable();
-            bed.fates.clear();
-            // What is correlated is as good as fewer that are not: (1 - r) / (1 + r) of them.
+            bed.results.clear();
+            // Correlated samples are worth (1 - r) / (1 + r) times as many independent ones.
             let free = PACKETS as f64 * if correlation == "0%" { 1.0 } else { 0.25 };
             let share = |delay: u64| {
                 let from_mean = delay as f64 - 60.0 * MS as f64;
@@ -79,7 +79,7 @@ fn correlation_keeps_the_standard_deviation() {
 }
 
 #[test]
-fn a_measured_distribution_is_played_back() {
+fn measured_distribution_is_reproduced() {
     let file = std::env::temp_dir().join(format!("fairpath-delays-{}.txt", std::process::id()));
     let lines: String = (0..=100)
         .map(|at| format!("{}us # {at}\n", 10_000 + at * at))
@@ -101,7 +101,7 @@ fn a_measured_distribution_is_played_back() {
 }
 
 #[test]
-fn jitter_below_nothing_is_nothing_and_the_mean_says_so() {
+fn negative_delays_count_as_zero() {
     let text = "delay=1ms jitter=4ms distribution=normal order=free";
     let delays = Bed::new(text).stream(PACKETS, APART).delays();
     assert!(delays.contains(&0));
@@ -110,20 +110,20 @@ fn jitter_below_nothing_is_nothing_and_the_mean_says_so() {
 }
 
 #[test]
-fn a_delay_trace_is_followed_and_begins_again() {
+fn delay_trace_repeats() {
     let text = "delay_trace=\"0s 5ms, 100ms 40ms, 150ms 1ms, 200ms\"";
     let bed = Bed::new(text).stream(1000, MS);
-    for fate in &bed.fates {
-        let asked = match fate.came / MS % 200 {
+    for result in &bed.results {
+        let asked = match result.came / MS % 200 {
             0..100 => 5,
             100..150 => 40,
             _ => 1,
         };
-        // Order is kept: nobody passes those of 40 ms.
-        assert!(fate.delay().unwrap() >= asked * MS, "{fate:?}");
+        // Order is kept: no packet passes one with a delay of 40 ms.
+        assert!(result.delay().unwrap() >= asked * MS, "{result:?}");
     }
     let free = Bed::new(&format!("{text} order=free")).stream(1000, MS);
-    let delay = |at: usize| free.fates[at].delay().unwrap() / MS;
+    let delay = |at: usize| free.results[at].delay().unwrap() / MS;
     assert_eq!(
         [0, 99, 100, 149, 150, 199, 200, 350].map(delay),
         [5, 5, 40, 40, 1, 1, 5, 1]
@@ -132,23 +132,27 @@ fn a_delay_trace_is_followed_and_begins_again() {
 }
 
 #[test]
-fn slots_let_in_no_more_than_their_budget_at_their_distances() {
+fn slots_limit_packets_and_keep_their_intervals() {
     let bed = Bed::new("slot=min=10ms,max=14ms,packets=8 seed=5").stream(40_000, MS);
-    let mut left: Vec<u64> = bed.fates.iter().map(|fate| fate.left.unwrap()).collect();
+    let mut left: Vec<u64> = bed
+        .results
+        .iter()
+        .map(|result| result.left.unwrap())
+        .collect();
     assert!(left.is_sorted());
     left.dedup();
     let distances: Vec<u64> = left.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // More come than slots take: each is full, and the next opens its time later.
+    // The load exceeds the slots: each is full, and the next opens after its interval.
     assert!(distances.iter().all(|ns| (10 * MS..=14 * MS).contains(ns)));
     assert!((mean(&distances) / (12.0 * MS as f64) - 1.0).abs() < 0.01);
     assert_eq!(left.len(), 40_000 / 8);
-    // A packet that comes after its slot opened begins another.
+    // A packet that arrives after its slot opened begins a new slot.
     let sparse = Bed::new("slot=min=10ms,packets=8").stream(100, 50 * MS);
     assert!(sparse.delays().iter().all(|delay| *delay == 10 * MS));
 }
 
 #[test]
-fn the_last_packet_of_a_slot_may_be_beyond_its_bytes() {
+fn last_packet_of_a_slot_may_exceed_bytes() {
     let mut bed = Bed::new("slot=min=10ms,bytes=2500");
     let meta = Meta {
         bytes: 1000,
@@ -157,25 +161,25 @@ fn the_last_packet_of_a_slot_may_be_beyond_its_bytes() {
     (0..9).for_each(|at| bed.send(at, meta));
     bed.finish();
     let left: Vec<u64> = bed
-        .fates
+        .results
         .iter()
-        .map(|fate| fate.left.unwrap() / MS)
+        .map(|result| result.left.unwrap() / MS)
         .collect();
     assert_eq!(left, [10, 10, 10, 20, 20, 20, 30, 30, 30]);
 }
 
 #[test]
-fn packets_are_released_together() {
+fn packets_leave_together_at_releases() {
     let bed = Bed::new("delay=3ms release=10ms").stream(1000, MS);
-    for fate in &bed.fates {
-        let due = fate.came + 3 * MS;
-        assert_eq!(fate.left, Some(due.next_multiple_of(10 * MS)));
+    for result in &bed.results {
+        let due = result.came + 3 * MS;
+        assert_eq!(result.left, Some(due.next_multiple_of(10 * MS)));
     }
 }
 
 #[test]
-fn limits_of_the_queue_do_not_count_what_is_delayed() {
-    // 40,000 packets are delayed at a time, four times the scheduler's limit.
+fn queue_limits_exclude_delayed_packets() {
+    // 40,000 packets are in the delay queue, four times the limit of the scheduler.
     let bed = Bed::new("delay=400ms").stream(100_000, 10_000);
     assert_eq!(bed.delays().len(), 100_000);
 }

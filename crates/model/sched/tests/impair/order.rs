@@ -1,4 +1,4 @@
-//! Order, packets that go ahead, copies and wrong bits.
+//! Reordering, early packets, duplication and corruption.
 
 use super::bed::{Bed, MS, errors};
 
@@ -6,10 +6,10 @@ const PACKETS: u64 = 200_000;
 const FAR: f64 = 4.4;
 
 #[test]
-fn order_is_kept_whatever_the_jitter_unless_it_is_free() {
+fn jitter_reorders_only_with_free_order() {
     let jitter = "delay=20ms jitter=15ms distribution=normal";
     let kept = Bed::new(jitter).stream(PACKETS, 100_000);
-    assert_eq!((kept.overtaken(), kept.stats().overtaken), (0, 0));
+    assert_eq!((kept.reordered(), kept.stats().overtaken), (0, 0));
     assert!(
         kept.stats().held_ns > kept.stats().asked_ns,
         "who waits for others is later"
@@ -17,53 +17,56 @@ fn order_is_kept_whatever_the_jitter_unless_it_is_free() {
     let free = Bed::new(&format!("{jitter} order=free")).stream(PACKETS, 100_000);
     assert_eq!(free.stats().held_ns, free.stats().asked_ns);
     assert!(
-        free.overtaken() as u64 > PACKETS / 2,
+        free.reordered() as u64 > PACKETS / 2,
         "{}",
-        free.overtaken()
+        free.reordered()
     );
-    assert_eq!(free.overtaken() as u64, free.stats().overtaken);
+    assert_eq!(free.reordered() as u64, free.stats().overtaken);
 }
 
 #[test]
-fn the_asked_share_goes_ahead_and_the_others_keep_their_order() {
+fn configured_share_leaves_early() {
     let bed = Bed::new("delay=10ms reorder=2%").stream(PACKETS, 100_000);
     let ahead = bed
-        .fates
+        .results
         .iter()
-        .filter(|fate| fate.delay() == Some(0))
+        .filter(|result| result.delay() == Some(0))
         .count() as u64;
     assert_eq!(ahead, bed.stats().ahead);
     assert!(errors(ahead, PACKETS, 0.02) < FAR, "{ahead}");
-    let others = bed.fates.iter().filter(|fate| fate.delay() != Some(0));
-    assert!(others.clone().all(|fate| fate.delay() == Some(10 * MS)));
-    assert!(bed.overtaken() > 0);
+    let others = bed
+        .results
+        .iter()
+        .filter(|result| result.delay() != Some(0));
+    assert!(others.clone().all(|result| result.delay() == Some(10 * MS)));
+    assert!(bed.reordered() > 0);
 }
 
 #[test]
-fn a_gap_spaces_those_that_go_ahead() {
+fn reorder_gap_separates_early_packets() {
     let every = Bed::new("delay=10ms reorder=100% reorder_gap=5").stream(1000, 100_000);
-    for (at, fate) in every.fates.iter().enumerate() {
-        assert_eq!(fate.delay() == Some(0), at % 5 == 4, "{at}");
+    for (at, result) in every.results.iter().enumerate() {
+        assert_eq!(result.delay() == Some(0), at % 5 == 4, "{at}");
     }
-    // Four at least, then each with its chance: one of 4 + 1 / 0.25.
+    // At least four packets pass, then each leaves early with its probability: one of 4 + 1 / 0.25.
     let some = Bed::new("delay=10ms reorder=25% reorder_gap=5").stream(PACKETS, 100_000);
     let share = some.stats().ahead as f64 / PACKETS as f64;
     assert!((share * 8.0 - 1.0).abs() < 0.02, "{share}");
 }
 
 #[test]
-fn the_asked_shares_are_copied_and_corrupted_at_any_bit() {
+fn duplication_and_corruption_have_configured_shares() {
     let bed = Bed::new("duplicate=2% corrupt=3%").stream(PACKETS, 1000);
     let copied = bed
-        .fates
+        .results
         .iter()
-        .filter(|fate| fate.outcome.copied())
+        .filter(|result| result.outcome.copied())
         .count() as u64;
     assert!(errors(copied, PACKETS, 0.02) < FAR, "{copied}");
     let bits: Vec<u32> = bed
-        .fates
+        .results
         .iter()
-        .filter_map(|fate| fate.outcome.corrupted_bit())
+        .filter_map(|result| result.outcome.corrupted_bit())
         .collect();
     assert!(
         errors(bits.len() as u64, PACKETS, 0.03) < FAR,
@@ -72,7 +75,7 @@ fn the_asked_shares_are_copied_and_corrupted_at_any_bit() {
     );
     let stats = bed.stats();
     assert_eq!((stats.copied, stats.corrupted), (copied, bits.len() as u64));
-    // Any of 8,000 bits, as often in each tenth of the packet.
+    // Each of 8,000 bits is equally likely, so each 10 % of the packet is.
     for tenth in 0..10 {
         let here = bits.iter().filter(|bit| **bit / 800 == tenth).count() as u64;
         assert!(
@@ -80,10 +83,10 @@ fn the_asked_shares_are_copied_and_corrupted_at_any_bit() {
             "{tenth}: {here}"
         );
     }
-    // Both at once as often as they are both drawn.
-    let both = bed.fates.iter().filter(|fate| fate.outcome.copied());
+    // Both happen together as often as independent draws predict.
+    let both = bed.results.iter().filter(|result| result.outcome.copied());
     let both = both
-        .filter(|fate| fate.outcome.corrupted_bit().is_some())
+        .filter(|result| result.outcome.corrupted_bit().is_some())
         .count() as u64;
     assert!(errors(both, PACKETS, 0.0006) < FAR, "{both}");
 }

@@ -7,11 +7,11 @@ use fairpath_sim::traffic::{Generator, Spec as Traffic};
 
 use super::bed::{Bed, MS, fifo, spec};
 
-fn on_line(text: &str, bps: u64, burst_ns: u64) -> Tree {
+fn on_link(text: &str, bps: u64, burst_ns: u64) -> Tree {
     let mut tree = fifo();
     tree.impair(&spec(text), 0);
     let stack = false;
-    tree.on_line(&Line {
+    tree.on_link(&Line {
         bps,
         burst_ns,
         stack,
@@ -19,7 +19,7 @@ fn on_line(text: &str, bps: u64, burst_ns: u64) -> Tree {
     .unwrap()
 }
 
-/// Packets of `bytes` that come every `every_ns`: when they left, in order.
+/// Departure times of packets of `bytes` that arrive every `every_ns`.
 fn departures(tree: &Tree, count: u64, bytes: u32, every_ns: u64) -> Vec<u64> {
     let mut bed = Bed::of_tree(tree);
     let meta = Meta {
@@ -28,10 +28,13 @@ fn departures(tree: &Tree, count: u64, bytes: u32, every_ns: u64) -> Vec<u64> {
     };
     (0..count).for_each(|packet| bed.send(packet * every_ns, meta));
     bed.finish();
-    bed.fates.iter().filter_map(|fate| fate.left).collect()
+    bed.results
+        .iter()
+        .filter_map(|result| result.left)
+        .collect()
 }
 
-/// Bits a second of the second half, where no burst is left.
+/// The rate in bits per second of the second half, after the burst.
 fn rate(left: &[u64], bytes: u64) -> f64 {
     let half = &left[left.len() / 2..];
     let ns = half[half.len() - 1] - half[0];
@@ -47,11 +50,11 @@ fn assert_near(got: f64, expected: f64) {
 }
 
 #[test]
-fn a_lines_rate_holds_to_half_a_percent_and_overheads_are_charged() {
+fn link_rate_includes_overhead_within_half_percent() {
     const BPS: u64 = 100_000_000;
-    // As many packets as the scheduler may hold come twice as fast as the line is.
+    // Packets up to the limit of the scheduler arrive at twice the link rate.
     let of = |text: &str, bytes: u32, on_line_bytes: u64| {
-        let tree = on_line(text, BPS, 5 * MS);
+        let tree = on_link(text, BPS, 5 * MS);
         let every = on_line_bytes * 8_000_000_000 / BPS / 2;
         let left = departures(&tree, 15_000, bytes, every);
         assert_near(rate(&left, on_line_bytes), BPS as f64);
@@ -65,11 +68,11 @@ fn a_lines_rate_holds_to_half_a_percent_and_overheads_are_charged() {
 }
 
 #[test]
-fn no_window_carries_more_than_rate_and_burst() {
+fn no_interval_exceeds_rate_and_burst() {
     const BPS: u64 = 80_000_000;
-    let tree = on_line("delay=2ms", BPS, MS);
+    let tree = on_link("delay=2ms", BPS, MS);
     let left = departures(&tree, 12_000, 1000, 40_000);
-    // 1,000 bytes are 100 us; a burst of 1 ms runs ten packets ahead, and one may have begun.
+    // 1,000 bytes take 100 us. A burst of 1 ms allows ten packets, plus one that has begun.
     for first in (0..left.len()).step_by(7) {
         for many in [1, 10, 100, 1000] {
             let Some(last) = left.get(first + many) else {
@@ -86,8 +89,8 @@ fn no_window_carries_more_than_rate_and_burst() {
 }
 
 #[test]
-fn copies_take_the_lines_time() {
-    let tree = on_line("duplicate=100%", 100_000_000, MS);
+fn duplicates_use_link_time() {
+    let tree = on_link("duplicate=100%", 100_000_000, MS);
     let left = departures(&tree, 10_000, 1000, 100_000);
     assert_near(rate(&left, 2000), 100e6);
 }
@@ -108,7 +111,7 @@ fn with_trace(more: &str) -> Tree {
     tree
 }
 
-/// A FIFO whose line sends by these lines of a file, and the mean rate of these.
+/// A FIFO on a link with this rate trace, and the mean rate of the trace.
 fn tree_of_trace(lines: &str, more: &str) -> (Tree, f64) {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -123,9 +126,9 @@ fn tree_of_trace(lines: &str, more: &str) -> (Tree, f64) {
 }
 
 #[test]
-fn a_rate_trace_is_followed_to_half_a_percent() {
-    // Packets of a full opportunity, always some waiting: 50 Mbit/s for eight seconds would be too
-    // many for the queue, so what is too much is dropped there.
+fn rate_trace_holds_within_half_percent() {
+    // Packets of a full opportunity, with a backlog at all times: 50 Mbit/s for eight seconds would
+    // exceed the queue, which drops the rest.
     let left = departures(&with_trace(""), 40_000, 1504, 200_000);
     for second in 1..7 {
         let here = left
@@ -135,7 +138,7 @@ fn a_rate_trace_is_followed_to_half_a_percent() {
         let expected = if second % 2 == 0 { 1000.0 } else { 3000.0 };
         assert_near(here as f64, expected);
     }
-    // Of another size: no byte is lost and none is won.
+    // Packets of another size: no byte is lost or gained.
     for bytes in [60, 700, 1514, 9000] {
         let every = u64::from(bytes) * 8_000 / 50;
         let left = departures(&with_trace(""), 8_000_000_000 / every, bytes, every);
@@ -147,13 +150,13 @@ fn a_rate_trace_is_followed_to_half_a_percent() {
     }
 }
 
-/// Packets of a full opportunity that left from second `second` on, in it.
+/// Packets of a full opportunity that left within second `second`.
 fn in_second(left: &[u64], second: u64) -> usize {
     let here = left.iter().filter(|at| **at / 1_000_000_000 == second);
     here.count()
 }
 
-/// One tree until just before `at`, then another; always some wait. When packets left.
+/// Departure times with one tree until `at` and another one afterwards, always with a backlog.
 fn reloaded(before: &Tree, after: &Tree, at: u64, count: u64) -> Vec<u64> {
     let mut bed = Bed::of_tree(before);
     let meta = Meta {
@@ -164,11 +167,14 @@ fn reloaded(before: &Tree, after: &Tree, at: u64, count: u64) -> Vec<u64> {
     // Between two opportunities.
     bed.replace(after, at - MS / 2);
     bed.finish();
-    bed.fates.iter().filter_map(|fate| fate.left).collect()
+    bed.results
+        .iter()
+        .filter_map(|result| result.left)
+        .collect()
 }
 
 #[test]
-fn a_trace_that_is_reloaded_goes_on_and_another_one_begins() {
+fn reloaded_trace_continues_and_new_trace_restarts() {
     let (slow, _) = tree_of_trace("10\n", "");
     let (fast, _) = tree_of_trace("1\n", "");
     const HOUR: u64 = 3600;
@@ -183,17 +189,17 @@ fn a_trace_that_is_reloaded_goes_on_and_another_one_begins() {
         [0, 1].map(|after| in_second(&left, HOUR + after)),
         [1000, 1000]
     );
-    // The tables of a jitter come before the trace in the plan: it is the same one, and comes to its
-    // fast second, but for the opportunities at both ends.
+    // The tables of the jitter precede the trace in the plan. It is the same trace, and its fast second
+    // has the same opportunities except at both ends.
     let (traced, jittered) = (with_trace(""), with_trace("jitter=1us"));
     let left = reloaded(&traced, &jittered, 8_000 * MS, 8000);
     assert_eq!([8, 9].map(|second| in_second(&left, second)), [2998, 1002]);
 }
 
 #[test]
-fn opportunities_that_nobody_needs_are_lost() {
+fn unused_opportunities_are_lost() {
     let tree = with_trace("delay=0ms");
-    // One packet every 10 ms: each leaves at the next ms, none takes what was left over before.
+    // One packet every 10 ms leaves at the next ms. None uses earlier opportunities.
     let left = departures(&tree, 100, 1504, 10 * MS + 300_000);
     for (packet, left) in left.iter().enumerate() {
         let came = packet as u64 * (10 * MS + 300_000);
@@ -203,7 +209,7 @@ fn opportunities_that_nobody_needs_are_lost() {
 }
 
 #[test]
-fn the_simulator_sends_copies_and_counts_them() {
+fn simulator_sends_and_counts_duplicates() {
     let mut tree = fifo();
     tree.impair(&spec("loss=5% delay=3ms duplicate=10% corrupt=1%"), 0);
     let traffic = Traffic::read("cbr rate=20mbit size=1000B").unwrap();
@@ -226,7 +232,7 @@ fn the_simulator_sends_copies_and_counts_them() {
     let (total, stats) = (found.total, found.impairments[0]);
     assert_eq!(stats.packets, total.offered.packets);
     assert_eq!(stats.lost, total.dropped.packets);
-    // Some are on their way at the end.
+    // Some packets are still queued at the end.
     assert!(stats.copied - total.copied.packets <= found.held);
     assert!(
         total.copied.packets > 800 && total.corrupted > 70,

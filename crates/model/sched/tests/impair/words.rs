@@ -1,11 +1,11 @@
-//! What people write: read, refused, and written again.
+//! The text of impairments: parsed, refused, and printed again.
 
 use fairpath_core::sched::policies;
 use fairpath_sched::impair::{Builder, KEYS, Spec};
 use fairpath_sched::tree::{Known, Tree};
 
 #[test]
-fn what_is_written_reads_as_the_same() {
+fn printed_impairments_parse_to_the_same_value() {
     for text in [
         "nothing",
         "loss=1%",
@@ -29,63 +29,66 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_remedy() {
+fn invalid_impairments_are_refused_with_a_remedy() {
     for (text, told) in [
         (
             "loss=101%",
-            "loss: \"101%\" is no share; write 1% or 0.01, at most 100%",
+            "loss: \"101%\" is not a share: write 1% or 0.01, at most 100%",
         ),
-        ("loss=-1%", "is no share"),
-        ("loss=nan", "is no share"),
-        (
-            "los=1%",
-            "los: there is no such key; did you mean \"loss\"?",
-        ),
+        ("loss=-1%", "is not a share"),
+        ("loss=nan", "is not a share"),
+        ("los=1%", "los: unknown key: did you mean \"loss\"?"),
         ("delay=20", "delay: \"20\" is no time; write 5ms"),
         ("delay=2h", "out of range"),
-        ("delay=1ms delay=2ms", "said twice"),
-        (
-            "loss=1% pattern=01",
-            "pattern: packets are lost by loss already",
-        ),
+        ("delay=1ms delay=2ms", "set twice"),
+        ("loss=1% pattern=01", "pattern: loss already sets the loss"),
         (
             "jitter=2ms delay=5ms distribution=gauss",
             "one of uniform, normal",
         ),
-        ("distribution=normal", "it says how jitter is"),
+        ("distribution=normal", "it has no effect without jitter"),
         (
             "distribution=/nowhere/delays",
             "read /nowhere/delays: No such file",
         ),
-        ("correlation=100% jitter=1ms", "leaves nothing to chance"),
-        ("loss_correlation=10%", "it says how loss is"),
-        ("reorder=1%", "nobody can be overtaken"),
-        ("reorder_gap=3 delay=1ms", "it says how reorder is"),
+        ("correlation=100% jitter=1ms", "write less than 100%"),
+        ("loss_correlation=10%", "it has no effect without loss"),
+        ("reorder=1%", "it has no effect without a delay"),
+        (
+            "reorder_gap=3 delay=1ms",
+            "it has no effect without reorder",
+        ),
         ("slot=packets=3", "write min=5ms"),
         ("slot=min=5ms,max=3ms", "max is less than min"),
         ("slot=min=1ms,max=10s", "4.29 s above min"),
-        ("slot=min=1ms order=free", "slots are filled in order"),
-        ("pattern=0120", "'2' is no bit"),
+        ("slot=min=1ms order=free", "slots keep the order of packets"),
+        ("pattern=0120", "'2' is not a bit"),
         (
             "four_state=p13=60%,p14=50%",
-            "p13 and p14 are more than 100%",
+            "p13 and p14 sum to more than 100%",
         ),
-        ("gilbert_elliott=r=10%", "p is missing"),
+        (
+            "gilbert_elliott=r=10%",
+            "p, the probability of good to bad, is missing",
+        ),
         (
             "gilbert_elliott=p=1%,x=2%",
-            "\"x=2%\" is not known; write KEY=VALUE of p, r, h, k",
+            "\"x=2%\" is unknown: write KEY=VALUE with the keys p, r, h, k",
         ),
         ("delay_trace=\"1s 2ms, 3s\"", "its first point is not at 0s"),
-        ("delay_trace=\"0s 2ms, 0s 3ms\"", "not after the one before"),
-        ("delay=1ms delay_trace=\"0s 2ms, 1s\"", "leave one out"),
-        ("pipe=5", "nothing is delayed"),
+        (
+            "delay_trace=\"0s 2ms, 0s 3ms\"",
+            "not after the previous time",
+        ),
+        ("delay=1ms delay_trace=\"0s 2ms, 1s\"", "omit one of them"),
+        ("pipe=5", "it has no effect without a delay"),
         ("order=random", "write kept or free"),
         ("seed=x", "seed: \"x\" is no whole number"),
     ] {
         let error = refused(text);
         assert!(error.contains(told), "{text}: {error}");
     }
-    // All at once.
+    // All problems are reported together.
     assert_eq!(
         refused("loss=2 delay=x order=y reorder_gap=2")
             .lines()
@@ -95,14 +98,14 @@ fn what_cannot_be_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn every_key_can_be_set_by_its_name_and_by_its_flag() {
+fn keys_accept_hyphens_and_underscores() {
     for (key, about) in KEYS {
         let mut builder = Builder::default();
         let wrong = builder.set(&key.replace('_', "-"), "\u{1}").err();
-        // It is known: what is wrong is the value, or nothing is there to be wrong.
+        // The key exists, so only the value can be invalid.
         let told = wrong.map_or(String::new(), |bad| bad.wrong);
         assert!(
-            !told.contains("no such key") && !about.is_empty(),
+            !told.contains("unknown key") && !about.is_empty(),
             "{key}: {told}"
         );
     }
@@ -139,7 +142,7 @@ match = { class = [\"*\"] }
 ";
 
 #[test]
-fn nodes_in_toml_have_impairments_and_hand_them_down() {
+fn child_nodes_inherit_impairments() {
     let tree = read(TREE).unwrap();
     let of: Vec<u32> = tree.plan.nodes.iter().map(|node| node.impair).collect();
     assert_eq!(of, [0, 1, 2, 1]);
@@ -151,7 +154,7 @@ fn nodes_in_toml_have_impairments_and_hand_them_down() {
             "gilbert_elliott=p=1%,r=25%,h=70%,k=0% delay_trace=\"0s 1ms, 2s 3ms, 4s\" overhead=38 seed=4"
         ]
     );
-    // Handles for those that are delayed besides those that wait.
+    // Delayed packets have handles in addition to queued packets.
     assert_eq!(tree.plan.config.packets, 10_240 + 64 + 2 * 65_536);
     let seeds = |tree: &Tree| -> Vec<u64> {
         tree.plan
@@ -168,14 +171,14 @@ fn nodes_in_toml_have_impairments_and_hand_them_down() {
 }
 
 #[test]
-fn wrong_impairments_in_toml_are_told_with_their_places() {
+fn invalid_impairments_in_toml_have_positions() {
     let wrong = TREE
         .replace("delay = \"5ms\"", "delay = 5, jiter = \"2ms\"")
         .replace("seed = 4", "reorder_gap = 4");
     assert_eq!(
         read(&wrong).unwrap_err(),
         "t:4:20: error: node \"root\": impair: delay: \"5\" is no time; write 5ms, 100us or 1.5s\n\
-         t:4:31: error: node \"root\": impair: jiter: there is no such key; did you mean \"jitter\"?\n\
-         t:15:78: error: node \"b\": impair: reorder_gap: it says how reorder is, which is not there; add it"
+         t:4:31: error: node \"root\": impair: jiter: unknown key: did you mean \"jitter\"?\n\
+         t:15:78: error: node \"b\": impair: reorder_gap: it has no effect without reorder: add reorder"
     );
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::sched::policies;
-use fairpath_sched::tree::{Known, LINE_BURST_NS, Line};
+use fairpath_sched::tree::{Known, LINK_BURST_NS, Link};
 use proptest::prelude::*;
 
 use super::*;
@@ -38,13 +38,13 @@ fn tree(nodes: &[Written<'_>]) -> Tree {
     Tree::read("t", &text, known).unwrap_or_else(|bad| panic!("{bad}\n{text}"))
 }
 
-fn on_line(nodes: &[Written<'_>], bps: u64) -> Tree {
-    let line = Line {
+fn on_link(nodes: &[Written<'_>], bps: u64) -> Tree {
+    let line = Link {
         bps,
-        burst_ns: LINE_BURST_NS,
+        burst_ns: LINK_BURST_NS,
         stack: false,
     };
-    tree(nodes).on_line(&line).unwrap()
+    tree(nodes).on_link(&line).unwrap()
 }
 
 fn plan(tree: &Tree) -> HtbPlan {
@@ -70,7 +70,7 @@ const REST: &str = "match = { class = [\"*\"] }";
 
 #[test]
 fn floors_become_rates_ceilings_ceilings_and_weights_quanta() {
-    let tree = on_line(
+    let tree = on_link(
         &[
             ("root", "", ""),
             (

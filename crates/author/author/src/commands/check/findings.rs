@@ -1,6 +1,6 @@
-//! What a check of an author's policy found: lines for people, or one JSON object.
+//! The findings of `fairpath sched check`, as text or as one JSON object.
 //!
-//! `schema` changes when a key changes its meaning or goes.
+//! `schema` changes when a key changes its meaning or is removed.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,20 @@ use serde::Serialize;
 
 const SCHEMA: u32 = 1;
 
-/// How results are written.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
+    /// Lines of text
     Text,
+    /// One JSON object
     Json,
 }
 
-/// The verifier's opinion.
+/// The result of the verifier.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verifier {
-    NotAsked,
+    NotRun,
     Skipped,
     Accepted,
     Refused,
@@ -34,41 +36,41 @@ pub enum Verifier {
 pub struct Function {
     pub name: String,
     pub instructions: usize,
-    /// How many instructions the verifier looked at, if it did.
+    /// Instructions that the verifier processed, if it ran.
     #[serde(rename = "verified_instructions")]
     pub verified: Option<u64>,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Serialize)]
-pub struct Trialled {
+pub struct TrialResult {
     place: String,
     operations: usize,
     seed: u64,
-    homes: Vec<&'static str>,
+    runtimes: Vec<&'static str>,
     queued_packets: u64,
     sent_packets: u64,
     dropped_packets: u64,
 }
 
-impl Trialled {
+impl TrialResult {
     pub fn new(
         place: &str,
         operations: usize,
         seed: u64,
         trial: &Trial,
         in_kernel: bool,
-    ) -> Trialled {
-        let homes: &[_] = if in_kernel {
+    ) -> TrialResult {
+        let runtimes: &[_] = if in_kernel {
             &["native", "kernel"]
         } else {
             &["native"]
         };
-        Trialled {
+        TrialResult {
             place: place.to_owned(),
             operations,
             seed,
-            homes: homes.to_vec(),
+            runtimes: runtimes.to_vec(),
             queued_packets: trial.queued,
             sent_packets: trial.sent,
             dropped_packets: trial.dropped,
@@ -76,15 +78,15 @@ impl Trialled {
     }
 }
 
-/// All that was found, in the order of the stages.
+/// All findings, in the order of the stages.
 pub struct Findings {
     file: PathBuf,
     policy: Option<Policy>,
     pub functions: Vec<Function>,
     pub verifier: Verifier,
-    /// The tree's file and nodes.
+    /// The file of the tree and its number of nodes.
     pub tree: Option<(PathBuf, usize)>,
-    pub trials: Vec<Trialled>,
+    pub trials: Vec<TrialResult>,
     pub warnings: Vec<String>,
     /// Why the policy cannot be used.
     pub problems: Vec<String>,
@@ -99,7 +101,7 @@ struct Json<'a> {
     functions: &'a [Function],
     verifier: Verifier,
     tree: Option<TreeJson>,
-    trials: &'a [Trialled],
+    trials: &'a [TrialResult],
     warnings: &'a [String],
     problems: &'a [String],
 }
@@ -121,9 +123,9 @@ struct ParamJson<'a> {
     name: &'a str,
     unit: &'a str,
     about: &'a str,
-    least: u64,
-    most: u64,
-    standard: u64,
+    min: u64,
+    max: u64,
+    default: u64,
 }
 
 #[derive(Serialize)]
@@ -132,7 +134,7 @@ struct TreeJson {
     nodes: usize,
 }
 
-/// Bytes of a node's state besides its parameters.
+/// Bytes of the state of a node without its parameters.
 fn node_bytes(policy: &Policy) -> u32 {
     policy.state_bytes[1].saturating_sub(8 * PARAMS as u32)
 }
@@ -143,7 +145,7 @@ impl Findings {
             file: file.to_owned(),
             policy: None,
             functions: Vec::new(),
-            verifier: Verifier::NotAsked,
+            verifier: Verifier::NotRun,
             tree: None,
             trials: Vec::new(),
             warnings: Vec::new(),
@@ -151,7 +153,7 @@ impl Findings {
         }
     }
 
-    /// The file was compiled and read.
+    /// Adds a compiled policy.
     pub fn read(&mut self, author: &Author) {
         self.policy = Some(author.policy.clone());
         let function = |(name, instructions): (&str, usize)| Function {
@@ -190,30 +192,27 @@ impl Findings {
     fn text(&self) -> String {
         let mut text = self.policy.as_ref().map_or_else(String::new, policy_text);
         let mut line = |what: &str, rest: String| {
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "{what:<10}{rest}");
         };
         if !self.functions.is_empty() {
             line("compiled", self.functions_text());
         }
         match self.verifier {
-            Verifier::NotAsked | Verifier::Refused => {}
+            Verifier::NotRun | Verifier::Refused => {}
             Verifier::Skipped => {
                 line(
                     "verifier",
-                    "skipped, and the kernel home too: needs root".to_owned(),
+                    "skipped, as is the kernel runtime: both need root".to_owned(),
                 );
             }
-            Verifier::Accepted => line("verifier", "accepts it".to_owned()),
+            Verifier::Accepted => line("verifier", "accepted".to_owned()),
         }
         if let Some((file, nodes)) = &self.tree {
-            line(
-                "tree",
-                format!("{}: well-formed, {nodes} nodes", file.display()),
-            );
+            line("tree", format!("{}: valid, {nodes} nodes", file.display()));
         }
         for trial in &self.trials {
-            line("tried", trial_text(trial));
+            line("trial", trial_text(trial));
         }
         for warning in &self.warnings {
             line("warning", warning.clone());
@@ -230,23 +229,23 @@ impl Findings {
     fn functions_text(&self) -> String {
         let functions = self.functions.iter().map(|function| {
             let name = function.name.trim_start_matches("custom_");
-            let looked = |looked| format!(" ({looked} verified)");
-            let verified = function.verified.map_or_else(String::new, looked);
+            let verified = |instructions| format!(" ({instructions} verified)");
+            let verified = function.verified.map_or_else(String::new, verified);
             format!("{name} {} instructions{verified}", function.instructions)
         });
         functions.collect::<Vec<_>>().join(", ")
     }
 }
 
-fn trial_text(trial: &Trialled) -> String {
+fn trial_text(trial: &TrialResult) -> String {
     format!(
-        "{}: {} operations, seed {}, {}: {} queued, {} sent, {} dropped",
+        "{}: {} operations, seed {}, {}: {} packets queued, {} sent, {} dropped",
         trial.place,
         trial.operations,
         trial.seed,
-        match trial.homes.len() {
-            1 => "natively",
-            _ => "natively and in the kernel, which agree",
+        match trial.runtimes.len() {
+            1 => "native runtime",
+            _ => "native and kernel runtimes agree",
         },
         trial.queued_packets,
         trial.sent_packets,
@@ -268,9 +267,9 @@ fn policy_json(policy: &Policy) -> PolicyJson<'_> {
         name: &param.name,
         unit: &param.unit,
         about: &param.about,
-        least: param.least,
-        most: param.most,
-        standard: param.standard,
+        min: param.least,
+        max: param.most,
+        default: param.standard,
     });
     PolicyJson {
         name: &policy.name,
@@ -297,14 +296,14 @@ fn policy_text(policy: &Policy) -> String {
     let node = node_bytes(policy);
     let _ = writeln!(
         text,
-        "{:<10}flow {flow}, node {node}, policy {global} bytes; 64 each at most",
+        "{:<10}{flow} bytes per flow, {node} per node, {global} per policy (at most 64 each)",
         "state"
     );
     for param in &policy.params {
         let unit = if param.unit.is_empty() { "" } else { " " };
         let _ = writeln!(
             text,
-            "{:<10}{} = {}{unit}{}, {} to {}: {}",
+            "{:<10}{} = {}{unit}{} (range {} to {}): {}",
             "parameter",
             param.name,
             param.standard,

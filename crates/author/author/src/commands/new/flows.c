@@ -1,36 +1,37 @@
 /*
- * @NAME@: every flow its share of the bytes; one that was idle begins a little ahead.
+ * @NAME@: share the bytes equally among flows, with a head start for a flow that was idle.
  *
- * A flow's rank is the virtual time at which its next packet starts: where its last one ended, or now
- * less a head start. The flow with the smallest rank sends; then its packet's bytes, times what a byte
- * costs it (less for heavier flows), go onto its rank.
+ * The rank of a flow is the virtual time at which its next packet starts. This is the end of its last
+ * packet, or the current virtual time minus the head start, whichever is later. The flow with the
+ * smallest rank sends. Its rank then grows by the bytes of the packet times the cost per byte. A
+ * heavier flow has a lower cost.
  *
- * What there is to use (p, f, c, g, r) is told in <fairpath/policy.h> and docs/guide/sched-policies.md.
+ * <fairpath/policy.h> and docs/guide/sched-policies.md describe the arguments p, f, c, g and r.
  */
 #include <fairpath/policy.h>
 
-/* The policy's parameters, by number: c->param[HEAD_START]. */
+/* Indices of the parameters: c->param[HEAD_START]. */
 enum { HEAD_START };
 
-/* What is kept for each flow, at most 64 bytes. It is zero when a flow is new. */
+/* State of each flow, at most 64 bytes. It is zero for a new flow. */
 struct flow {
 	u64 finish;
 };
 
-/* What is kept for each node of the tree that has this policy; parameters first. */
+/* State of each tree node with this policy, at most 64 bytes after the parameters. */
 struct class {
 	PARAMS;
 	u64 virtual;
 };
 
-/* What is kept once, for all nodes. */
+/* State that all nodes share, at most 64 bytes. */
 struct global {
 };
 
 POLICY{
 	STATE,
 	.name = "@NAME@",
-	.about = "every flow its share; one that was idle begins a little ahead",
+	.about = "equal shares for flows, with a head start after idle time",
 	.source = "fairpath sched new",
 	.over = FLOWS,
 	.usual = FP_OVER_FLOWS,
@@ -38,7 +39,7 @@ POLICY{
 		[HEAD_START] = {
 			.name = "head_start",
 			.unit = "bytes",
-			.about = "how far ahead of the others a flow begins",
+			.about = "head start of a flow that was idle",
 			.least = 0,
 			.most = 1000000,
 			.standard = 3000,
@@ -46,7 +47,7 @@ POLICY{
 	},
 };
 
-/* A packet came: where its flow stands. One that waits already stays there. */
+/* A packet is enqueued: return the rank of its flow. A flow that already waits keeps its rank. */
 RANK_ENQUEUE
 {
 	u64 ahead = c->param[HEAD_START] * FP_COST_ONE;
@@ -56,7 +57,7 @@ RANK_ENQUEUE
 	return max(f->finish, sub(c->virtual, ahead));
 }
 
-/* Its packet leaves: where the flow stands from now on. */
+/* A packet of the flow leaves: return the new rank of the flow. */
 RANK_DEQUEUE
 {
 	c->virtual = max(c->virtual, r->rank);

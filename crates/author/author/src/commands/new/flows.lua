@@ -1,4 +1,4 @@
--- What @NAME@ promises. fairpath sched test @NAME@.c @NAME@.lua
+-- Tests of @NAME@. Run: fairpath sched test @NAME@.c @NAME@.lua
 
 local function packets_of(flow, count)
   local packets = {}
@@ -8,14 +8,14 @@ local function packets_of(flow, count)
   return packets
 end
 
--- Two flows take turns, however their packets came.
+-- Two flows take turns, independent of the arrival order of their packets.
 local a, b = packets_of(1, 3), packets_of(2, 3)
 for _, packet in ipairs(a) do enqueue(packet) end
 for _, packet in ipairs(b) do enqueue(packet) end
 expect_order{a[1], b[1], a[2], b[2], a[3], b[3]}
 expect_empty()
 
--- A flow that comes while another has a queue goes before it, by its head start: 3,000 bytes.
+-- A new flow leaves before a flow with a queue, because of its head start of 3,000 bytes.
 local busy, new = packets_of(3, 8), packets_of(4, 4)
 for _, packet in ipairs(busy) do enqueue(packet) end
 for i = 1, 5 do dequeue_cmp(busy[i]) end

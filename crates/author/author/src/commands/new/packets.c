@@ -1,35 +1,35 @@
 /*
- * @NAME@: short packets a little earlier, and none starved.
+ * @NAME@: prefer short packets without starving long ones.
  *
- * A packet's rank is when it came, plus so much for each of its bytes: of two that came together the
- * shorter leaves first, and a long one waits at most `per_byte` times its length longer than in a FIFO.
- * Smaller ranks leave first; equal ones as they came.
+ * The rank of a packet is its arrival time plus `per_byte` for each of its bytes. Of two packets that
+ * arrive together, the shorter leaves first. A long packet waits at most `per_byte` times its length
+ * longer than in a FIFO. Smaller ranks leave first, and equal ranks leave in arrival order.
  *
- * What there is to use (p, f, c, g, r) is told in <fairpath/policy.h> and docs/guide/sched-policies.md.
+ * <fairpath/policy.h> and docs/guide/sched-policies.md describe the arguments p, f, c, g and r.
  */
 #include <fairpath/policy.h>
 
-/* The policy's parameters, by number: c->param[PER_BYTE]. */
+/* Indices of the parameters: c->param[PER_BYTE]. */
 enum { PER_BYTE };
 
-/* What is kept for each flow, at most 64 bytes. It is zero when a flow is new. */
+/* State of each flow, at most 64 bytes. It is zero for a new flow. */
 struct flow {
 	u64 packets;
 };
 
-/* What is kept for each node of the tree that has this policy; parameters first. */
+/* State of each tree node with this policy, at most 64 bytes after the parameters. */
 struct class {
 	PARAMS;
 };
 
-/* What is kept once, for all nodes. */
+/* State that all nodes share, at most 64 bytes. */
 struct global {
 };
 
 POLICY{
 	STATE,
 	.name = "@NAME@",
-	.about = "short packets a little earlier, and none starved",
+	.about = "short packets first, without starving long ones",
 	.source = "fairpath sched new",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,
@@ -37,7 +37,7 @@ POLICY{
 		[PER_BYTE] = {
 			.name = "per_byte",
 			.unit = "ns",
-			.about = "what a byte costs a packet",
+			.about = "time that each byte adds to the rank",
 			.least = 0,
 			.most = 1000000,
 			.standard = 1000,
@@ -45,7 +45,7 @@ POLICY{
 	},
 };
 
-/* A packet came: its rank. */
+/* A packet is enqueued: return its rank. */
 RANK_ENQUEUE
 {
 	f->packets = add(f->packets, 1);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_script_of_that_dialect_runs() {
+fn script_of_the_xdp_queueing_tester_runs() {
     passes(
         r#"
         config.bpf.file = "./sched_fifo.bpf.o"
@@ -79,7 +79,7 @@ fn both_dialects_share_a_scheduler() {
 }
 
 #[test]
-fn weights_of_that_dialect_are_costs() {
+fn weights_of_the_dialect_are_costs() {
     let text = "set_flow_weight(Udp:new(), 512)\nset_flow_weight(Udp:new(), 0)";
     let failure = failure(text);
     assert_eq!(failure.lines, [2]);
@@ -91,7 +91,7 @@ fn weights_of_that_dialect_are_costs() {
 }
 
 #[test]
-fn a_program_that_has_no_policy_here_says_what_to_do() {
+fn unknown_program_is_refused_with_a_remedy() {
     let open = Bench {
         tree: None,
         ..bench(vec![sorted(None)])
@@ -104,7 +104,9 @@ fn a_program_that_has_no_policy_here_says_what_to_do() {
     go("sched_fifo").expect_pass();
     let failure = failure_of(&go("sched_sprio"));
     assert!(
-        failure.message.contains("name one on the command line"),
+        failure
+            .message
+            .contains("name a policy on the command line"),
         "{}",
         failure.message
     );

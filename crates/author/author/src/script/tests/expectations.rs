@@ -1,9 +1,9 @@
-//! Verbs do what they say, and what fails is told.
+//! The verbs, and the reports of failed expectations.
 
 use super::*;
 
 #[test]
-fn packets_leave_by_rank_and_arrival_as_expected() {
+fn packets_leave_by_rank_and_arrival() {
     passes(
         r#"
         local a, b = udp { label = "a", hint = 5 }, tcp { label = "b", hint = 3, dscp = "EF" }
@@ -25,7 +25,7 @@ fn packets_leave_by_rank_and_arrival_as_expected() {
 }
 
 #[test]
-fn packets_have_the_fields_that_were_given_and_the_length_of_their_headers() {
+fn packets_have_their_fields_and_header_lengths() {
     passes(
         r#"
         expect_equal(udp { payload = 38 }.length, 14 + 20 + 8 + 38)
@@ -44,7 +44,7 @@ fn packets_have_the_fields_that_were_given_and_the_length_of_their_headers() {
 }
 
 #[test]
-fn times_are_expected_to_the_nanosecond() {
+fn times_are_compared_to_the_nanosecond() {
     let script = r#"
         local p = udp { label = "p", mark = 5000 }
         set_time_ns(1000)
@@ -68,7 +68,7 @@ fn times_are_expected_to_the_nanosecond() {
 }
 
 #[test]
-fn drops_and_marks_are_expected_by_packet_and_reason() {
+fn drops_and_marks_are_checked_per_packet() {
     let script = r#"
         local lost = enqueue(udp { segments = 13 })
         local marked = enqueue(udp { segments = 14 })
@@ -102,7 +102,7 @@ fn drops_and_marks_are_expected_by_packet_and_reason() {
 }
 
 #[test]
-fn a_failure_shows_line_packets_and_operations() {
+fn failure_has_line_packets_and_operations() {
     let failure = failure(
         "local a, b = udp { label = 'a', hint = 2 }, udp { label = 'b', flow = 2 }\n\
          local function go()\n\
@@ -129,7 +129,7 @@ fn a_failure_shows_line_packets_and_operations() {
 }
 
 #[test]
-fn each_test_has_a_scheduler_of_its_own_and_fails_alone() {
+fn each_test_has_a_separate_scheduler() {
     let report = run("local p = udp {}\n\
          test('one', function() enqueue(p) expect_waiting(1) set_time_ns(5) end)\n\
          test('two', function() expect_waiting(1) end)\n\
@@ -150,7 +150,7 @@ fn each_test_has_a_scheduler_of_its_own_and_fails_alone() {
 }
 
 #[test]
-fn weights_become_costs_and_parameters_are_checked() {
+fn weights_set_costs_and_parameters_are_checked() {
     let bench = bench(vec![sorted(None)]);
     let log = Rc::new(RefCell::new(Ops::default()));
     let recording = Bench {
@@ -184,7 +184,7 @@ impl Record for Ops {
 }
 
 #[test]
-fn a_recorded_script_replays_without_a_difference_and_a_changed_home_with_one() {
+fn replay_reports_a_difference_only_after_a_change() {
     let writer = Rc::new(RefCell::new(Writer::new(Vec::new()).unwrap()));
     let recording = Bench {
         record: Some(writer.clone()),
@@ -203,8 +203,8 @@ fn a_recorded_script_replays_without_a_difference_and_a_changed_home_with_one() 
     let replayed = fairpath_sched::log::replay(&bytes[..], &mut faithful).unwrap();
     assert_eq!((replayed.summary.runs, replayed.summary.ops), (2, 4));
     assert_eq!(replayed.difference, None);
-    let mut lying = |run: &Run| Ok(vec![sorted(Some((2, Lie::Sojourn)))(&run.plan).unwrap()]);
-    let difference = fairpath_sched::log::replay(&bytes[..], &mut lying)
+    let mut faulty = |run: &Run| Ok(vec![sorted(Some((2, Fault::Sojourn)))(&run.plan).unwrap()]);
+    let difference = fairpath_sched::log::replay(&bytes[..], &mut faulty)
         .unwrap()
         .difference
         .unwrap();
@@ -212,15 +212,15 @@ fn a_recorded_script_replays_without_a_difference_and_a_changed_home_with_one() 
 }
 
 #[test]
-fn homes_that_differ_are_a_failure_of_their_own() {
+fn different_outcomes_are_reported_as_runtimes_differ() {
     let text = "local p = udp {} enqueue(p) enqueue(p)\ndequeue_cmp(p) dequeue_cmp(p)";
     let report =
-        |lie| Script::new("a.lua", text).run(&bench(vec![sorted(None), sorted(Some(lie))]));
-    report((9, Lie::Rank)).expect_pass();
-    let differ = failure_of(&report((3, Lie::Rank)));
+        |fault| Script::new("a.lua", text).run(&bench(vec![sorted(None), sorted(Some(fault))]));
+    report((9, Fault::Rank)).expect_pass();
+    let differ = failure_of(&report((3, Fault::Rank)));
     assert_eq!(
         (differ.kind, differ.lines),
-        (FailureKind::HomesDiffer, vec![2])
+        (FailureKind::RuntimesDiffer, vec![2])
     );
     let got = differ.got.unwrap();
     assert!(
@@ -228,31 +228,35 @@ fn homes_that_differ_are_a_failure_of_their_own() {
         "{got}"
     );
     assert_eq!(
-        failure_of(&report((2, Lie::Stats))).kind,
-        FailureKind::HomesDiffer
+        failure_of(&report((2, Fault::Stats))).kind,
+        FailureKind::RuntimesDiffer
     );
 }
 
 #[test]
-fn a_home_that_contradicts_itself_is_caught() {
+fn inconsistent_runtime_is_detected() {
     let text = "local p = udp {} enqueue(p)\nadvance_ns(5) dequeue()";
-    let lies = [
-        ((1, Lie::Unknown), "did not come"),
-        ((1, Lie::Silent), "nothing is told"),
-        ((2, Lie::Unknown), "does not wait"),
-        ((2, Lie::Twice), "does not wait"),
-        ((2, Lie::Sojourn), "waited 5 ns, and the scheduler says 6"),
-        ((2, Lie::Silent), "neither a packet"),
-        ((9, Lie::Audit), "a bit is set"),
+    let faults = [
+        ((1, Fault::Unknown), "was not enqueued"),
+        ((1, Fault::Silent), "returned no outcome"),
+        ((2, Fault::Unknown), "which does not wait"),
+        ((2, Fault::Twice), "which does not wait"),
+        (
+            (2, Fault::Sojourn),
+            "waited 5 ns, but the scheduler reports 6",
+        ),
+        ((2, Fault::Silent), "neither a packet"),
+        ((9, Fault::Audit), "a bit is set"),
     ];
-    for (lie, words) in lies {
-        let failure = failure_of(&Script::new("a.lua", text).run(&bench(vec![sorted(Some(lie))])));
+    for (fault, words) in faults {
+        let failure =
+            failure_of(&Script::new("a.lua", text).run(&bench(vec![sorted(Some(fault))])));
         assert_eq!(failure.kind, FailureKind::Broken, "{}", failure.message);
         assert!(failure.message.contains(words), "{}", failure.message);
     }
     let failure =
-        failure_of(&Script::new("a.lua", text).run(&bench(vec![sorted(Some((1, Lie::Fails)))])));
-    assert_eq!(failure.kind, FailureKind::Home);
+        failure_of(&Script::new("a.lua", text).run(&bench(vec![sorted(Some((1, Fault::Fails)))])));
+    assert_eq!(failure.kind, FailureKind::Runtime);
     assert!(
         failure.message.contains("no CAP_BPF"),
         "{}",
@@ -261,7 +265,7 @@ fn a_home_that_contradicts_itself_is_caught() {
 }
 
 #[test]
-fn scripts_choose_what_they_test_only_if_the_command_line_does_not() {
+fn command_line_selection_excludes_selection_by_script() {
     let chosen = bench(vec![sorted(None)]);
     let open = Bench {
         tree: None,

@@ -1,4 +1,4 @@
-//! The picture of a simulation: throughput over time above, the distribution of sojourn times below.
+//! The figure of a simulation: throughput over time, and the distribution of sojourn times.
 
 use fairpath_report::Unit;
 use fairpath_report::figure::{Axis, Figure, Palette, Panel, Point, Series, svg_column};
@@ -16,12 +16,12 @@ pub fn svg(report: &Report<'_>) -> String {
         Axis::zero_based("Throughput", Unit::bits_per_second()),
     );
     let mut sojourn = Panel::new(
-        &format!("Sojourn time by {kind}: the share of packets that waited no longer"),
+        &format!("Distribution of sojourn times by {kind}"),
         Axis::log("Sojourn time", Unit::nanoseconds()),
         Axis::zero_based("Share of packets", Unit::share()).range(0.0, 1.0),
     );
     for (at, (name, measured)) in lines.iter().enumerate() {
-        // Names may be equal, their places are not.
+        // Names can be equal, but indices cannot.
         let key = at.to_string();
         let rates = Series::line(name, rates(measured, duration_ns));
         let waits = Series::steps(name, waits(measured));
@@ -32,10 +32,10 @@ pub fn svg(report: &Report<'_>) -> String {
     svg_column(&figure, &Palette::of(std::iter::once(&figure)))
 }
 
-/// Points of a line at most: more are noise at this width.
+/// Maximum points of a line. More points would only be noise at this width.
 const POINTS: usize = 120;
 
-/// Bits a second at the middle of each slot; the last, cut one counts for what it is.
+/// Bits per second at the middle of each slot. The last slot can be shorter.
 fn rates(measured: &Measured, duration_ns: u64) -> Vec<Point> {
     let width = measured.series.width_ns();
     let slots = duration_ns.div_ceil(width) as usize;
@@ -47,7 +47,7 @@ fn rates(measured: &Measured, duration_ns: u64) -> Vec<Point> {
         let begin = (at * together) as u64 * width;
         let end = (begin + together as u64 * width).min(duration_ns);
         let lasts = end.checked_sub(begin).filter(|lasts| *lasts > 0)?;
-        // A stump of a slot says little about the rate.
+        // A short last slot gives an unreliable rate.
         (at == 0 || lasts * 2 > together as u64 * width).then(|| {
             let bytes: u64 = chunk.iter().sum();
             let middle = (begin + lasts / 2) as f64 / 1e9;
@@ -57,7 +57,7 @@ fn rates(measured: &Measured, duration_ns: u64) -> Vec<Point> {
     .collect()
 }
 
-/// The share of packets that waited no longer, from none at the shortest wait.
+/// The share of packets with at most each sojourn time, from 0 at the shortest.
 fn waits(measured: &Measured) -> Vec<Point> {
     let steps = measured.sojourn.distribution();
     let first = steps.first().map(|(ns, _)| (*ns, 0.0));

@@ -1,12 +1,12 @@
-//! A tree on a line: the rate that holds for all that leaves, and what leaves besides the tree.
+//! A tree on a link: the link rate limits the tree and the packets that other programs send.
 //!
 //! ```text
-//! line (class_tree) --- shared (class_tree, ceil = the line's rate) --+-- the tree
-//!                                                                     '-- stack (drr)
+//! line (class_tree) --- shared (class_tree, ceil = link rate) --+-- the tree
+//!                                                               '-- stack (drr)
 //! ```
 //!
-//! A tree whose root is a class_tree is `shared` itself. `stack` stands for packets that others send
-//! by the same line: a port that cannot hold them charges them here, before everything else.
+//! A tree whose root is a class_tree becomes `shared` itself. `stack` represents packets that the
+//! network stack sends on the same link. A back end that cannot delay them charges them here first.
 
 use fairpath_core::sched::{
     COST_ONE, LEVELS, NodeConfig, Over, PARAMS, Policy, encode_rate, policies,
@@ -14,40 +14,40 @@ use fairpath_core::sched::{
 
 use super::Tree;
 
-/// What a tree is put on.
+/// The link below a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Bits a second.
+pub struct Link {
+    /// The link rate, bits per second.
     pub bps: u64,
-    /// How long it may run ahead after it was idle, ns.
+    /// The burst after idle time, ns.
     pub burst_ns: u64,
-    /// Whether others send by it, too.
+    /// Whether the network stack also sends on the link.
     pub stack: bool,
 }
 
-/// A line's usual burst: what a busy machine is late by is made up for, and the modem behind it gets no
-/// more at once than CoDel's target.
-pub const LINE_BURST_NS: u64 = 5_000_000;
+/// Default burst of a link. It compensates for late timers of a busy machine, and a modem behind the
+/// link gets at most CoDel's target at once.
+pub const LINK_BURST_NS: u64 = 5_000_000;
 
-/// Shares between children, and ceilings.
+/// The policy for shares and ceilings.
 const INNER: &str = "class_tree";
 
-/// The tree has too many levels for the line's.
+/// The tree has too many levels below the nodes of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("put the tree on a line: it has {levels} levels, and {most} at most fit; leave some out")]
+#[error("put the tree on a link: it has {levels} levels, and the maximum is {most}: remove levels")]
 pub struct TooDeep {
-    /// Of the tree.
+    /// The levels of the tree.
     pub levels: usize,
-    /// So that the line's fit, too.
+    /// The maximum that leaves levels for the link.
     pub most: usize,
 }
 
 impl Tree {
-    /// The tree under the line's nodes. O(nodes).
+    /// Puts the tree below the nodes of the link. O(nodes).
     ///
     /// # Errors
     /// [`TooDeep`].
-    pub fn on_line(mut self, line: &Line) -> Result<Tree, TooDeep> {
+    pub fn on_link(mut self, link: &Link) -> Result<Tree, TooDeep> {
         let inner = shipped(INNER);
         let is_inner = self.plan.nodes[0].policy == inner.id;
         let above = if is_inner { 1 } else { 2 };
@@ -68,19 +68,19 @@ impl Tree {
         self.plan.nodes[0].parent = above as u32;
         self.plan.nodes.splice(0..0, top);
         let shared = &mut self.plan.nodes[1];
-        shared.ceil = encode_rate(line.bps);
-        shared.burst = line.burst_ns;
+        shared.ceil = encode_rate(link.bps);
+        shared.burst = link.burst_ns;
         self.name_above(above, inner);
-        if line.stack {
-            self.add_stack(line);
+        if link.stack {
+            self.add_stack(link);
         }
         Ok(self)
     }
 
-    /// The node that holds the line's rate, of a tree on a line.
+    /// The node with the link rate, in a tree on a link.
     pub const SHARED: u32 = 2;
 
-    /// The class number of what others send by the line: the last of the table.
+    /// The class number of packets from the network stack: the last of the table.
     pub fn stack_class(&self) -> u32 {
         self.plan.class_table.len() as u32 - 1
     }
@@ -94,7 +94,7 @@ impl Tree {
         level.into_iter().max().unwrap_or(0)
     }
 
-    /// Makes room for `by` nodes before all others.
+    /// Inserts `by` nodes before all others.
     fn shift(&mut self, by: usize) {
         let by = by as u32;
         let plan = &mut self.plan;
@@ -119,7 +119,7 @@ impl Tree {
         names_of.ids = (names_of.nodes.iter().cloned()).zip(1..).collect();
     }
 
-    fn add_stack(&mut self, line: &Line) {
+    fn add_stack(&mut self, link: &Link) {
         let drr = shipped("drr");
         let (at, name) = (self.policy_index(drr), self.unique("stack"));
         let plan = &mut self.plan;
@@ -129,9 +129,9 @@ impl Tree {
             over: Over::Flows,
             queue: drr.queue[0],
             queue_buckets: drr.queue[1],
-            params: standard(drr),
+            params: defaults(drr),
             cost: COST_ONE,
-            floor: encode_rate(line.bps),
+            floor: encode_rate(link.bps),
             ..NodeConfig::default()
         });
         plan.class_table.push(plan.nodes.len() as u32);
@@ -176,7 +176,7 @@ fn inner_node(policy: &Policy) -> NodeConfig {
     }
 }
 
-fn standard(policy: &Policy) -> [u64; PARAMS] {
+fn defaults(policy: &Policy) -> [u64; PARAMS] {
     let mut encoded = [0; PARAMS];
     for (place, param) in encoded.iter_mut().zip(&policy.params) {
         *place = param.encode(param.standard);
@@ -186,7 +186,7 @@ fn standard(policy: &Policy) -> [u64; PARAMS] {
 
 fn shipped(name: &str) -> &'static Policy {
     let found = policies().iter().find(|policy| policy.name == name);
-    found.expect("the shipped policies are compiled in")
+    found.expect("the built-in policies are compiled in")
 }
 
 #[cfg(test)]
@@ -197,9 +197,9 @@ mod tests {
     use crate::tree::Known;
 
     const SECOND: u64 = 1_000_000_000;
-    const LINE: Line = Line {
+    const LINK: Link = Link {
         bps: 8_000_000,
-        burst_ns: LINE_BURST_NS,
+        burst_ns: LINK_BURST_NS,
         stack: true,
     };
 
@@ -211,7 +211,7 @@ mod tests {
         Tree::of_policy(shipped(policy), known).unwrap()
     }
 
-    /// Bytes that leave in a second: of the tree, and of the stack, which sends `charged` a second.
+    /// Bytes per second that leave from the tree and the stack, which sends `charged` per second.
     fn sent(tree: &Tree, charged: u64) -> [u64; 2] {
         let mut scheduler = Scheduler::new(&tree.plan).unwrap();
         let mut outcomes = Vec::new();
@@ -244,24 +244,24 @@ mod tests {
     }
 
     #[test]
-    fn a_line_holds_its_rate_whatever_tree_is_on_it() {
+    fn link_rate_holds_for_every_tree() {
         for policy in ["fifo", "fq_codel", "drr"] {
-            let tree = tree(policy).on_line(&LINE).unwrap();
+            let tree = tree(policy).on_link(&LINK).unwrap();
             let [own, _] = sent(&tree, 0);
             assert!((990_000..=1_005_000).contains(&own), "{policy}: {own}");
         }
     }
 
     #[test]
-    fn what_others_send_is_taken_from_the_line_first() {
-        let tree = tree("fq_codel").on_line(&LINE).unwrap();
+    fn stack_traffic_is_charged_first() {
+        let tree = tree("fq_codel").on_link(&LINK).unwrap();
         let [own, stack] = sent(&tree, 800_000);
         assert!((795_000..=805_000).contains(&stack), "{stack}");
         assert!((190_000..=210_000).contains(&own), "{own}");
     }
 
     #[test]
-    fn nodes_and_classes_keep_their_names() {
+    fn link_nodes_keep_existing_names() {
         let text = "[[node]]\nname = \"line\"\npolicy = \"drr\"\n\
             [[node]]\nname = \"a\"\nparent = \"line\"\npolicy = \"fifo\"\nmatch = { class = [3] }\n\
             [[node]]\nname = \"b\"\nparent = \"line\"\npolicy = \"fifo\"\nmatch = { class = [\"*\"] }\n";
@@ -271,7 +271,7 @@ mod tests {
         };
         let tree = Tree::read("t", text, known)
             .unwrap()
-            .on_line(&LINE)
+            .on_link(&LINK)
             .unwrap();
         assert_eq!(
             tree.names.nodes(),
