@@ -145,7 +145,7 @@ fn a_shift_that_holds_for_a_day_is_the_new_normal() {
     let told: Vec<bool> = alerts.iter().map(|(_, alert)| alert.active).collect();
     assert_eq!(told, [true, false]);
     assert!(alerts[1].0.abs_diff(24 * 3600) < 60, "{alerts:?}");
-    assert!(alerts[1].1.text.contains("new normal"), "{alerts:?}");
+    assert!(alerts[1].1.text.contains("new baseline"), "{alerts:?}");
 }
 
 #[test]
