@@ -381,7 +381,9 @@ fn describe(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) ->
         AlertKind::SlaBreach => "service level",
     };
     match (accepted, begins) {
-        (true, _) => format!("over: {of} {value} for a day is the new baseline, previously {limit}"),
+        (true, _) => {
+            format!("over: {of} {value} for a day is the new baseline, previously {limit}")
+        }
         (false, true) => format!("{of} {value}, {against} {limit}"),
         (false, false) => format!("over: {of} {value}, {against} {limit}"),
     }

@@ -98,7 +98,10 @@ fn prometheus_quantiles_match_the_histogram() {
         let expected = row.inside.total.histogram.quantile(q).unwrap() as f64 / 1e9;
         let reported = samples[0].1;
         // The buckets around it are 15 to 20, 20 to 30 and 30 to 40 ms wide.
-        assert!((reported - expected).abs() < 0.01, "{q}: {reported} {expected}");
+        assert!(
+            (reported - expected).abs() < 0.01,
+            "{q}: {reported} {expected}"
+        );
     }
     let mean = prometheus.until_some(&format!(
         "rate(fairpath_rtt_seconds_sum{{{class}}}[5s]) / rate(fairpath_rtt_seconds_count{{{class}}}[5s])"
@@ -160,8 +163,7 @@ fn panels(dashboard: &Value) -> Vec<&Value> {
 
 #[test]
 fn every_dashboard_expression_has_a_result() {
-    let Some((_router, _server, prometheus)) =
-        scraped("every_dashboard_expression_has_a_result")
+    let Some((_router, _server, prometheus)) = scraped("every_dashboard_expression_has_a_result")
     else {
         return;
     };
