@@ -102,17 +102,17 @@ fn a_detail_names_the_remote_the_host_and_the_live_flow() {
     });
     let detail = answer.expect("the flow is there")["detail"].take();
     assert_eq!(
-        detail["busiest"][0]["name"], "the server's net",
+        detail["busiest_remotes"][0]["name"], "the server's net",
         "{detail:#}"
     );
-    assert_eq!(detail["talkers"][0]["name"], ANNA.to_string(), "{detail:#}");
+    assert_eq!(detail["busiest_hosts"][0]["name"], ANNA.to_string(), "{detail:#}");
     let flow = &detail["flows"][0];
-    assert_eq!(flow["host"], ANNA.to_string());
+    assert_eq!(flow["host_address"], ANNA.to_string());
     assert_eq!(
-        flow["remote"],
+        flow["remote_address"],
         fairpath_testbed::Router::SERVER.v4.to_string()
     );
-    assert_eq!(flow["proto"], "tcp");
+    assert_eq!(flow["protocol"], "tcp");
 
     let unknown = daemon.ask(&json!({"verb": "detail", "class": "carl", "limit": 5}));
     assert_eq!(unknown["answer"], "error", "{unknown}");

@@ -66,7 +66,7 @@ fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
     );
     assert_eq!(daemon.row("guest18"), Value::Null);
     let status = daemon.status();
-    assert_eq!(status["configuration"], 21);
+    assert_eq!(status["configuration_generation"], 21);
     assert_eq!(status["counters"]["reloads"], 20);
 }
 
@@ -91,7 +91,7 @@ fn a_refused_configuration_changes_nothing_and_is_told() {
     }
     let status = daemon.status();
     assert_eq!(status["interfaces"], json!(["lan", "wan"]));
-    assert_eq!(status["configuration"], 1);
+    assert_eq!(status["configuration_generation"], 1);
     assert!(
         status["notes"].to_string().contains("nothing changed"),
         "{status:#}"
@@ -105,7 +105,7 @@ fn a_refused_configuration_changes_nothing_and_is_told() {
     });
     place.configure(&["lan", "wan"], CLASSES);
     daemon.process.signal(Signal::SIGHUP);
-    let status = daemon.status_when("taken in", |status| status["configuration"] == 2);
+    let status = daemon.status_when("taken in", |status| status["configuration_generation"] == 2);
     assert!(
         !status["notes"].to_string().contains("nothing changed"),
         "{status:#}"

@@ -149,7 +149,7 @@ fn a_damaged_or_newer_state_is_set_aside_and_counting_begins_anew() {
         let daemon = Daemon::start(site.router(), &place);
         daemon.says(says);
         daemon.says("the state file was moved to");
-        assert_eq!(daemon.status()["gap_ns"], Value::Null);
+        assert_eq!(daemon.status()["restart_gap_ns"], Value::Null);
         assert!(daemon.stop().success());
         let aside = fs::read_dir(place.path(""))
             .unwrap()

@@ -70,7 +70,7 @@ fn sample(record: &Value) -> Sample {
     Sample {
         frame: number("frame"),
         rtt: number("rtt_ns"),
-        proto: text("proto"),
+        proto: text("protocol"),
         method: text("method"),
     }
 }

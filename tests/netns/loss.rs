@@ -58,8 +58,8 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
     let loss = &records.towards("wan")["loss"];
     let number = |key: &str| loss[key].as_u64().unwrap();
     let (mine, other) = match place {
-        Place::Before => ("lost_before", "lost_beyond"),
-        Place::Beyond => ("lost_beyond", "lost_before"),
+        Place::Before => ("upstream_loss_ratio", "downstream_loss_ratio"),
+        Place::Beyond => ("downstream_loss_ratio", "upstream_loss_ratio"),
     };
     let planted = dropped as f64 / eligible as f64;
     let interval = Z_99 * (planted * (1.0 - planted) / eligible as f64).sqrt();
@@ -123,8 +123,8 @@ fn reordering_is_no_loss() {
     let number = |key: &str| loss[key].as_u64().unwrap();
     let [reordered, before, beyond] = [
         "reordered_packets",
-        "lost_before_packets",
-        "lost_beyond_packets",
+        "upstream_lost_packets",
+        "downstream_lost_packets",
     ]
     .map(number);
     println!("held back {held}: reordered {reordered}, lost before {before}, beyond {beyond}");

@@ -144,7 +144,7 @@ fn a_rate_limit_keeps_samples_of_a_leg_apart() {
     // Times are wall-clock, whose distance from the monotonic clock is looked at every second.
     const SLACK_NS: i128 = 1_000_000;
     for (records, least) in [(by_time.stop(), Some(100_000_000)), (by_trips.stop(), None)] {
-        let held = records.number("/samples_held_back");
+        let held = records.number("/samples_suppressed");
         assert!(held > 0 && records.samples.len() > 1);
         // Held back or not, all are counted.
         assert_eq!(

@@ -49,13 +49,13 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         let since = |key| number(&queue, key) - number(&before[at], key);
         println!("{port} {name}: {sent} sent, {came} came; {queue}");
         // What the kernel lost before the scheduler, by its own columns, is of both.
-        assert!(since("came_packets") <= sent, "{queue:#}");
+        assert!(since("enqueued_packets") <= sent, "{queue:#}");
         assert_eq!(since("sent_packets"), came, "{queue:#}");
-        let by_reason = queue["dropped"].as_object().map_or(0, |reasons| {
+        let by_reason = queue["dropped_packets_by_reason"].as_object().map_or(0, |reasons| {
             reasons.values().filter_map(serde_json::Value::as_u64).sum()
         });
         assert_eq!(by_reason, since("dropped_packets"), "{queue:#}");
-        assert_eq!(since("came_packets"), came + by_reason, "{queue:#}");
+        assert_eq!(since("enqueued_packets"), came + by_reason, "{queue:#}");
     }
     if limits_queues(port) {
         assert!(came[0] < sent[0] / 2, "four of sixteen");
@@ -64,14 +64,14 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
     assert!(came[1] + lost >= sent[1] * 98 / 100, "there is room for it");
     let of = |key| number(&line, key);
     assert_eq!(
-        of("came_packets"),
-        of("sent_packets") + of("dropped_packets") + of("held_packets"),
+        of("enqueued_packets"),
+        of("sent_packets") + of("dropped_packets") + of("backlog_packets"),
         "{line:#}"
     );
     // In sum there may be more: the router's own packets, neighbour discovery.
     let lost = lost_before(&daemon, port, "down");
     assert!(
-        of("came_packets") + lost >= sent[0] + sent[1],
+        of("enqueued_packets") + lost >= sent[0] + sent[1],
         "{lost} {line:#}"
     );
 }

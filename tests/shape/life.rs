@@ -113,7 +113,7 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
     let dropped = number(&overloaded, "dropped_packets");
     let waiting = match limits_queues(port) {
         true => 0,
-        false => number(&overloaded, "held_packets"),
+        false => number(&overloaded, "backlog_packets"),
     };
     assert!(
         dropped + waiting > 100,
@@ -126,7 +126,7 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
     for_a_time(Duration::from_secs(1));
     let now = queue(&daemon, "down", Some("anna"));
     assert_eq!(number(&now, "dropped_packets"), then, "{now:#}");
-    assert!(number(&now, "held_packets") < 20, "{now:#}");
+    assert!(number(&now, "backlog_packets") < 20, "{now:#}");
     drop(source);
     let _ = sink.drain(Duration::from_millis(500));
     let output = scene.command(&["set", "nobody", "--down", "20mbit"]);

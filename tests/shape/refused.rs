@@ -83,7 +83,7 @@ fn rules_that_somebody_took_away_are_no_obstacle_to_stop(port: &'static str) {
 }
 
 fn plan_bps(picture: &Value) -> Option<u64> {
-    picture["lines"][0]["plan_bps"].as_u64()
+    picture["links"][0]["ceil_bps"].as_u64()
 }
 
 by!(a_refused_reload_changes_neither_what_runs_nor_what_is_told: nfqueue);

@@ -154,8 +154,8 @@ pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
     match class {
         Some(class) => daemon.row(class)[format!("{side}_queue")].clone(),
         None => {
-            let lines = shape["lines"].as_array().cloned().unwrap_or_default();
-            let line = lines.into_iter().find(|line| line["side"] == side);
+            let lines = shape["links"].as_array().cloned().unwrap_or_default();
+            let line = lines.into_iter().find(|line| line["direction"] == side);
             line.unwrap_or_else(|| panic!("no line {side}: {shape:#}"))["queue"].clone()
         }
     }
@@ -191,7 +191,7 @@ pub fn settled(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
     let mut before = queue(daemon, side, class);
     for _ in 0..100 {
         let now = queue(daemon, side, class);
-        if now["came_packets"] == before["came_packets"] && now["held_packets"] == json!(0) {
+        if now["enqueued_packets"] == before["enqueued_packets"] && now["backlog_packets"] == json!(0) {
             return now;
         }
         before = now;

@@ -107,11 +107,11 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
         "{before:?} -> {after:?} descriptors"
     );
     assert_eq!(
-        number(&line, "came_packets"),
+        number(&line, "enqueued_packets"),
         number(&line, "sent_packets") + number(&line, "dropped_packets"),
         "{line:#}"
     );
-    assert_eq!(number(&line, "held_packets"), 0, "{line:#}");
+    assert_eq!(number(&line, "backlog_packets"), 0, "{line:#}");
     let counters = picture(&daemon)["counters"].clone();
     let count = |name: &str| counters[name].as_u64().unwrap_or(u64::MAX);
     let held = match port {
@@ -121,6 +121,6 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
     assert_eq!(held, 0, "{counters:#}");
     let bert = settled(&daemon, "down", Some("bert"));
     let lost = lost_before(&daemon, port, "down");
-    assert!(number(&bert, "came_packets") + lost >= sent, "{bert:#}");
+    assert!(number(&bert, "enqueued_packets") + lost >= sent, "{bert:#}");
     assert!(daemon.stop().success());
 }

@@ -81,7 +81,7 @@ fn round_trip_times_of_shaped_traffic_agree_with_a_capture(port: &'static str) {
     // The three parts' counts: what the monitor counted in came to be scheduled; what left the
     // scheduler and what it dropped is what came.
     let queue = &row["down_queue"];
-    let came = number(queue, "came_packets");
+    let came = number(queue, "enqueued_packets");
     assert_eq!(
         came,
         number(queue, "sent_packets") + number(queue, "dropped_packets"),

@@ -13,10 +13,15 @@ use serde_json::Value;
 pub struct Sample {
     pub time: String,
     pub flow: u32,
+    #[serde(rename = "protocol")]
     pub proto: String,
+    #[serde(rename = "src_address")]
     pub src: IpAddr,
+    #[serde(rename = "dst_address")]
     pub dst: IpAddr,
+    #[serde(rename = "src_port")]
     pub sport: u16,
+    #[serde(rename = "dst_port")]
     pub dport: u16,
     pub rtt_ns: u64,
     pub min_rtt_ns: u64,

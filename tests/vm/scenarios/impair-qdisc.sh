@@ -42,7 +42,7 @@ status() {
 }
 
 shapes() {
-	grep -q "ready after" /tmp/log && status && [ -s /tmp/status ] && jq -e '.shape.running and .shape.via == "qdisc"' /tmp/status
+	grep -q "ready after" /tmp/log && status && [ -s /tmp/status ] && jq -e '.shape.running and .shape.backend == "qdisc"' /tmp/status
 }
 
 begin() {
@@ -176,7 +176,7 @@ tcp() {
 tcp
 whole=$(counter impaired_whole)
 [ "$whole" -gt 0 ] || fail "no super-packet of TCP was counted"
-jq -e '.shape.about | contains("gso_max_segs 1")' /tmp/status || fail "what to do about super-packets is not told"
+jq -e '.shape.description | contains("gso_max_segs 1")' /tmp/status || fail "what to do about super-packets is not told"
 ip -n near link set dev near0 gso_max_segs 1
 tcp
 [ "$(counter impaired_whole)" = "$whole" ] || fail "$(counter impaired_whole) super-packets after $whole: the remedy is none"

@@ -10,7 +10,7 @@
 IS_SAMPLE='.type == "sample"'
 RTT_NS=.rtt_ns
 # The measured host: the end of the path that the round trip goes to.
-MEASURED=.dst
+MEASURED=.dst_address
 
 DELAY_MS=20
 MEDIAN_LIMIT_MS=25

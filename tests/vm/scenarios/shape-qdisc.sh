@@ -34,7 +34,7 @@ status() {
 }
 
 shapes() {
-	status && [ -s /tmp/status ] && jq -e '.shape.running and .shape.via == "qdisc"' /tmp/status
+	status && [ -s /tmp/status ] && jq -e '.shape.running and .shape.backend == "qdisc"' /tmp/status
 }
 
 begin() {
@@ -70,7 +70,7 @@ pass "the class has $got of 4000000 bit/s"
 agrees() {
 	tc -n near -s -j qdisc show dev near0 >/tmp/tc
 	status
-	sent=$(jq -r '.shape.lines[0].queue.sent_bytes' /tmp/status)
+	sent=$(jq -r '.shape.links[0].queue.sent_bytes' /tmp/status)
 	[ "$sent" -gt 0 ] && [ "$sent" = "$(jq -r '.[] | select(.root) | .bytes' /tmp/tc)" ]
 }
 await 20 agrees
@@ -105,7 +105,7 @@ pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
 # Without traffic the old tree stays in force: each class keeps its counts, and what is set is not lost.
 came() {
 	fairpath shape status --socket $SOCKET --classes 10 --format json |
-		jq "select(.class == \"$1\") | .down.came_packets"
+		jq "select(.class == \"$1\") | .down.enqueued_packets"
 }
 # A class that nothing came for may be left out.
 keeps_counts() {

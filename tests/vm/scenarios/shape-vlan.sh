@@ -88,6 +88,6 @@ bps=$(jq '.end.sum_received.bits_per_second | floor' /tmp/client)
 sleep 3
 fairpath shape status --socket /run/fp/control.sock --format json >/tmp/status
 jq -e 'select(.class == "near") | .down
-	| .came_packets > 500 and .came_packets == .sent_packets + .dropped_packets + .held_packets' \
+	| .enqueued_packets > 500 and .enqueued_packets == .sent_packets + .dropped_packets + .backlog_packets' \
 	/tmp/status >/dev/null || fail "the class's packets: $(cat /tmp/status)"
 pass "$bps bit/s in a class of $BPS, every packet accounted for"

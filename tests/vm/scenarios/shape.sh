@@ -72,7 +72,7 @@ holds_rate() {
 	status
 	jq -c 'select(.class == "near") | .down' /tmp/status
 	jq -e 'select(.class == "near") | .down
-		| .came_packets > 500 and .came_packets == .sent_packets + .dropped_packets + .held_packets' \
+		| .enqueued_packets > 500 and .enqueued_packets == .sent_packets + .dropped_packets + .backlog_packets' \
 		/tmp/status >/dev/null || fail "$1: the account does not add up"
 }
 

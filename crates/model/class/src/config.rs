@@ -56,7 +56,7 @@ impl Drafts {
                     self.push(draft);
                 }
                 _ => {
-                    let text = "a class is a table; begin it with [[class]]".to_owned();
+                    let text = "a class must be a table: begin it with [[class]]".to_owned();
                     self.problems.error(ProblemKind::Value, place, "", text);
                 }
             }

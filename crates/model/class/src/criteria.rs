@@ -45,12 +45,12 @@ fn duplicates(tree: &mut Tree, sources: &Sources, problems: &mut Problems) {
             }
             let (name, other) = (&tree.nodes[at].draft.name, &tree.nodes[owner].draft.name);
             if owner == at {
-                let text = format!("class \"{name}\": {} is there twice", found.value);
+                let text = format!("class \"{name}\": duplicate {}", found.value);
                 problems.warning(ProblemKind::Duplicate, found.place, name, text);
             } else {
                 let there = sources.locate(place);
                 let text = format!(
-                    "class \"{name}\": {} also leads to class \"{other}\", at {there}",
+                    "class \"{name}\": {} also belongs to class \"{other}\" ({there})",
                     found.value
                 );
                 problems.error(ProblemKind::Duplicate, found.place, name, text);
@@ -67,8 +67,8 @@ fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Pr
     let name = |at: usize| tree.nodes[at].draft.name.as_str();
     if let (Some((at, marked)), Some((other, linked))) = (mark, link) {
         let text = format!(
-            "class \"{}\": {} cannot be used beside {} of class \"{}\" ({}): what a host sends has its mark only \
-             on the way out, its MAC address and VLAN only on the way in; take away the one or the other",
+            "class \"{}\": {} cannot be combined with {} of class \"{}\" ({}): packets of a host have their mark only \
+             at egress, and their MAC address and VLAN only at ingress; remove one of them",
             name(at),
             marked.value,
             linked.value,
@@ -86,7 +86,7 @@ fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Pr
         inside.sort_by(|(_, a), (_, b)| a.value.cmp(&b.value));
         for (at, found) in inside {
             let text = format!(
-                "class \"{}\": {} speaks of the host inside, so the monitor must know what is outside; \
+                "class \"{}\": {} identifies hosts inside, so the uplinks must be configured: \
                  set uplinks in [monitor]",
                 name(at),
                 found.value
@@ -100,7 +100,7 @@ fn empty(tree: &Tree, problems: &mut Problems) {
     for (at, node) in tree.nodes.iter().enumerate() {
         if node.draft.criteria.is_empty() && node.end == at + 1 {
             let name = &node.draft.name;
-            let text = format!("class \"{name}\": nothing leads to it, and no class is in it");
+            let text = format!("class \"{name}\": no criteria and no children");
             problems.warning(ProblemKind::Empty, node.draft.place, name, text);
         }
     }
@@ -143,7 +143,7 @@ fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
                 &tree.nodes[bound].draft.name,
             );
             let text = format!(
-                "class \"{name}\": prefix {} is outside of every prefix of \"{above}\", in which it is",
+                "class \"{name}\": prefix {} is outside of all prefixes of its ancestor \"{above}\"",
                 one.prefix
             );
             problems.warning(ProblemKind::Outside, one.place, name, text);
@@ -172,7 +172,7 @@ fn overlap(
         &tree.nodes[outer.class].draft.name,
     );
     let text = format!(
-        "class \"{name}\": prefix {} lies in {} of class \"{other}\" ({}), in which \"{name}\" is not; the longer one wins",
+        "class \"{name}\": prefix {} overlaps {} of class \"{other}\" ({}), which is not an ancestor: the longer prefix applies",
         one.prefix,
         outer.prefix,
         sources.locate(outer.place)

@@ -89,7 +89,7 @@ impl Drafts {
     pub(crate) fn tell_beyond(&mut self) {
         if let Some((place, count)) = self.beyond.take() {
             let text = format!(
-                "too many classes: {count} from here on; at most {MAX_CLASSES} with {MAX_CRITERIA} criteria"
+                "too many classes: {count} more from here, the maximum is {MAX_CLASSES} with {MAX_CRITERIA} criteria"
             );
             self.problems.error(ProblemKind::TooMany, place, "", text);
         }
@@ -169,7 +169,7 @@ impl Draft {
         let (prefix, cleared) = value::prefix(text)?;
         if cleared {
             let text = format!(
-                "{}: prefix \"{text}\" has bits behind its length; taken as {prefix}",
+                "{}: prefix \"{text}\" has bits after its length: read as {prefix}",
                 self.subject()
             );
             problems.warning(ProblemKind::Value, place, &self.name, text);
@@ -194,7 +194,7 @@ impl Draft {
     /// Notes a class without name; call it when everything was set.
     pub fn require_name(&self, problems: &mut Problems, refused: bool) {
         if self.name.is_empty() && !refused {
-            let text = "class without name; give it a name that no other class has".to_owned();
+            let text = "class without name: give it a unique name".to_owned();
             problems.error(ProblemKind::Key, self.place, "", text);
         }
     }

@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for ClassEntry {
         match Value::deserialize(deserializer)? {
             Value::Table(table) => Ok(ClassEntry(table)),
             _ => Err(D::Error::custom(
-                "a class is a table; begin it with [[class]]",
+                "a class must be a table: begin it with [[class]]",
             )),
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn draft(mut table: Table, place: Place, problems: &mut Problems) -> 
             None => {
                 let suggestion = key::suggestion(key.get_ref());
                 let text = format!(
-                    "{}: unknown key \"{}\"; {suggestion}",
+                    "{}: unknown key \"{}\": {suggestion}",
                     draft.subject(),
                     key.get_ref()
                 );
@@ -170,20 +170,20 @@ fn take(draft: &mut Draft, key: Key, value: Value, place: Place, problems: &mut 
 }
 
 fn refuse(draft: &Draft, key: Key, place: Place, problems: &mut Problems) {
-    let wants = match (key.is_list(), key.may_be_number()) {
+    let expected = match (key.is_list(), key.may_be_number()) {
         (true, true) => "a number, a string or a list of them",
         (true, false) => "a string or a list of strings",
         (false, true) => "a string or a number",
         (false, false) => "a string",
     };
-    let text = format!("{}: {} wants {wants}", draft.subject(), key.word());
+    let text = format!("{}: {} must be {expected}", draft.subject(), key.word());
     problems.error(ProblemKind::Value, place, &draft.name, text);
 }
 
 fn attributes(draft: &mut Draft, value: Value, place: Place, problems: &mut Problems) {
     let Value::Table(table) = value else {
         let text = format!(
-            "{}: attributes wants a table such as {{ plan = \"gold\" }}",
+            "{}: attributes must be a table such as {{ plan = \"gold\" }}",
             draft.subject()
         );
         problems.error(ProblemKind::Value, place, &draft.name, text);
@@ -195,7 +195,7 @@ fn attributes(draft: &mut Draft, value: Value, place: Place, problems: &mut Prob
             Value::Text(text) | Value::Number(text) => draft.attribute(name.get_ref(), &text),
             _ => {
                 let text = format!(
-                    "{}: attribute \"{}\" wants a string",
+                    "{}: attribute \"{}\" must be a string",
                     draft.subject(),
                     name.get_ref()
                 );

@@ -85,7 +85,7 @@ pub(crate) fn suggestion(word: &str) -> String {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => {
             let words: Vec<_> = all().map(|(known, _)| known).collect();
-            format!("there are {}, attributes", words.join(", "))
+            format!("known keys are {}, attributes", words.join(", "))
         }
     }
 }

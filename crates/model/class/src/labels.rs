@@ -72,7 +72,7 @@ impl Drafts {
             .then(|| columns(&rows))
             .flatten();
         let Some((prefix, label)) = header else {
-            let text = "no table of labels; the first line is prefix,label".to_owned();
+            let text = "not a table of labels: the first line must be prefix,label".to_owned();
             self.problems.error(ProblemKind::Key, start, "", text);
             return;
         };
@@ -92,8 +92,9 @@ impl Drafts {
             );
         }
         if let Some((place, count)) = beyond {
-            let text =
-                format!("too many labelled prefixes: {count} from here on; at most {MAX_LABELS}");
+            let text = format!(
+                "too many labelled prefixes: {count} more from here, the maximum is {MAX_LABELS}"
+            );
             self.problems.error(ProblemKind::TooMany, place, "", text);
         }
     }
@@ -125,15 +126,14 @@ fn take(
         Err(wrong) => return error(prefix_at, format!("label \"{name}\": prefix: {wrong}")),
     };
     if cleared {
-        let text =
-            format!("label \"{name}\": prefix has bits behind its length; taken as {prefix}");
+        let text = format!("label \"{name}\": prefix has bits after its length: read as {prefix}");
         problems.warning(ProblemKind::Value, prefix_at, "", text);
     }
     let number = labels.number(name.clone());
     match seen.insert(prefix, number) {
         None => labels.prefixes.push((prefix, number)),
         Some(before) if before == number => {
-            let text = format!("label \"{name}\": prefix {prefix} is there twice");
+            let text = format!("label \"{name}\": duplicate prefix {prefix}");
             problems.warning(ProblemKind::Duplicate, prefix_at, "", text);
         }
         Some(before) => {

@@ -70,7 +70,7 @@ impl Drafts {
                     ProblemKind::Syntax,
                     place,
                     "",
-                    format!("no network.json: {error}"),
+                    format!("not a network.json: {error}"),
                 );
             }
         }
@@ -81,7 +81,7 @@ impl Drafts {
             let place = text.place(key);
             if depth >= MAX_DEPTH {
                 let wrong = format!(
-                    "too deep: {} is on level {}; {MAX_DEPTH} at most",
+                    "too deep: {} is on level {}, the maximum is {MAX_DEPTH}",
                     key.get(),
                     depth + 1
                 );
@@ -145,7 +145,7 @@ impl Drafts {
     ) -> Option<Object<'t>> {
         let object = serde_json::from_str(raw.get()).ok();
         if object.is_none() {
-            let wrong = format!("node \"{}\": {what} is an object", draft.name);
+            let wrong = format!("node \"{}\": {what} must be an object", draft.name);
             self.problems
                 .error(ProblemKind::Value, text.place(raw), &draft.name, wrong);
         }

@@ -30,7 +30,7 @@ fn direction(
         .filter(|floor| floor.value > ceil.value)
     {
         let text = format!(
-            "class \"{name}\": {word}: the floor {} is above the ceiling {}",
+            "class \"{name}\": {word}: floor {} is above ceiling {}",
             written(floor.value),
             written(ceil.value)
         );
@@ -45,7 +45,7 @@ fn direction(
     });
     if let Some((above, limit)) = around.filter(|(_, limit)| *limit < ceil.value) {
         let text = format!(
-            "class \"{name}\": {word}: the ceiling {} is above {} of \"{above}\", in which it is",
+            "class \"{name}\": {word}: ceiling {} is above ceiling {} of its ancestor \"{above}\"",
             written(ceil.value),
             written(limit)
         );

@@ -21,14 +21,14 @@ impl Drafts {
         let text = match std::str::from_utf8(content) {
             Ok(text) if content.len() as u64 <= MAX_FILE_BYTES => text,
             Ok(_) => {
-                let text = format!("file is longer than {MAX_FILE_BYTES} bytes");
+                let text = format!("file is too long: the maximum is {MAX_FILE_BYTES} bytes");
                 self.refuse_file(name, text);
                 return References::default();
             }
             Err(error) => {
                 let valid = String::from_utf8_lossy(&content[..error.valid_up_to()]);
                 let place = self.sources.add(name, &valid).at(error.valid_up_to());
-                let text = "no UTF-8; save the file as UTF-8".to_owned();
+                let text = "not UTF-8: save the file as UTF-8".to_owned();
                 self.problems.error(ProblemKind::Syntax, place, "", text);
                 return References::default();
             }

@@ -24,7 +24,8 @@ impl Drafts {
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
         if !rows.advance(&mut self.problems) {
-            let text = "no header; the first line names the columns, such as name,parent,prefix";
+            let text =
+                "no header: write column names in the first line, such as name,parent,prefix";
             self.problems
                 .error(ProblemKind::Key, start, "", text.to_owned());
             return;
@@ -48,7 +49,7 @@ fn header(rows: &Rows<'_>, problems: &mut Problems) -> Vec<Column> {
             }
             _ => {
                 let text = format!(
-                    "unknown column \"{}\"; {}",
+                    "unknown column \"{}\": {}",
                     cell.text,
                     key::suggestion(&word)
                 );
@@ -59,7 +60,7 @@ fn header(rows: &Rows<'_>, problems: &mut Problems) -> Vec<Column> {
         let again =
             |other: &Column| matches!((other, &column), (Column::Key(a), Column::Key(b)) if a == b);
         if columns.iter().any(again) {
-            let text = format!("column \"{}\" is there twice; take one away", cell.text);
+            let text = format!("duplicate column \"{}\": remove one", cell.text);
             problems.error(ProblemKind::Key, cell.place, "", text);
         }
         columns.push(column);
@@ -68,7 +69,7 @@ fn header(rows: &Rows<'_>, problems: &mut Problems) -> Vec<Column> {
         .iter()
         .any(|column| matches!(column, Column::Key(Key::Name)))
     {
-        let text = "no column \"name\"; every class needs one".to_owned();
+        let text = "no column \"name\": every class needs a name".to_owned();
         problems.error(ProblemKind::Key, rows.place(), "", text);
     }
     columns
@@ -96,7 +97,7 @@ fn draft(rows: &Rows<'_>, columns: &[Column], problems: &mut Problems) -> Draft 
     }
     if rows.len() > columns.len() {
         let text = format!(
-            "class \"{}\": {} cells, but the header has {}; put quotes around a cell that holds commas",
+            "class \"{}\": {} cells, but the header has {}: put quotes around a cell with commas",
             draft.name,
             rows.len(),
             columns.len()

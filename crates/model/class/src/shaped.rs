@@ -73,7 +73,7 @@ impl Drafts {
         let mut rows = Rows::new(text, start);
         if !rows.advance(&mut self.problems) {
             let text =
-                "no header; a ShapedDevices.csv begins with Circuit ID,Circuit Name".to_owned();
+                "no header: ShapedDevices.csv begins with Circuit ID,Circuit Name".to_owned();
             self.problems.error(ProblemKind::Key, start, "", text);
             return;
         }
@@ -84,7 +84,7 @@ impl Drafts {
         while rows.advance(&mut self.problems) {
             if rows.len() > width {
                 let text = format!(
-                    "{} cells, but the header has {width}; is a comma without quotes in one of them?",
+                    "{} cells, but the header has {width}: put quotes around a cell with commas",
                     rows.len()
                 );
                 self.problems
@@ -96,7 +96,7 @@ impl Drafts {
             };
             let id = row.text(columns.circuit_id);
             if id.text.is_empty() {
-                let text = "row without Circuit ID; it belongs to no circuit".to_owned();
+                let text = "row without Circuit ID: it belongs to no circuit".to_owned();
                 self.problems.error(ProblemKind::Value, id.place, "", text);
                 continue;
             }
@@ -228,7 +228,7 @@ fn columns(rows: &Rows<'_>, problems: &mut Problems) -> Columns {
     }
     let mut missing = |column: Option<usize>, name: &str| {
         if column.is_none() {
-            let text = format!("no column \"{name}\"; is it a ShapedDevices.csv?");
+            let text = format!("no column \"{name}\": check that this is a ShapedDevices.csv");
             problems.error(ProblemKind::Key, rows.place(), "", text);
         }
     };
@@ -285,7 +285,7 @@ impl Row<'_> {
         if self.parent().map(|parent| parent.text) != first {
             let place = self.text(columns.parent).place;
             let text = format!(
-                "circuit \"{}\": devices under different parent nodes; the first one's counts",
+                "circuit \"{}\": devices have different parent nodes: the first one is used",
                 circuit.id
             );
             problems.warning(ProblemKind::Value, place, &circuit.name, text);

@@ -154,7 +154,7 @@ fn grow(drafts: Vec<Draft>, sources: &Sources, problems: &mut Problems) -> Tree 
         let first = *by_name.entry(&draft.name).or_insert(at);
         if first != at {
             let there = sources.locate(drafts[first].place);
-            let text = format!("class \"{}\": the name is taken, at {there}", draft.name);
+            let text = format!("class \"{}\": duplicate name, first at {there}", draft.name);
             problems.error(ProblemKind::Duplicate, draft.place, &draft.name, text);
         }
     }
@@ -264,7 +264,7 @@ fn plant(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems)
         let depth = parent.map_or(0, |parent: usize| nodes[parent].depth + 1);
         if depth == MAX_DEPTH {
             let text = format!(
-                "class \"{}\": too deep: on level {}; {MAX_DEPTH} at most",
+                "class \"{}\": too deep: on level {}, the maximum is {MAX_DEPTH}",
                 draft.name,
                 depth + 1
             );

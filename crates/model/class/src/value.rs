@@ -37,13 +37,13 @@ fn bad<T>(value: &str, wrong: &'static str) -> Result<T, BadValue> {
 /// A name of a class or a label.
 pub(crate) fn name(text: &str) -> Result<String, BadValue> {
     if text.is_empty() {
-        bad(text, "is no name; it must not be empty")
+        bad(text, "is not a name: write 1 to 255 bytes")
     } else if text.len() > MAX_NAME_BYTES {
-        bad(text, "is too long for a name; 255 bytes at most")
+        bad(text, "is too long: a name has at most 255 bytes")
     } else if text.chars().any(char::is_control) {
-        bad(text, "is no name; it holds a control character")
+        bad(text, "is not a name: remove the control characters")
     } else if text.trim() != text {
-        bad(text, "begins or ends with a blank; take it away")
+        bad(text, "begins or ends with a space: remove it")
     } else {
         Ok(text.to_owned())
     }
@@ -51,7 +51,7 @@ pub(crate) fn name(text: &str) -> Result<String, BadValue> {
 
 /// A prefix, and whether bits behind its length had to be cleared.
 pub(crate) fn prefix(text: &str) -> Result<(Prefix, bool), BadValue> {
-    const WRONG: &str = "is no prefix; write 192.0.2.0/24, 2001:db8::/32 or an address";
+    const WRONG: &str = "is not a prefix: write 192.0.2.0/24, 2001:db8::/32 or an address";
     let (address, len) = match text.split_once('/') {
         Some((address, len)) => (address, Some(len)),
         None => (text, None),
@@ -64,7 +64,12 @@ pub(crate) fn prefix(text: &str) -> Result<(Prefix, bool), BadValue> {
         None => longest,
         Some(len) if len.bytes().all(|b| b.is_ascii_digit()) => match len.parse() {
             Ok(len) if len <= longest => len,
-            _ => return bad(text, "is no prefix; the length is 32 at most (IPv6: 128)"),
+            _ => {
+                return bad(
+                    text,
+                    "is not a prefix: the maximum length is 32 (IPv6: 128)",
+                );
+            }
         },
         Some(_) => return bad(text, WRONG),
     };
@@ -76,7 +81,7 @@ pub(crate) fn prefix(text: &str) -> Result<(Prefix, bool), BadValue> {
 pub(crate) fn vlan(text: &str) -> Result<u16, BadValue> {
     match text.parse() {
         Ok(vlan @ 1..=4094) => Ok(vlan),
-        _ => bad(text, "is no VLAN; 1 to 4094"),
+        _ => bad(text, "is not a VLAN ID: write 1 to 4094"),
     }
 }
 
@@ -89,10 +94,10 @@ pub(crate) fn interface(text: &str) -> Result<String, BadValue> {
     if wrong {
         bad(
             text,
-            "is no interface; 1 to 15 bytes without blanks, / and :",
+            "is not an interface name: write 1 to 15 bytes without spaces, / and :",
         )
     } else if text.contains(['*', '?', '[']) {
-        bad(text, "is a pattern; a class names its interfaces")
+        bad(text, "is a pattern: write the name of one interface")
     } else {
         Ok(text.to_owned())
     }
@@ -107,13 +112,16 @@ pub(crate) fn mac(text: &str) -> Result<[u8; 6], BadValue> {
         let part = parts.next().unwrap_or_default();
         match u8::from_str_radix(part, 16) {
             Ok(value) if part.len() == 2 && !part.starts_with('+') => *byte = value,
-            _ => return bad(text, "is no MAC address; write 02:00:5e:10:00:01"),
+            _ => return bad(text, "is not a MAC address: write 02:00:5e:10:00:01"),
         }
     }
     if parts.next().is_some() {
-        bad(text, "is no MAC address; write 02:00:5e:10:00:01")
+        bad(text, "is not a MAC address: write 02:00:5e:10:00:01")
     } else if mac[0] & 1 != 0 || mac == [0; 6] {
-        bad(text, "is no host's MAC address; no host sends from it")
+        bad(
+            text,
+            "is not the MAC address of a host: write a unicast address",
+        )
     } else {
         Ok(mac)
     }
@@ -124,15 +132,18 @@ pub(crate) fn mark(text: &str) -> Result<u32, BadValue> {
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = hexadecimal.map_or((text, 10), |digits| (digits, 16));
     match u32::from_str_radix(digits, radix) {
-        Ok(0) => bad(text, "is the mark of packets that have none; 1 at least"),
+        Ok(0) => bad(text, "is the mark of unmarked packets: write 1 or more"),
         Ok(mark) if !digits.starts_with('+') => Ok(mark),
-        _ => bad(text, "is no mark; 1 to 4294967295, or 0x1 to 0xffffffff"),
+        _ => bad(
+            text,
+            "is not a mark: write 1 to 4294967295, or 0x1 to 0xffffffff",
+        ),
     }
 }
 
 /// A differentiated services code point (RFC 2474, 2597, 3246, 5865, 8622).
 pub(crate) fn dscp(text: &str) -> Result<u8, BadValue> {
-    const WRONG: &str = "is no DSCP; 0 to 63, CS0 to CS7, AF11 to AF43, EF, VA, LE or DF";
+    const WRONG: &str = "is not a DSCP: write 0 to 63, CS0 to CS7, AF11 to AF43, EF, VA, LE or DF";
     let upper = text.to_ascii_uppercase();
     let digit = |at: usize| upper.as_bytes().get(at).map_or(9, |b| b.wrapping_sub(b'0'));
     match upper.as_str() {
@@ -156,13 +167,16 @@ pub(crate) fn dscp(text: &str) -> Result<u8, BadValue> {
 pub(crate) fn rate_bps(text: &str) -> Result<u64, BadValue> {
     match parse(text, Unit::Rate) {
         Ok(bps) => bits(text, bps),
-        Err(Wrong::Number) => bad(text, "is no rate; write 100mbit, 1.5gbit or 20M"),
-        Err(Wrong::NoUnit) => bad(text, "has no unit; write 100mbit, 1.5gbit or 20M"),
+        Err(Wrong::Number) => bad(text, "is not a rate: write 100kbit, 100mbit or 1.5gbit"),
+        Err(Wrong::NoUnit) => bad(text, "has no unit: write 100kbit, 100mbit or 1.5gbit"),
         Err(Wrong::Ambiguous) => bad(
             text,
-            "could be bits or bytes; write 100mbit, 1.5gbit or 20M",
+            "is ambiguous, bits or bytes: write 100kbit, 100mbit or 1.5gbit",
         ),
-        Err(Wrong::OtherUnit) => bad(text, "has no unit of a rate; write 100mbit, 1.5gbit or 20M"),
+        Err(Wrong::OtherUnit) => bad(
+            text,
+            "has no unit of rate: write 100kbit, 100mbit or 1.5gbit",
+        ),
     }
 }
 
@@ -170,7 +184,7 @@ pub(crate) fn rate_bps(text: &str) -> Result<u64, BadValue> {
 pub(crate) fn mbps(text: &str) -> Result<u64, BadValue> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => bits(text, number * 1e6),
-        _ => bad(text, "is no number of Mbit/s"),
+        _ => bad(text, "is not a number of Mbit/s"),
     }
 }
 
@@ -178,7 +192,7 @@ fn bits(text: &str, bps: f64) -> Result<u64, BadValue> {
     if (1.0..=MAX_RATE_BPS).contains(&bps.round()) {
         Ok(bps.round() as u64)
     } else {
-        bad(text, "is out of range; 1bit to 1000tbit")
+        bad(text, "is out of range: write 1bit to 1000tbit")
     }
 }
 
@@ -186,9 +200,9 @@ fn bits(text: &str, bps: f64) -> Result<u64, BadValue> {
 pub(crate) fn time_ns(text: &str) -> Result<u64, BadValue> {
     match parse(text, Unit::Time) {
         Ok(ns) if (1.0..=MAX_TIME_NS).contains(&ns) => Ok(ns.round() as u64),
-        Ok(_) => bad(text, "is out of range; above 0 and 3600s at most"),
-        Err(Wrong::Number) => bad(text, "is no time; write 40ms, 800us or 1.5s"),
-        Err(_) => bad(text, "has no unit of time; write 40ms, 800us or 1.5s"),
+        Ok(_) => bad(text, "is out of range: write more than 0, at most 3600s"),
+        Err(Wrong::Number) => bad(text, "is not a time: write 40ms, 800us or 1.5s"),
+        Err(_) => bad(text, "has no unit of time: write 40ms, 800us or 1.5s"),
     }
 }
 
@@ -198,7 +212,7 @@ pub(crate) fn share(text: &str) -> Result<f64, BadValue> {
         Ok(share) if share > 0.0 && (share < 1.0 || share == 1.0 && text.contains('%')) => {
             Ok(share)
         }
-        _ => bad(text, "is no share; write 1% or 0.01"),
+        _ => bad(text, "is not a share: write 1% or 0.01"),
     }
 }
 

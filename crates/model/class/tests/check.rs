@@ -103,17 +103,17 @@ name = 5
     tells(
         &outcome,
         &[
-            "c.toml:3:1: error: class \"a\": unknown key \"prefx\"; did you mean \"prefix\"?",
-            "c.toml:4:12: error: class \"a\": vlan: \"5000\" is no VLAN; 1 to 4094",
-            "c.toml:5:6: error: class \"a\": up: \"20\" has no unit; write 100mbit, 1.5gbit or 20M",
-            "c.toml:6:7: error: class \"a\": mac wants a string or a list of strings",
-            "c.toml:8:1: error: class without name; give it a name that no other class has",
-            "c.toml:9:10: error: class: prefix: \"x\" is no prefix; write 192.0.2.0/24, 2001:db8::/32 or an address",
-            "c.toml:12:8: warning: class \"b\": nothing leads to it, and no class is in it",
-            "c.toml:13:1: error: class \"b\": unknown key \"colour\"; there are name, parent, prefix, prefixes, vlan, interface, mac, mark, dscp, up, down, up_floor, down_floor, rtt_p95, loss, attributes",
-            "c.toml:14:14: error: class \"b\": attributes wants a table such as { plan = \"gold\" }",
-            "c.toml:15:1: error: class \"b\": unknown key \"name2\"; did you mean \"name\"?",
-            "c.toml:18:8: error: class: name wants a string",
+            "c.toml:3:1: error: class \"a\": unknown key \"prefx\": did you mean \"prefix\"?",
+            "c.toml:4:12: error: class \"a\": vlan: \"5000\" is not a VLAN ID: write 1 to 4094",
+            "c.toml:5:6: error: class \"a\": up: \"20\" has no unit: write 100kbit, 100mbit or 1.5gbit",
+            "c.toml:6:7: error: class \"a\": mac must be a string or a list of strings",
+            "c.toml:8:1: error: class without name: give it a unique name",
+            "c.toml:9:10: error: class: prefix: \"x\" is not a prefix: write 192.0.2.0/24, 2001:db8::/32 or an address",
+            "c.toml:12:8: warning: class \"b\": no criteria and no children",
+            "c.toml:13:1: error: class \"b\": unknown key \"colour\": known keys are name, parent, prefix, prefixes, vlan, interface, mac, mark, dscp, up, down, up_floor, down_floor, rtt_p95, loss, attributes",
+            "c.toml:14:14: error: class \"b\": attributes must be a table such as { plan = \"gold\" }",
+            "c.toml:15:1: error: class \"b\": unknown key \"name2\": did you mean \"name\"?",
+            "c.toml:18:8: error: class: name must be a string",
         ],
     );
 }
@@ -128,11 +128,11 @@ fn duplicates_are_told_with_both_places() {
     tells(
         &outcome,
         &[
-            "c.csv:3:3: error: class \"b\": prefix 192.0.2.0/24 also leads to class \"a\", at c.csv:2:3",
-            "c.csv:3:16: error: class \"b\": MAC 02:00:00:00:00:01 also leads to class \"a\", at c.csv:2:16",
-            "c.csv:3:36: error: class \"b\": VLAN 5 also leads to class \"a\", at c.csv:2:34",
-            "c.csv:4:1: error: class \"a\": the name is taken, at c.csv:2:1",
-            "c.csv:5:17: warning: class \"c\": prefix 203.0.113.1/32 is there twice",
+            "c.csv:3:3: error: class \"b\": prefix 192.0.2.0/24 also belongs to class \"a\" (c.csv:2:3)",
+            "c.csv:3:16: error: class \"b\": MAC 02:00:00:00:00:01 also belongs to class \"a\" (c.csv:2:16)",
+            "c.csv:3:36: error: class \"b\": VLAN 5 also belongs to class \"a\" (c.csv:2:34)",
+            "c.csv:4:1: error: class \"a\": duplicate name, first at c.csv:2:1",
+            "c.csv:5:17: warning: class \"c\": duplicate prefix 203.0.113.1/32",
         ],
     );
 }
@@ -213,10 +213,10 @@ fn overlaps_are_told_unless_the_outer_class_is_an_ancestor() {
     tells(
         &outcome,
         &[
-            "c.csv:5:12: warning: class \"flat\": prefix 10.1.2.0/24 lies in 10.1.0.0/20 of class \"other\" (c.csv:6:22), in which \"flat\" is not; the longer one wins",
-            "c.csv:5:24: warning: class \"flat\": prefix 192.0.2.0/24 is outside of every prefix of \"house\", in which it is",
-            "c.csv:6:8: warning: class \"other\": prefix 10.1.2.128/25 lies in 10.1.2.0/24 of class \"flat\" (c.csv:5:12), in which \"other\" is not; the longer one wins",
-            "c.csv:6:22: warning: class \"other\": prefix 10.1.0.0/20 lies in 10.1.0.0/16 of class \"house\" (c.csv:4:12), in which \"other\" is not; the longer one wins",
+            "c.csv:5:12: warning: class \"flat\": prefix 10.1.2.0/24 overlaps 10.1.0.0/20 of class \"other\" (c.csv:6:22), which is not an ancestor: the longer prefix applies",
+            "c.csv:5:24: warning: class \"flat\": prefix 192.0.2.0/24 is outside of all prefixes of its ancestor \"house\"",
+            "c.csv:6:8: warning: class \"other\": prefix 10.1.2.128/25 overlaps 10.1.2.0/24 of class \"flat\" (c.csv:5:12), which is not an ancestor: the longer prefix applies",
+            "c.csv:6:22: warning: class \"other\": prefix 10.1.0.0/20 overlaps 10.1.0.0/16 of class \"house\" (c.csv:4:12), which is not an ancestor: the longer prefix applies",
         ],
     );
 }
@@ -234,7 +234,7 @@ fn a_prefix_is_held_against_the_nearest_class_above_that_has_any() {
     tells(
         &outcome,
         &[
-            "c.csv:5:11: warning: class \"out\": prefix 192.0.2.0/24 is outside of every prefix of \"site\", in which it is",
+            "c.csv:5:11: warning: class \"out\": prefix 192.0.2.0/24 is outside of all prefixes of its ancestor \"site\"",
         ],
     );
 }
@@ -248,8 +248,8 @@ fn ceilings_and_floors_are_held_against_each_other() {
     tells(
         &outcome,
         &[
-            "c.csv:4:19: warning: class \"a\": up: the ceiling 200mbit is above 100mbit of \"site\", in which it is",
-            "c.csv:4:30: error: class \"a\": down: the floor 2gbit is above the ceiling 1gbit",
+            "c.csv:4:19: warning: class \"a\": up: ceiling 200mbit is above ceiling 100mbit of its ancestor \"site\"",
+            "c.csv:4:30: error: class \"a\": down: floor 2gbit is above ceiling 1gbit",
         ],
     );
 }
@@ -268,7 +268,7 @@ fn marks_cannot_be_used_beside_mac_addresses_and_vlans() {
         assert!(
             problem
                 .to_string()
-                .starts_with("c.toml:5:8: error: class \"a\": mark 0x10 cannot be used beside ")
+                .starts_with("c.toml:5:8: error: class \"a\": mark 0x10 cannot be combined with ")
         );
         assert!(problem.text.contains("class \"b\" (c.toml:8:"), "{problem}");
     }
@@ -304,20 +304,20 @@ fn csv_headers_and_rows_are_checked() {
     tells(
         &csv("name,vlann,prefix,name\na,1,192.0.2.1,a,5\n,,192.0.2.2,\n"),
         &[
-            "c.csv:1:6: error: unknown column \"vlann\"; did you mean \"vlan\"?",
-            "c.csv:1:19: error: column \"name\" is there twice; take one away",
-            "c.csv:2:17: error: class \"a\": 5 cells, but the header has 4; put quotes around a cell that holds commas",
-            "c.csv:3:1: error: class without name; give it a name that no other class has",
+            "c.csv:1:6: error: unknown column \"vlann\": did you mean \"vlan\"?",
+            "c.csv:1:19: error: duplicate column \"name\": remove one",
+            "c.csv:2:17: error: class \"a\": 5 cells, but the header has 4: put quotes around a cell with commas",
+            "c.csv:3:1: error: class without name: give it a unique name",
         ],
     );
     tells(
         &csv("parent\na\n"),
-        &["c.csv:1:1: error: no column \"name\"; every class needs one"][..],
+        &["c.csv:1:1: error: no column \"name\": every class needs a name"][..],
     );
     tells(
         &csv("# nothing\n"),
         &[
-            "c.csv:1:1: error: no header; the first line names the columns, such as name,parent,prefix",
+            "c.csv:1:1: error: no header: write column names in the first line, such as name,parent,prefix",
         ],
     );
 }
@@ -414,11 +414,11 @@ fn labels_are_read_and_checked() {
     tells(
         &ClassSet::build(drafts, Uplinks::Unknown),
         &[
-            "l.csv:2:3: warning: label \"A\": prefix has bits behind its length; taken as 192.0.2.0/24",
-            "l.csv:3:3: warning: label \"A\": prefix 192.0.2.0/24 is there twice",
+            "l.csv:2:3: warning: label \"A\": prefix has bits after its length: read as 192.0.2.0/24",
+            "l.csv:3:3: warning: label \"A\": duplicate prefix 192.0.2.0/24",
             "l.csv:4:3: error: label \"B\": prefix 192.0.2.0/24 is also labelled \"A\"",
-            "l.csv:5:1: error: label: \"\" is no name; it must not be empty",
-            "l.csv:6:3: error: label \"C\": prefix: \"x\" is no prefix; write 192.0.2.0/24, 2001:db8::/32 or an address",
+            "l.csv:5:1: error: label: \"\" is not a name: write 1 to 255 bytes",
+            "l.csv:6:3: error: label \"C\": prefix: \"x\" is not a prefix: write 192.0.2.0/24, 2001:db8::/32 or an address",
         ],
     );
 }
@@ -430,7 +430,7 @@ fn what_is_no_utf8_is_told_where_it_is() {
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
     tells(
         &outcome,
-        &["c.csv:2:3: error: no UTF-8; save the file as UTF-8"],
+        &["c.csv:2:3: error: not UTF-8: save the file as UTF-8"],
     );
 }
 

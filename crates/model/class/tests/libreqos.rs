@@ -189,13 +189,13 @@ fn problems_of_both_files_are_told_with_their_places() {
     assert_eq!(
         told(&outcome),
         [
-            "n.json:2:38: error: node \"North\": bandwidth: \"x\" is no number of Mbit/s",
-            "n.json:3:15: error: node \"North\": \"children\" is an object",
-            "s.csv:2:1: warning: 14 cells, but the header has 13; is a comma without quotes in one of them?",
-            "s.csv:2:3: warning: class \"Ely\": nothing leads to it, and no class is in it",
-            "s.csv:2:18: error: class \"Ely\": prefix: \"100.64.0.300\" is no prefix; write 192.0.2.0/24, 2001:db8::/32 or an address",
-            "s.csv:2:36: error: circuit \"1\": rate: \"fast\" is no number of Mbit/s",
-            "s.csv:3:1: error: row without Circuit ID; it belongs to no circuit",
+            "n.json:2:38: error: node \"North\": bandwidth: \"x\" is not a number of Mbit/s",
+            "n.json:3:15: error: node \"North\": \"children\" must be an object",
+            "s.csv:2:1: warning: 14 cells, but the header has 13: put quotes around a cell with commas",
+            "s.csv:2:3: warning: class \"Ely\": no criteria and no children",
+            "s.csv:2:18: error: class \"Ely\": prefix: \"100.64.0.300\" is not a prefix: write 192.0.2.0/24, 2001:db8::/32 or an address",
+            "s.csv:2:36: error: circuit \"1\": rate: \"fast\" is not a number of Mbit/s",
+            "s.csv:3:1: error: row without Circuit ID: it belongs to no circuit",
         ]
     );
 }

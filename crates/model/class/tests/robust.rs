@@ -153,7 +153,7 @@ fn a_hundred_thousand_classes_are_taken_and_not_one_more() {
     assert_eq!(
         limit_problems(&more),
         [
-            "f.csv:100002:1: error: too many classes: 3 from here on; at most 100000 with 262144 criteria"
+            "f.csv:100002:1: error: too many classes: 3 more from here, the maximum is 100000 with 262144 criteria"
         ]
     );
     assert!(more.set.is_none());
@@ -171,7 +171,9 @@ fn criteria_and_labels_have_limits_that_are_told() {
     let labels = format!("prefix,label\n{}", rows.collect::<String>());
     assert_eq!(
         limit_problems(&read(&[("f.csv", labels.into())])),
-        ["f.csv:100002:1: error: too many labelled prefixes: 2 from here on; at most 100000"]
+        [
+            "f.csv:100002:1: error: too many labelled prefixes: 2 more from here, the maximum is 100000"
+        ]
     );
 }
 

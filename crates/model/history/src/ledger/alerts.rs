@@ -86,7 +86,7 @@ struct Finding {
     verdict: Verdict,
     value: f64,
     limit: f64,
-    /// "median", "95th percentile" or "lost".
+    /// "median", "95th percentile" or "loss".
     of: &'static str,
 }
 
@@ -169,7 +169,7 @@ impl Watch {
     /// Time passes: ends what was not judged for too long.
     pub fn rest(&self, t: u64) -> Vec<Proposal> {
         let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
-        self.end(unjudged, "over: too little traffic to tell")
+        self.end(unjudged, "over: too little traffic to measure")
     }
 
     /// Ends everything.
@@ -253,7 +253,7 @@ impl Watch {
             value: finding.value,
             limit: finding.limit,
             since_unix_ns: hold.since_unix_ns,
-            text: say(&finding, kind, !hold.active, accepted),
+            text: describe(&finding, kind, !hold.active, accepted),
             accepted,
         })
     }
@@ -338,7 +338,7 @@ fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
             verdict,
             value,
             limit: threshold,
-            of: "lost",
+            of: "loss",
         }
     }))
 }
@@ -368,20 +368,22 @@ fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
     worst(rtt.into_iter().chain(loss))
 }
 
-/// For people, without the class's name and the leg.
-fn say(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) -> String {
+/// The text of an alert, without class and leg.
+fn describe(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) -> String {
     let show = |value: f64| match finding.of {
-        "lost" => format!("{:.2} %", value * 100.0),
+        "loss" => format!("{:.2} %", value * 100.0),
         _ => Nanos(value as u64).to_string(),
     };
     let (value, limit, of) = (show(finding.value), show(finding.limit), finding.of);
     let against = match kind {
         AlertKind::RttShift => "baseline",
         AlertKind::Loss => "threshold",
-        AlertKind::SlaBreach => "promised",
+        AlertKind::SlaBreach => "service level",
     };
     match (accepted, begins) {
-        (true, _) => format!("{of} {value} for a day is the new normal; it was {limit}"),
+        (true, _) => {
+            format!("over: {of} {value} for a day is the new baseline, previously {limit}")
+        }
         (false, true) => format!("{of} {value}, {against} {limit}"),
         (false, false) => format!("over: {of} {value}, {against} {limit}"),
     }

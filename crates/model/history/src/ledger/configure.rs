@@ -109,7 +109,7 @@ impl Ledger {
         let (t, unix_ns) = (self.clock.t, self.clock.last.unix_ns);
         for ((kind, name), (mut account, _)) in gone {
             if let Some(learnt) = &mut account.learnt {
-                for proposal in learnt.watch.end_all("the class is gone") {
+                for proposal in learnt.watch.end_all("over: the class was removed") {
                     learnt.watch.settle(&proposal, t);
                     alerts.push(alert(&name, &proposal, unix_ns));
                 }

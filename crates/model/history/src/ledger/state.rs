@@ -27,19 +27,19 @@ const HEADER: usize = 24;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
     /// They begin otherwise.
-    #[error("this is no state of Fairpath; move it away to begin anew")]
+    #[error("not a state file of Fairpath: move it to start without history")]
     NotState,
     /// Of another program version.
     #[error(
-        "the state has version {found}, this program reads up to {STATE_VERSION}; \
-         install the program that wrote it, or move it away to begin anew"
+        "the state file has version {found}, this program reads only {STATE_VERSION}: \
+         install the version that wrote it, or move the file to start without history"
     )]
     Version {
         /// What it says.
         found: u32,
     },
     /// Cut off or changed.
-    #[error("the state is damaged: {what}; move it away to begin anew")]
+    #[error("the state file is damaged, {what}: move it to start without history")]
     Damaged {
         /// What is wrong.
         what: &'static str,
@@ -102,7 +102,7 @@ impl State {
         let damaged = |what| StateError::Damaged { what };
         let Some((header, body)) = bytes.split_at_checked(HEADER) else {
             return Err(if bytes.starts_with(MAGIC) {
-                damaged("its header is cut off")
+                damaged("its header is incomplete")
             } else {
                 StateError::NotState
             });
@@ -115,12 +115,12 @@ impl State {
             return Err(StateError::Version { found });
         }
         if body.len() as u64 != little(&header[12..20]) {
-            return Err(damaged("its length is not what its header says"));
+            return Err(damaged("its length differs from its header"));
         }
         if u64::from(crc32fast::hash(body)) != little(&header[20..24]) {
-            return Err(damaged("its checksum does not fit"));
+            return Err(damaged("its checksum is wrong"));
         }
-        postcard::from_bytes(body).map_err(|_| damaged("its content makes no sense"))
+        postcard::from_bytes(body).map_err(|_| damaged("its content cannot be decoded"))
     }
 }
 

@@ -35,13 +35,13 @@ pub struct RowSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigureError {
     /// Beyond [`MAX_ROWS`].
-    #[error("{rows} rows cannot be kept: at most {MAX_ROWS} can; leave some out")]
+    #[error("too many rows: {rows}, the maximum is {MAX_ROWS}: remove some")]
     TooMany {
         /// How many were wanted.
         rows: usize,
     },
     /// Two rows of a kind have one name.
-    #[error("{kind:?} {name:?} is there twice: names of a kind are unique; rename one")]
+    #[error("duplicate {kind:?} {name:?}: rename one")]
     Duplicate {
         /// Of both.
         kind: Kind,
@@ -49,7 +49,7 @@ pub enum ConfigureError {
         name: String,
     },
     /// A parent does not come before its child.
-    #[error("{name:?} has row {parent} for parent, which does not come before it; order the rows")]
+    #[error("parent {parent} of row {name:?} does not precede it: reorder the rows")]
     Parent {
         /// The child.
         name: String,
@@ -57,7 +57,7 @@ pub enum ConfigureError {
         parent: usize,
     },
     /// Two rows have one slot.
-    #[error("slot {slot} is given to {name:?} and to {other:?}; give each its own")]
+    #[error("slot {slot} belongs to {name:?} and to {other:?}: assign different slots")]
     Slot {
         /// Given twice, or no slot of the core.
         slot: u32,
@@ -67,7 +67,7 @@ pub enum ConfigureError {
         other: String,
     },
     /// The core has no such slot.
-    #[error("slot {slot} of {name:?} does not exist: slots end at {MAX_ROWS}; give it another")]
+    #[error("slot {slot} of {name:?} does not exist: assign one below {MAX_ROWS}")]
     NoSuchSlot {
         /// Beyond [`MAX_ROWS`].
         slot: u32,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_followed_by_all_below_it_in_the_order_given() {
+    fn descendants_follow_their_class_in_order() {
         let rows = vec![
             row("a", 1, None),
             row("b", NO_SLOT, None),
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_cannot_stand_are_refused_by_name() {
+    fn invalid_rows_are_refused_by_name() {
         let refused = |rows: Vec<RowSpec>| plant(rows).unwrap_err().to_string();
         let twice = refused(vec![row("x", 1, None), row("x", 2, None)]);
-        assert!(twice.contains("\"x\" is there twice"), "{twice}");
+        assert!(twice.contains("duplicate Class \"x\""), "{twice}");
         let itself = refused(vec![row("x", 1, Some(0))]);
-        assert!(itself.contains("does not come before it"), "{itself}");
+        assert!(itself.contains("does not precede it"), "{itself}");
         let slot = refused(vec![row("x", 1, None), row("y", 1, None)]);
-        assert!(slot.contains("given to \"y\" and to \"x\""), "{slot}");
+        assert!(slot.contains("belongs to \"y\" and to \"x\""), "{slot}");
         let beyond = refused(vec![row("x", MAX_ROWS as u32, None)]);
         assert!(beyond.contains("does not exist"), "{beyond}");
         let both = [Kind::Class, Kind::Subnet].map(|kind| RowSpec {

@@ -145,7 +145,7 @@ fn a_shift_that_holds_for_a_day_is_the_new_normal() {
     let told: Vec<bool> = alerts.iter().map(|(_, alert)| alert.active).collect();
     assert_eq!(told, [true, false]);
     assert!(alerts[1].0.abs_diff(24 * 3600) < 60, "{alerts:?}");
-    assert!(alerts[1].1.text.contains("new normal"), "{alerts:?}");
+    assert!(alerts[1].1.text.contains("new baseline"), "{alerts:?}");
 }
 
 #[test]
@@ -215,7 +215,11 @@ fn a_plans_own_promises_are_held_without_a_baseline() {
     assert_eq!(began.len(), 1, "{began:?}");
     let alert = &began[0].1;
     assert_eq!((alert.alert, alert.limit), (AlertKind::SlaBreach, 40e6));
-    assert!(alert.text.contains("promised 40.000 ms"), "{}", alert.text);
+    assert!(
+        alert.text.contains("service level 40.000 ms"),
+        "{}",
+        alert.text
+    );
     let lossy = Traffic { loss: 0.02, ..CALM };
     // It goes on, for another reason.
     assert!(scene.run(120, lossy).is_empty());
