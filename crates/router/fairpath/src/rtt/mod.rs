@@ -1,12 +1,13 @@
-//! `fairpath rtt`: what passing traffic experiences, live or from a capture.
+//! `fairpath rtt`: RTTs and loss of passing traffic, live or from a capture.
 //!
 //! ```text
-//!   interfaces -> live.rs (kernel home) --.
-//!                                          >- events -> output.rs -> lines, JSON, summary
-//!   capture -> offline.rs (native home) --'
+//!   interfaces -> live.rs (kernel runtime) ---.
+//!                                              >- events -> output.rs -> records, summary, table
+//!   capture -> offline.rs (native runtime) ---'
 //! ```
 
 mod args;
+mod by;
 mod live;
 mod offline;
 mod output;
@@ -15,6 +16,9 @@ mod report;
 pub use args::Args;
 
 /// Runs `fairpath rtt`.
+///
+/// # Errors
+/// See the source of packets.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.read {
         Some(path) => offline::run(args, path),

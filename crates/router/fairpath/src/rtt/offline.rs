@@ -1,10 +1,11 @@
-//! From a capture: packets and their times go through the native home.
+//! Measurement of a capture in the native runtime.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use fairpath_cli::note;
 use fairpath_core::{Event, Frame, Link, Monitor, Way};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
 
@@ -12,14 +13,14 @@ use super::args::{Args, Match};
 use super::output::Output;
 use super::report::Run;
 
-/// Linux cooked captures tell the direction: packet type 4 is outgoing.
+/// The packet type of outgoing packets in Linux cooked captures.
 const SLL_OUTGOING: u16 = 4;
 
 /// Reads a capture to its end.
 ///
 /// # Errors
-/// Where the file cannot be opened, is no capture, or output fails. A capture that is cut short
-/// or damaged gives what it has; the summary and the exit status say so.
+/// The file cannot be opened, is not a capture, or output fails. A truncated or damaged capture is
+/// measured up to its end or its damage; the summary and the exit status report it.
 pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     let stream: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -34,7 +35,7 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     let mut capture = Capture {
         first: None,
         last: 0,
-        unknown: 0,
+        unsupported: 0,
         tshark: args.pairing == Match::Tshark,
     };
     let mut stopped = None;
@@ -50,25 +51,25 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
                 break;
             }
         }
-        let known = output.context.names.len();
-        if reader.interfaces().len() > known {
+        let named = output.context.names.len();
+        if reader.interfaces().len() > named {
             name_interfaces(&reader, &mut output);
         }
     }
     failed?;
-    let mut told: Vec<Event> = Vec::new();
-    monitor.finish(|event| told.push(event));
-    for event in &told {
+    let mut open: Vec<Event> = Vec::new();
+    monitor.finish(|event| open.push(event));
+    for event in &open {
         output.event(event)?;
     }
     close(args, path, &monitor, output, &capture, stopped)
 }
 
-/// What a whole capture came to.
+/// Totals of a capture.
 struct Capture {
     first: Option<u64>,
     last: u64,
-    unknown: u64,
+    unsupported: u64,
     tshark: bool,
 }
 
@@ -80,10 +81,10 @@ impl Capture {
         output: &mut Output,
     ) -> anyhow::Result<()> {
         let Some(frame) = frame_of(packet) else {
-            self.unknown += 1;
+            self.unsupported += 1;
             return Ok(());
         };
-        // Two captures of one time base begin with the earliest packet, not the first.
+        // A capture of two interfaces may not begin with its earliest packet.
         self.first = Some(self.first.map_or(packet.time_ns, |f| f.min(packet.time_ns)));
         self.last = self.last.max(packet.time_ns);
         let mut failed = Ok(());
@@ -105,7 +106,7 @@ fn name_interfaces(reader: &Reader<Box<dyn Read>>, output: &mut Output) {
     }
 }
 
-/// What the core needs to know of a captured packet; none for a link type it does not know.
+/// The frame of a captured packet for the core; `None` for an unsupported link type.
 fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
     let link = match packet.link.canonical() {
         LinkType::ETHERNET => Link::Ethernet,
@@ -143,7 +144,7 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         ifindex,
         link: link as u16,
         way: way as u8,
-        // Packet taps lie behind the egress queue.
+        // Packet sockets capture after the egress queue.
         flags: if way == Way::Out {
             Frame::AFTER_QUEUE
         } else {
@@ -170,14 +171,14 @@ fn close(
     stopped: Option<ReadError>,
 ) -> anyhow::Result<()> {
     let mut notes = Vec::new();
-    if capture.unknown > 0 {
+    if capture.unsupported > 0 {
         notes.push(format!(
-            "{} packets of link types that are not known here",
-            capture.unknown
+            "{} packets of unsupported link types",
+            capture.unsupported
         ));
     }
     if capture.tshark {
-        notes.push("paired as tshark does, without Karn's rule".to_owned());
+        notes.push("packets are paired as tshark does, without Karn's rule".to_owned());
     }
     if let Some(error) = &stopped {
         notes.push(format!("{path:?} ends early: {error}"));
@@ -196,11 +197,11 @@ fn close(
     output.finish(&run, &stats)?;
     match stopped {
         None => Ok(()),
-        // A capture that is still being written is cut in its last packet: no failure.
+        // A capture that is still being written ends in the middle of a packet.
         Some(ReadError::Truncated { .. }) if !args.quiet || stats.frames > 0 => {
-            eprintln!(
-                "fairpath: {path:?} ends in the middle of a packet; all complete ones are in"
-            );
+            note(format!(
+                "{path:?} ends in the middle of a packet; all complete packets are measured"
+            ));
             Ok(())
         }
         Some(error) => bail!("read capture {path:?}: {error}"),

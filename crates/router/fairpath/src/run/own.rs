@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
+use fairpath_cli::wrong_usage;
 use fairpath_config::{self as config, Wish};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
@@ -31,7 +32,7 @@ impl Own {
     /// # Errors
     /// Where an interface cannot be, or the kernel refuses.
     pub fn watch(wish: &Wish<'_>) -> anyhow::Result<Own> {
-        let config = config::of_wish(wish)?;
+        let config = config::of_wish(wish).map_err(|refused| wrong_usage(refused.of_options()))?;
         let (asker, questions) = ask::channel()?;
         let over = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&over);
