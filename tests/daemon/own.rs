@@ -17,7 +17,7 @@ fn top_watches_by_itself_and_shows_subnets_as_classes() {
         "lan",
         "-u",
         "wan",
-        "--except",
+        "--exclude",
         "203.0.113.0/24 port 9",
         "--interval",
         "1s",
