@@ -27,7 +27,7 @@ pub enum Watcher {
         path: PathBuf,
         /// What is watched.
         interfaces: &'static [&'static str],
-        /// `--flows`.
+        /// `--max-flows`.
         flows: u32,
     },
     /// ePPing on one interface, every TSval, individual output that nobody reads.
@@ -100,7 +100,7 @@ impl Watcher {
                 for interface in *interfaces {
                     command.args(["-i", interface]);
                 }
-                command.args(["--quiet", "--format", "json", "--top", "0", "--flows"]);
+                command.args(["--quiet", "--format", "json", "--limit", "0", "--max-flows"]);
                 command.arg(flows.to_string());
             }
             Watcher::Epping { path, interface } => {

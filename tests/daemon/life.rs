@@ -63,7 +63,7 @@ fn a_restart_goes_on_counting_and_states_the_gap() {
 
     site.exchange(ANNA, 1); // while nobody looks
     let daemon = Daemon::start(site.router(), &place);
-    daemon.says("state restored; nothing was measured for");
+    daemon.says("state restored; no measurement for");
     let status = daemon.status();
     assert!(
         status["restart_gap_ns"].as_u64().is_some_and(|ns| ns > 1_000_000),
@@ -107,7 +107,7 @@ fn kill_9_loses_no_more_than_the_save_interval() {
     assert!(place.socket().exists(), "killed: it could not clean up");
 
     let daemon = Daemon::start(site.router(), &place);
-    daemon.says("left by a daemon that did not end by itself");
+    daemon.says("left by a daemon that did not stop cleanly");
     assert_eq!(bytes_up(&daemon.row("anna")), bytes_up(&before));
 }
 
@@ -122,7 +122,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
     let mut second = Daemon::spawn(site.router(), &place);
     let status = second.process.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(1));
-    second.says("another daemon is running there");
+    second.says("another daemon is running");
     site.exchange(ANNA, 1);
     daemon.row_when("anna", "1 flow closed", |row| row["flows"]["closed"] == 1);
 }

@@ -17,7 +17,7 @@ fn top_watches_by_itself_and_shows_subnets_as_classes() {
         "lan",
         "-u",
         "wan",
-        "--except",
+        "--exclude",
         "203.0.113.0/24 port 9",
         "--interval",
         "1s",
@@ -45,7 +45,7 @@ fn top_watches_by_itself_and_shows_subnets_as_classes() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_told() {
+fn a_missing_interface_is_reported() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     let output = fairpath_tests::rtt::run(&ns, &["top", "-i", "nowhere", "--once"]);

@@ -133,7 +133,7 @@ fn interfaces_and_classes_come_and_go_by_reload() {
         "{stdout}"
     );
     daemon.says("watching wan");
-    daemon.says("lan is wanted no more");
+    daemon.says("lan is not configured any more");
     assert_eq!(daemon.status()["interfaces"], json!(["wan"]));
     site.exchange(BERT, 3);
     daemon.row_when("emil", "3 flows closed", |row| row["flows"]["closed"] == 3);
@@ -156,7 +156,7 @@ fn what_needs_a_restart_is_told_and_kept_as_it_was() {
     assert!(
         answer["text"]
             .to_string()
-            .contains("not before a restart: [monitor] flows"),
+            .contains("active after a restart: [monitor] flows"),
         "{answer}"
     );
     let status = daemon.status();

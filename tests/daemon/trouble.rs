@@ -65,7 +65,7 @@ fn an_interface_that_goes_and_comes_back_is_watched_again_and_its_row_goes_on() 
     site.router()
         .run(&["ip", "link", "delete", "dev", "ppp0"])
         .unwrap();
-    daemon.says("ppp0 vanished; not watched any more");
+    daemon.says("ppp0 removed; no longer watched");
     daemon.row_when("ppp0", "gone", Value::is_null);
     add_dummy(site.router(), "ppp0");
     let back = daemon.row_when("ppp0", "back", |row| row["kind"] == "interface");

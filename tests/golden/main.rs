@@ -17,7 +17,6 @@
 //! begin again, SYN and FIN that count two, a sample of no time shown, an initial number that a second
 //! SYN-ACK does not replace, echo told by number without its checksum.
 
-mod by;
 mod karn;
 mod oracle;
 mod quantiles;

@@ -63,7 +63,7 @@ fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static st
 fn asked_to_end_it_ends_its_command_and_has_its_status() {
     requires!(Need::Root);
     let net = router();
-    let words = [&["lan", "--in", "loss 10%", "--"][..], &SLEEP].concat();
+    let words = [&["lan", "--ingress", "loss 10%", "--"][..], &SLEEP].concat();
     let impaired = Impaired::start(&net.router, &words);
     impaired.process.signal(Signal::SIGTERM);
     let ended = impaired.ended();
@@ -78,7 +78,7 @@ fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
     let net = router();
     let begin = Instant::now();
     let words = [
-        &["lan", "--in", "loss 10%", "--for", "700ms", "--"][..],
+        &["lan", "--ingress", "loss 10%", "--duration", "700ms", "--"][..],
         &SLEEP,
     ]
     .concat();
@@ -87,7 +87,7 @@ fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
     assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
     assert!(!runs(&net.router, &SLEEP), "the command goes on");
     let words = [
-        "lan", "--in", "loss 10%", "--for", "1h", "--", "sh", "-c", "exit 3",
+        "lan", "--ingress", "loss 10%", "--duration", "1h", "--", "sh", "-c", "exit 3",
     ];
     let ended = Impaired::start(&net.router, &words).ended();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);

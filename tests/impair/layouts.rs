@@ -79,7 +79,7 @@ fn netfilter_is_not_asked_for_packets_of_a_bridges_ports() {
         &["wan", "--delay", "1ms"],
     ] {
         let mut impair = command(&bridge, words);
-        impair.arg("--no-check");
+        impair.arg("--no-self-test");
         let mut process = bridge.spawn(impair).unwrap();
         let refusal = process.wait_stderr("port of the bridge br0", PATIENCE);
         refusal.unwrap_or_else(|error| panic!("{words:?}: {error}"));

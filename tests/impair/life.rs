@@ -100,7 +100,7 @@ fn after_its_time_it_ends_by_itself_and_leaves_nothing() {
     let net = router();
     let tools = Tools::find(&net.router);
     let begin = Instant::now();
-    let words = ["wan", "--delay", "20ms", "--for", "1.5s"];
+    let words = ["wan", "--delay", "20ms", "--duration", "1.5s"];
     let ended = Impaired::start(&net.router, &words).ended();
     assert!(begin.elapsed() >= Duration::from_millis(1500));
     ended.assert_true();
@@ -113,7 +113,7 @@ fn it_ends_with_its_command_and_with_its_status() {
     requires!(Need::Root);
     let net = router();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
-        let words = ["lan", "--in", "loss 10%", "--", "sh", "-c", script];
+        let words = ["lan", "--ingress", "loss 10%", "--", "sh", "-c", script];
         let ended = Impaired::start(&net.router, &words).ended();
         assert_eq!(
             ended.status.code(),
@@ -146,8 +146,11 @@ fn a_report_that_cannot_be_written_ends_the_command_too() {
         "wan",
         "--delay",
         "20ms",
-        "--no-check",
-        "--json=/dev/full",
+        "--no-self-test",
+        "--format",
+        "json",
+        "--write",
+        "/dev/full",
         "--",
         "sleep",
         "1234",
@@ -172,7 +175,7 @@ fn what_the_check_once_refused_begins() {
         "5ms",
         "--rate",
         "10mbit",
-        "--for",
+        "--duration",
         "200ms",
     ];
     let process = net.router.spawn(command(&net.router, &words)).unwrap();
@@ -189,7 +192,7 @@ fn a_run_that_was_not_true_is_named_and_fails() {
         "delay 500ms",
         "--from-peer",
         "none",
-        "--packets",
+        "--max-packets",
         "16",
     ];
     let impaired = Impaired::between(&net, "afxdp", &words);
@@ -198,7 +201,7 @@ fn a_run_that_was_not_true_is_named_and_fails() {
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     assert_eq!(ended.report["true"], false);
     let why = ended.report["why"][0].as_str().unwrap();
-    assert!(why.contains("--packets"), "{why}");
+    assert!(why.contains("packets"), "{why}");
     assert!(ended.number("to-peer", "own_dropped") > 100);
     assert!(
         ended.stderr.contains("not true: to-peer:"),
@@ -223,7 +226,7 @@ fn an_interface_that_goes_ends_the_run_with_its_name() {
 fn every_second_there_is_a_line_of_json_with_what_was_asked() {
     requires!(Need::Root);
     let net = router();
-    let words = ["wan", "--delay", "2ms", "--for", "2.5s", "--seed", "3"];
+    let words = ["wan", "--delay", "2ms", "--duration", "2.5s", "--seed", "3"];
     let impaired = Impaired::start(&net.router, &words);
     impaired
         .process
@@ -251,7 +254,7 @@ fn the_check_passes_and_attaches_nothing() {
     requires!(Need::Root);
     let net = router();
     let words = [
-        "none0", "--check", "--loss", "1%", "--delay", "20ms", "--rate", "50mbit",
+        "none0", "--self-test", "--loss", "1%", "--delay", "20ms", "--rate", "50mbit",
     ];
     let process = net.router.spawn(command(&net.router, &words)).unwrap();
     let out = process.finish(PATIENCE).unwrap();

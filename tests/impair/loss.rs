@@ -149,7 +149,7 @@ fn beside_the_kernels_own_dropper_both_have_what_was_asked() {
 fn without_a_peer_each_way_of_an_interface_is_its_own() {
     requires!(Need::Root);
     let net = router();
-    let words = ["wan", "--out", "loss 30%", "--in", "none"];
+    let words = ["wan", "--egress", "loss 30%", "--ingress", "none"];
     let impaired = Impaired::start(&net.router, &words);
     let there = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
     let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
@@ -164,7 +164,7 @@ fn without_a_peer_each_way_of_an_interface_is_its_own() {
     assert_eq!(ended.report["engine"], Value::from("nfqueue"));
     drop(net);
     let net = router();
-    let impaired = Impaired::start(&net.router, &["wan", "--in", "loss 30%"]);
+    let impaired = Impaired::start(&net.router, &["wan", "--ingress", "loss 30%"]);
     let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1000);
     assert!(
         (580..=820).contains(&back.times.len()),

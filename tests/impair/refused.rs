@@ -9,7 +9,7 @@ use crate::scene::{Scene, command, router};
 
 /// Status and complaint.
 fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
-    command.arg("--no-check");
+    command.arg("--no-self-test");
     let mut process = net.router.spawn(command).unwrap();
     let status = process.wait(PATIENCE).unwrap();
     // What was printed before the end has been read by then.
@@ -21,33 +21,33 @@ fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
 }
 
 #[test]
-fn bad_wishes_are_named_with_their_remedy() {
+fn invalid_options_are_refused_with_a_remedy() {
     requires!(Need::Root);
     let net = router();
     let cases: [(&[&str], i32, &str); 13] = [
-        (&["wan"], 1, "nothing is asked for"),
+        (&["wan"], 2, "no impairment is configured"),
         (&[], 2, "<IF>"),
         (&["nowan", "--loss", "1%"], 1, "no such interface"),
         (
             &["wan", "--peer", "wan", "--loss", "1%"],
-            1,
+            2,
             "one interface",
         ),
-        (&["wan", "--loss", "120%"], 1, "120%"),
-        (&["wan", "--delay", "20"], 1, "write 5ms"),
-        (&["wan", "--rate", "fast"], 1, "fast"),
-        (&["wan", "--out", "los 1%"], 1, "--los"),
-        (&["wan", "--in", "loss 1%", "--peer", "lan"], 2, "--peer"),
+        (&["wan", "--loss", "120%"], 2, "120%"),
+        (&["wan", "--delay", "20"], 2, "write 5ms"),
+        (&["wan", "--rate", "fast"], 2, "fast"),
+        (&["wan", "--egress", "los 1%"], 2, "--los"),
+        (&["wan", "--ingress", "loss 1%", "--peer", "lan"], 2, "--peer"),
         (
             &["wan", "--delay", "1ms", "--via", "xdp"],
             1,
             "only be lost",
         ),
-        (&["wan", "--loss", "1%", "--via", "xdp"], 1, "--in alone"),
+        (&["wan", "--loss", "1%", "--via", "xdp"], 1, "--ingress only"),
         (&["wan", "--delay", "1ms", "--via", "afxdp"], 1, "--peer"),
         (
             &["wan", "--rate", "1mbit", "--policy", "fq_codl"],
-            1,
+            2,
             "fq_codel",
         ),
     ];
@@ -69,7 +69,7 @@ fn the_callers_own_login_is_not_cut_off_unasked() {
     let over = |name: &str, words: &[&str]| {
         let mut command = command(
             &net.router,
-            &[&[name, "--delay", "20ms", "--for", "200ms"], words].concat(),
+            &[&[name, "--delay", "20ms", "--duration", "200ms"], words].concat(),
         );
         command.env("SSH_CONNECTION", &login);
         refusal(&net, command)
@@ -89,7 +89,7 @@ fn the_callers_own_login_is_not_cut_off_unasked() {
     // sudo takes the variable away; a process above has it.
     let mut shell = net.router.command_without_sysfs("sh");
     let run = format!(
-        "env -u SSH_CONNECTION {} impair lan --delay 20ms --for 200ms --no-check; exit $?",
+        "env -u SSH_CONNECTION {} impair lan --delay 20ms --duration 200ms --no-self-test; exit $?",
         fairpath_tests::binary::fairpath().display()
     );
     shell.env("SSH_CONNECTION", &login).args(["-c", &run]);
@@ -120,7 +120,7 @@ fn what_is_beneath_the_login_s_interface_carries_it() {
     }
     for here in ["192.0.2.1", "198.51.100.1"] {
         for (name, is_cut) in [("br7", true), ("eth7", true), ("wan", false)] {
-            let words = [name, "--delay", "20ms", "--for", "200ms"];
+            let words = [name, "--delay", "20ms", "--duration", "200ms"];
             let mut command = command(&net.router, &words);
             command.env("SSH_CONNECTION", format!("192.0.2.2 40000 {here} 22"));
             let (code, said) = refusal(&net, command);

@@ -120,12 +120,12 @@ impl Impaired {
     pub fn start(ns: &Netns, words: &[&str]) -> Impaired {
         let seeded = words.contains(&"--seed");
         let seed: &[&str] = if seeded { &[] } else { &["--seed", SEED] };
-        let words = [&["--no-check", "--json"], seed, words].concat();
+        let words = [&["--no-self-test", "--format", "json"], seed, words].concat();
         let impaired = Impaired {
             process: ns.spawn(command(ns, &words)).unwrap(),
         };
         impaired.says("ready: impairing");
-        impaired.says("port ");
+        impaired.says("back end ");
         impaired
     }
 

@@ -34,7 +34,7 @@ fn impair_that_is_killed_leaves_the_measuring_process_alone() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("ip"));
     let net = router();
     let rtt = Rtt::watch(&net.router, &["wan"], &["--hook", "xdp"]);
-    let mut impaired = Impaired::start(&net.router, &["wan", "--in", "loss 100%"]);
+    let mut impaired = Impaired::start(&net.router, &["wan", "--ingress", "loss 100%"]);
     assert_eq!((arrived(&net, 100), pings(&net)), (0, 0));
     impaired.process.signal(Signal::SIGKILL);
     impaired.process.wait(PATIENCE).unwrap();
@@ -54,7 +54,7 @@ fn a_measuring_process_that_is_killed_leaves_impair_alone() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("ip"));
     let net = router();
     let mut rtt = Rtt::watch(&net.router, &["wan"], &["--hook", "xdp"]);
-    let impaired = Impaired::start(&net.router, &["wan", "--in", "pattern 10"]);
+    let impaired = Impaired::start(&net.router, &["wan", "--ingress", "pattern 10"]);
     assert_eq!(arrived(&net, 100), 50);
     rtt.process.signal(Signal::SIGKILL);
     rtt.process.wait(PATIENCE).unwrap();

@@ -43,16 +43,16 @@ fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
     rtt.says("watching ppp0\n");
     ping(&here, 1);
     rename("ppp0", "ppp7");
-    rtt.says("is called ppp7 now");
+    rtt.says("is now ppp7");
     ping(&here, 1);
     rename("ppp7", "eth7");
-    rtt.says("ppp7 renamed; not watched any more");
+    rtt.says("ppp7 renamed; no longer watched");
     ping(&here, 1); // of which nothing may be told
     rename("eth7", "ppp8");
     rtt.says("watching ppp8\n");
     ping(&here, 1);
     ip(&here, "link delete dev ppp8");
-    rtt.says("ppp8 vanished; not watched any more");
+    rtt.says("ppp8 removed; no longer watched");
     link(&here, "other", &there, 2);
     link(&here, "ppp9", &there, 3);
     rtt.says("watching ppp9\n");
@@ -81,7 +81,7 @@ fn the_end_of_the_only_interface_ends_the_run_with_a_summary_and_1() {
     ip(&here, "link delete dev gone");
     let status = rtt.process.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(1));
-    rtt.says("every watched interface vanished");
+    rtt.says("all watched interfaces were removed");
     rtt.process
         .wait_stdout("\"type\":\"summary\"", PATIENCE)
         .unwrap();

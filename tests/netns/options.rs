@@ -27,7 +27,7 @@ fn connections(router: &Router, connections: u64, at_once: usize) {
 fn a_full_flow_table_says_what_it_refused() {
     requires!(Need::Root);
     let router = Router::new(&Testbed::new()).unwrap();
-    let rtt = Rtt::watch(&router.router, &["wan"], &["--flows", "8"]);
+    let rtt = Rtt::watch(&router.router, &["wan"], &["--max-flows", "8"]);
     let mut flows = fairpath_tests::flows::Flows::open(
         &router.client,
         &router.server,

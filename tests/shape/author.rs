@@ -164,7 +164,7 @@ fn took_in(daemon: &Daemon<'_>) {
     let answer = daemon.reload();
     assert_eq!(answer["answer"], "done", "{answer:#}");
     let text = answer["text"].as_str().unwrap_or_default();
-    assert!(!text.contains("shaping is as it was"), "{text}");
+    assert!(!text.contains("shaping is unchanged"), "{text}");
 }
 
 by!(a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it: nfqueue, afxdp);

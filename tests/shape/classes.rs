@@ -58,7 +58,7 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
         let answer = daemon.reload();
         assert_eq!(answer["answer"], "done", "{answer:#}");
         let text = answer["text"].as_str().unwrap_or_default();
-        assert!(!text.contains("shaping is as it was"), "{text}");
+        assert!(!text.contains("shaping is unchanged"), "{text}");
     }
     for_a_time(Duration::from_millis(300));
     let sent = source.finish();

@@ -4,7 +4,7 @@
 //!   sender ── lan [router: fairpath impair lan --peer wan --to-peer "delay 20ms"] wan ── receiver
 //! ```
 //!
-//! Lateness is the command's own histogram (`--json`): from a packet's planned time to the clock behind
+//! Lateness is the command's own histogram (`--format json`): from a packet's planned time to the clock behind
 //! the call that handed it to the kernel. The receiver's clock knows nothing of plans: a sparse packet
 //! that takes 20 ms and a bit is beside the same path without the command, in the same round, so that
 //! what the path adds (two wake-ups, no batch that waits to be full) is a figure. Fewer than 1,000
@@ -137,7 +137,7 @@ pub struct One {
     cpu_percent: f64,
 }
 
-/// The last line of `fairpath impair --json`; what is not here is not needed.
+/// The last line of `fairpath impair --format json`; what is not here is not needed.
 #[derive(Deserialize)]
 struct Told {
     #[serde(rename = "true")]
@@ -160,7 +160,7 @@ fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Resul
     let mut command = net.router.command_without_sysfs(crate::fairpath()?);
     command.args(["impair", "lan", "--peer", "wan", "--via", port.name()]);
     command.args(words);
-    command.args(["--json", "--no-check", "--yes"]);
+    command.args(["--format", "json", "--no-self-test", "--yes"]);
     let mut process = net.router.spawn(command)?;
     process.wait_stderr("ready: impairing", DEADLINE)?;
     process.wait_stderr("port ", DEADLINE)?;

@@ -35,7 +35,7 @@ await 10 ip netns exec near ping -c 1 -W 2 $FAR
 
 impair=
 begin() {
-	fairpath impair lan --peer wan --no-check --seed 6 --json=/tmp/json "$@" >/tmp/out 2>&1 &
+	fairpath impair lan --peer wan --no-self-test --seed 6 --format json --write /tmp/json "$@" >/tmp/out 2>&1 &
 	impair=$!
 	await 60 grep -q "^ready: \|^fairpath:" /tmp/out
 	grep "^ready: " /tmp/out || fail "$*: $(tail -3 /tmp/out)"

@@ -124,7 +124,7 @@ shape_by() {
 	crosses
 	fairpath shape status | head -n 2
 }
-shaped_by() { fairpath shape status | grep -q "^via  *$1 "; }
+shaped_by() { fairpath shape status | grep -q "^backend *$1 "; }
 crosses() { quietly ip netns exec host ping -c 3 -i 0.2 -W 2 10.9.1.2; }
 begun=$(date '+%F %T')
 # On a reload, too, the kernel can be asked what it has.

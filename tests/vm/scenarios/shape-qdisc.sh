@@ -104,7 +104,7 @@ pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
 
 # Without traffic the old tree stays in force: each class keeps its counts, and what is set is not lost.
 came() {
-	fairpath shape status --socket $SOCKET --classes 10 --format json |
+	fairpath shape status --socket $SOCKET --limit 10 --format json |
 		jq "select(.class == \"$1\") | .down.enqueued_packets"
 }
 # A class that nothing came for may be left out.

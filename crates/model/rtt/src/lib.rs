@@ -4,8 +4,6 @@
 
 mod record;
 mod summary;
-mod table;
 
 pub use record::{Clock, Context, FlowLine, SampleLine, SideLine, endpoint};
 pub use summary::{FlowRow, LegLine, LossLine, MAX_FLOW_ROWS, Summary, SummaryLine};
-pub use table::{By, Listing, MAX_TABLE_ROWS, Order, Table};

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use fairpath_core::{Counts, DirCounts, Event, FlowRecord, Key, Method, Sample, Stats};
+use fairpath_core::{Counts, Event, FlowRecord, Key, Method, Sample, Stats};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -95,33 +95,12 @@ pub struct LossLine {
 }
 
 impl LossLine {
-    /// Adds what one side of a flow sent.
-    pub(crate) fn add(&mut self, c: &Counts) {
+    fn add(&mut self, c: &Counts) {
+        self.data_packets += u64::from(c.data_packets);
+        self.upstream_lost_packets += u64::from(c.lost_before_packets);
         let again = c.retransmitted_packets.saturating_sub(c.spurious_packets);
-        self.add_packets([
-            c.data_packets,
-            c.lost_before_packets,
-            again,
-            c.reordered_packets,
-        ]);
-    }
-
-    /// Adds what a class sent or received.
-    pub(crate) fn add_direction(&mut self, c: &DirCounts) {
-        let again = c.retransmitted_packets.saturating_sub(c.spurious_packets);
-        self.add_packets([
-            c.data_packets,
-            c.lost_before_packets,
-            again,
-            c.reordered_packets,
-        ]);
-    }
-
-    fn add_packets(&mut self, [data, before, again, reordered]: [u32; 4]) {
-        self.data_packets += u64::from(data);
-        self.upstream_lost_packets += u64::from(before);
         self.downstream_lost_packets += u64::from(again);
-        self.reordered_packets += u64::from(reordered);
+        self.reordered_packets += u64::from(c.reordered_packets);
         let sent = self.data_packets + self.upstream_lost_packets;
         if sent > 0 {
             self.lost_before = self.upstream_lost_packets as f64 / sent as f64;

@@ -49,6 +49,6 @@ pub static DESCRIPTION: Description = Description {
 
 fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
     let text =
-        "what arrives cannot be duplicated, only what leaves; name --peer, or duplicate --out";
+        "packets cannot be duplicated at ingress: name --peer, or duplicate at --egress";
     needs.copies_in.then_some(text)
 }

@@ -34,7 +34,7 @@ fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
             "packets can only be lost there; leave out delay, rate and the rest, or use --via afxdp or nfqueue",
         );
     }
-    let unseen = "it does not see what leaves an interface; name the interface by which it arrives as --peer, or impair --in alone";
+    let unseen = "it does not receive packets at egress: name their ingress interface as --peer, or impair --ingress only";
     needs.leaves.then_some(unseen)
 }
 

@@ -1,4 +1,4 @@
-//! The configuration in force: values within their limits, defaults filled in.
+//! The active configuration: values within their limits, with defaults.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,28 +12,28 @@ use fairpath_export::RowsWanted;
 use crate::classes::Classes;
 use crate::measure::{Hook, Method};
 
-/// Everything that the file says, and what holds where it says nothing.
+/// All values of the file, with defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What is watched, and how closely.
+    /// Interfaces and method of measurement.
     pub monitor: Monitor,
-    /// Rows for what no class matches.
+    /// Rows of subnets without a class.
     pub subnets: Subnets,
     /// The control socket.
     pub control: Control,
     /// For Prometheus.
     pub metrics: Metrics,
-    /// The page.
+    /// The web page.
     pub web: Web,
-    /// A row per class and interval.
+    /// Files with a row per class and interval.
     pub rows: Rows,
-    /// The exceptional.
+    /// Alerts.
     pub alerts: Alerts,
-    /// What survives a restart.
+    /// The state file.
     pub state: State,
-    /// What is scheduled, if anything is.
+    /// Shaping, if configured.
     pub shape: Option<Shape>,
-    /// Classes and labels, of this file and those that it names.
+    /// Classes and labels, of this file and of those that it names.
     pub classes: Classes,
 }
 
@@ -42,36 +42,36 @@ pub struct Config {
 pub struct Monitor {
     /// Names and patterns.
     pub interfaces: Vec<String>,
-    /// Of these, the ones that lead to remote hosts.
+    /// Those that lead to remote hosts.
     pub uplinks: Vec<String>,
-    /// Where packets are seen on their way in.
+    /// Hook at ingress.
     pub hook: Hook,
-    /// How TCP is measured.
+    /// Method for TCP.
     pub method: Method,
-    /// Whether ICMP echo is.
+    /// Whether ICMP echo is measured.
     pub icmp: bool,
-    /// Flows that the table holds.
+    /// Capacity of the flow table.
     pub flows: u32,
-    /// After which a silent TCP flow is closed.
+    /// Time after which a silent TCP flow is closed.
     pub flow_timeout: Duration,
-    /// Between two readings of the kernel.
+    /// Time between two readings of the kernel.
     pub interval: Duration,
-    /// Intervals that rates and quantiles look back over.
+    /// Number of intervals of rates and percentiles.
     pub window: usize,
-    /// Classes, interfaces and subnets together, if not as many as there are now and some more.
+    /// Maximum number of classes, interfaces and subnets; by default, somewhat more than there are.
     pub max_classes: Option<u32>,
-    /// Which packets are looked at.
+    /// Filters of packets.
     pub filters: Filters,
 }
 
-/// Which packets are looked at: by prefix and port, and by class, those below it included.
+/// Filters of packets: by prefix and port, and by class with those below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// Prefixes and ports.
     pub packets: Vec<Filter>,
-    /// Only those with an end in one of these classes, unless there are none.
+    /// Measure only packets of these classes, unless empty.
     pub only_classes: Vec<String>,
-    /// None with an end in one of these.
+    /// Exclude packets of these classes.
     pub except_classes: Vec<String>,
 }
 
@@ -82,36 +82,36 @@ pub struct Subnets {
     pub v4: u8,
     /// Bits of an IPv6 subnet.
     pub v6: u8,
-    /// Rows at most; 0 for none.
+    /// Maximum number of rows; 0 for none.
     pub max: usize,
-    /// A row goes after this time without a packet.
+    /// A row is removed after this time without a packet.
     pub idle: Duration,
 }
 
 /// `[control]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// The socket.
+    /// Path of the socket.
     pub socket: PathBuf,
-    /// Who may read.
+    /// Group that may read.
     pub group: String,
 }
 
 /// `[metrics]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Where `/metrics` is served.
+    /// Address of `/metrics`.
     pub listen: Option<SocketAddr>,
-    /// Time series of one answer.
+    /// Maximum number of time series in one answer.
     pub max_series: usize,
 }
 
 /// `[web]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Web {
-    /// Where the page is served.
+    /// Address of the page.
     pub listen: Option<SocketAddr>,
-    /// Names by which it may be asked for, besides localhost.
+    /// Accepted host names, in addition to localhost.
     pub hosts: Vec<String>,
 }
 
@@ -122,31 +122,31 @@ pub struct Rows {
     pub json: Option<PathBuf>,
     /// The directory of Parquet files.
     pub parquet: Option<PathBuf>,
-    /// Which.
+    /// All rows, or those with traffic.
     pub which: RowsWanted,
 }
 
 /// `[alerts]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alerts {
-    /// What is run for each.
+    /// The hook.
     pub hook: Option<Arc<AlertHook>>,
     /// The file of JSON lines.
     pub json: Option<PathBuf>,
-    /// Times its baseline that a round-trip time must reach.
+    /// Factor of the baseline above which an RTT is an alert.
     pub rtt_shift: f64,
-    /// And at least so much above it.
+    /// Minimum difference to the baseline.
     pub rtt_floor: Duration,
-    /// Share lost on a leg.
+    /// Loss on a leg, as a share.
     pub loss: f64,
 }
 
-/// What is run, and for how long it may.
+/// A command and its timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertHook {
-    /// Program and arguments; no shell.
+    /// Program and arguments, without a shell.
     pub command: Vec<String>,
-    /// Then it is killed.
+    /// Time after which it is killed.
     pub timeout: Duration,
 }
 
@@ -155,6 +155,6 @@ pub struct AlertHook {
 pub struct State {
     /// The file.
     pub file: Option<PathBuf>,
-    /// How often.
+    /// Time between two saves.
     pub save_every: Duration,
 }

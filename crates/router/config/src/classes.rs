@@ -1,4 +1,4 @@
-//! Classes and labels: those of the configuration itself and those of the files that it names.
+//! Classes and labels of the configuration and of the files that it names.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use toml::Spanned;
 
 use super::problem::Problems;
 
-/// Warnings that are logged; the number of all is told besides.
+/// Maximum number of logged warnings.
 const MAX_WARNINGS: usize = 20;
 
-/// The checked classes and what is to be said of them.
+/// The validated classes and warnings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Classes {
     /// The tree.
     pub set: Arc<ClassSet>,
     /// Labels of remote prefixes.
     pub labels: Arc<Labels>,
-    /// What may not be meant as it is written, the first few; each with its place.
+    /// The first warnings, each with its place.
     pub warnings: Vec<String>,
 }
 
-/// A file that the configuration names, and where it does.
+/// A file that the configuration names, with its place.
 pub struct Named {
     /// The file.
     pub path: PathBuf,
@@ -31,7 +31,7 @@ pub struct Named {
     pub span: std::ops::Range<usize>,
 }
 
-/// Everything that classes come from.
+/// All sources of classes.
 pub struct Sources<'a> {
     /// The configuration's name and content.
     pub configuration: (&'a str, &'a str),
@@ -45,9 +45,10 @@ pub struct Sources<'a> {
     pub uplinks: bool,
 }
 
-/// Reads and checks all of it; problems are added to those of the configuration.
+/// Reads and validates all sources. Problems of files are added to those of the configuration.
 ///
-/// Returns them as text where there are any.
+/// # Errors
+/// The errors of classes as text.
 pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes, Vec<String>> {
     let mut drafts = Drafts::new();
     let (file, text) = sources.configuration;
@@ -62,7 +63,7 @@ pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes
     {
         match String::from_utf8(content) {
             Ok(text) => drafts.read_labels(&named.path.display().to_string(), &text),
-            Err(_) => problems.note(named.span, "[labels] file: it is no UTF-8"),
+            Err(_) => problems.note(named.span, "[labels] file: it is not UTF-8"),
         }
     }
     let uplinks = match sources.uplinks {
@@ -70,7 +71,7 @@ pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes
         false => Uplinks::Missing,
     };
     let outcome = ClassSet::build(drafts, uplinks);
-    let told = |severity| {
+    let texts = |severity| {
         let problems = outcome.report.problems.iter();
         problems
             .filter(move |p| p.severity == severity)
@@ -79,10 +80,10 @@ pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes
     match outcome.set {
         Some(ref set) => Ok(Classes {
             set: Arc::new(set.clone()),
-            warnings: told(Severity::Warning).take(MAX_WARNINGS).collect(),
+            warnings: texts(Severity::Warning).take(MAX_WARNINGS).collect(),
             labels: Arc::new(outcome.labels),
         }),
-        None => Err(told(Severity::Error).collect()),
+        None => Err(texts(Severity::Error).collect()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The configuration file as it is written: every key, nothing checked but its type.
+//! The configuration file: every key with its type, without further validation.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use fairpath_class::ClassEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// A value that may be left out, with its place in the file.
+/// An optional value, with its place in the file.
 pub type Given<T> = Option<Spanned<T>>;
 
 /// The whole file.

@@ -1,17 +1,17 @@
-//! Which packets are looked at, as people write it.
+//! Filters of measured packets.
 
 use std::net::IpAddr;
 
 use fairpath_core::{Filter, Prefix};
 
-/// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`; `except` leaves out what matches.
+/// Reads `192.0.2.0/24`, `port 443` or `192.0.2.0/24 port 443`. `except` excludes matching packets.
 ///
 /// # Errors
-/// What is wrong, and how it is said.
+/// The text is not a filter.
 pub fn read_filter(text: &str, except: bool) -> Result<Filter, String> {
     let wrong = || {
         format!(
-            "{text:?} is no filter; say \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
+            "filter {text:?} is invalid: write \"192.0.2.0/24\", \"port 443\" or \"192.0.2.0/24 port 443\""
         )
     };
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,11 +1,11 @@
-//! The configuration: read from one file, checked whole, taken in whole or not at all.
+//! The configuration of the daemon: one file, validated and applied as a whole.
 //!
 //! ```text
-//! file.rs     the keys and their types      problem.rs  file:line:column: what is wrong
+//! file.rs     the keys and their types      problem.rs  file:line:column: the problem
 //! values.rs   one value and its limits      sections.rs  each section's values
-//! measure.rs  how packets are seen and measured
-//! checked.rs  the configuration in force    classes.rs  classes and labels, of this and other files
-//! shape.rs    what is scheduled, held against what is measured
+//! measure.rs  hooks and methods
+//! checked.rs  the active configuration      classes.rs  classes and labels, of this and other files
+//! shape.rs    shaping, compared with the monitor
 //! ```
 
 mod checked;
@@ -31,25 +31,25 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// Where the configuration is unless told otherwise.
+/// Default path of the configuration.
 pub const DEFAULT_FILE: &str = "/etc/fairpath/fairpath.toml";
-/// A configuration file is never larger; a hundred thousand classes take a fifth of it.
+/// Maximum size of a configuration. 100,000 classes take 20 % of it.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads and checks the configuration.
 ///
 /// # Errors
-/// [`Refused`] with all that is wrong with it, or where it cannot be read.
+/// [`Refused`] with all problems, or the file cannot be read.
 pub fn load(path: &Path) -> anyhow::Result<Config> {
     let text = read(path)?;
     Ok(parse(&path.display().to_string(), &text)?)
 }
 
-/// Reads a file that is to be a reasonable text.
+/// Reads a text file of limited size.
 fn read(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let found = std::fs::metadata(path).with_context(|| {
-        format!("read the configuration {shown}; name another one by --config FILE")
+        format!("read the configuration {shown} (--config FILE names another one)")
     })?;
     if found.len() > MAX_BYTES {
         anyhow::bail!("read the configuration {shown}: it has more than {MAX_BYTES} bytes");
@@ -57,7 +57,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read the configuration {shown}"))
 }
 
-/// Checks `text`, the content of `file`, and what it names.
+/// Validates `text`, the content of `file`, and the files that it names.
 ///
 /// # Errors
 /// All problems.
@@ -86,25 +86,25 @@ pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     }
 }
 
-/// What somebody wants to watch without a configuration; texts as the configuration has them.
+/// Interfaces to watch without a configuration file. Texts are as in the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// Names or patterns.
     pub interfaces: &'a [String],
-    /// Those of them whose hosts are remote.
+    /// Those whose hosts are remote.
     pub uplinks: &'a [String],
-    /// Filters: only such packets.
+    /// Filters of measured packets.
     pub only: &'a [String],
-    /// Filters: all but such packets.
+    /// Filters of excluded packets.
     pub except: &'a [String],
-    /// Between two readings.
+    /// Time between two readings.
     pub interval: Duration,
 }
 
-/// A configuration of a few interfaces and nothing else: no files, no addresses, subnets as classes.
+/// A configuration of interfaces only, with subnets as rows.
 ///
 /// # Errors
-/// For names that cannot be.
+/// A name or a filter is invalid.
 pub fn of_wish(wish: &Wish<'_>) -> Result<Config, Refused> {
     let Wish {
         interfaces,

@@ -1,32 +1,32 @@
-//! How packets are seen and measured, in the words of the configuration and of command lines.
+//! Hooks and methods of measurement, for the configuration and command lines.
 
 use clap::ValueEnum;
 use fairpath_core::Mode;
 
-/// Where packets are seen on their way in.
+/// Hook at ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hook {
-    /// After the driver, before the stack; works everywhere
+    /// After the driver, before the stack; for all devices
     Tcx,
     /// In the driver, before GRO
     Xdp,
 }
 
-/// How TCP is measured.
+/// Method for TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Method {
-    /// Sequence numbers, and timestamps where only they are sure
+    /// Sequence numbers, and timestamps where sequence numbers are ambiguous
     Hybrid,
     /// Sequence and acknowledgement numbers with Karn's rule
     Seq,
     /// TCP timestamps only
     Ts,
-    /// SYN and its answers only
+    /// Handshakes only
     Handshake,
 }
 
 impl Method {
-    /// As the core has it.
+    /// The mode of the core.
     pub fn mode(self) -> Mode {
         match self {
             Method::Hybrid => Mode::Hybrid,

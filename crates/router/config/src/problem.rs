@@ -1,18 +1,18 @@
-//! What is wrong with a configuration, where it stands, and what was probably meant.
+//! Problems of a configuration, with their place and a suggestion.
 
 use std::fmt;
 use std::ops::Range;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// As the file was named.
+    /// Name of the file.
     pub file: String,
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// Object, cause and remedy.
+    /// Object, problem and remedy.
     pub text: String,
 }
 
@@ -28,17 +28,57 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A configuration that is not used, and all that is wrong with it, one a line.
+/// The problems of a refused configuration, each as `file:line:column: text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub Vec<String>);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration is refused: {}", self.0.join("\n  "))
+        write!(f, "invalid configuration: {}", self.0.join("\n  "))
     }
 }
 
 impl std::error::Error for Refused {}
+
+/// Keys whose option has another name than the key with dashes.
+const OPTIONS: [(&str, &str); 8] = [
+    ("[shape] packets", "--max-packets"),
+    ("[shape] queue", "--queue-num"),
+    ("class_files", "--class-file"),
+    ("[monitor] interfaces", "-i"),
+    ("[monitor] uplinks", "--uplink"),
+    ("[monitor] only", "--only"),
+    ("[monitor] except", "--exclude"),
+    ("[monitor] interval", "--interval"),
+];
+
+impl Refused {
+    /// The problems of a configuration that was made from options, in terms of these options.
+    pub fn of_options(&self) -> String {
+        let texts: Vec<String> = self.0.iter().map(|text| of_options(text)).collect();
+        texts.join("; ")
+    }
+}
+
+/// Removes the place, which is in no file of the user, and replaces keys.
+fn of_options(text: &str) -> String {
+    let mut text = match text.splitn(4, ':').collect::<Vec<_>>()[..] {
+        ["command line", _, _, rest] => rest.trim_start().to_owned(),
+        _ => text.to_owned(),
+    };
+    for (key, option) in OPTIONS {
+        text = text.replace(key, option);
+    }
+    while let Some(at) = text.find("[shape] ") {
+        let key: String = text[at + "[shape] ".len()..]
+            .chars()
+            .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+            .collect();
+        let option = format!("--{}", key.replace('_', "-"));
+        text.replace_range(at..at + "[shape] ".len() + key.len(), &option);
+    }
+    text
+}
 
 /// Problems of one file, as they are found.
 #[derive(Debug)]
@@ -49,7 +89,7 @@ pub struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    /// None yet of `file`, whose content is `text`.
+    /// No problems yet, of `file` with content `text`.
     pub fn of(file: &'a str, text: &'a str) -> Problems<'a> {
         Problems {
             file,
@@ -58,7 +98,7 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// Notes a problem of the bytes `span`.
+    /// Adds a problem of the bytes `span`.
     pub fn note(&mut self, span: Range<usize>, text: impl fmt::Display) {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line = before.rsplit('\n').next().unwrap_or_default();
@@ -70,7 +110,7 @@ impl<'a> Problems<'a> {
         });
     }
 
-    /// Notes what serde refused: unknown keys with the nearest known one.
+    /// Adds an error of serde; for an unknown key, with the nearest valid one.
     pub fn note_syntax(&mut self, error: &toml::de::Error) {
         let message = error.message();
         let text = match suggestion(message) {
@@ -80,13 +120,13 @@ impl<'a> Problems<'a> {
         self.note(error.span().unwrap_or(0..0), text.replace('\n', "; "));
     }
 
-    /// All that was found.
+    /// All problems.
     pub fn found(self) -> Vec<Problem> {
         self.found
     }
 }
 
-/// Serde names what it found and all that it expected, each in backticks, in this order.
+/// Serde names the key and all expected keys in backticks, in this order.
 fn suggestion(message: &str) -> Option<&str> {
     if !message.starts_with("unknown ") {
         return None;
@@ -106,6 +146,19 @@ mod tests {
         problems.note(11..12, "y");
         let shown: Vec<String> = problems.found().iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["f:1:1: x", "f:2:4: y"]);
+    }
+
+    #[test]
+    fn problems_of_options_name_options() {
+        let refused = Refused(vec![
+            "command line:3:8: [shape] down: rate \"5\" has no unit".to_owned(),
+            "command line:1:1: [shape] packets: 1 is too small".to_owned(),
+            "a.csv:2:1: error: class \"x\"".to_owned(),
+        ]);
+        assert_eq!(
+            refused.of_options(),
+            "--down: rate \"5\" has no unit; --max-packets: 1 is too small; a.csv:2:1: error: class \"x\""
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! From the file to the configuration in force: each value read, held against its limits, and told
-//! with its place where it is wrong.
+//! From the file to the active configuration: each value is checked against its limits. A problem is
+//! reported with its place.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use super::values::Check;
 use crate::filter::read_filter;
 use crate::measure::{Hook, Method};
 
-/// The file as it was read.
+/// The file.
 pub struct Source<'a> {
     /// Its name.
     pub name: &'a str,
@@ -32,8 +32,8 @@ pub struct Source<'a> {
     pub directory: &'a Path,
 }
 
-/// Checks all that was given. Where there are problems, the result is of no use; those of classes
-/// are returned as text.
+/// Validates all values. The result is meaningless if there are problems; those of classes are
+/// returned as text.
 pub fn check(
     given: file::File,
     source: &Source<'_>,
@@ -76,7 +76,7 @@ pub fn check(
             shape::check_lines(config.shape.as_ref(), &classes.set, problems);
             for (key, class, span) in filtered {
                 if classes.set.get(&class).is_none() {
-                    problems.note(span, format!("{key}: there is no class {class:?}"));
+                    problems.note(span, format!("{key}: no class has the name {class:?}"));
                 }
             }
             config.classes = classes;
@@ -86,7 +86,7 @@ pub fn check(
     }
 }
 
-/// Everything but classes and what they come from.
+/// All sections except classes and their files.
 struct Rest {
     monitor: file::Monitor,
     subnets: file::Subnets,
@@ -99,13 +99,13 @@ struct Rest {
     shape: Option<Spanned<file::Shape>>,
 }
 
-/// Where metrics are served unless told otherwise.
+/// Default address of metrics.
 const METRICS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9909);
 const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
-/// The kernel's limit of a name, without the closing zero.
+/// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
-/// Words of the hook's command.
+/// Maximum number of words of a hook.
 const MAX_HOOK_WORDS: usize = 64;
 
 impl Check<'_, '_> {
@@ -158,7 +158,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Paths of files that are read, and where they are named.
+    /// Paths of files, with their place in the configuration.
     fn files(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<(PathBuf, Range<usize>)> {
         let mut files = Vec::new();
         for file in given {
@@ -177,13 +177,13 @@ impl Check<'_, '_> {
                 self.wrong(
                     "[monitor] interfaces",
                     list.span(),
-                    "is empty; name what is watched",
+                    "is empty: name the interfaces to watch",
                 );
                 Vec::new()
             }
             None => {
                 let text =
-                    "is missing; name what is watched, such as interfaces = [\"lan0\", \"ppp*\"]";
+                    "is missing: name the interfaces to watch, for example interfaces = [\"lan0\", \"ppp*\"]";
                 self.wrong("[monitor] interfaces", 0..0, text);
                 Vec::new()
             }
@@ -216,7 +216,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Names and patterns of interfaces; none twice.
+    /// Names and patterns of interfaces, without duplicates.
     fn names(&mut self, key: &str, given: Vec<Spanned<String>>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in given {
@@ -226,7 +226,7 @@ impl Check<'_, '_> {
                 self.wrong(
                     key,
                     span,
-                    format!("{name:?} is no pattern; say \"ppp*\" or \"eth[0-3]\""),
+                    format!("pattern {name:?} is invalid: write \"ppp*\" or \"eth[0-3]\""),
                 );
             } else if name.is_empty()
                 || name.contains(['/', ' '])
@@ -235,10 +235,10 @@ impl Check<'_, '_> {
                 self.wrong(
                     key,
                     span,
-                    format!("{name:?} cannot be the name of an interface"),
+                    format!("{name:?} is not a valid interface name"),
                 );
             } else if names.contains(&name) {
-                self.wrong(key, span, format!("{name:?} is there twice"));
+                self.wrong(key, span, format!("{name:?} is listed twice"));
             } else {
                 names.push(name);
             }
@@ -299,7 +299,7 @@ impl Check<'_, '_> {
             |word| match word.as_str() {
                 "active" => Ok(RowsWanted::Active),
                 "all" => Ok(RowsWanted::All),
-                _ => Err(format!("{word:?} is none of \"active\", \"all\"")),
+                _ => Err(format!("{word:?} is invalid: write \"active\" or \"all\"")),
             },
         )
     }
@@ -314,9 +314,9 @@ impl Check<'_, '_> {
         let hook = self.read("[alerts] hook", given.hook, None, |words| {
             let command: Vec<String> = words.into_iter().map(Spanned::into_inner).collect();
             match command.first() {
-                None => Err("is empty; leave the key out".to_owned()),
+                None => Err("is empty: remove the key".to_owned()),
                 Some(program) if !program.starts_with('/') => Err(format!(
-                    "{program:?} is no absolute path; no shell and no PATH is used, say [\"/bin/sh\", \"-c\", \"...\"] for one"
+                    "{program:?} is not an absolute path: hooks run without shell and PATH, for a shell write [\"/bin/sh\", \"-c\", \"...\"]"
                 )),
                 _ if command.len() > MAX_HOOK_WORDS => Err(format!("has more than {MAX_HOOK_WORDS} words")),
                 _ => Ok(Some(Arc::new(AlertHook { command, timeout }))),

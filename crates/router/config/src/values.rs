@@ -1,4 +1,4 @@
-//! Reading one value: its type, its limits, and what is said where it is wrong.
+//! Reading of one value, with its type and its limits.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -12,23 +12,23 @@ use super::file::Given;
 use super::problem::Problems;
 use crate::duration::parse_duration;
 
-/// The values of one file, as they are read.
+/// The values of one file.
 pub struct Check<'p, 'f> {
-    /// What is wrong so far.
+    /// The problems so far.
     pub problems: &'p mut Problems<'f>,
-    /// What relative paths begin at.
+    /// Base of relative paths.
     pub directory: PathBuf,
-    /// Classes that filters name, by whose key and where.
+    /// Classes that filters name, each with its key and place.
     pub filtered: Vec<(String, String, Range<usize>)>,
 }
 
 impl Check<'_, '_> {
-    /// Notes that a key's value is wrong, and how.
+    /// Adds a problem of the value of a key.
     pub fn wrong(&mut self, key: &str, span: Range<usize>, text: impl Display) {
         self.problems.note(span, format!("{key}: {text}"));
     }
 
-    /// Reads a value, or takes the default where there is none or a wrong one.
+    /// Reads a value, or returns the default if it is missing or invalid.
     pub fn read<T, U>(
         &mut self,
         key: &str,
@@ -56,7 +56,7 @@ impl Check<'_, '_> {
             match range.contains(&number) {
                 true => Ok(number),
                 false => Err(format!(
-                    "{number} is not within {} to {}",
+                    "{number} is out of range: {} to {}",
                     range.start(),
                     range.end()
                 )),
@@ -76,7 +76,7 @@ impl Check<'_, '_> {
             match range.contains(&number) {
                 true => Ok(number),
                 false => Err(format!(
-                    "{number} is not within {} to {}",
+                    "{number} is out of range: {} to {}",
                     range.start(),
                     range.end()
                 )),
@@ -84,7 +84,7 @@ impl Check<'_, '_> {
         })
     }
 
-    /// Seconds: the default and the limits.
+    /// A time; default and limits are in seconds.
     pub fn time(
         &mut self,
         key: &str,
@@ -98,7 +98,7 @@ impl Check<'_, '_> {
             match range.contains(&time.as_secs_f64()) {
                 true => Ok(time),
                 false => Err(format!(
-                    "{text} is not within {} to {} s",
+                    "{text} is out of range: {}s to {}s",
                     range.start(),
                     range.end()
                 )),
@@ -106,26 +106,26 @@ impl Check<'_, '_> {
         })
     }
 
-    /// One of the words that a command line knows too.
+    /// One of the values of a command-line option.
     pub fn choice<T: ValueEnum>(&mut self, key: &str, given: Given<String>, default: T) -> T {
         self.read(key, given, default, |word| {
             T::from_str(&word, false).map_err(|_| {
-                let known: Vec<String> = T::value_variants()
+                let valid: Vec<String> = T::value_variants()
                     .iter()
-                    .filter_map(|known| {
-                        Some(format!("{:?}", known.to_possible_value()?.get_name()))
+                    .filter_map(|value| {
+                        Some(format!("{:?}", value.to_possible_value()?.get_name()))
                     })
                     .collect();
-                format!("{word:?} is none of {}", known.join(", "))
+                format!("{word:?} is invalid: write {}", valid.join(", "))
             })
         })
     }
 
-    /// A path; a relative one begins at the configuration's directory.
+    /// A path, relative to the directory of the configuration.
     pub fn path(&mut self, key: &str, given: Given<String>) -> Option<PathBuf> {
         let directory = self.directory.clone();
         self.read(key, given, None, |text| match text.as_str() {
-            "" => Err("an empty path; leave the key out".into()),
+            "" => Err("the path is empty: remove the key".into()),
             _ => Ok(Some(directory.join(text))),
         })
     }
@@ -134,13 +134,13 @@ impl Check<'_, '_> {
     pub fn word(&mut self, key: &str, given: Given<String>, default: &str) -> String {
         self.read(key, given, default.to_owned(), |text| {
             match text.is_empty() {
-                true => Err("is empty; leave the key out".into()),
+                true => Err("is empty: remove the key".into()),
                 false => Ok(text),
             }
         })
     }
 
-    /// An address and port; `None` for "off".
+    /// Address and port; `None` for "off".
     pub fn listen(
         &mut self,
         key: &str,
@@ -150,7 +150,7 @@ impl Check<'_, '_> {
         self.read(key, given, default, |text| match text.as_str() {
             "off" => Ok(None),
             _ => text.parse().map(Some).map_err(|_| {
-                format!("{text:?} is no address and port; say \"127.0.0.1:9909\", \"[::1]:9909\" or \"off\"")
+                format!("{text:?} is not an address with port: write \"127.0.0.1:9909\", \"[::1]:9909\" or \"off\"")
             }),
         })
     }

@@ -1,44 +1,51 @@
-//! `fairpath check`: one class held against limits, by the conventions of monitoring plugins.
+//! `fairpath check`: compare one class with limits, by the conventions of monitoring plugins.
 //!
-//! One line with performance data; exit status 0 fine, 1 warning, 2 critical, 3 unknown. What could
-//! not be measured is unknown, never fine.
+//! One line with performance data. Exit status 0 OK, 1 warning, 2 critical, 3 unknown. A value that
+//! was not measured is unknown.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use fairpath_cli::Refusal;
 use fairpath_config::duration::{nanos, parse_duration};
 use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
-
-use fairpath_units::quantity::{Unit, parse};
+use fairpath_units::quantity::read_share;
 use fairpath_watch::unix_ns;
 
-/// A reading older than so many intervals, and a few seconds, says nothing of now.
+/// Maximum age of a snapshot: this number of intervals plus a fixed time.
 const FRESH_INTERVALS: u64 = 5;
 const FRESH_NS: u64 = 5_000_000_000;
 
-/// Holds one class of a running `fairpath run` against limits, for Nagios and cron.
+/// Compare one class with limits, for Nagios and cron.
 ///
-/// Prints one line with performance data. Exit status: 0 within all limits, 1 warning, 2 critical,
-/// 3 unknown (no daemon, no such class, too few samples, wrong usage). Without limits, the class's
-/// alerts decide: a broken promise of its plan is critical, any other alert a warning.
+/// Prints one line with performance data. Exit status: 0 OK (within all limits), 1 warning,
+/// 2 critical, 3 unknown (no daemon, no such class, too few samples, wrong usage).
+///
+/// Without limits, the alerts of the class decide: a breach of its service level is critical, any
+/// other alert is a warning.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath check --class anna --rtt-p95 20ms,40ms\n  \
+    fairpath check --class site-a --loss 0.5%,1% --leg outside")]
 pub struct Args {
-    /// Its name
+    /// Name of the class
     #[arg(long, value_name = "NAME")]
     pub class: String,
-    /// The 95th percentile may be so much; WARNING,CRITICAL or CRITICAL alone (20ms,40ms)
+    /// Limit of the 95th percentile of the RTT: WARNING,CRITICAL or CRITICAL alone, for example
+    /// 20ms,40ms
     #[arg(long, value_name = "TIME[,TIME]", value_parser = parse_times)]
     pub rtt_p95: Option<Limits>,
-    /// So much may be lost, either way; WARNING,CRITICAL or CRITICAL alone (0.5%,1%)
+    /// Limit of the loss in either direction: WARNING,CRITICAL or CRITICAL alone, for example
+    /// 0.5%,1%
     #[arg(long, value_name = "SHARE[,SHARE]", value_parser = parse_shares)]
     pub loss: Option<Limits>,
-    /// Round-trip times of the window that a verdict needs
+    /// Minimum number of samples in the window; fewer are unknown
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub min_samples: u64,
-    /// Which side of the router
+    /// Side of the router
     #[arg(long, value_enum, default_value_t = Side::Inside)]
     pub leg: Side,
     /// Control socket of the daemon
@@ -49,13 +56,13 @@ pub struct Args {
 /// A side of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Side {
-    /// Between router and the class's hosts
+    /// Between the router and the hosts of the class
     Inside,
-    /// Between router and those that they talk with
+    /// Between the router and their remote hosts
     Outside,
 }
 
-/// From where on a value is a warning, and from where on critical.
+/// Values above which a measurement is a warning, and critical.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     warning: Option<f64>,
@@ -64,7 +71,7 @@ pub struct Limits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    Fine,
+    Ok,
     Warning,
     Critical,
     Unknown,
@@ -73,7 +80,7 @@ enum Verdict {
 impl Verdict {
     fn word(self) -> &'static str {
         match self {
-            Verdict::Fine => "OK",
+            Verdict::Ok => "OK",
             Verdict::Warning => "WARNING",
             Verdict::Critical => "CRITICAL",
             Verdict::Unknown => "UNKNOWN",
@@ -81,18 +88,15 @@ impl Verdict {
     }
 }
 
-/// Ends the program for what clap refused or printed. A plugin that is used wrongly knows nothing:
-/// status 2 would be critical.
-pub fn leave(error: &clap::Error) -> ! {
-    let is_check = std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "check");
-    if is_check && error.exit_code() != 0 {
-        // Standard error may be closed; the status tells it all the same.
-        let _ = error.print();
-        std::process::exit(i32::from(Verdict::Unknown as u8));
+/// The exit status of a refused command line. For `check`, wrong usage is unknown, since status 2
+/// is critical.
+pub fn usage_status(refusal: &Refusal) -> u8 {
+    let is_check = refusal.path.first().is_some_and(|word| word == "check");
+    match refusal.status {
+        0 => 0,
+        _ if is_check => Verdict::Unknown as u8,
+        status => status,
     }
-    error.exit()
 }
 
 fn parse_times(text: &str) -> Result<Limits, String> {
@@ -100,9 +104,8 @@ fn parse_times(text: &str) -> Result<Limits, String> {
 }
 
 fn parse_shares(text: &str) -> Result<Limits, String> {
-    parse_limits(text, |part| match parse(part, Unit::Share) {
-        Ok(share) if share <= 1.0 => Ok(share),
-        _ => Err(format!("{part:?} is no share; say 1% or 0.01")),
+    parse_limits(text, |part| {
+        read_share(part).map_err(|error| error.to_string())
     })
 }
 
@@ -119,7 +122,7 @@ fn parse_limits(text: &str, parse: impl Fn(&str) -> Result<f64, String>) -> Resu
     };
     match limits.warning {
         Some(warning) if warning > limits.critical => Err(format!(
-            "{text:?}: the warning comes first and is the lower one"
+            "limits {text:?} are in the wrong order: write WARNING,CRITICAL, the lower limit first"
         )),
         _ => Ok(limits),
     }
@@ -132,23 +135,24 @@ impl Limits {
         } else if self.warning.is_some_and(|warning| value > warning) {
             Verdict::Warning
         } else {
-            Verdict::Fine
+            Verdict::Ok
         }
     }
 }
 
-/// Runs `fairpath check`; prints even what went wrong as the one line that is expected.
+/// Runs `fairpath check`. Failures are printed as the one line that monitoring systems expect.
 pub fn run(args: &Args) -> ExitCode {
-    let (verdict, text) = match ask(args) {
+    let (verdict, text) = match query(args) {
         Ok((row, snapshot)) => judge(args, &row, &snapshot),
         Err(why) => (Verdict::Unknown, why),
     };
-    println!("FAIRPATH {} - {text}", verdict.word());
+    // The exit status is valid without a reader of the line, too.
+    let _ = fairpath_cli::print(format!("FAIRPATH {} - {text}\n", verdict.word()));
     ExitCode::from(verdict as u8)
 }
 
-/// The class's row, if the daemon has a fresh one.
-fn ask(args: &Args) -> Result<(Row, Snapshot), String> {
+/// The row of the class in a recent snapshot.
+fn query(args: &Args) -> Result<(Row, Snapshot), String> {
     let mut source = SocketSource::connect(&args.socket).map_err(|error| error.to_string())?;
     let query = Query {
         under: Some(args.class.clone()),
@@ -160,7 +164,7 @@ fn ask(args: &Args) -> Result<(Row, Snapshot), String> {
     let found = snapshot.rows.iter().position(|row| row.name == args.class);
     let Some(at) = found else {
         return Err(format!(
-            "class {:?}: the daemon has none of this name",
+            "class {:?}: the daemon has no class of this name",
             args.class
         ));
     };
@@ -170,7 +174,7 @@ fn ask(args: &Args) -> Result<(Row, Snapshot), String> {
     if age > FRESH_INTERVALS * snapshot.interval_ns + FRESH_NS {
         let age = Duration::from_nanos(age).as_secs();
         return Err(format!(
-            "the daemon has read nothing for {age} s; see `fairpath status`"
+            "the last snapshot is {age} s old: see `fairpath status`"
         ));
     }
     Ok((row, snapshot))
@@ -195,14 +199,14 @@ fn judge(args: &Args, row: &Row, snapshot: &Snapshot) -> (Verdict, String) {
         })
     };
     let verdicts = [by_limit(&args.rtt_p95, p95), by_limit(&args.loss, loss)];
-    // Trouble that is sure counts more than what is not known.
-    let sure = verdicts
+    // A measured breach has precedence over a value that is unknown.
+    let measured = verdicts
         .iter()
         .flatten()
         .filter(|v| **v != Verdict::Unknown)
         .max();
-    let verdict = match (sure, verdicts.iter().flatten().max()) {
-        (Some(sure), _) if *sure != Verdict::Fine => *sure,
+    let verdict = match (measured, verdicts.iter().flatten().max()) {
+        (Some(measured), _) if *measured != Verdict::Ok => *measured,
         (_, Some(worst)) => *worst,
         (_, None) => by_alerts(row),
     };
@@ -217,7 +221,7 @@ fn by_alerts(row: &Row) -> Verdict {
     if row.alerts.contains(&AlertKind::SlaBreach) {
         Verdict::Critical
     } else if row.alerts.is_empty() {
-        Verdict::Fine
+        Verdict::Ok
     } else {
         Verdict::Warning
     }
@@ -228,7 +232,7 @@ fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snap
         Kind::Class => "class",
         Kind::Subnet => "subnet",
         Kind::Interface => "interface",
-        Kind::Other => "rest",
+        Kind::Other => "class",
     };
     let p95 = leg.p95_rtt_ns.map_or("not measured".to_owned(), |ns| {
         format!("{:.2} ms", ns as f64 / 1e6)
@@ -244,12 +248,12 @@ fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snap
     )
 }
 
-/// What would end the line or begin the performance data is shown as a question mark.
+/// Characters that end the line or begin the performance data become a question mark.
 fn one_line(name: &str) -> String {
     name.replace(|c: char| c.is_control() || c == '|', "?")
 }
 
-/// `label=value;warning;critical;least;greatest`, and nothing where nothing was measured.
+/// `label=value;warning;critical;minimum;maximum` of each measured value.
 fn performance(args: &Args, leg: &Leg, loss: Option<f64>) -> String {
     let limits = |limits: &Option<Limits>, unit: f64| match limits {
         None => ";".to_owned(),
@@ -317,7 +321,7 @@ mod tests {
     fn limits_are_warning_and_critical_or_critical_alone() {
         let args = args(Some("20ms,40ms"), Some("1%"));
         for (p95, loss, expected) in [
-            (20, None, Verdict::Fine),
+            (20, None, Verdict::Ok),
             (21, None, Verdict::Warning),
             (41, None, Verdict::Critical),
             (5, Some(0.011), Verdict::Critical),
@@ -332,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_are_unknown_and_never_fine() {
+    fn too_few_samples_are_unknown_never_ok() {
         assert_eq!(
             verdict(&args(Some("20ms"), None), &row(1, None, 9)),
             Verdict::Unknown
@@ -347,7 +351,7 @@ mod tests {
     #[test]
     fn without_limits_the_alerts_decide() {
         let mut row = row(1, None, 100);
-        assert_eq!(verdict(&args(None, None), &row), Verdict::Fine);
+        assert_eq!(verdict(&args(None, None), &row), Verdict::Ok);
         row.alerts = vec![AlertKind::RttShift];
         assert_eq!(verdict(&args(None, None), &row), Verdict::Warning);
         row.alerts.push(AlertKind::SlaBreach);
@@ -368,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_in_the_wrong_order_or_without_sense_are_refused() {
+    fn invalid_limits_are_refused() {
         assert!(parse_times("40ms,20ms").is_err());
         assert!(parse_times("fast").is_err());
-        assert!(parse_shares("101%").is_err());
+        assert!(parse_shares("101%").is_err() && parse_shares("1").is_err());
         assert!(parse_shares("-1%").is_err());
     }
 }

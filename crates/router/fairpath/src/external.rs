@@ -1,44 +1,63 @@
-//! `fairpath NAME` for a NAME of another binary: beside this one, in ../libexec/fairpath, on PATH.
+//! `fairpath NAME` for another binary: in the directory of this one, in ../libexec/fairpath, or on PATH.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use fairpath_cli::wrong_usage;
+use fairpath_units::nearest;
 
-/// The command of another binary that this binary's help, manual pages and completions show.
-pub const SCHED: &str = "sched";
+/// Commands of other binaries that help, manual pages and completions of this binary list.
+pub const LISTED: [&str; 3] = ["sched", "lab", "demo"];
 
-/// The words for another binary, where the command line names [`SCHED`] or asks for its help.
-pub fn shown(words: &[OsString]) -> Option<Vec<OsString>> {
+/// The words for another binary, where the command line names one of [`LISTED`] or its help.
+pub fn listed(words: &[OsString]) -> Option<Vec<OsString>> {
+    let is_listed = |name: &OsString| LISTED.iter().any(|listed| name == listed);
     match words {
-        [name, ..] if name == SCHED => Some(words.to_vec()),
-        [help, name, rest @ ..] if help == "help" && name == SCHED => {
-            let words = [name, help].into_iter().chain(rest);
+        [name, ..] if is_listed(name) => Some(words.to_vec()),
+        [help, name, rest @ ..] if help == "help" && is_listed(name) => {
+            // The demo has no subcommands.
+            let flag = OsString::from(if name == "demo" { "--help" } else { "help" });
+            let words = [name, &flag].into_iter().chain(rest);
             Some(words.cloned().collect())
         }
         _ => None,
     }
 }
 
-/// Replaces this process by `fairpath-NAME`; returns only where there is none.
+/// Replaces this process by `fairpath-NAME`; returns only on failure.
+///
+/// # Errors
+/// There is no such binary, or it cannot be run.
 pub fn run(words: &[OsString]) -> anyhow::Result<()> {
     let (name, arguments) = words.split_first().context("no subcommand given")?;
     let file = file(name);
     let error = program(name).args(arguments).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
-        bail!(
-            "{:?} is no subcommand, and there is no {:?} beside this binary, in ../libexec/fairpath \
-             or on PATH; `fairpath --help` lists the subcommands",
-            name,
-            file
-        );
+        return Err(unknown(&name.to_string_lossy(), &file.to_string_lossy()));
     }
     Err(error).with_context(|| format!("run {}", file.to_string_lossy()))
 }
 
-/// `fairpath-NAME`, where it is found; nothing has looked for it on PATH yet.
+fn unknown(name: &str, file: &str) -> anyhow::Error {
+    if LISTED.contains(&name) {
+        return anyhow::anyhow!(
+            "{name}: there is no {file} in the directory of this binary, in ../libexec/fairpath or \
+             on PATH: install it, or build it with `make build`"
+        );
+    }
+    let definition = crate::definition();
+    let names: Vec<&str> = definition.get_subcommands().map(|c| c.get_name()).collect();
+    let remedy = match nearest(name, names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`fairpath --help` lists the subcommands".to_owned(),
+    };
+    wrong_usage(format!("unknown subcommand {name:?}: {remedy}"))
+}
+
+/// `fairpath-NAME` where it is found; PATH is searched when it is run.
 pub fn program(name: &OsStr) -> Command {
     let file = file(name);
     let path = find(&file);
@@ -71,17 +90,19 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_shown_command_go_to_its_binary() {
+    fn words_of_a_listed_command_go_to_its_binary() {
         for (line, passed) in [
             ("sched", "sched"),
             ("sched run --help", "sched run --help"),
             ("help sched", "sched help"),
             ("help sched run", "sched help run"),
+            ("lab run --quick", "lab run --quick"),
+            ("help demo", "demo --help"),
         ] {
-            assert_eq!(shown(&words(line)), Some(words(passed)), "{line}");
+            assert_eq!(listed(&words(line)), Some(words(passed)), "{line}");
         }
         for line in ["", "help", "rtt sched", "--help", "help rtt"] {
-            assert_eq!(shown(&words(line)), None, "{line}");
+            assert_eq!(listed(&words(line)), None, "{line}");
         }
     }
 }

@@ -1,34 +1,42 @@
-//! `fairpath features`: what this kernel, this user and these interfaces can do; see `fairpath-features`.
-
-use std::io::{self, IsTerminal, Write};
+//! `fairpath features`: the features that this kernel, user and hardware support.
 
 use anyhow::{Context, bail};
 use fairpath_features::{find_out, kernel_support};
 
-/// Arguments of `fairpath features`.
+/// List the features that this kernel, this user and these interfaces support.
+///
+/// Each feature is tried, so run it as the user that will run Fairpath.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    sudo fairpath features\n  \
+    fairpath features -i eth0 --format json")]
 pub struct Args {
-    /// Report only this interface (may be repeated); without it, all
+    /// Interface to report; may be repeated [default: all]
     #[arg(short, long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
-    /// Text for people, or one JSON object per line
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print docs/kernel-support.md and try nothing
+    /// Print the table of docs/kernel-support.md, without trying anything
     #[arg(long)]
     docs: bool,
-    /// Load every BPF object of this binary, attach nothing, and say what the verifier made of it
+    /// Load every BPF object of this binary without attaching it, and print the result of the verifier
     #[arg(long, hide = true)]
     load_all: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
+    /// Tables
     Text,
+    /// One JSON object per line
     Json,
 }
 
-/// Runs the subcommand. A feature that is missing is an answer, not a failure.
+/// Runs `fairpath features`. A missing feature is a result, not a failure.
+///
+/// # Errors
+/// An interface does not exist, or with `--load-all` an object is refused.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.load_all {
         return load_all();
@@ -38,36 +46,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         let report = find_out(&args.interfaces)?;
         match args.format {
-            Format::Text => report.text(colour_wanted()),
+            Format::Text => report.text(fairpath_cli::color_stdout()),
             Format::Json => report.json().context("write the report as JSON")?,
         }
     };
-    match io::stdout().lock().write_all(output.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("write to standard output"),
-    }
+    fairpath_cli::print(output)
 }
 
-/// One line an object; fails where one was refused.
+/// Prints one line per object. Fails if one was refused.
 fn load_all() -> anyhow::Result<()> {
     let mut refused = 0;
     for object in fairpath_bpf::load_all() {
         match object.result {
-            Ok(()) => println!("object {} ok", object.name),
+            Ok(()) => fairpath_cli::print(format!("object {} ok\n", object.name))?,
             Err(error) => {
                 refused += 1;
-                println!("object {} error {error:#}", object.name);
+                fairpath_cli::print(format!("object {} error {error:#}\n", object.name))?;
             }
         }
     }
     if refused > 0 {
         bail!(
-            "load every BPF object: the kernel refused {refused}; `fairpath features` tells what it lacks"
+            "load all BPF objects: the kernel refused {refused}: `fairpath features` lists what it lacks"
         );
     }
     Ok(())
-}
-
-fn colour_wanted() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

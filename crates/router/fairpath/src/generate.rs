@@ -1,8 +1,7 @@
 //! `fairpath generate`: manual pages and completions, from the definition of the command line.
 //!
-//! Hidden, since it is for packaging: the one source of options is what this binary parses, so what
-//! is generated cannot differ from what it accepts, and no installed file is needed. Prose comes
-//! from the guide, which `cargo xtask docs --man` joins with these pages.
+//! Hidden, because it is for packaging. The definition is the only source of options, so generated
+//! files cannot differ from the parser. `cargo xtask docs --man` joins the pages with the guide.
 
 mod outline;
 
@@ -12,44 +11,51 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap_complete::Shell;
 
-use crate::external;
+pub use outline::of as outline;
 
-/// The shells that have a directory for other packages' completions on every distribution.
+use crate::completions;
+
+/// The shells that have a directory for completions of packages on every distribution.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
+/// Write manual pages or completions, as packages install them.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath generate man man1\n  \
+    fairpath generate completions completions")]
 pub struct Args {
-    /// What to write
+    /// Kind of files
     #[arg(value_enum)]
-    what: What,
-    /// Where to; created if it does not exist
+    kind: Kind,
+    /// Directory of the files; created if it does not exist
+    #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum What {
+enum Kind {
     /// A page for fairpath(1) and for every subcommand, fairpath-NAME(1)
     Man,
     /// fairpath.bash, _fairpath (zsh) and fairpath.fish
     Completions,
 }
 
-/// Writes what `args` ask for about `command`; files that exist are replaced.
-pub fn run(command: clap::Command, args: &Args) -> anyhow::Result<()> {
+/// Runs `fairpath generate`. Existing files are replaced.
+///
+/// # Errors
+/// The directory cannot be created or written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let dir = &args.dir;
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    let written = match args.what {
-        What::Man => clap_mangen::generate_to(command, dir),
-        What::Completions => completions(command, args),
+    let written = match args.kind {
+        Kind::Man => clap_mangen::generate_to(crate::definition(), dir),
+        Kind::Completions => write_completions(args),
     };
-    written.with_context(|| format!("write into {}", dir.display()))
+    written.with_context(|| format!("write to {}", dir.display()))
 }
 
-fn completions(command: clap::Command, args: &Args) -> std::io::Result<()> {
-    let mut command = command.mut_subcommands(|shown| match shown.get_name() {
-        external::SCHED => outline::of(external::SCHED).unwrap_or(shown),
-        _ => shown,
-    });
+fn write_completions(args: &Args) -> std::io::Result<()> {
+    let mut command = completions::whole();
     for shell in SHELLS {
         clap_complete::generate_to(shell, &mut command, "fairpath", &args.dir)?;
     }
@@ -59,15 +65,14 @@ fn completions(command: clap::Command, args: &Args) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
-    fn generated(what: What) -> (tempfile::TempDir, Vec<String>) {
+    fn generated(kind: Kind) -> (tempfile::TempDir, Vec<String>) {
         let dir = tempfile::tempdir().unwrap();
         let args = Args {
-            what,
+            kind,
             dir: dir.path().join("new"),
         };
-        run(crate::Cli::command(), &args).unwrap();
+        run(&args).unwrap();
         let mut names: Vec<String> = fs::read_dir(&args.dir)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -77,15 +82,15 @@ mod tests {
     }
 
     #[test]
-    fn every_subcommand_that_is_shown_has_a_page_with_its_options() {
-        let (dir, names) = generated(What::Man);
+    fn every_listed_subcommand_has_a_manual_page() {
+        let (dir, names) = generated(Kind::Man);
         let page = |name: &str| fs::read_to_string(dir.path().join("new").join(name)).unwrap();
-        for shown in crate::Cli::command()
+        for listed in crate::definition()
             .get_subcommands()
             .filter(|c| !c.is_hide_set())
         {
-            let name = format!("fairpath-{}.1", shown.get_name());
-            assert!(names.contains(&name), "{name} is not among {names:?}");
+            let name = format!("fairpath-{}.1", listed.get_name());
+            assert!(names.contains(&name), "{name} is missing from {names:?}");
         }
         assert!(names.contains(&"fairpath.1".to_owned()));
         assert!(!names.contains(&"fairpath-generate.1".to_owned()));
@@ -93,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn completions_know_the_options_of_subcommands() {
-        let (dir, names) = generated(What::Completions);
+    fn completions_have_the_options_of_subcommands() {
+        let (dir, names) = generated(Kind::Completions);
         assert_eq!(names, ["_fairpath", "fairpath.bash", "fairpath.fish"]);
         for name in names {
             let text = fs::read_to_string(dir.path().join("new").join(&name)).unwrap();

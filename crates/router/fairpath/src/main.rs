@@ -1,11 +1,12 @@
 //! The programmable packet path for Linux routers: the router's binary.
 //!
-//! One module a subcommand. `fairpath NAME` runs `fairpath-NAME` where NAME is none of them, as
-//! git does: the lab and the demo are binaries of their own, and so is `fairpath sched`, because it
-//! embeds Lua.
+//! One module per subcommand. For the subcommands `sched`, `lab` and `demo`, and for unknown ones,
+//! `fairpath NAME` runs `fairpath-NAME`. They are separate binaries: the router links neither Lua
+//! nor a test bed.
 
 mod check;
 mod class;
+mod completions;
 mod external;
 mod features;
 mod generate;
@@ -19,100 +20,112 @@ mod top;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use fairpath_cli::{Capability, Global};
 
-/// The programmable packet path for Linux routers.
+/// Capabilities that attach the monitor to interfaces.
+pub const MONITOR_CAPABILITIES: [Capability; 3] =
+    [Capability::NetAdmin, Capability::Perfmon, Capability::Bpf];
+
+/// Measure, shape and impair the packets that a Linux router forwards.
 #[derive(Parser)]
 #[command(
     name = "fairpath",
-    version,
-    max_term_width = 100,
-    after_help = "More: `fairpath demo` shows the main job on one machine (binary fairpath-demo).\n\
-                  Exit status: 0 done, 1 failed, 2 wrong usage."
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        fairpath rtt -i wan --duration 1m\n  \
+        fairpath demo\n\n\
+        Exit status: 0 success, 1 failure, 2 wrong usage."
 )]
 struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check what a configuration says of classes: subscribers, sites, uplinks
-    Class(class::Args),
-    /// Find out what this kernel, this user and these interfaces can do, by trying
-    Features(features::Args),
-    /// Tell the round-trip times, loss and reordering that passing traffic experiences
-    Rtt(Box<rtt::Args>),
-    /// Make a network worse on purpose: loss, delay, rate and the rest, and tell whether truly so
-    Impair(Box<impair::Args>),
-    /// Run the daemon: watch interfaces, count by class, answer the others
     Run(run::Args),
-    /// Packet schedulers: list and show policies, simulate a link
-    Sched,
-    /// Give every class its rate and every flow its fair share
-    Shape(Box<shape::Args>),
-    /// Tell how the daemon is
     Status(status::StatusArgs),
-    /// Let the daemon take in its configuration again
     Reload(status::ReloadArgs),
-    /// Hold a class against limits, for Nagios and cron
-    Check(check::Args),
-    /// Show the classes: rates, delay on both sides, delay under load, loss, flows; live or once
     Top(top::Args),
-    /// Write the manual pages or the shells' completions, as packages install them
+    Check(check::Args),
+    Rtt(Box<rtt::Args>),
+    Class(class::Args),
+    Shape(Box<shape::Args>),
+    Impair(Box<impair::Args>),
+    Features(features::Args),
+    /// Develop and simulate packet schedulers (binary fairpath-sched).
+    Sched,
+    /// Run experiments in network namespaces (binary fairpath-lab).
+    Lab,
+    /// Demonstrate the measurement on one machine in 40 seconds (binary fairpath-demo).
+    Demo,
+    Completions(completions::Args),
     #[command(hide = true)]
     Generate(generate::Args),
-    /// A command of its own binary: fairpath-NAME
+    /// A subcommand of another binary: fairpath-NAME.
     #[command(external_subcommand)]
     External(Vec<OsString>),
 }
 
 fn main() -> ExitCode {
-    fairpath_bpf::quiet_libbpf();
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let command = match external::shown(&words) {
-        Some(words) => Command::External(words),
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let result = match external::listed(&words[words.len().min(1)..]) {
+        Some(words) => external::run(&words),
         None => {
-            Cli::try_parse()
-                .unwrap_or_else(|error| check::leave(&error))
-                .command
+            let cli: Cli = fairpath_cli::parse_from("", &words).unwrap_or_else(|refusal| {
+                refusal.exit_with(check::usage_status(&refusal));
+            });
+            if !cli.global.verbose {
+                fairpath_bpf::quiet_libbpf();
+            }
+            match run(cli) {
+                Ok(status) => return status,
+                Err(error) => Err(error),
+            }
         }
-    };
-    let result = match command {
-        Command::Class(args) => class::run(&args),
-        Command::Impair(args) => match impair::run(&args) {
-            Ok(status) => return status,
-            Err(error) => Err(error),
-        },
-        Command::Features(args) => features::run(&args),
-        Command::Rtt(args) => rtt::run(&args),
-        Command::Run(args) => run::run(&args),
-        Command::Sched => external::run(&[external::SCHED.into()]),
-        Command::Shape(args) => shape::run(&args),
-        Command::Status(args) => status::status(&args),
-        Command::Reload(args) => status::reload(&args),
-        Command::Check(args) => return check::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::Generate(args) => generate::run(Cli::command(), &args),
-        Command::External(words) => external::run(&words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The chain in one line: object, operation, cause, remedy; causes that the outer
-            // message already ends with are not said twice.
-            let mut text = String::new();
-            for cause in error.chain() {
-                let cause = cause.to_string();
-                if !text.contains(&cause) {
-                    if !text.is_empty() {
-                        text.push_str(": ");
-                    }
-                    text.push_str(&cause);
-                }
-            }
-            eprintln!("fairpath: {text}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fairpath_cli::report(&error),
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let global = cli.global;
+    match cli.command {
+        Command::Check(args) => return Ok(check::run(&args)),
+        Command::Impair(args) => return impair::run(&args, &global),
+        Command::Class(args) => class::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Features(args) => features::run(&args),
+        Command::Rtt(args) => rtt::run(&args),
+        Command::Run(args) => run::run(&args, &global),
+        Command::Shape(args) => shape::run(&args, &global),
+        Command::Status(args) => status::status(&args),
+        Command::Reload(args) => status::reload(&args),
+        Command::Top(args) => top::run(&args, &global),
+        Command::Generate(args) => generate::run(&args),
+        Command::Sched => external::run(&["sched".into()]),
+        Command::Lab => external::run(&["lab".into()]),
+        Command::Demo => external::run(&["demo".into()]),
+        Command::External(words) => external::run(&words),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The definition of the command line, as help, completions and manual pages have it.
+fn definition() -> clap::Command {
+    fairpath_cli::command::<Cli>()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn definition_is_consistent() {
+        super::definition().debug_assert();
     }
 }

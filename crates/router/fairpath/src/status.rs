@@ -1,4 +1,4 @@
-//! `fairpath status` and `fairpath reload`: how the daemon is, and taking in its configuration.
+//! `fairpath status` and `fairpath reload`: the status of the daemon, and a reload of its configuration.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -9,34 +9,43 @@ use clap::ValueEnum;
 use fairpath_history::snapshot::{Answer, Request, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 
-/// A reload compiles and loads the rules of all classes before it answers.
+/// A reload compiles and loads the rules of all classes before the daemon answers.
 const RELOAD_TIME: Duration = Duration::from_secs(60);
 
-/// Tells how a running `fairpath run` is: what it watches, holds and has lost.
+/// Print the status of the daemon: interfaces, capacity and lost measurements.
+///
+/// Needs root, or membership in the group of the control socket.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath status\n  \
+    fairpath status --format json")]
 pub struct StatusArgs {
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Text for people, or one JSON object
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
 
-/// Lets a running `fairpath run` read its configuration again, and waits for the outcome.
+/// Reload the configuration of the daemon, and wait for the result.
 ///
-/// Only root may ask. What is refused changes nothing: exit status 1, and why.
+/// Needs root. A configuration with errors changes nothing: the errors are printed, and the exit
+/// status is 1.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath reload\n  \
+    fairpath reload --socket /run/fairpath/test.sock")]
 pub struct ReloadArgs {
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
 }
 
-/// What is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Lines for people
+    /// One value per line
     Text,
     /// One JSON object
     Json,
@@ -45,52 +54,51 @@ pub enum Format {
 /// Runs `fairpath status`.
 ///
 /// # Errors
-/// Where no daemon answers.
+/// No daemon answers.
 pub fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mut source = SocketSource::connect(&args.socket)?;
     let Answer::Snapshot { snapshot } = source.ask(&Request::Status)? else {
-        bail!("ask for the status: the daemon answered another question; are both of one version?");
+        bail!(
+            "status: unexpected answer of the daemon: check that it has the version of this command"
+        );
     };
     match args.format {
-        Format::Text => print!("{}", text(&snapshot)),
-        Format::Json => println!("{}", serde_json::to_string(&snapshot)?),
+        Format::Text => fairpath_cli::print(text(&snapshot)),
+        Format::Json => fairpath_cli::print(serde_json::to_string(&snapshot)? + "\n"),
     }
-    Ok(())
 }
 
 /// Runs `fairpath reload`.
 ///
 /// # Errors
-/// Where no daemon answers, or it refuses.
+/// No daemon answers, or it refuses.
 pub fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
     let mut source = SocketSource::connect_within(&args.socket, RELOAD_TIME)?;
     let Answer::Done { text } = source.ask(&Request::Reload)? else {
-        bail!("ask for a reload: the daemon answered another question; are both of one version?");
+        bail!(
+            "reload: unexpected answer of the daemon: check that it has the version of this command"
+        );
     };
-    println!("{text}");
-    Ok(())
+    fairpath_cli::print(format!("{text}\n"))
 }
 
-/// Counters that are zero in a router that is well, with what they mean.
+/// Counters that are zero while nothing is lost, with their meaning.
 const LOSSES: [(&str, &str); 9] = [
-    ("events_lost", "events that found the ring full"),
-    ("lock_failures", "packets not measured: a lock stayed taken"),
+    ("events_lost", "events lost: the ring buffer was full"),
+    ("lock_failures", "packets not measured: a lock was busy"),
     (
         "scratch_busy",
-        "packets not measured: the CPU's work area was taken",
+        "packets not measured: the per-CPU scratch was busy",
     ),
     (
         "flows_refused",
-        "flows not followed: the table is full (see [monitor] flows)",
+        "flows not measured: the table is full (see [monitor] flows)",
     ),
-    ("readings_failed", "readings of the kernel that failed"),
-    (
-        "readings_skipped",
-        "intervals that were skipped: the loop was late",
-    ),
-    ("state_saves_failed", "saves of the state that failed"),
-    ("hooks_dropped", "alerts whose hook was not run"),
-    ("rows_dropped", "rows that were not written"),
+    ("readings_failed", "failed readings of the kernel"),
+    ("readings_skipped", "skipped intervals: the loop was late"),
+    ("state_saves_failed", "failed saves of the state"),
+    ("hooks_dropped", "alerts without a run of their hook"),
+    ("rows_dropped", "rows not written"),
 ];
 
 fn text(snapshot: &Snapshot) -> String {
@@ -107,7 +115,7 @@ fn text(snapshot: &Snapshot) -> String {
             snapshot.version, snapshot.host, snapshot.time
         ),
     );
-    line("up", span(snapshot.up_ns));
+    line("uptime", span(snapshot.up_ns));
     let since = snapshot
         .unix_ns
         .saturating_sub(snapshot.counting_since_unix_ns);
@@ -128,7 +136,7 @@ fn text(snapshot: &Snapshot) -> String {
     line(
         "flows",
         format!(
-            "{} open, {} at most",
+            "{} open, capacity {}",
             gauge("flows_open"),
             gauge("flows_capacity")
         ),
@@ -143,14 +151,14 @@ fn text(snapshot: &Snapshot) -> String {
     line(
         "reading",
         format!(
-            "every {}; rates over {}",
+            "every {}, rates over {}",
             span(snapshot.interval_ns),
             span(snapshot.window_ns)
         ),
     );
     line(
         "configuration",
-        format!("number {}", snapshot.configuration),
+        format!("generation {}", snapshot.configuration),
     );
     for (name, meaning) in LOSSES {
         if let Some(count) = snapshot.counters.get(name).filter(|count| **count > 0) {
@@ -165,13 +173,13 @@ fn text(snapshot: &Snapshot) -> String {
 
 fn or_none(text: String) -> String {
     if text.is_empty() {
-        "nothing yet".into()
+        "no interface yet".into()
     } else {
         text
     }
 }
 
-/// A time in its two greatest units.
+/// A time in its two largest units.
 fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
@@ -188,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_shown_only_where_there_are_any() {
+    fn losses_are_printed_only_if_any() {
         let mut snapshot = Snapshot {
             interfaces: vec!["lan".into(), "wan".into()],
             gap_ns: Some(1_234_567_890),
@@ -203,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_have_their_two_greatest_units() {
+    fn times_have_their_two_largest_units() {
         let seconds = |s: u64| span(s * 1_000_000_000);
         assert_eq!(seconds(59), "59 s");
         assert_eq!(seconds(3_599), "59 min 59 s");

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
+use clap::{ColorChoice, ValueEnum};
+use fairpath_cli::Global;
 use fairpath_config::duration::parse_duration;
 use fairpath_config::filter::read_filter;
 use fairpath_history::snapshot::{Query, Sort};
@@ -13,31 +14,32 @@ use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, 
 
 use crate::run::{Own, Wish};
 
-/// Rows that the live table asks for unless told otherwise: more than anybody scrolls through, and
-/// little enough for a picture a second.
+/// Default of --limit in the live table: small enough for one snapshot per second.
 const LIVE_LIMIT: usize = 1_000;
-/// Least time between two pictures.
-const LEAST_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a whole snapshot may take: all rows with their histograms, on a small router.
+/// Minimum time between two snapshots.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time for a snapshot of all rows with their histograms, on a small router.
 const ONCE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Intervals that --once looks at with -i before it prints.
+/// Intervals that --once measures with -i before it prints.
 const ONCE_INTERVALS: u32 = 5;
-/// Columns of a table that goes to a pipe or a file, unless COLUMNS says otherwise.
+/// Columns of a table in a pipe or a file without COLUMNS.
 const PIPE_COLUMNS: u16 = 120;
 
-/// Shows each class's rates, round-trip times on both sides of the router, delay under load, loss
-/// and flows, live.
+/// Show rates, RTTs, delay under load, loss and flows of each class, live or once.
 ///
-/// The numbers come from the daemon (`fairpath run`) over its control socket; that takes root or
-/// membership in the group fairpath. With -i, this process watches by itself, without daemon or
-/// configuration, and the subnets that it sees are the classes; that takes the rights of `fairpath
-/// run`. Press ? for the keys.
+/// The values come from the daemon (`fairpath run`) over its control socket, which needs root or
+/// membership in the group fairpath. With -i, this process measures without a daemon or a
+/// configuration: the subnets in the traffic are the rows, and it needs the capabilities of
+/// `fairpath run`. Press ? for the keys.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath top --sort in-p95\n  \
+    fairpath top -i lan -i wan --uplink wan --once")]
 pub struct Args {
-    /// The daemon's control socket
+    /// Control socket of the daemon
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     socket: PathBuf,
-    /// Watch this interface without a daemon, or all that match a pattern; may be repeated
+    /// Measure on this interface without a daemon, or on all that match a pattern; may be repeated
     #[arg(
         short,
         long = "interface",
@@ -45,67 +47,67 @@ pub struct Args {
         conflicts_with = "socket"
     )]
     interfaces: Vec<String>,
-    /// Of these, one whose hosts are remote and no classes; may be repeated
+    /// Of these, an interface whose hosts are remote; may be repeated
     #[arg(short, long = "uplink", value_name = "IF", requires = "interfaces")]
     uplinks: Vec<String>,
-    /// Look only at packets with an end in this prefix, with this port, or both ("10.0.0.0/8 port
-    /// 443"); may be repeated, any suffices
+    /// Measure only packets from or to this prefix, this port, or both ("10.0.0.0/8 port 443");
+    /// may be repeated, one match suffices
     #[arg(long, value_name = "FILTER", requires = "interfaces", value_parser = filter)]
     only: Vec<String>,
-    /// Leave such packets out; may be repeated, and wins over --only
+    /// Exclude such packets; may be repeated, has precedence over --only
     #[arg(long, value_name = "FILTER", requires = "interfaces", value_parser = filter)]
-    except: Vec<String>,
+    exclude: Vec<String>,
     /// Print the table once; with -i, after five intervals
     #[arg(long)]
     once: bool,
-    /// A table for people, or one JSON object (implies --once)
+    /// Output format; json implies --once
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// In which order; the greatest first
-    #[arg(long, value_enum, default_value_t = Order::Tree)]
+    /// Sort the rows, highest value first
+    #[arg(long, value_enum, value_name = "COLUMN", default_value_t = Order::Tree)]
     sort: Order,
-    /// Only classes whose name contains this, ignoring case
+    /// Show only classes whose name contains this text; case is ignored
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Only this class and those below it
+    /// Show only this class and those below it
     #[arg(long, value_name = "CLASS")]
     under: Option<String>,
-    /// Rows to ask for, 0 for all; live 1000 unless given, once all
+    /// Rows to show, 0 for all [default: 1000 live, all once]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Time between two pictures; never less than the daemon's own interval
+    /// Time between two snapshots, at least 100ms and the interval of the daemon
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     interval: Duration,
-    /// Write ASCII only; without, the locale decides
+    /// Print ASCII only [default: by the locale]
     #[arg(long)]
     ascii: bool,
 }
 
-/// What is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table for people
+    /// A table
     Text,
-    /// The whole snapshot as one JSON object
+    /// The snapshot as one JSON object
     Json,
 }
 
-/// By what rows are sorted.
+/// Order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
     /// As configured, parents before their children
     Tree,
-    /// By name, from a to z
+    /// Name, ascending
     Name,
-    /// Bits a second, both directions
+    /// Rate in both directions
     Rate,
-    /// 95th percentile of the round-trip time inside
+    /// 95th percentile of the RTT inside
     InP95,
-    /// Likewise outside
+    /// 95th percentile of the RTT outside
     OutP95,
-    /// Growth of the round-trip time under load
+    /// Growth of the RTT under load
     Growth,
-    /// Share lost, on whichever leg more is
+    /// Loss on the leg with more of it
     Loss,
     /// Open flows
     Flows,
@@ -126,42 +128,57 @@ impl From<Order> for Sort {
     }
 }
 
-/// A filter as the monitor's configuration has it.
+/// A filter of the section [monitor].
 fn filter(text: &str) -> Result<String, String> {
     read_filter(text, false).map(|_| text.to_owned())
 }
 
 /// Runs `fairpath top`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+///
+/// # Errors
+/// There is no daemon, or this process cannot measure.
+pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
     if args.once || args.format == Format::Json {
-        return once(args, source(args, ONCE_TIMEOUT)?);
+        return once(args, source(args, ONCE_TIMEOUT)?, look(args, global));
     }
     let source = source(args, ANSWER_TIMEOUT)?;
     let options = Options {
         query: query(args, LIVE_LIMIT),
         interval: args.interval,
-        look: Look::from_environment(args.ascii),
+        look: look(args, global),
     };
     Ok(fairpath_top::run(source, &options)?)
 }
 
-/// Where pictures come from: the daemon, whose answer may take `patience`, or a monitor in this
+/// Characters and colors, by the options and the environment.
+fn look(args: &Args, global: &Global) -> Look {
+    let mut look = Look::from_environment(args.ascii);
+    match global.color {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => look.colour = true,
+        ColorChoice::Never => look.colour = false,
+    }
+    look
+}
+
+/// The source of snapshots: the daemon, whose answer may take `timeout`, or a monitor in this
 /// process.
-fn source(args: &Args, patience: Duration) -> anyhow::Result<Box<dyn Source>> {
+fn source(args: &Args, timeout: Duration) -> anyhow::Result<Box<dyn Source>> {
     if args.interfaces.is_empty() {
-        let source = SocketSource::connect_within(&args.socket, patience)?;
+        let source = SocketSource::connect_within(&args.socket, timeout)?;
         return Ok(Box::new(source));
     }
+    fairpath_cli::require("measure live", &crate::MONITOR_CAPABILITIES)?;
     let watched = [&args.interfaces[..], &args.uplinks].concat();
     let own = Own::watch(&Wish {
         interfaces: &watched,
         uplinks: &args.uplinks,
         only: &args.only,
-        except: &args.except,
+        except: &args.exclude,
         interval: args.interval,
     })?;
     if args.once || args.format == Format::Json {
-        // What was just attached has counted nothing yet.
+        // Programs that were just attached have counted nothing yet.
         std::thread::sleep(args.interval * ONCE_INTERVALS);
     }
     Ok(Box::new(own))
@@ -177,7 +194,7 @@ fn query(args: &Args, limit: usize) -> Query {
     }
 }
 
-fn once(args: &Args, mut source: Box<dyn Source>) -> anyhow::Result<()> {
+fn once(args: &Args, mut source: Box<dyn Source>, look: Look) -> anyhow::Result<()> {
     let json = args.format == Format::Json;
     let query = Query {
         histograms: json,
@@ -191,17 +208,16 @@ fn once(args: &Args, mut source: Box<dyn Source>) -> anyhow::Result<()> {
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
     } else {
-        let look = Look::from_environment(args.ascii);
         fairpath_top::print_once(snapshot, &query, columns(), look, &mut out)
     };
     match printed.and_then(|()| out.flush()) {
-        // Who reads has seen enough, as with head.
+        // A reader such as head closes the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed.context("print the table"),
     }
 }
 
-/// Those of the terminal; where there is none, those that COLUMNS names.
+/// The columns of the terminal, or those of the variable COLUMNS.
 fn columns() -> u16 {
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
     let terminal = io::stdout()
@@ -213,8 +229,8 @@ fn columns() -> u16 {
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text)?;
-    if interval < LEAST_INTERVAL {
-        return Err(format!("{text:?} is too short; the least is 100ms"));
+    if interval < MIN_INTERVAL {
+        return Err(format!("{text:?} is too short: the minimum is 100ms"));
     }
     Ok(interval)
 }

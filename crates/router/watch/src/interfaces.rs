@@ -1,4 +1,4 @@
-//! Which interfaces are watched: names and patterns, as links appear, are renamed and vanish.
+//! The watched interfaces, by name and pattern, as links appear, are renamed and are removed.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use fairpath_config::Hook;
 
-/// Interfaces that one run can watch; the core's table of watched ones is a little larger.
+/// Maximum number of watched interfaces. The table of the core is a little larger.
 pub const MAX_INTERFACES: usize = 512;
 
-/// The watched interfaces and what is attached to them.
+/// The watched interfaces and their attached programs.
 pub struct Interfaces {
     names: Vec<String>,
     patterns: GlobSet,
@@ -29,25 +29,25 @@ struct Watched {
     _programs: Vec<Attached>,
 }
 
-/// What people are told when it happens.
+/// A change to report.
 pub enum Change {
-    /// There, watched or not: packets that leave may have come in by it.
+    /// The name of an interface, watched or not: packets may arrive by it.
     Known(IfIndex, String),
     /// Watched from now on.
     Attached(String),
-    /// Known by another name from now on.
+    /// Renamed.
     Renamed(IfIndex, String),
-    /// No longer watched, and why.
+    /// No longer watched, with the reason.
     Detached(String, &'static str),
-    /// It matches a pattern but could not be watched.
+    /// It matches a pattern but cannot be watched.
     Refused(anyhow::Error),
 }
 
 impl Interfaces {
-    /// Reads names and patterns; attaches nothing yet.
+    /// Reads names and patterns, without attaching.
     ///
     /// # Errors
-    /// For a pattern that is none, and where rtnetlink cannot be asked.
+    /// A pattern is invalid, or rtnetlink cannot be opened.
     pub fn new(wanted: &[String], hook: Hook) -> anyhow::Result<Interfaces> {
         let (names, patterns) = read_wanted(wanted)?;
         Ok(Interfaces {
@@ -61,10 +61,10 @@ impl Interfaces {
         })
     }
 
-    /// Watches others from now on: what is wanted no more is detached, what is there is attached.
+    /// Replaces the watched interfaces: detaches from the old ones, attaches to the new ones.
     ///
     /// # Errors
-    /// For a pattern that is none; nothing has changed then.
+    /// A pattern is invalid; nothing has changed.
     pub fn want(
         &mut self,
         wanted: &[String],
@@ -82,7 +82,7 @@ impl Interfaces {
             .map(|(ifindex, _)| *ifindex)
             .collect();
         for ifindex in unwanted {
-            self.detach(ifindex, "is wanted no more", monitor, &mut changes);
+            self.detach(ifindex, "is not configured any more", monitor, &mut changes);
         }
         let links: Vec<Link> = self.watch.table().links().cloned().collect();
         for link in links {
@@ -91,10 +91,10 @@ impl Interfaces {
         Ok(changes)
     }
 
-    /// Attaches to all that are there. Every name must be.
+    /// Attaches to all present interfaces. Every name must exist.
     ///
     /// # Errors
-    /// For a name that no interface has, and where an attachment by name is refused.
+    /// No interface has a name, or the kernel refuses an attachment by name.
     pub fn start(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
         let changes = self.follow(monitor)?;
         for name in &self.names {
@@ -107,14 +107,14 @@ impl Interfaces {
                 }
             }
             bail!(
-                "watch {name:?}: no interface has this name; {}",
+                "watch {name:?}: no interface has this name: {}",
                 self.known()
             );
         }
         Ok(changes)
     }
 
-    /// Names that are wanted and that no watched interface has: they are waited for.
+    /// Configured names without an interface.
     pub fn missing(&self) -> Vec<&str> {
         let is_there = |name: &str| self.attached.values().any(|w| w.name == name);
         let names = self.names.iter().map(String::as_str);
@@ -138,7 +138,7 @@ impl Interfaces {
         links.find(|link| link.name == name).map(|l| l.ifindex)
     }
 
-    /// Another number whenever a link came, went or changed its name.
+    /// A number that changes when a link appears, is removed or is renamed.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -152,15 +152,15 @@ impl Interfaces {
             .collect();
         names.sort_unstable();
         format!(
-            "there are {}; a pattern such as 'ppp*' waits for interfaces to come",
+            "there are {}; a pattern such as 'ppp*' waits for interfaces",
             names.join(", ")
         )
     }
 
-    /// Takes in what happened to links since the last call.
+    /// Applies changes of links since the last call.
     ///
     /// # Errors
-    /// Where rtnetlink cannot be read.
+    /// rtnetlink cannot be read.
     pub fn follow(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
         let mut changes = Vec::new();
         for event in self.watch.events()? {
@@ -180,7 +180,7 @@ impl Interfaces {
                     self.renamed(&link, monitor, &mut changes);
                 }
                 LinkEvent::Vanished(link) => {
-                    self.detach(link.ifindex, "vanished", monitor, &mut changes);
+                    self.detach(link.ifindex, "removed", monitor, &mut changes);
                 }
                 _ => {}
             }
@@ -220,11 +220,11 @@ impl Interfaces {
             ArpType::Ethernet | ArpType::Loopback => false,
             ArpType::Ppp | ArpType::None => true,
             other => bail!(
-                "watch {:?}: its link type ({other:?}) is neither Ethernet nor plain IP; watch the interface above or below it",
+                "watch {:?}: its link type ({other:?}) is neither Ethernet nor plain IP: watch the interface above or below it",
                 link.name
             ),
         };
-        // XDP sees no packets of a device without a link header in the form we read.
+        // XDP programs cannot read packets of a device without a link header.
         let ingress = if self.hook == Hook::Xdp && !raw {
             BpfHook::Xdp
         } else {
@@ -275,25 +275,25 @@ impl Interfaces {
         }
     }
 
-    /// Nothing is watched and nothing can come any more.
+    /// No interface is watched, and no pattern waits for one.
     pub fn is_over(&self) -> bool {
         self.attached.is_empty() && !self.has_patterns
     }
 
-    /// Readable when something happened to a link.
+    /// Readable when a link changed.
     pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.watch)
     }
 }
 
-/// Names, and patterns apart from them.
+/// Names and patterns.
 fn read_wanted(wanted: &[String]) -> anyhow::Result<(Vec<String>, GlobSet)> {
     let mut patterns = GlobSetBuilder::new();
     let mut names = Vec::new();
     for text in wanted {
         if text.contains(['*', '?', '[', '{']) {
             let glob = Glob::new(text)
-                .with_context(|| format!("-i {text:?} is no pattern; say 'ppp*' or 'eth[0-3]'"))?;
+                .with_context(|| format!("interface pattern {text:?} is invalid: write 'ppp*' or 'eth[0-3]'"))?;
             patterns.add(glob);
         } else {
             names.push(text.clone());

@@ -1,4 +1,4 @@
-//! Which interfaces a monitor is attached to, as links appear, are renamed and vanish; wall-clock time.
+//! The interfaces of a monitor, as links appear, are renamed and are removed; the real-time clock.
 
 mod clock;
 mod interfaces;

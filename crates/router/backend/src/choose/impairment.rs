@@ -36,10 +36,10 @@ pub struct Needs {
 /// Where the one that is named cannot do it.
 pub fn choose(wish: Wish, directions: &[Ready]) -> anyhow::Result<Choice> {
     let asked = |name| directions.iter().any(|ready| ready.direction.name == name);
-    let copies = |ready: &Ready| ready.direction.name == "in" && ready.copies;
+    let copies = |ready: &Ready| ready.direction.name == "ingress" && ready.copies;
     let needs = Needs {
         only_loss: directions.iter().all(|ready| ready.only_loss),
-        leaves: asked("out"),
+        leaves: asked("egress"),
         copies_in: directions.iter().any(copies),
     };
     by(wish, needs)
@@ -51,7 +51,7 @@ fn by(wish: Wish, needs: Needs) -> anyhow::Result<Choice> {
         None if wish.peer => (Via::Afxdp, "between two interfaces, past the stack"),
         None if needs.only_loss => (
             Via::Nfqueue,
-            "XDP does not see what leaves; name --peer, or impair --in alone, to have it by XDP",
+            "XDP does not receive packets at egress; with --peer, or --ingress only, it can impair",
         ),
         None => (Via::Nfqueue, "one interface, packets stay in the stack"),
         Some(via) => (via, "asked for"),

@@ -70,7 +70,7 @@ fn way(name: &str, interface: &Link, peer: Option<&Link>) -> Way {
     let (what, out) = match name {
         "to-peer" => (Diverted::Through(own.clone(), other.to_owned()), peer),
         "from-peer" => (Diverted::Through(other.to_owned(), own.clone()), None),
-        "in" => (Diverted::Arriving(own.clone()), None),
+        "ingress" => (Diverted::Arriving(own.clone()), None),
         _ => (Diverted::Leaving(own.clone()), None),
     };
     Way {

@@ -1,45 +1,58 @@
-//! `fairpath class check`: reads files as the daemon would, and tells what is wrong with them.
+//! `fairpath class check`: read files as the daemon does, and report all problems.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use fairpath_class::{At, ClassSet, Drafts, MAX_FILE_BYTES, Outcome, References, Uplinks};
+use fairpath_class::{
+    At, ClassSet, Drafts, MAX_FILE_BYTES, Outcome, References, Severity, Uplinks,
+};
 
 use super::report;
 
-/// Arguments of `fairpath class check`.
+/// Validate files with classes, and report all problems with line and column.
+///
+/// All FILEs together are one configuration: parents may be in one file and children in another.
+/// NAME.toml has [[class]] tables; files that its class_files and [labels] name are read as well.
+/// NAME.json is LibreQoS's network.json. Any other file is CSV, recognised by its first line:
+/// LibreQoS's ShapedDevices.csv, labels of prefixes (prefix,label), or Fairpath's own format
+/// (name,parent,prefix,...).
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath class check /etc/fairpath/fairpath.toml\n  \
+    fairpath class check --strict network.json ShapedDevices.csv")]
 pub struct Args {
-    /// Files that make one configuration together
+    /// Files of one configuration
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Fail on warnings, too
+    /// Fail on warnings as well
     #[arg(long)]
     strict: bool,
-    /// Lines for people, or one JSON object per line
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
+    /// One problem per line, and a summary
     Text,
+    /// One JSON object per line
     Json,
 }
 
-/// Runs the subcommand. Errors in the files are a failure; warnings are one with `--strict`.
+/// Runs `fairpath class check`.
+///
+/// # Errors
+/// The files have errors or, with `--strict`, warnings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let report = read_files(&args.files).report;
+    let report = build(&args.files).report;
     let output = match args.format {
         Format::Text => report::text(&report),
         Format::Json => report::json(&report).context("write the report as JSON")?,
     };
-    match io::stdout().lock().write_all(output.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("write to standard output")?,
-    }
+    fairpath_cli::print(output)?;
     let warnings = if args.strict { report.warnings } else { 0 };
     if report.errors + warnings > 0 {
         bail!("check classes: {}", report::counts(&report));
@@ -47,8 +60,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads files with classes, and those that they name, and builds the tree.
-pub fn read_files(files: &[PathBuf]) -> Outcome {
+/// The classes of `files`.
+///
+/// # Errors
+/// The first error in the files.
+pub fn load(files: &[PathBuf]) -> anyhow::Result<ClassSet> {
+    let Outcome { set, report, .. } = build(files);
+    let mut problems = report.problems.iter();
+    let first = problems.find(|problem| problem.severity == Severity::Error);
+    set.with_context(|| match first {
+        Some(problem) => format!("read classes: {problem}"),
+        None => format!("read classes: {}", report::counts(&report)),
+    })
+}
+
+fn build(files: &[PathBuf]) -> Outcome {
     let mut drafts = Drafts::new();
     let mut uplinks = Uplinks::Unknown;
     for path in files {
@@ -63,17 +89,17 @@ pub fn read_files(files: &[PathBuf]) -> Outcome {
         };
         let named = references.class_files.iter().chain(&references.labels);
         for reference in named {
-            let beside = path
+            let relative = path
                 .parent()
                 .unwrap_or(Path::new(""))
                 .join(&reference.value);
-            read(&mut drafts, &beside, Some(reference));
+            read(&mut drafts, &relative, Some(reference));
         }
     }
     ClassSet::build(drafts, uplinks)
 }
 
-/// A file that cannot be read is one of the problems: it stands where the file was named.
+/// A file that cannot be read is a problem at the place that names it.
 fn read(drafts: &mut Drafts, path: &Path, named: Option<&At<String>>) -> References {
     let name = path.display().to_string();
     match content(path) {
@@ -89,7 +115,7 @@ fn read(drafts: &mut Drafts, path: &Path, named: Option<&At<String>>) -> Referen
     }
 }
 
-/// One byte more than allowed is enough to be refused.
+/// Reads at most one byte more than allowed, which is then refused.
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?

@@ -1,6 +1,6 @@
-//! What a check found: lines for people, or one JSON object per line.
+//! The result of `class check` as text, or as one JSON object per line.
 //!
-//! `schema` changes when a key changes its meaning or goes.
+//! `schema` changes when a key changes its meaning or is removed.
 
 use fairpath_class::{Problem, ProblemKind, Report, Severity};
 use serde::Serialize;
@@ -32,16 +32,16 @@ struct SummaryLine {
     warnings: usize,
 }
 
-/// A line a problem, and the closing line.
+/// One line per problem, and a summary.
 pub fn text(report: &Report) -> String {
     let mut text: String = report
         .problems
         .iter()
         .map(|problem| format!("{problem}\n"))
         .collect();
-    let untold = report.errors + report.warnings - report.problems.len();
-    if untold > 0 {
-        text += &format!("... and {untold} more problems\n");
+    let omitted = report.errors + report.warnings - report.problems.len();
+    if omitted > 0 {
+        text += &format!("{omitted} more problems\n");
     }
     let labels = match report.labels {
         0 => String::new(),
@@ -77,7 +77,7 @@ fn plural(count: usize, one: &str, several: &str) -> String {
     }
 }
 
-/// The problems in the order of the files, then the summary.
+/// The problems in the order of the files, and the summary.
 pub fn json(report: &Report) -> serde_json::Result<String> {
     let mut lines = String::new();
     for problem in &report.problems {

@@ -1,4 +1,4 @@
-//! The command line of another binary, from the outline that it prints: for completions only.
+//! The command line of another binary, from the outline that it prints, for completions.
 //!
 //! The keys are those of `fairpath-sched generate outline`.
 
@@ -16,7 +16,7 @@ struct Outline {
     subcommands: Vec<Outline>,
 }
 
-/// An option or a word.
+/// An option or a positional argument.
 #[derive(Deserialize)]
 struct Argument {
     id: String,
@@ -33,14 +33,14 @@ struct Argument {
     conflicts: Vec<String>,
 }
 
-/// A value that an option can have.
+/// A possible value of an option.
 #[derive(Deserialize)]
 struct Named {
     name: String,
     help: Option<String>,
 }
 
-/// The command line of `fairpath-NAME`; `None` where there is no such binary, or it prints none.
+/// The command line of `fairpath-NAME`; `None` if there is no such binary or it prints no outline.
 pub fn of(name: &'static str) -> Option<Command> {
     let mut command = external::program(name.as_ref());
     let output = command.args(["generate", "outline"]).output().ok()?;
@@ -48,14 +48,14 @@ pub fn of(name: &'static str) -> Option<Command> {
     Some(outline.command().name(name))
 }
 
-/// clap keeps names for as long as the process runs, which here ends with the files.
-fn kept(text: String) -> &'static str {
+/// clap needs names of static lifetime. The process ends after the completions are written.
+fn leaked(text: String) -> &'static str {
     text.leak()
 }
 
 impl Outline {
     fn command(self) -> Command {
-        let command = Command::new(kept(self.name))
+        let command = Command::new(leaked(self.name))
             .args(self.args.into_iter().map(Argument::arg))
             .subcommands(self.subcommands.into_iter().map(Outline::command));
         match self.about {
@@ -73,19 +73,19 @@ impl Argument {
             (false, true) => ArgAction::Count,
             (false, false) => ArgAction::SetTrue,
         };
-        let mut arg = Arg::new(kept(self.id))
-            .long(self.long.map(kept))
+        let mut arg = Arg::new(leaked(self.id))
+            .long(self.long.map(leaked))
             .short(self.short)
             .action(action)
             .required(self.required)
-            .conflicts_with_all(self.conflicts.into_iter().map(kept));
+            .conflicts_with_all(self.conflicts.into_iter().map(leaked));
         if let Some(help) = self.help {
             arg = arg.help(help);
         }
         if !self.takes_values {
             return arg;
         }
-        let names: Vec<_> = self.value_names.into_iter().map(kept).collect();
+        let names: Vec<_> = self.value_names.into_iter().map(leaked).collect();
         if !names.is_empty() {
             arg = arg.value_names(names);
         }
@@ -105,7 +105,7 @@ impl Argument {
 
 impl Named {
     fn value(self) -> PossibleValue {
-        let value = PossibleValue::new(kept(self.name));
+        let value = PossibleValue::new(leaked(self.name));
         match self.help {
             Some(help) => value.help(help),
             None => value,

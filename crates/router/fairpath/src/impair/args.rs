@@ -4,115 +4,148 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use clap::ValueEnum;
 use fairpath_backend::{ImpairVia, Mode};
+use fairpath_cli::wrong_usage;
+use fairpath_config::duration::parse_duration;
 use fairpath_impair::Network;
 
-use fairpath_config::duration::parse_duration;
-
-/// The first packet queue, unless said otherwise; directions have one each.
+/// Default of --queue-num. Each direction has one queue.
 const QUEUE: u16 = 5340;
-/// The other direction has the next one.
+/// The other direction has the next number.
 const LAST_QUEUE: i64 = u16::MAX as i64 - 1;
-/// Packets that a direction holds: a tenth of a second of a gigabit in full frames, and as many again.
+/// Default of --max-packets: 0.1 s of full frames at 1 Gbit/s, twice.
 const PACKETS: u32 = 16_384;
 
-/// Makes a network worse on purpose, and tells whether it was made so truly.
+/// Impair a link with loss, delay, jitter, reordering or a rate limit, and validate the result.
 ///
-/// With --peer, packets between two interfaces are impaired, each direction by itself; without, what
-/// leaves and what arrives by one. Ends with the command, by Ctrl-C, or after --for, and leaves nothing
-/// behind. Once a second it tells what became of packets, and whether that is what was asked for.
+/// With --peer, packets between two interfaces are impaired, separately for each direction. Without
+/// it, packets that leave and arrive by one interface are impaired.
 ///
-/// A direction is described by the options below, or by its own: --to-peer "loss 1% delay 20ms" (the
-/// same words without dashes) stands instead of all general ones; "none" is no impairment.
+/// Ends with the command, on Ctrl-C, or after --duration, and removes everything that it added. A
+/// report each second compares the outcome of packets with the configured impairment. The exit
+/// status is 1 if they differ.
+///
+/// A direction is described by the options below or by its own option: --to-peer "loss 1% delay
+/// 20ms" (the same words without dashes) replaces all general options; "none" is no impairment.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath impair wan --loss 1% --delay 20ms --duration 1m\n  \
+    fairpath impair lan --peer wan --to-peer \"rate 50mbit\" --from-peer none -- iperf3 -c 192.0.2.1")]
 pub struct Args {
-    /// The interface
-    #[arg(value_name = "IF", required_unless_present = "end_rules")]
+    /// Interface
+    #[arg(value_name = "IF", required_unless_present_any = ["end_rules", "self_test"])]
     pub interface: Option<String>,
-    /// The interface that its packets leave by
+    /// Second interface: packets between the two are impaired
     #[arg(long, value_name = "IF2")]
     pub peer: Option<String>,
-    /// How packets come here and go on
-    #[arg(long, value_enum, default_value_t = ImpairVia(None))]
+    /// Back end
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t = ImpairVia(None))]
     pub via: ImpairVia,
-    /// What AF_XDP does with packets; by default a bridge where both interfaces are ports of one
+    /// Forwarding by AF_XDP [default: bridge if both interfaces are ports of one bridge]
     #[arg(long, value_enum)]
     pub mode: Option<Mode>,
     #[command(flatten)]
     pub network: Network,
-    /// What becomes of packets from IF to the peer
+    /// Impairment from IF to the peer, for example "loss 1% delay 20ms"
     #[arg(long, value_name = "SPEC", requires = "peer")]
     pub to_peer: Option<String>,
-    /// What becomes of packets from the peer to IF
+    /// Impairment from the peer to IF
     #[arg(long, value_name = "SPEC", requires = "peer")]
     pub from_peer: Option<String>,
-    /// Without a peer: what becomes of packets that leave by IF
+    /// Without a peer: impairment of packets that leave by IF
     #[arg(long, value_name = "SPEC", conflicts_with = "peer")]
-    pub out: Option<String>,
-    /// Without a peer: what becomes of packets that arrive by IF
-    #[arg(long = "in", value_name = "SPEC", conflicts_with = "peer")]
-    pub into: Option<String>,
-    /// With one seed the n-th packet of a direction always has the same fate; drawn and told by default
+    pub egress: Option<String>,
+    /// Without a peer: impairment of packets that arrive by IF
+    #[arg(long, value_name = "SPEC", conflicts_with = "peer")]
+    pub ingress: Option<String>,
+    /// Seed of random outcomes: with one seed, the n-th packet of a direction always has the same
+    /// outcome [default: random, and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
-    pub time: Option<Duration>,
-    /// Packets that each direction holds at most, those in the pipe among them
+    /// End after this time, for example 60s or 5m [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Maximum number of packets in each direction, delayed ones included, 16 to 1000000
     #[arg(long, value_name = "N", default_value_t = PACKETS, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
-    pub packets: u32,
-    /// The first packet queue of NFQUEUE
+    pub max_packets: u32,
+    /// First queue number of NFQUEUE, 0 to 65534; the other direction has the next number
     #[arg(long, value_name = "N", default_value_t = QUEUE, value_parser = clap::value_parser!(u16).range(..=LAST_QUEUE))]
-    pub queue: u16,
-    /// Impair by XDP what is no IP, goes to groups, or discovers neighbours, too
+    pub queue_num: u16,
+    /// Impair by XDP also packets that are not IP, multicast, and neighbour discovery
     #[arg(long)]
     pub all: bool,
-    /// Check that this build impairs as it says, and end
+    /// Check that this build impairs as configured, and exit
     #[arg(long)]
-    pub check: bool,
-    /// Begin without that check
-    #[arg(long, conflicts_with = "check")]
-    pub no_check: bool,
-    /// A JSON object a second, the last one with "final": true; to a file, or "-" for standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
-    pub json: Option<PathBuf>,
-    /// Impair the interface of this remote login, too
+    pub self_test: bool,
+    /// Start without the self-test
+    #[arg(long, conflicts_with = "self_test")]
+    pub no_self_test: bool,
+    /// Format of the reports: text on standard error; json in addition on standard output, one
+    /// object per second, the last with "final": true
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write the reports to this file instead of standard output; needs --format json
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Impair also the interface of this remote login
     #[arg(long)]
     pub yes: bool,
-    /// For the process that takes rules away
+    /// Internal: remove the rules of a queue
     #[arg(long, hide = true, value_name = "N", exclusive = true)]
     pub end_rules: Option<u16>,
-    /// Run this, end with it, and with its exit status
+    /// Run this command, end with it, and return its exit status
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// Directions by name, with what was asked of each.
+/// Format of the reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One line per direction and second, on standard error
+    Text,
+    /// Text, and one JSON object per second
+    Json,
+}
+
+impl Args {
+    /// The file of JSON reports, `-` for standard output.
+    ///
+    /// # Errors
+    /// There is a file without a format for it.
+    pub fn json(&self) -> anyhow::Result<Option<PathBuf>> {
+        match (self.format, &self.write) {
+            (Format::Json, file) => Ok(Some(file.clone().unwrap_or_else(|| "-".into()))),
+            (Format::Text, None) => Ok(None),
+            (Format::Text, Some(_)) => Err(wrong_usage("--write FILE needs --format json")),
+        }
+    }
+}
+
+/// The directions with their configured impairments.
 ///
 /// # Errors
-/// Where nothing is asked for, or words are no options.
-pub fn wanted(args: &Args) -> anyhow::Result<Vec<(&'static str, Network)>> {
+/// No impairment is configured, or a SPEC is invalid.
+pub fn configured(args: &Args) -> anyhow::Result<Vec<(&'static str, Network)>> {
     let own = match args.peer {
         Some(_) => [("to-peer", &args.to_peer), ("from-peer", &args.from_peer)],
-        None => [("out", &args.out), ("in", &args.into)],
+        None => [("egress", &args.egress), ("ingress", &args.ingress)],
     };
     let mut all = Vec::new();
     for (name, words) in own {
         let network = match words {
-            Some(words) => {
-                Network::of_words(words).map_err(|error| anyhow!("--{name} {words:?}: {error}"))?
-            }
+            Some(words) => Network::of_words(words)
+                .map_err(|error| wrong_usage(format!("--{name} {words:?}: {error}")))?,
             None => args.network.clone(),
         };
         all.push((name, network));
     }
-    let asked = own.iter().any(|(_, words)| words.is_some());
-    if all.iter().all(|(_, network)| network.is_none()) && !asked {
-        bail!(
-            "impair {:?}: nothing is asked for; say --loss 1%, --delay 20ms, --rate 10mbit or another of `fairpath impair --help`",
+    let is_given = own.iter().any(|(_, words)| words.is_some());
+    if all.iter().all(|(_, network)| network.is_none()) && !is_given {
+        return Err(wrong_usage(format!(
+            "impair {:?}: no impairment is configured: add --loss 1%, --delay 20ms, --rate 10mbit or another option of `fairpath impair --help`",
             args.interface.as_deref().unwrap_or_default()
-        );
+        )));
     }
     Ok(all)
 }

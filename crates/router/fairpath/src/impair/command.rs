@@ -1,7 +1,7 @@
-//! The life of `fairpath impair`: from the command line to the last report.
+//! A run of `fairpath impair`, from the command line to the last report.
 //!
 //! ```text
-//!   arguments -> directions -> port -> ready --(a second, a signal, the command's end)--> report
+//!   arguments -> directions -> back end -> ready --(each second, signal, end of the command)--> report
 //! ```
 
 use std::io::Write;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairpath_backend::choose::{Choice, impairment::Wish};
 use fairpath_backend::{Engine, How, Login, choose};
+use fairpath_cli::{Capability, Global, require, wrong_usage};
 use fairpath_impair::{Counts, Json, Ready, Report, check, directions};
 use fairpath_netlink::{Link, Links};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,21 +22,21 @@ use nix::unistd::Pid;
 use super::args::{self, Args};
 use crate::run::Signals;
 
-/// How often what became of packets is told.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How often a command is asked whether it has ended.
-const ASK_EVERY: Duration = Duration::from_millis(50);
-/// How long a command has to end that was asked to.
-const LEAVING: Duration = Duration::from_secs(5);
-/// The status of a run that was not true.
-const UNTRUE: u8 = 1;
+/// Time between two reports.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often the end of a command is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+/// How long a command may take to end after SIGTERM.
+const TERMINATION: Duration = Duration::from_secs(5);
+/// The exit status of an invalid run.
+const INVALID: u8 = 1;
 
-/// Runs `fairpath impair`: 0 where the network was as asked for, else 1; with a command, its status
-/// where the network was.
+/// Runs `fairpath impair`. The status is 0 if the run was valid, otherwise 1. With a command, a valid
+/// run returns the status of the command.
 ///
 /// # Errors
-/// What is asked for cannot be, or the port failed.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+/// The impairment is invalid or unsupported, or the back end failed.
+pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     if let Some(queue) = args.end_rules {
         fairpath_backend::end_rules(queue)?;
         return Ok(ExitCode::SUCCESS);
@@ -44,14 +45,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(seed) => seed,
         None => u64::from(getrandom::u32().context("draw a seed")?),
     };
-    let directions = directions::of(args::wanted(args)?, args.peer.is_some(), args.packets, seed)?;
-    if args.check || !args.no_check {
-        let told = check::all(&directions, args.check)?;
-        if args.check {
-            let out = std::io::stdout().write_all(told.as_bytes());
-            out.context("tell what the check found")?;
-            return Ok(ExitCode::SUCCESS);
-        }
+    let json = args.json()?;
+    let configured = args::configured(args)?;
+    let directions = directions::of(configured, args.peer.is_some(), args.max_packets, seed)
+        .map_err(|error| wrong_usage(fairpath_cli::line(&error)))?;
+    if args.self_test {
+        fairpath_cli::print(check::all(&directions, true)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    require("impair packets", &[Capability::NetAdmin])?;
+    if !args.no_self_test {
+        check::all(&directions, false)?;
     }
     let (interface, peer) = links(args)?;
     refuse_own_login(args)?;
@@ -62,19 +66,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         has_mode: args.mode.is_some(),
     };
     let chosen = choose::impairment::choose(wish, &directions)?;
-    // Before anything is attached: a signal from here on ends the run.
+    // Before anything is attached, so that a signal ends the run cleanly.
     let signals = Signals::take()?;
-    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let json = json.as_deref().map(Json::open).transpose()?;
     let how = How {
         all: args.all,
         mode: args.mode,
-        queue: args.queue,
+        queue: args.queue_num,
     };
     let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
-    tell_ready(args, &chosen, engine.as_ref(), seed, &directions);
+    print_ready(args, &chosen, engine.as_ref(), seed, &directions);
     let child = begin(args)?;
     let running = Running {
         args,
+        quiet: global.quiet,
         seed,
         engine_name: chosen.via.name(),
         directions: &directions,
@@ -82,14 +87,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         json,
         signals,
     };
-    running.until_the_end(engine, child)
+    running.run_to_end(engine, child)
 }
 
 fn links(args: &Args) -> anyhow::Result<(Link, Option<Link>)> {
     let mut links = Links::open()?;
     let mut find = |name: &str| {
         let link = links.by_name(name)?;
-        link.with_context(|| format!("impair {name:?}: there is no such interface"))
+        link.with_context(|| format!("impair {name:?}: no such interface"))
     };
     let interface = find(args.interface.as_deref().unwrap_or_default())?;
     let peer = args.peer.as_deref().map(&mut find).transpose()?;
@@ -97,11 +102,10 @@ fn links(args: &Args) -> anyhow::Result<(Link, Option<Link>)> {
         .as_ref()
         .is_some_and(|peer| peer.ifindex == interface.ifindex)
     {
-        bail!(
-            "impair {:?} and --peer {:?}: these are one interface; name another, or no peer",
-            interface.name,
-            interface.name
-        );
+        return Err(wrong_usage(format!(
+            "impair {:?} --peer {:?}: both are one interface: name another one, or omit --peer",
+            interface.name, interface.name
+        )));
     }
     Ok((interface, peer))
 }
@@ -110,7 +114,7 @@ fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
     if args.yes {
         return Ok(());
     }
-    const UNKNOWN: &str = "find out whether your own remote login goes by it; say --yes if it may";
+    const UNKNOWN: &str = "check whether your remote login uses it (--yes skips this check)";
     let Some(login) = Login::find().context(UNKNOWN)? else {
         return Ok(());
     };
@@ -118,7 +122,7 @@ fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
         let goes = login.goes_by(name);
         if goes.with_context(|| format!("impair {name:?}: {UNKNOWN}"))? {
             bail!(
-                "impair {name:?}: your own remote login from {} goes by it and may be cut off; say --yes if that is meant, and --for 60s so that it ends by itself",
+                "impair {name:?}: your remote login from {} uses it and may be closed: add --yes to impair it, and --duration 60s so that it ends",
                 login.peer
             );
         }
@@ -126,8 +130,8 @@ fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The line that programs wait for: packets are impaired from now on.
-fn tell_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, directions: &[Ready]) {
+/// Prints the line that other programs wait for: packets are impaired from now on.
+fn print_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, directions: &[Ready]) {
     let names: Vec<&str> = [&args.interface, &args.peer]
         .into_iter()
         .flatten()
@@ -142,13 +146,12 @@ fn tell_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, dire
     for ready in directions {
         text += &format!("{:<9} {}\n", ready.direction.name, ready.direction.text);
     }
-    text += &format!("port      {}\n", engine.about());
-    say(&text);
+    text += &format!("back end  {}\n", engine.about());
+    print_report(&text);
 }
 
-/// To standard error, which may be a terminal that is gone: whoever does not listen is told nothing,
-/// and the run goes on to its end.
-fn say(text: &str) {
+/// Prints to standard error. A closed standard error does not end the run.
+fn print_report(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -161,9 +164,10 @@ fn begin(args: &Args) -> anyhow::Result<Option<Child>> {
     Ok(Some(child))
 }
 
-/// A run under way.
+/// A run in progress.
 struct Running<'a> {
     args: &'a Args,
+    quiet: bool,
     seed: u64,
     engine_name: &'static str,
     directions: &'a [Ready],
@@ -173,16 +177,16 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn until_the_end(
+    fn run_to_end(
         mut self,
         mut engine: Box<dyn Engine>,
         mut child: Option<Child>,
     ) -> anyhow::Result<ExitCode> {
         let mut last = Vec::new();
-        let run = self.until_something_ends(engine.as_mut(), &mut child, &mut last);
-        // Whatever ended it, the command does not go on over a network that is good again.
-        let left = match (&run, &mut child) {
-            (Ok(None) | Err(_), Some(child)) => leave(child).map(Some),
+        let run = self.wait_for_end(engine.as_mut(), &mut child, &mut last);
+        // The command must not continue without the impairment.
+        let terminated = match (&run, &mut child) {
+            (Ok(None) | Err(_), Some(child)) => terminate(child).map(Some),
             _ => Ok(None),
         };
         let mut why = Vec::new();
@@ -191,7 +195,7 @@ impl Running<'_> {
             note(error);
             None
         });
-        let left = left.unwrap_or_else(|error| {
+        let terminated = terminated.unwrap_or_else(|error| {
             note(error);
             None
         });
@@ -199,46 +203,46 @@ impl Running<'_> {
             Ok(counts) => last = counts,
             Err(error) => note(error),
         }
-        // A port that failed fails to stop for the same reason.
+        // A back end that failed fails to stop for the same reason.
         why.dedup();
         let mut report = self.report(&last);
         why.into_iter().for_each(|why| report.add_why(why));
         let report = report.at_the_end();
-        let is_true = report.is_true();
-        self.tell(report)?;
-        Ok(code(is_true, ended.or(left)))
+        let is_valid = report.is_true();
+        self.print(&report, true)?;
+        Ok(code(is_valid, ended.or(terminated)))
     }
 
-    /// Until a signal comes, its time is over or the command ends, whose status it is. `last` has the
-    /// last counts that could be read.
-    fn until_something_ends(
+    /// Waits for a signal, the end of the time or of the command, and returns the status of the
+    /// command. `last` has the last counts that could be read.
+    fn wait_for_end(
         &mut self,
         engine: &mut dyn Engine,
         child: &mut Option<Child>,
         last: &mut Vec<Counts>,
     ) -> anyhow::Result<Option<ExitStatus>> {
-        let mut next = self.began + TELL_EVERY;
-        let end = self.args.time.map(|time| self.began + time);
-        // A terminal that closes says SIGHUP: there is nothing to be read anew here.
+        let mut next = self.began + REPORT_EVERY;
+        let end = self.args.duration.map(|time| self.began + time);
+        // SIGHUP ends the run as well, since it comes from a terminal that closes.
         while !self.signals.stop() && !self.signals.take_reload() {
             let now = Instant::now();
             if end.is_some_and(|end| now >= end) {
                 break;
             }
             if now >= next {
-                next += TELL_EVERY;
+                next += REPORT_EVERY;
                 *last = engine.read()?;
-                self.tell(self.report(last))?;
+                self.print(&self.report(last), false)?;
             }
-            if let Some(status) = asked(child.as_mut())? {
+            if let Some(status) = status_of(child.as_mut())? {
                 return Ok(Some(status));
             }
             let wake = end.map_or(next, |end| end.min(next));
-            let most = match child {
-                Some(_) => ASK_EVERY,
-                None => TELL_EVERY,
+            let maximum = match child {
+                Some(_) => CHECK_EVERY,
+                None => REPORT_EVERY,
             };
-            self.sleep(wake.saturating_duration_since(Instant::now()).min(most))?;
+            self.sleep(wake.saturating_duration_since(Instant::now()).min(maximum))?;
         }
         Ok(None)
     }
@@ -253,19 +257,21 @@ impl Running<'_> {
         Report::new(&directions, counts, self.engine_name, self.seed, elapsed)
     }
 
-    fn tell(&mut self, report: Report) -> anyhow::Result<()> {
-        say(&report.text());
+    fn print(&mut self, report: &Report, is_last: bool) -> anyhow::Result<()> {
+        if is_last || !self.quiet {
+            print_report(&report.text());
+        }
         match &mut self.json {
-            Some(json) => json.write(&report),
+            Some(json) => json.write(report),
             None => Ok(()),
         }
     }
 
     fn sleep(&self, time: Duration) -> anyhow::Result<()> {
-        let most = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
+        let timeout = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
         let signals = self.signals.fd();
         let mut fds = [PollFd::new(signals, PollFlags::POLLIN)];
-        match poll(&mut fds, PollTimeout::from(most.max(1))) {
+        match poll(&mut fds, PollTimeout::from(timeout.max(1))) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("wait for a signal"),
         }
@@ -274,39 +280,39 @@ impl Running<'_> {
     }
 }
 
-/// The command's status, if it has ended.
-fn asked(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
+/// The status of the command, if it has ended.
+fn status_of(child: Option<&mut Child>) -> anyhow::Result<Option<ExitStatus>> {
     match child {
-        Some(child) => child.try_wait().context("ask how the command is"),
+        Some(child) => child.try_wait().context("check the command"),
         None => Ok(None),
     }
 }
 
-/// Asks the command to end, and ends it where it does not.
-fn leave(child: &mut Child) -> anyhow::Result<ExitStatus> {
+/// Terminates the command, and kills it if it does not end in time.
+fn terminate(child: &mut Child) -> anyhow::Result<ExitStatus> {
     let id = Pid::from_raw(child.id().try_into().context("a process id")?);
-    // Ctrl-C was its, too; what has ended already is not there to be asked.
+    // After Ctrl-C the command may have ended already.
     let _ = kill(id, Signal::SIGTERM);
     let begin = Instant::now();
-    while begin.elapsed() < LEAVING {
-        if let Some(status) = child.try_wait().context("ask how the command is")? {
+    while begin.elapsed() < TERMINATION {
+        if let Some(status) = child.try_wait().context("check the command")? {
             return Ok(status);
         }
-        std::thread::sleep(ASK_EVERY);
+        std::thread::sleep(CHECK_EVERY);
     }
-    child.kill().context("end the command")?;
+    child.kill().context("kill the command")?;
     child.wait().context("wait for the command")
 }
 
-/// As a shell says it: 128 and the number of the signal that ended it.
-fn code(is_true: bool, status: Option<ExitStatus>) -> ExitCode {
-    if !is_true {
-        return ExitCode::from(UNTRUE);
+/// The exit status as a shell returns it: 128 plus the number of a signal.
+fn code(is_valid: bool, status: Option<ExitStatus>) -> ExitCode {
+    if !is_valid {
+        return ExitCode::from(INVALID);
     }
     let Some(status) = status else {
         return ExitCode::SUCCESS;
     };
     let signal = status.signal().map(|signal| 128 + signal);
-    let code = status.code().or(signal).unwrap_or(i32::from(UNTRUE));
-    ExitCode::from(u8::try_from(code).unwrap_or(UNTRUE))
+    let code = status.code().or(signal).unwrap_or(i32::from(INVALID));
+    ExitCode::from(u8::try_from(code).unwrap_or(INVALID))
 }

@@ -1,6 +1,6 @@
-//! `fairpath impair`: a network that is worse on purpose, on real packets: the command.
+//! `fairpath impair`: impair real packets, and validate the result.
 //!
-//! Directions and whether they were as asked for are `fairpath-impair`'s, packets `fairpath-backend`'s
+//! `fairpath-impair` has directions and validation, `fairpath-backend` the packets
 //! ([0012](../../../docs/design/0012-impairment.md)).
 
 mod args;

@@ -1,96 +1,106 @@
-//! The arguments of `fairpath rtt`, and the core's configuration that they ask for.
+//! The arguments of `fairpath rtt`, and the core's configuration that follows from them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::by::{Group, Sort};
-use anyhow::bail;
 use clap::ValueEnum;
+use fairpath_class::ClassSet;
+use fairpath_cli::wrong_usage;
 use fairpath_config::duration::{nanos, parse_duration};
 use fairpath_config::filter::read_filter;
 use fairpath_config::{Hook, Method};
 use fairpath_core::{Config, Filter, MAX_FILTERS, MAX_FLOWS, Mode};
 
-/// Watches TCP and ICMP echo that crosses this host and tells the round-trip time of each leg,
-/// without sending a packet.
+use super::by::{By, Sort, Table};
+use crate::class;
+
+/// Measure round-trip times, loss and reordering of passing TCP and ICMP echo.
 ///
-/// Live, programs are attached to the interfaces given with -i (root, or CAP_BPF, CAP_PERFMON and
-/// CAP_NET_ADMIN). With -r, a capture is read; that needs no privileges.
+/// No packet is sent. Live (-i), BPF programs are attached to interfaces, which needs root, or
+/// CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN. With -r, a capture is read, which needs no privileges.
+///
+/// Each sample is printed when it is complete, and a summary at the end. With --by, one table is
+/// printed at the end instead.
 #[derive(clap::Args)]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["interfaces", "read"]))]
+#[command(
+    group = clap::ArgGroup::new("source").required(true).args(["interfaces", "read"]),
+    after_help = "Examples:\n  \
+        fairpath rtt -i wan --duration 1m\n  \
+        fairpath rtt -r capture.pcapng --by host --sort p95 --format csv"
+)]
 pub struct Args {
-    /// Watch this interface, or all that match a pattern such as 'ppp*'; may be repeated
+    /// Measure on this interface, or on all that match a pattern such as 'ppp*'; may be repeated
     #[arg(short, long = "interface", value_name = "IF")]
     pub interfaces: Vec<String>,
-    /// Read a capture (pcap or pcapng, gzipped or not); - is standard input
+    /// Read a capture (pcap or pcapng, also gzipped); - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
-    /// Where packets are seen on their way in; on their way out it is always tcx
+    /// Hook for ingress; egress is always tcx
     #[arg(long, value_enum, default_value_t = Hook::Tcx)]
     pub hook: Hook,
-    /// How TCP is measured; handshakes and ICMP echo are in all of them
+    /// Method for TCP; handshakes and ICMP echo are always measured
     #[arg(long, value_enum, default_value_t = Method::Hybrid)]
     pub method: Method,
-    /// Pair as tshark does, without Karn's rule (to compare with tshark; needs -r)
+    /// Pair packets as tshark does, without Karn's rule (for comparison with tshark; needs -r)
     #[arg(long = "match", value_enum, default_value_t = Match::Karn, hide = true)]
     pub pairing: Match,
     /// Take no samples from ICMP and ICMPv6 echo
     #[arg(long)]
     pub no_icmp: bool,
     /// Output format; csv needs --by
-    #[arg(long, value_enum, default_value_t = Format::Text, requires_if("csv", "by"))]
+    #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Print one table at the end instead of records: a row per host, flow or class
-    #[arg(long, value_name = "GROUP", value_enum, conflicts_with_all = ["samples_only", "cost"])]
-    pub by: Option<Group>,
-    /// Value that orders the table, largest first
-    #[arg(long, value_enum, default_value_t = Sort::Samples, requires = "by")]
-    pub sort: Sort,
-    /// File with classes for --by class, as `fairpath class check` reads it; repeatable
-    #[arg(
-        long = "class-file",
-        value_name = "FILE",
-        requires = "by",
-        required_if_eq("by", "class")
-    )]
-    pub class_files: Vec<PathBuf>,
-    /// Print the closing summary only
+    /// Print the summary only, no records
     #[arg(short, long)]
     pub quiet: bool,
-    /// Leave out lines about flows that open and close
+    /// Print no records of flows that open and close
     #[arg(long)]
     pub samples_only: bool,
-    /// Give out at most one sample per flow and leg in this time (100ms) or in as many of its own
-    /// round trips (2x); all are still counted
-    #[arg(long, value_name = "TIME|Nx", value_parser = parse_rate_limit)]
-    pub rate_limit: Option<RateLimit>,
-    /// Stop after this time (10s, 5min)
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub duration: Option<Duration>,
-    /// Stop after this many samples
-    #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
-    /// Append records to this file instead of printing them
-    #[arg(long, value_name = "FILE")]
-    pub write: Option<PathBuf>,
-    /// Look only at packets with an end in this prefix, with this port, or both ("10.0.0.0/8 port
-    /// 443"); may be repeated, any suffices
-    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, false))]
-    pub only: Vec<Filter>,
-    /// Leave such packets out; may be repeated, and wins over --only
-    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, true))]
-    pub except: Vec<Filter>,
-    /// Flows that the table holds; half-open ones have a table of a quarter of this
-    #[arg(long, value_name = "N", default_value_t = 65_536)]
-    pub flows: u32,
-    /// Close a TCP flow that is silent for this long
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
-    pub flow_timeout: Duration,
-    /// Rows of the table, or flows of the summary; 0 for all [default: 20; csv and json: all rows]
+    /// Print one table at the end, with one row per host, flow or class
+    #[arg(long, value_enum, value_name = "KEY", conflicts_with_all = ["quiet", "samples_only"])]
+    pub by: Option<By>,
+    /// Sort the rows of --by, highest value first
+    #[arg(long, value_enum, value_name = "COLUMN", default_value_t = Sort::P95, requires = "by")]
+    pub sort: Sort,
+    /// Rows to print [default: 20 flows in the summary, all rows with --by]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Tell what the monitor cost per packet, less an empty program (live; the statistics
-    /// themselves slow every BPF program on this host by some 70 ns a run meanwhile)
+    /// File with classes for --by class, as of `fairpath class check`; may be repeated
+    #[arg(long, value_name = "FILE", requires = "by")]
+    pub class_file: Vec<PathBuf>,
+    /// Print at most one sample per flow and leg in this time (100ms) or number of its round trips
+    /// (2x); all samples are counted
+    #[arg(long, value_name = "TIME|Nx", value_parser = parse_rate_limit)]
+    pub rate_limit: Option<RateLimit>,
+    /// Stop after this time, for example 10s or 5m [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Stop after this number of samples [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Append the output to this file instead of printing it
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Measure only packets from or to this prefix, this port, or both ("10.0.0.0/8 port 443");
+    /// may be repeated, one match suffices
+    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, false))]
+    pub only: Vec<Filter>,
+    /// Exclude such packets; may be repeated, has precedence over --only
+    #[arg(long, value_name = "FILTER", value_parser = |text: &str| read_filter(text, true))]
+    pub exclude: Vec<Filter>,
+    /// Capacity of the flow table, 1 to 4194304 flows; that of half-open flows is a quarter
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 65_536,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS))
+    )]
+    pub max_flows: u32,
+    /// Close a TCP flow without packets for this time
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
+    pub flow_timeout: Duration,
+    /// Print the cost per packet, less that of an empty program (live only). The kernel's
+    /// statistics slow each BPF program of this host by about 70 ns a run during this time
     #[arg(long, conflicts_with = "read")]
     pub cost: bool,
 }
@@ -107,15 +117,15 @@ pub enum Match {
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Lines for people
+    /// Text
     Text,
     /// One JSON object per line
     Json,
-    /// Comma-separated values with a header line
+    /// Comma-separated values with a header
     Csv,
 }
 
-/// The least distance of two samples of one leg.
+/// Minimum distance of two printed samples of one leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimit {
     /// In time.
@@ -131,41 +141,60 @@ fn parse_rate_limit(text: &str) -> Result<RateLimit, String> {
     match factor.parse::<f64>() {
         Ok(n) if n > 0.0 && n <= 65_536.0 => Ok(RateLimit::RoundTrips((n * 256.0) as u32)),
         _ => Err(format!(
-            "{text:?} is no number of round trips; say 2x or 0.5x"
+            "number of round trips {text:?} is invalid: write 2x or 0.5x"
         )),
     }
 }
 
 impl Args {
-    /// Which packets are looked at.
+    /// The filters of --only and --exclude.
     ///
     /// # Errors
-    /// For more than there is room for.
+    /// There are more than the core supports.
     pub fn filters(&self) -> anyhow::Result<Vec<Filter>> {
-        let filters = [&self.only[..], &self.except].concat();
+        let filters = [&self.only[..], &self.exclude].concat();
         if filters.len() > MAX_FILTERS {
-            bail!(
-                "{} filters by --only and --except are more than {MAX_FILTERS}",
+            return Err(wrong_usage(format!(
+                "--only and --exclude: {} filters, the maximum is {MAX_FILTERS}",
                 filters.len()
-            );
+            )));
         }
         Ok(filters)
+    }
+
+    /// The table of --by.
+    ///
+    /// # Errors
+    /// Classes are missing, superfluous or invalid.
+    pub fn table(&self) -> anyhow::Result<Option<Table>> {
+        let Some(by) = self.by else {
+            return match self.format {
+                Format::Csv => Err(wrong_usage("--format csv needs --by host, flow or class")),
+                _ => Ok(None),
+            };
+        };
+        let set = match (by, self.class_file.is_empty()) {
+            (By::Class, true) => {
+                return Err(wrong_usage("--by class needs --class-file FILE"));
+            }
+            (By::Class, false) => class::load(&self.class_file)?,
+            (_, true) => ClassSet::default(),
+            (_, false) => return Err(wrong_usage("--class-file is for --by class")),
+        };
+        let limit = self.limit.unwrap_or(usize::MAX);
+        Ok(Some(Table::new(by, self.sort, limit, set)))
     }
 
     /// The core's configuration.
     ///
     /// # Errors
-    /// Where options contradict each other.
+    /// Options contradict each other.
     pub fn config(&self) -> anyhow::Result<Config> {
-        if self.flows == 0 || self.flows > MAX_FLOWS {
-            bail!(
-                "--flows {}: a table holds 1 to {MAX_FLOWS} flows",
-                self.flows
-            );
-        }
         let mode = match (self.pairing, self.method) {
             (Match::Tshark, Method::Seq) if self.read.is_some() => Mode::Tshark,
-            (Match::Tshark, _) => bail!("--match tshark goes with --method seq and -r FILE"),
+            (Match::Tshark, _) => {
+                return Err(wrong_usage("--match tshark needs --method seq and -r FILE"));
+            }
             (_, method) => method.mode(),
         };
         let (rate_limit, rate_limit_rtts) = match self.rate_limit {
@@ -179,17 +208,17 @@ impl Args {
             flow_timeout: nanos(self.flow_timeout),
             rate_limit,
             rate_limit_rtts,
-            ..Config::default().with_flows(self.flows)
+            ..Config::default().with_flows(self.max_flows)
         };
         Ok(match mode {
-            Mode::Tshark => as_tshark_remembers(config),
+            Mode::Tshark => with_limits_of_tshark(config),
             _ => config,
         })
     }
 }
 
-/// tshark keeps every conversation for ever, and so many unacknowledged segments of a direction.
-fn as_tshark_remembers(config: Config) -> Config {
+/// tshark stores conversations without limit, and 10000 unacknowledged segments per direction.
+fn with_limits_of_tshark(config: Config) -> Config {
     Config {
         flow_timeout: u64::MAX,
         echo_timeout: u64::MAX,

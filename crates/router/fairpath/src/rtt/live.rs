@@ -1,4 +1,4 @@
-//! Live: the kernel home attached to interfaces, its events read until it is enough.
+//! Live measurement: the kernel runtime on interfaces, until a signal or a limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,46 +7,55 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairpath_bpf::cost::{Empty, RunTime, Statistics};
 use fairpath_bpf::{Options, READ_EVERY, RttMonitor};
+use fairpath_cli::{Capability, note, require};
 use fairpath_rtt::Clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::Args;
-use super::by::{self, Collected};
 use super::output::Output;
 use super::report::{Cost, Run};
 use fairpath_backend::monotonic_ns;
 use fairpath_watch::{Change, Interfaces, unix_ns};
 
-/// How often silent flows are looked for, and which part of the tables at a time.
+/// How often silent flows are searched, and how many calls search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// How often the wall clock is compared with the monotonic one, and classes are read.
+/// How often the real-time clock is compared with the monotonic clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
+/// `--cost` enables statistics of the whole host.
+const COST_CAPABILITIES: [Capability; 4] = [
+    Capability::NetAdmin,
+    Capability::Perfmon,
+    Capability::Bpf,
+    Capability::SysAdmin,
+];
 
-/// Watches until a signal, `--duration`, `--count`, a closed pipe, or the last interface's end.
+/// Measures until a signal, `--duration`, `--count`, a closed pipe, or the removal of the last
+/// interface.
 ///
 /// # Errors
-/// Where programs cannot be loaded or attached, an interface does not exist, or output fails.
+/// A capability is missing, programs cannot be loaded or attached, an interface does not exist, or
+/// output fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("handle signals")?;
     }
     let mut config = args.config()?;
-    // Secret, so that nobody can choose addresses that all fall into one set.
+    let filters = args.filters()?;
+    let mut output = Output::new(args)?;
+    let needed: &[Capability] = match args.cost {
+        true => &COST_CAPABILITIES,
+        false => &crate::MONITOR_CAPABILITIES,
+    };
+    require("measure live", needed)?;
+    // A secret seed, so that no sender can choose addresses that share one set.
     config.seed = getrandom::u64().context("draw the seed of the flow hash")?;
     let mut interfaces = Interfaces::new(&args.interfaces, args.hook)?;
-    let filters = args.filters()?;
-    let classes = by::classes(&args.class_files)?;
-    if !classes.is_empty() {
-        config = config.with_classes(classes.len() as u32);
-    }
     let mut monitor = RttMonitor::load(&Options::live(config))?;
     monitor.set_filters(&filters);
-    let mut output = Output::new(args, Collected::new(args, classes))?;
     output.context.clock = clock()?;
-    classify(&mut monitor, &output)?;
     let meter = if args.cost {
         Some(Meter::start(&monitor)?)
     } else {
@@ -54,17 +63,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
 
     let changes = interfaces.start(&mut monitor)?;
-    take_changes(changes, &mut output);
-    classify(&mut monitor, &output)?;
+    apply_changes(changes, &mut output);
     if interfaces.watched().is_empty() {
-        eprintln!("fairpath: no interface matches yet; waiting");
+        note("no interface matches yet; waiting");
     }
     let mut live = Live {
         stop,
         interfaces,
         monitor,
         output,
-        bad: 0,
+        invalid_entries: 0,
         deadline: None,
     };
     let started = Instant::now();
@@ -73,36 +81,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     live.close(started.elapsed(), meter)
 }
 
-/// Gives the kernel the classes of `--by class`, with the interfaces that are there.
-fn classify(monitor: &mut RttMonitor, output: &Output) -> anyhow::Result<()> {
-    let by = output.by.as_ref();
-    let Some(rules) = by.and_then(|by| by.rules(&output.context)) else {
-        return Ok(());
-    };
-    let set = monitor.set_rules(&rules, &[]);
-    set.map_err(|error| by::refused(&error))
-}
-
 fn clock() -> anyhow::Result<Clock> {
     Ok(Clock {
         unix_of_zero_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
     })
 }
 
-fn take_changes(changes: Vec<Change>, output: &mut Output) {
+fn apply_changes(changes: Vec<Change>, output: &mut Output) {
     for change in changes {
         match change {
             Change::Known(ifindex, name) => {
                 output.context.names.insert(ifindex.0, name);
             }
-            Change::Attached(name) => eprintln!("fairpath: watching {name}"),
+            Change::Attached(name) => note(format!("watching {name}")),
             Change::Renamed(ifindex, name) => {
-                eprintln!("fairpath: interface {ifindex} is called {name} now");
+                note(format!("interface {ifindex} is now {name}"));
             }
             Change::Detached(name, why) => {
-                eprintln!("fairpath: {name} {why}; not watched any more")
+                note(format!("{name} {why}; no longer watched"));
             }
-            Change::Refused(error) => eprintln!("fairpath: {error:#}"),
+            Change::Refused(error) => note(format!("{error:#}")),
         }
     }
 }
@@ -112,7 +110,7 @@ struct Live {
     interfaces: Interfaces,
     monitor: RttMonitor,
     output: Output,
-    bad: u64,
+    invalid_entries: u64,
     deadline: Option<Instant>,
 }
 
@@ -129,10 +127,7 @@ impl Live {
             self.wait(left.min(READ_EVERY))?;
             self.read()?;
             let changes = self.interfaces.follow(&mut self.monitor)?;
-            if !changes.is_empty() {
-                take_changes(changes, &mut self.output);
-                classify(&mut self.monitor, &self.output)?;
-            }
+            apply_changes(changes, &mut self.output);
             if self.interfaces.is_over() {
                 break;
             }
@@ -143,14 +138,13 @@ impl Live {
             }
             if now >= next_clock {
                 self.output.context.clock = clock()?;
-                self.read_classes();
                 next_clock = now + CLOCK_EVERY;
             }
         }
         Ok(())
     }
 
-    /// Until it is time to read again, or something happened to a link.
+    /// Waits for `time`, or until a link changes.
     fn wait(&self, time: Duration) -> anyhow::Result<()> {
         let mut fds = [PollFd::new(self.interfaces.fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
@@ -163,7 +157,7 @@ impl Live {
     fn read(&mut self) -> anyhow::Result<()> {
         self.monitor.read()?;
         let batch = self.monitor.take();
-        self.bad += batch.bad;
+        self.invalid_entries += batch.bad;
         for event in &batch.events {
             self.output.event(event)?;
         }
@@ -173,14 +167,6 @@ impl Live {
         Ok(())
     }
 
-    /// Takes the classes' counts out of the kernel, with `--by class`.
-    fn read_classes(&mut self) {
-        let monitor = &mut self.monitor;
-        if let Some(by) = &mut self.output.by {
-            by.read(|reading| monitor.read_classes(reading));
-        }
-    }
-
     fn expire(&mut self) -> anyhow::Result<()> {
         let config = self.monitor.config();
         let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
@@ -188,7 +174,7 @@ impl Live {
         Ok(())
     }
 
-    /// Detaches, reads the rest, tells what is still open, and sums up.
+    /// Detaches, reads the remaining events, and prints open flows and the summary.
     fn close(mut self, duration: Duration, meter: Option<Meter>) -> anyhow::Result<()> {
         let over = self.interfaces.is_over();
         let cost = meter.map(|m| m.read(&self.monitor)).transpose()?;
@@ -205,13 +191,12 @@ impl Live {
         for event in &open {
             self.output.event(event)?;
         }
-        let monitor = &mut self.monitor;
-        if let Some(by) = &mut self.output.by {
-            by.read(|reading| monitor.read_classes(reading));
-        }
         let mut notes = Vec::new();
-        if self.bad > 0 {
-            notes.push(format!("{} entries of the ring were no events", self.bad));
+        if self.invalid_entries > 0 {
+            notes.push(format!(
+                "{} entries of the ring buffer are invalid",
+                self.invalid_entries
+            ));
         }
         let run = Run {
             duration_ns: duration.as_nanos() as u64,
@@ -224,14 +209,14 @@ impl Live {
         self.output.finish(&run, &self.monitor.stats())?;
         if over && !self.stop.load(Ordering::Relaxed) {
             bail!(
-                "every watched interface vanished; a pattern such as 'ppp*' waits for them to come back"
+                "all watched interfaces were removed: a pattern such as 'ppp*' waits for new ones"
             );
         }
         Ok(())
     }
 }
 
-/// The kernel's statistics of our programs, while they run.
+/// The kernel's statistics of the RTT programs.
 struct Meter {
     _on: Statistics,
     empty: Empty,
@@ -240,9 +225,8 @@ struct Meter {
 
 impl Meter {
     fn start(monitor: &RttMonitor) -> anyhow::Result<Meter> {
-        let on = Statistics::enable()
-            .context("switch the kernel's BPF statistics on (--cost); needs CAP_SYS_ADMIN")?;
-        let empty = Empty::load().context("load the empty program that costs are compared with")?;
+        let on = Statistics::enable().context("enable the kernel's BPF statistics (--cost)")?;
+        let empty = Empty::load().context("load the empty program for comparison")?;
         let before = read_all(monitor)?;
         Ok(Meter {
             _on: on,

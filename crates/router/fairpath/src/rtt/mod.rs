@@ -1,9 +1,9 @@
-//! `fairpath rtt`: what passing traffic experiences, live or from a capture.
+//! `fairpath rtt`: RTTs and loss of passing traffic, live or from a capture.
 //!
 //! ```text
-//!   interfaces -> live.rs (kernel) --.
-//!                                     >- events -> output.rs -> lines, JSON, summary
-//!   capture -> offline.rs (native) --'         `-> by.rs -> table by host, flow or class
+//!   interfaces -> live.rs (kernel runtime) ---.
+//!                                              >- events -> output.rs -> records, summary, table
+//!   capture -> offline.rs (native runtime) ---'
 //! ```
 
 mod args;
@@ -16,6 +16,9 @@ mod report;
 pub use args::Args;
 
 /// Runs `fairpath rtt`.
+///
+/// # Errors
+/// See the source of packets.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.read {
         Some(path) => offline::run(args, path),

@@ -1,28 +1,26 @@
-//! From a capture: packets and their times go through the native home.
+//! Measurement of a capture in the native runtime.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use fairpath_cli::note;
 use fairpath_core::{Event, Frame, Link, Monitor, Way};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
 
 use super::args::{Args, Match};
-use super::by::{self, Collected};
 use super::output::Output;
 use super::report::Run;
 
-/// Packets between two readings of the classes: each packet fills one cell or two of 16,384 or more.
-const CLASSES_EVERY: u64 = 1024;
-/// Linux cooked captures tell the direction: packet type 4 is outgoing.
+/// The packet type of outgoing packets in Linux cooked captures.
 const SLL_OUTGOING: u16 = 4;
 
 /// Reads a capture to its end.
 ///
 /// # Errors
-/// Where the file cannot be opened, is no capture, or output fails. A capture that is cut short
-/// or damaged gives what it has; the summary and the exit status say so.
+/// The file cannot be opened, is not a capture, or output fails. A truncated or damaged capture is
+/// measured up to its end or its damage; the summary and the exit status report it.
 pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     let stream: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -31,23 +29,16 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     };
     let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
     let filters = args.filters()?;
-    let classes = by::classes(&args.class_files)?;
-    let config = args.config()?;
-    let mut monitor = Monitor::new(&match classes.len() {
-        0 => config,
-        classes => config.with_classes(classes as u32),
-    });
+    let mut monitor = Monitor::new(&args.config()?);
     monitor.set_filters(&filters);
-    let mut output = Output::new(args, Collected::new(args, classes))?;
-    classify(&mut monitor, &output)?;
+    let mut output = Output::new(args)?;
     let mut capture = Capture {
         first: None,
         last: 0,
-        unknown: 0,
+        unsupported: 0,
         tshark: args.pairing == Match::Tshark,
     };
     let mut stopped = None;
-    let mut packets: u64 = 0;
     let mut failed = Ok(());
     while !output.done() && failed.is_ok() {
         match reader.next() {
@@ -60,47 +51,25 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
                 break;
             }
         }
-        let known = output.context.names.len();
-        if reader.interfaces().len() > known {
+        let named = output.context.names.len();
+        if reader.interfaces().len() > named {
             name_interfaces(&reader, &mut output);
-            classify(&mut monitor, &output)?;
-        }
-        packets += 1;
-        if packets % CLASSES_EVERY == 0 {
-            read_classes(&mut monitor, &mut output);
         }
     }
     failed?;
-    let mut told: Vec<Event> = Vec::new();
-    monitor.finish(|event| told.push(event));
-    for event in &told {
+    let mut open: Vec<Event> = Vec::new();
+    monitor.finish(|event| open.push(event));
+    for event in &open {
         output.event(event)?;
     }
-    read_classes(&mut monitor, &mut output);
     close(args, path, &monitor, output, &capture, stopped)
 }
 
-/// Gives the core the classes of `--by class`.
-fn classify(monitor: &mut Monitor, output: &Output) -> anyhow::Result<()> {
-    let by = output.by.as_ref();
-    let Some(rules) = by.and_then(|by| by.rules(&output.context)) else {
-        return Ok(());
-    };
-    let set = monitor.set_rules(&rules, &[]);
-    set.map_err(|error| by::refused(&error))
-}
-
-fn read_classes(monitor: &mut Monitor, output: &mut Output) {
-    if let Some(by) = &mut output.by {
-        by.read(|reading| monitor.read_classes(reading));
-    }
-}
-
-/// What a whole capture came to.
+/// Totals of a capture.
 struct Capture {
     first: Option<u64>,
     last: u64,
-    unknown: u64,
+    unsupported: u64,
     tshark: bool,
 }
 
@@ -112,10 +81,10 @@ impl Capture {
         output: &mut Output,
     ) -> anyhow::Result<()> {
         let Some(frame) = frame_of(packet) else {
-            self.unknown += 1;
+            self.unsupported += 1;
             return Ok(());
         };
-        // Two captures of one time base begin with the earliest packet, not the first.
+        // A capture of two interfaces may not begin with its earliest packet.
         self.first = Some(self.first.map_or(packet.time_ns, |f| f.min(packet.time_ns)));
         self.last = self.last.max(packet.time_ns);
         let mut failed = Ok(());
@@ -137,7 +106,7 @@ fn name_interfaces(reader: &Reader<Box<dyn Read>>, output: &mut Output) {
     }
 }
 
-/// What the core needs to know of a captured packet; none for a link type it does not know.
+/// The frame of a captured packet for the core; `None` for an unsupported link type.
 fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
     let link = match packet.link.canonical() {
         LinkType::ETHERNET => Link::Ethernet,
@@ -175,7 +144,7 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         ifindex,
         link: link as u16,
         way: way as u8,
-        // Packet taps lie behind the egress queue.
+        // Packet sockets capture after the egress queue.
         flags: if way == Way::Out {
             Frame::AFTER_QUEUE
         } else {
@@ -202,14 +171,14 @@ fn close(
     stopped: Option<ReadError>,
 ) -> anyhow::Result<()> {
     let mut notes = Vec::new();
-    if capture.unknown > 0 {
+    if capture.unsupported > 0 {
         notes.push(format!(
-            "{} packets of link types that are not known here",
-            capture.unknown
+            "{} packets of unsupported link types",
+            capture.unsupported
         ));
     }
     if capture.tshark {
-        notes.push("paired as tshark does, without Karn's rule".to_owned());
+        notes.push("packets are paired as tshark does, without Karn's rule".to_owned());
     }
     if let Some(error) = &stopped {
         notes.push(format!("{path:?} ends early: {error}"));
@@ -228,11 +197,11 @@ fn close(
     output.finish(&run, &stats)?;
     match stopped {
         None => Ok(()),
-        // A capture that is still being written is cut in its last packet: no failure.
+        // A capture that is still being written ends in the middle of a packet.
         Some(ReadError::Truncated { .. }) if !args.quiet || stats.frames > 0 => {
-            eprintln!(
-                "fairpath: {path:?} ends in the middle of a packet; all complete ones are in"
-            );
+            note(format!(
+                "{path:?} ends in the middle of a packet; all complete packets are measured"
+            ));
             Ok(())
         }
         Some(error) => bail!("read capture {path:?}: {error}"),

@@ -1,4 +1,4 @@
-//! Where events go: a line each for people or as JSON, and into the closing summary.
+//! Output of records as text or JSON, and the summary or table at the end.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
@@ -8,36 +8,35 @@ use fairpath_core::{Event, Stats};
 use fairpath_rtt::{Context, FlowLine, SampleLine, Summary};
 
 use super::args::{Args, Format};
-use super::by::Collected;
+use super::by::Table;
 use super::report::{self, Run};
 
-/// Flows in the summary.
-const FLOWS: usize = 20;
+/// Flows that the summary lists by default.
+pub const SUMMARY_FLOWS: usize = 20;
 
-/// Writes records and collects the summary.
+/// Writes records, and collects the summary or the table.
 pub struct Output {
     out: BufWriter<Box<dyn Write>>,
     to_file: bool,
     format: Format,
     quiet: bool,
     samples_only: bool,
-    count: u64,
+    max_samples: u64,
     limit: usize,
-    /// With `--by`: the table that is printed instead of everything else.
-    pub by: Option<Collected>,
-    given: u64,
-    broken: bool,
+    samples: u64,
+    is_closed: bool,
+    table: Option<Table>,
     /// Clock and interface names.
     pub context: Context,
     summary: Summary,
 }
 
 impl Output {
-    /// Opens what the arguments name.
+    /// Opens the output that the arguments name.
     ///
     /// # Errors
-    /// Where the file cannot be opened for appending.
-    pub fn new(args: &Args, by: Option<Collected>) -> anyhow::Result<Output> {
+    /// The file cannot be opened for appending, or classes are invalid.
+    pub fn new(args: &Args) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &args.write {
             None => Box::new(io::stdout()),
             Some(path) => Box::new(
@@ -54,47 +53,44 @@ impl Output {
             format: args.format,
             quiet: args.quiet,
             samples_only: args.samples_only,
-            count: args.count.unwrap_or(u64::MAX),
-            limit: match args.limit {
-                None => FLOWS,
-                Some(0) => usize::MAX,
-                Some(limit) => limit,
-            },
-            by,
-            given: 0,
-            broken: false,
+            max_samples: args.count.unwrap_or(u64::MAX),
+            limit: args.limit.unwrap_or(SUMMARY_FLOWS),
+            samples: 0,
+            is_closed: false,
+            table: args.table()?,
             context: Context::default(),
             summary: Summary::default(),
         })
     }
 
-    /// True when nobody reads any more, or as many samples were given out as asked for.
+    /// True if the reader closed the pipe, or `--count` is reached.
     pub fn done(&self) -> bool {
-        self.broken || self.given >= self.count
+        self.is_closed || self.samples >= self.max_samples
     }
 
-    /// Takes an event; samples beyond `--count` are left out.
+    /// Adds an event. Samples after `--count` are ignored.
     ///
     /// # Errors
-    /// Where writing fails other than by a closed pipe.
+    /// A write fails, except on a closed pipe.
     pub fn event(&mut self, event: &Event) -> anyhow::Result<()> {
         let sample = matches!(event, Event::Sample(_));
         if sample && self.done() {
             return Ok(());
         }
-        self.given += u64::from(sample);
-        if let Some(by) = &mut self.by {
-            by.add(event);
+        self.samples += u64::from(sample);
+        if let Some(table) = &mut self.table {
+            table.add(event);
             return Ok(());
         }
         self.summary.add(event);
-        if self.quiet || self.broken || (self.samples_only && !sample) {
+        if self.quiet || self.is_closed || (self.samples_only && !sample) {
             return Ok(());
         }
         let written = match self.format {
-            // CSV needs `--by`.
-            Format::Text | Format::Csv => self.text(event),
+            Format::Text => self.text(event),
             Format::Json => self.json(event),
+            // CSV is for tables only.
+            Format::Csv => Ok(()),
         };
         self.check(written)
     }
@@ -109,7 +105,7 @@ impl Output {
             Event::Closed(flow) => {
                 writeln!(self.out, "{}", FlowLine::text("closed", flow, context))
             }
-            // What is still open is in the summary.
+            // Open flows are in the summary.
             Event::Alive(_) => Ok(()),
         }
     }
@@ -133,38 +129,34 @@ impl Output {
         self.out.write_all(b"\n")
     }
 
-    /// Shows what was written so far.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Where writing fails other than by a closed pipe.
+    /// A write fails, except on a closed pipe.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         let flushed = self.out.flush();
         self.check(flushed)
     }
 
-    /// A reader that went away ends the run, without complaint.
+    /// A closed pipe ends the measurement without an error.
     fn check(&mut self, result: io::Result<()>) -> anyhow::Result<()> {
         match result {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.broken = true;
+                self.is_closed = true;
                 Ok(())
             }
             other => other.context("write records"),
         }
     }
 
-    /// The closing summary: to standard output, and as JSON into the file as well.
+    /// Writes the summary to standard output, and as JSON into the file. With `--by`, writes the
+    /// table instead.
     ///
     /// # Errors
-    /// Where writing fails other than by a closed pipe.
+    /// A write fails, except on a closed pipe.
     pub fn finish(mut self, run: &Run, stats: &Stats) -> anyhow::Result<()> {
-        if let Some(by) = self.by.take() {
-            let written = by.write(&mut self.out, self.format, &self.context);
-            for note in &run.notes {
-                eprintln!("fairpath: {note}");
-            }
-            self.check(written)?;
-            return self.flush();
+        if let Some(table) = self.table.take() {
+            return self.finish_table(&table, run);
         }
         let line = self
             .summary
@@ -173,14 +165,30 @@ impl Output {
             Format::Json => serde_json::to_writer(&mut self.out, &report::json(&line, run))
                 .map_err(io::Error::from)
                 .and_then(|()| self.out.write_all(b"\n")),
-            Format::Text | Format::Csv if self.to_file => Ok(()),
-            Format::Text | Format::Csv => self.out.write_all(report::text(&line, run).as_bytes()),
+            Format::Text if self.to_file => Ok(()),
+            Format::Text => self.out.write_all(report::text(&line, run).as_bytes()),
+            Format::Csv => Ok(()),
         };
         self.check(written)?;
         self.flush()?;
         if self.to_file {
             let shown = io::stdout().write_all(report::text(&line, run).as_bytes());
             self.check(shown)?;
+        }
+        Ok(())
+    }
+
+    fn finish_table(mut self, table: &Table, run: &Run) -> anyhow::Result<()> {
+        let text = match self.format {
+            Format::Text => table.text(),
+            Format::Json => table.json()?,
+            Format::Csv => table.csv()?,
+        };
+        let written = self.out.write_all(text.as_bytes());
+        self.check(written)?;
+        self.flush()?;
+        for remark in run.notes.iter().chain(&table.remarks()) {
+            fairpath_cli::note(remark);
         }
         Ok(())
     }

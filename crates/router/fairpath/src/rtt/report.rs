@@ -1,4 +1,4 @@
-//! The closing summary, for people and as JSON.
+//! The summary at the end, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -8,34 +8,34 @@ use fairpath_units::Nanos;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What the drivers know of a run besides events and counters.
+/// Facts of a measurement other than events and counters.
 pub struct Run {
-    /// From first to last, nanoseconds.
+    /// From the first to the last packet, nanoseconds.
     pub duration_ns: u64,
-    /// The tables' sizes.
+    /// Sizes of the tables.
     pub config: Config,
-    /// What was used of them at the end.
+    /// Their use at the end.
     pub usage: Usage,
-    /// Bytes of the tables.
+    /// Their size in bytes.
     pub table_bytes: u64,
-    /// What the programs cost, where asked.
+    /// Cost of the programs, with `--cost`.
     pub cost: Option<Vec<Cost>>,
-    /// What the reader should know: a capture cut short, an interface that vanished.
+    /// Remarks, for example on a truncated capture.
     pub notes: Vec<String>,
 }
 
-/// One program's cost, net of an empty one.
+/// The cost of one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// The program.
     pub program: &'static str,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// As the kernel counts it, nanoseconds a run.
+    /// Nanoseconds per run, as counted by the kernel.
     pub gross_ns: f64,
-    /// An empty program in the same run.
+    /// The same of an empty program.
     pub empty_ns: f64,
-    /// What is left.
+    /// The difference.
     pub net_ns: f64,
 }
 
@@ -49,7 +49,7 @@ impl Run {
     }
 }
 
-/// The summary with what the run adds.
+/// The summary with tables, cost and notes.
 pub fn json(line: &SummaryLine, run: &Run) -> Value {
     let mut value = serde_json::to_value(line).unwrap_or_default();
     value["tables"] = json!({
@@ -68,7 +68,7 @@ pub fn json(line: &SummaryLine, run: &Run) -> Value {
     value
 }
 
-/// The summary for people; fits 100 columns.
+/// The summary as text of at most 100 columns.
 pub fn text(line: &SummaryLine, run: &Run) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -115,13 +115,13 @@ fn headline(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
     writeln!(out, "\nSummary of {}", Nanos(line.duration_ns))?;
     writeln!(
         out,
-        "  packets   {}, of TCP {}",
+        "  packets   {} ({} TCP)",
         grouped(line.packets),
         grouped(line.tcp_packets)
     )?;
     writeln!(
         out,
-        "  flows     {} opened, {} closed, {} still open; {} not measurable (one direction only, {} bytes)",
+        "  flows     {} opened, {} closed, {} open; {} not measurable (one direction only, {} bytes)",
         grouped(line.flows_opened),
         grouped(line.flows_closed),
         grouped(line.flows_alive),
@@ -138,7 +138,7 @@ fn headline(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
         by_method.join(", "),
         if line.samples_held_back > 0 {
             format!(
-                " ({} held back by --rate-limit)",
+                " ({} suppressed by --rate-limit)",
                 grouped(line.samples_held_back)
             )
         } else {
@@ -159,7 +159,7 @@ fn legs(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\n  {:<12} {:>9} {:>11} {:>11} {:>11} {:>11}  loss before, beyond",
+        "\n  {:<12} {:>9} {:>11} {:>11} {:>11} {:>11}  upstream, downstream loss",
         "towards", "samples", "min", "median", "p95", "max"
     )?;
     for leg in &line.towards {
@@ -208,7 +208,7 @@ fn flows(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
     if line.flow_rows_left_out > 0 {
         writeln!(
             out,
-            "  … and {} more; --limit N lists more",
+            "  {} more rows; --limit N prints more",
             grouped(line.flow_rows_left_out)
         )?;
     }
@@ -229,13 +229,13 @@ fn tables(out: &mut String, line: &SummaryLine, run: &Run) -> std::fmt::Result {
     )?;
     let lost: Vec<String> = DROPS
         .iter()
-        .filter_map(|(name, said)| {
+        .filter_map(|(name, text)| {
             let n = line
                 .counters
                 .get(*name)
                 .and_then(Value::as_u64)
                 .unwrap_or(0);
-            (n > 0).then(|| format!("{} {said}", grouped(n)))
+            (n > 0).then(|| format!("{} {text}", grouped(n)))
         })
         .collect();
     let lost = if lost.is_empty() {
@@ -246,22 +246,22 @@ fn tables(out: &mut String, line: &SummaryLine, run: &Run) -> std::fmt::Result {
     writeln!(out, "  dropped   {lost}")
 }
 
-/// Counters of what was given up, and how the summary says them.
+/// Counters of lost measurements, with their text in the summary.
 const DROPS: &[(&str, &str)] = &[
-    ("events_lost", "events (ring full)"),
-    ("flows_refused", "packets without a place in the flow table"),
+    ("events_lost", "events (ring buffer full)"),
+    ("flows_refused", "packets without a slot in the flow table"),
     ("flows_evicted", "flows evicted"),
     ("half_open_evicted", "half-open flows evicted"),
-    ("segments_refused", "segments not remembered"),
-    ("troubles_dropped", "holes forgotten"),
-    ("lock_failures", "packets (lock taken)"),
-    ("scratch_busy", "packets (work area taken)"),
-    ("truncated", "packets captured too short"),
+    ("segments_refused", "segments not stored"),
+    ("troubles_dropped", "holes not stored"),
+    ("lock_failures", "packets (lock busy)"),
+    ("scratch_busy", "packets (scratch busy)"),
+    ("truncated", "truncated packets"),
     ("malformed", "malformed packets"),
     ("refused_stale_ack", "matches with a later ACK"),
     ("refused_old_echo", "matches with an older echo"),
     ("refused_age", "matches older than a minute"),
-    ("refused_clock", "matches with time going backwards"),
+    ("refused_clock", "matches with a negative time"),
 ];
 
 fn cost(out: &mut String, run: &Run) -> std::fmt::Result {
@@ -269,7 +269,7 @@ fn cost(out: &mut String, run: &Run) -> std::fmt::Result {
     for program in cost.iter().filter(|c| c.runs > 0) {
         writeln!(
             out,
-            "  cost      {}: {:.0} ns a packet ({:.0} less {:.0} of an empty program), {} packets",
+            "  cost      {}: {:.0} ns per packet ({:.0} less {:.0} of an empty program), {} packets",
             program.program,
             program.net_ns,
             program.gross_ns,

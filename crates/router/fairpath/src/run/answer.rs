@@ -1,4 +1,4 @@
-//! Answers: pictures of the ledger, with what the daemon knows besides.
+//! Answers: snapshots of the history, with the counters of the daemon.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +12,20 @@ use fairpath_history::ledger::{Meta, parse_subnet};
 use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
 use fairpath_shape::Side;
 
-use super::ask::Question;
+use super::ask::PendingRequest;
 use super::daemon::Daemon;
 use super::engine::Engine;
 use fairpath_backend::monotonic_ns;
 
-/// Peers and flows of one answer, whatever was asked for.
+/// Maximum number of peers and flows in one answer.
 const MAX_LIST: usize = 1000;
-/// Rows below a class whose flows are shown with its own: each costs a walk of the flow table.
+/// Rows below a class whose flows are listed with its own. Each costs a walk of the flow table.
 const MAX_WALKS: usize = 16;
 
 impl Daemon {
-    /// Answers one question; never waits for who asked.
-    pub(super) fn answer(&mut self, question: Question) {
-        let answer = match question.request {
+    /// Answers one request. Never waits for the receiver.
+    pub(super) fn answer(&mut self, pending: PendingRequest) {
+        let answer = match pending.request {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
                 Err(error) => Answer::Error {
@@ -34,7 +34,7 @@ impl Daemon {
             },
             Request::ShapeStart => done(self.with_shaping(|shaping, engine| {
                 let config = engine.config.shape.as_ref();
-                let config = config.context("there is no section [shape]")?;
+                let config = config.context("the configuration has no section [shape]")?;
                 shaping.start(
                     config,
                     &engine.config.classes.set,
@@ -62,17 +62,17 @@ impl Daemon {
                 answer
             }
         };
-        question.answer(answer);
+        pending.answer(answer);
     }
 
-    /// Does something with the shaper and logs it; an error where none is configured.
+    /// Calls `act` with the shaper and logs the result. An error if no shaper is configured.
     fn with_shaping(
         &mut self,
         act: impl FnOnce(&mut Shaping, &mut Engine) -> anyhow::Result<String>,
     ) -> anyhow::Result<String> {
         let Some(shaping) = &mut self.shaping else {
             anyhow::bail!(
-                "shape: the configuration has no section [shape]; write one and reload, or shape without a daemon: fairpath shape start --inside IF"
+                "shape: the configuration has no section [shape]: add one and reload, or shape without the daemon by `fairpath shape start --inside IF`"
             );
         };
         let result = act(shaping, &mut self.engine);
@@ -83,7 +83,7 @@ impl Daemon {
         result
     }
 
-    /// What became of a class's packets, besides what the ledger knows.
+    /// Adds the queues of the shaper to a row.
     fn add_queues(&self, row: &mut Row) {
         let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
             return;
@@ -91,7 +91,7 @@ impl Daemon {
         [row.down_queue, row.up_queue] = match row.kind {
             Kind::Class => shaping.queues(&row.name),
             Kind::Other => shaping.queues("other"),
-            // All that leaves by it.
+            // All packets that leave by it.
             Kind::Interface if row.name == config.inside => [shaping.line(Side::Down), None],
             Kind::Interface if config.outside.as_ref() == Some(&row.name) => {
                 [None, shaping.line(Side::Up)]
@@ -100,7 +100,7 @@ impl Daemon {
         };
     }
 
-    /// What the daemon's threads counted, by name.
+    /// Counters of the daemon's threads, by name.
     fn counters(&self) -> BTreeMap<String, u64> {
         let control = self.control.counters();
         let hooks = self.hooks.counters();
@@ -132,7 +132,7 @@ fn done(result: anyhow::Result<String>) -> Answer {
 }
 
 impl Engine {
-    /// Answers what can be answered without a daemon; `more` are counters of whoever runs this.
+    /// Answers requests that need no daemon. `more` are additional counters.
     pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
         match request {
             Request::Snapshot { query } => {
@@ -141,10 +141,10 @@ impl Engine {
             Request::Status => self.finish(self.ledger.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
             Request::Reload => Answer::Error {
-                text: "reload: there is no configuration file here".to_owned(),
+                text: "reload: this process has no configuration file".to_owned(),
             },
             Request::ShapeStart | Request::ShapeStop | Request::ShapeSet { .. } => Answer::Error {
-                text: "shape: there is no daemon here".to_owned(),
+                text: "shape: this process is not the daemon".to_owned(),
             },
         }
     }
@@ -209,7 +209,7 @@ impl Engine {
         let Some(mut detail) = self.ledger.detail(class, limit) else {
             return Answer::Error {
                 text: format!(
-                    "show {class:?}: there is no row of this name; `fairpath top --once` lists them"
+                    "show {class:?}: there is no row of this name: `fairpath top --once` lists all rows"
                 ),
             };
         };
@@ -219,9 +219,9 @@ impl Engine {
         }
     }
 
-    /// Live flows of the row and of those below it.
+    /// Open flows of the row and of the rows below it.
     fn flows(&self, detail: &Detail, limit: usize) -> Vec<FlowLine> {
-        // The monotonic clock does not fail where it worked before; ages would be 0.
+        // The monotonic clock does not fail here. Ages would be 0.
         let now = monotonic_ns().unwrap_or(0);
         let mut flows: Vec<FlowLine> = self
             .slots_of(&detail.row)
@@ -244,7 +244,7 @@ impl Engine {
                 .and_then(|p| slot(&SlotKey::Subnet(p)))
                 .into_iter()
                 .collect(),
-            // Flows are kept by class: an interface has none of its own.
+            // Flows belong to classes, not to interfaces.
             Kind::Interface => Vec::new(),
             Kind::Class => {
                 let mut slots = self.row_table.slots_below(&row.name);
@@ -255,7 +255,7 @@ impl Engine {
     }
 }
 
-/// A flow as the class of `slot` sees it.
+/// A flow from the side of the class of `slot`.
 fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let host = usize::from(view.slots[0] != slot);
     let remote = 1 - host;

@@ -1,8 +1,8 @@
-//! How other threads ask the loop, which alone owns monitor and ledger.
+//! Requests of other threads to the loop, which owns monitor and history.
 //!
 //! ```text
 //! control clients --.
-//!                    >-- questions (bounded) --> loop --> answer --> asker
+//!                    >-- requests (bounded) --> loop --> answer --> requester
 //! web server -------'         wake-up
 //! ```
 
@@ -15,113 +15,113 @@ use anyhow::Context;
 use fairpath_history::snapshot::{Answer, Request};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Questions that may wait for the loop; further ones are refused.
-const MAX_QUESTIONS: usize = 64;
-/// How long an asker waits: many times what the slowest answer takes.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Likewise where something is changed: HTB takes seconds for ten thousand classes.
-const PATIENCE_TO_CHANGE: Duration = Duration::from_secs(60);
+/// Maximum number of requests that wait for the loop. Further ones are refused.
+const MAX_PENDING: usize = 64;
+/// Maximum time of an answer, many times that of the slowest one.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// The same for a change: HTB takes seconds for 10,000 classes.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
 
-/// One question to the loop.
+/// One request to the loop.
 #[derive(Debug)]
-pub struct Question {
-    /// What is asked.
+pub struct PendingRequest {
+    /// The request.
     pub request: Request,
     reply: SyncSender<Answer>,
 }
 
-impl Question {
-    /// Answers; an asker that has gone is not waited for.
+impl PendingRequest {
+    /// Answers. A requester that ended is ignored.
     pub fn answer(self, answer: Answer) {
         let _ = self.reply.try_send(answer);
     }
 }
 
-/// The asking side; cheap to clone.
+/// The side of other threads, cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Asker {
-    questions: SyncSender<Question>,
+pub struct Requester {
+    requests: SyncSender<PendingRequest>,
     wake: Arc<EventFd>,
 }
 
-/// A question got no answer.
+/// A request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
-    /// Too many wait already.
-    #[error("ask the monitor: {MAX_QUESTIONS} questions wait already; ask again, less often")]
+pub enum RequestError {
+    /// The queue is full.
+    #[error("request to the daemon: {MAX_PENDING} requests wait already: retry, less often")]
     Busy,
-    /// It is ending, or did not come round in time.
-    #[error("ask the monitor: no answer in time; it is ending, or overloaded")]
+    /// The loop ends, or is overloaded.
+    #[error("request to the daemon: no answer in time: it is stopping or overloaded")]
     Late,
 }
 
-impl Asker {
-    /// Asks and waits for the answer, at most ten seconds; a minute where something is changed.
+impl Requester {
+    /// Sends a request and waits for the answer: at most 10 s, or 60 s for a change.
     ///
     /// # Errors
-    /// [`AskError`].
-    pub fn ask(&self, request: Request) -> Result<Answer, AskError> {
+    /// [`RequestError`].
+    pub fn ask(&self, request: Request) -> Result<Answer, RequestError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        let patience = match request.changes() {
-            true => PATIENCE_TO_CHANGE,
-            false => PATIENCE,
+        let timeout = match request.changes() {
+            true => CHANGE_TIME,
+            false => ANSWER_TIME,
         };
-        let question = Question { request, reply };
-        self.questions
-            .try_send(question)
-            .map_err(|_| AskError::Busy)?;
+        let pending = PendingRequest { request, reply };
+        self.requests
+            .try_send(pending)
+            .map_err(|_| RequestError::Busy)?;
         self.wake();
-        answer.recv_timeout(patience).map_err(|_| AskError::Late)
+        answer.recv_timeout(timeout).map_err(|_| RequestError::Late)
     }
 }
 
-impl Asker {
-    /// Wakes the loop without asking anything.
+impl Requester {
+    /// Wakes the loop without a request.
     pub fn wake(&self) {
-        // Only a full counter refuses, and then the loop is woken anyway.
+        // Only a full counter refuses the write, and then the loop wakes anyway.
         let _ = self.wake.write(1);
     }
 }
 
-/// The loop's side.
+/// The side of the loop.
 #[derive(Debug)]
-pub struct Questions {
-    questions: Receiver<Question>,
+pub struct RequestQueue {
+    requests: Receiver<PendingRequest>,
     wake: Arc<EventFd>,
 }
 
-impl Questions {
-    /// Readable when something was asked.
+impl RequestQueue {
+    /// Readable when there is a request.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// What was asked since the last call, at most as many as can wait.
-    pub fn take(&self) -> Vec<Question> {
-        // Nothing to read means that nobody asked since: what is queued is taken all the same.
+    /// The requests since the last call.
+    pub fn take(&self) -> Vec<PendingRequest> {
+        // The counter may be zero although requests are queued.
         let _ = self.wake.read();
-        self.questions.try_iter().take(MAX_QUESTIONS).collect()
+        self.requests.try_iter().take(MAX_PENDING).collect()
     }
 }
 
 /// Both sides.
 ///
 /// # Errors
-/// Where the kernel gives no descriptor.
-pub fn channel() -> anyhow::Result<(Asker, Questions)> {
+/// The kernel provides no descriptor.
+pub fn channel() -> anyhow::Result<(Requester, RequestQueue)> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    let wake = EventFd::from_value_and_flags(0, flags).context("make an event descriptor")?;
+    let wake = EventFd::from_value_and_flags(0, flags).context("create an event descriptor")?;
     let wake = Arc::new(wake);
-    let (sender, receiver) = mpsc::sync_channel(MAX_QUESTIONS);
-    let asker = Asker {
-        questions: sender,
+    let (sender, receiver) = mpsc::sync_channel(MAX_PENDING);
+    let requester = Requester {
+        requests: sender,
         wake: Arc::clone(&wake),
     };
-    let questions = Questions {
-        questions: receiver,
+    let requests = RequestQueue {
+        requests: receiver,
         wake,
     };
-    Ok((asker, questions))
+    Ok((requester, requests))
 }
 
 #[cfg(test)]
@@ -131,29 +131,29 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_and_too_many_are_refused() {
-        let (asker, questions) = channel().unwrap();
-        let one = asker.clone();
+        let (requester, requests) = channel().unwrap();
+        let one = requester.clone();
         let waiting = thread::spawn(move || one.ask(Request::Status));
         let mut poll = [nix::poll::PollFd::new(
-            questions.fd(),
+            requests.fd(),
             nix::poll::PollFlags::POLLIN,
         )];
         nix::poll::poll(&mut poll, 10_000u16).unwrap();
-        for question in questions.take() {
-            question.answer(Answer::Done { text: "so".into() });
+        for pending in requests.take() {
+            pending.answer(Answer::Done { text: "so".into() });
         }
         let answer = waiting.join().unwrap().unwrap();
         assert_eq!(answer, Answer::Done { text: "so".into() });
 
-        for _ in 0..MAX_QUESTIONS {
+        for _ in 0..MAX_PENDING {
             let (reply, _) = mpsc::sync_channel(1);
             let request = Request::Status;
-            asker
-                .questions
-                .try_send(Question { request, reply })
+            requester
+                .requests
+                .try_send(PendingRequest { request, reply })
                 .unwrap();
         }
-        assert_eq!(asker.ask(Request::Status), Err(AskError::Busy));
-        assert_eq!(questions.take().len(), MAX_QUESTIONS);
+        assert_eq!(requester.ask(Request::Status), Err(RequestError::Busy));
+        assert_eq!(requests.take().len(), MAX_PENDING);
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's life: start, the loop, the end.
+//! The daemon: start, loop and end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, Asker, Questions};
+use super::ask::{self, Requester, RequestQueue};
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
@@ -20,17 +20,17 @@ use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
 
-/// Everything that runs.
+/// All parts of the daemon.
 pub struct Daemon {
-    /// The configuration's file, if it is in one.
+    /// File of the configuration; `None` for options.
     pub file: Option<PathBuf>,
-    /// What is scheduled, if anything is configured.
+    /// The shaper, if configured.
     pub shaping: Option<Shaping>,
-    /// Kernel, rows and ledger.
+    /// Kernel, rows and history.
     pub engine: Engine,
     /// The control socket.
     pub control: control::Server,
-    /// Metrics and the page.
+    /// Metrics and the web page.
     pub web: Web,
     /// Commands that alerts run.
     pub hooks: Hooks,
@@ -38,38 +38,38 @@ pub struct Daemon {
     pub sinks: Sinks,
     /// The state file.
     pub writer: Writer,
-    /// For servers that are started later.
-    pub asker: Asker,
+    /// For servers that start later.
+    pub requester: Requester,
     /// The service manager.
     pub manager: Manager,
     next_save: Instant,
     next_alive: Instant,
-    questions: Questions,
+    requests: RequestQueue,
     signals: Signals,
 }
 
 impl Daemon {
-    /// Sets everything up: programs loaded and attached, state restored, privileges given up.
+    /// Loads and attaches programs, restores the state, and drops privileges.
     ///
     /// # Errors
-    /// Where another daemon runs, the kernel refuses, or an address is taken.
+    /// Another daemon runs, the kernel refuses, or an address is in use.
     pub fn start(file: Option<PathBuf>, config: Config) -> anyhow::Result<Daemon> {
         let begin = Instant::now();
         let signals = Signals::take()?;
         let socket = Socket::open(&config.control.socket, &config.control.group)?;
-        let (asker, questions) = ask::channel()?;
+        let (requester, requests) = ask::channel()?;
         let mut web = Web::default();
         let prepared = web.prepare(&config)?;
         let mut engine = Engine::load(config)?;
         engine.notes = access_note(&socket);
         let ready = Prepared::new(engine.config.shape.as_ref(), &engine.config.control.socket);
         let kept = privileges::keep(engine.config.shape.is_some())?;
-        // Threads from here on: none of them inherits more.
+        // Threads start after this, so that none inherits more capabilities.
         engine.begin()?;
-        let shaping = begin_shaping(&mut engine, ready, file.is_some())?;
-        web.start(prepared, &asker)?;
+        let shaping = start_shaping(&mut engine, ready, file.is_some())?;
+        web.start(prepared, &requester)?;
         let mut daemon = Daemon {
-            control: control::Server::start(socket, asker.clone())?,
+            control: control::Server::start(socket, requester.clone())?,
             hooks: Hooks::start()?,
             sinks: Sinks::start(&engine.config)?,
             writer: Writer::start()?,
@@ -80,27 +80,27 @@ impl Daemon {
             shaping,
             engine,
             web,
-            asker,
-            questions,
+            requester,
+            requests,
             signals,
         };
-        daemon.greet(&kept, begin.elapsed());
+        daemon.log_start(&kept, begin.elapsed());
         Ok(daemon)
     }
 
-    fn greet(&mut self, kept: &[String], took: Duration) {
+    fn log_start(&mut self, kept: &[String], took: Duration) {
         let engine = &self.engine;
         for missing in engine.kernel.interfaces().missing() {
-            tracing::warn!("waiting for interface {missing}: there is none of this name yet");
+            tracing::warn!("waiting for interface {missing}: no interface has this name yet");
         }
         if let Some(gap) = engine.ledger.gap_ns() {
             let gap = gap / 1_000_000;
-            tracing::info!("state restored; nothing was measured for {gap} ms");
+            tracing::info!("state restored; no measurement for {gap} ms");
         }
         for address in self.web.addresses() {
             tracing::info!("serving http://{address}/");
         }
-        tracing::info!("kept of all privileges: {}", kept.join(", "));
+        tracing::info!("retained capabilities: {}", kept.join(", "));
         tracing::info!(
             "ready after {} ms: {} rows, control socket {}",
             took.as_millis(),
@@ -113,10 +113,10 @@ impl Daemon {
     /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// Where links cannot be followed any more.
+    /// Changes of links cannot be read.
     pub fn run(mut self) -> anyhow::Result<()> {
         while !self.signals.stop() {
-            let wakers = [self.questions.fd(), self.signals.fd()];
+            let wakers = [self.requests.fd(), self.signals.fd()];
             let wakers = wakers.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             self.engine.rest(self.next_save, &wakers)?;
             self.signals.rest();
@@ -124,11 +124,11 @@ impl Daemon {
                 self.shape_links();
             }
             if self.signals.take_reload() {
-                // The outcome is logged; a signal has nobody to tell it to.
+                // The result is logged.
                 let _ = self.reload();
             }
-            for question in self.questions.take() {
-                self.answer(question);
+            for pending in self.requests.take() {
+                self.answer(pending);
             }
             self.work(Instant::now());
         }
@@ -136,7 +136,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Reads the shaper; what went wrong is logged and noted.
+    /// Reads the shaper; a failure is logged and noted.
     fn read_shaping(&mut self) {
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
             return;
@@ -146,7 +146,7 @@ impl Daemon {
         self.note_shaping(happened);
     }
 
-    /// Links came, went or changed: ports and rules that name them follow.
+    /// Updates back ends and rules after a change of links.
     fn shape_links(&mut self) {
         let leads = self.engine.shape_leads();
         let Some(shaping) = &mut self.shaping else {
@@ -161,7 +161,7 @@ impl Daemon {
         if let Err(error) =
             shaping.set_rules(config, classes, leads, self.engine.kernel.monitor_mut())
         {
-            tracing::warn!("shape by the links that there are now: {error:#}");
+            tracing::warn!("apply changed links to the shaper: {error:#}");
         }
     }
 
@@ -178,7 +178,7 @@ impl Daemon {
         }
     }
 
-    /// What is due by the clock.
+    /// Does all work that is due.
     fn work(&mut self, now: Instant) {
         if now >= self.engine.next_reading {
             self.read_interval(now);
@@ -194,7 +194,7 @@ impl Daemon {
         }
     }
 
-    /// Reads the kernel; rows, alerts and the manager's line follow.
+    /// Reads the kernel, and updates rows, alerts and the status line.
     fn read_interval(&mut self, now: Instant) {
         self.read_shaping();
         if !self.engine.read_interval(now) {
@@ -208,18 +208,18 @@ impl Daemon {
             });
         }
         self.engine.follow_traffic();
-        self.tell_alerts();
+        self.report_alerts();
         self.show_status();
     }
 
-    /// Tells everybody of alerts that began or ended.
-    pub fn tell_alerts(&mut self) {
+    /// Reports alerts that began or ended to log, files and hooks.
+    pub fn report_alerts(&mut self) {
         for alert in std::mem::take(&mut self.engine.alerts) {
             self.engine.counters.alerts += 1;
             if alert.active {
                 tracing::warn!("alert begins: {}", alert.text);
             } else {
-                tracing::info!("alert is over: {}", alert.text);
+                tracing::info!("alert ends: {}", alert.text);
             }
             self.sinks.alert(&alert);
             if let Some(hook) = &self.engine.config.alerts.hook {
@@ -240,7 +240,7 @@ impl Daemon {
         self.manager.status(&line);
     }
 
-    /// Writes the state in the writer's thread; `last` waits for its turn.
+    /// Writes the state in the thread of the writer; `last` waits for earlier writes.
     fn save(&self, last: bool) {
         let Some(file) = &self.engine.config.state.file else {
             return;
@@ -262,10 +262,10 @@ impl Daemon {
                 Err(error) => tracing::warn!("{error:#}"),
             }
         }
-        tracing::info!("stopping: a last reading, and the state is saved");
+        tracing::info!("stopping: reading the counters and saving the state");
         self.read_interval(Instant::now());
         self.save(true);
-        // In this order: nobody asks any more, then nothing is counted any more, then all is written.
+        // Requests end first, then counting, then writing.
         drop(self.control);
         drop(self.web);
         drop(self.engine);
@@ -276,9 +276,9 @@ impl Daemon {
     }
 }
 
-/// The shaper, if one is configured. One that cannot begin ends the start, unless it `waits` for an
-/// interface that is not there yet.
-fn begin_shaping(
+/// The shaper, if configured. A failure ends the start, except that the daemon `waits` for missing
+/// interfaces.
+fn start_shaping(
     engine: &mut Engine,
     prepared: Prepared,
     waits: bool,

@@ -1,6 +1,6 @@
-//! The engine: kernel, rows and ledger, which belong together whoever runs them.
+//! The engine: kernel, rows and history.
 //!
-//! The daemon has one for as long as it runs; `fairpath top -i` has one without a daemon.
+//! The daemon has one, and so has `fairpath top -i` without a daemon.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,70 +20,70 @@ use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::RowTable;
 use fairpath_watch::{Change, unix_ns};
 
-/// How long a loop rests at most, whatever is due.
+/// Maximum time that a loop waits.
 pub const MAX_REST: Duration = Duration::from_secs(1);
 
-/// What the loop itself counts, by the names of `Snapshot::counters`.
+/// Counters of the loop, by the names of `Snapshot::counters`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Readings of the kernel.
     pub readings: u64,
     /// Readings that the kernel refused.
     pub readings_failed: u64,
-    /// Intervals that passed without one, because the loop was late.
+    /// Intervals without a reading, because the loop was late.
     pub readings_skipped: u64,
     /// Alerts that began or ended.
     pub alerts: u64,
-    /// Configurations taken in after the first.
+    /// Configurations applied after the first.
     pub reloads: u64,
     /// Configurations refused.
     pub reloads_refused: u64,
-    /// Jumps of the wall clock.
+    /// Steps of the real-time clock.
     pub clock_steps: u64,
     /// Subnets that got a row.
     pub subnets_found: u64,
 }
 
-/// Kernel, rows and ledger.
+/// Kernel, rows and history.
 pub struct Engine {
-    /// The configuration in force, but for what waits for a restart.
+    /// The active configuration, except for changes that wait for a restart.
     pub config: Config,
-    /// Grows with each configuration taken in.
+    /// Grows with each applied configuration.
     pub generation: u64,
     /// Programs, tables, attachments.
     pub kernel: Kernel,
     /// Rows and their slots.
     pub row_table: RowTable,
-    /// What was counted.
+    /// Counts over time.
     pub ledger: Ledger,
-    /// What the loop counts.
+    /// Counters of the loop.
     pub counters: Counters,
-    /// Alerts that began or ended and were not taken yet.
+    /// Alerts that began or ended and are not reported yet.
     pub alerts: Vec<Alert>,
-    /// What an operator should know, by what it is about.
+    /// Remarks for the operator, by subject.
     pub notes: BTreeMap<&'static str, String>,
-    /// Links changed, or rows found no slot: rows and rules are to be laid out anew.
+    /// Rows and rules must be rebuilt: links changed, or rows have no slot.
     pub layout_due: bool,
-    /// When the kernel is read again.
+    /// Time of the next reading.
     pub next_reading: Instant,
-    /// The last reading went well.
+    /// The last reading succeeded.
     pub healthy: bool,
-    /// Wall clock less monotonic clock at the last reading.
+    /// Real-time clock less monotonic clock at the last reading.
     pub offset_ns: i128,
-    /// Of this router.
+    /// Host name.
     pub host: String,
-    /// When rows and rules were laid out last.
-    pub laid_out: Instant,
+    /// When rows and rules were built last.
+    pub rebuilt: Instant,
     links: u64,
 }
 
 impl Engine {
-    /// Loads and attaches everything and restores the state; [`Engine::begin`] lets it count.
+    /// Loads and attaches the programs and restores the state. [`Engine::begin`] starts counting.
     ///
-    /// Takes a second or two, most of it the verifier's.
+    /// Takes one or two seconds, mostly in the verifier.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses.
     pub fn load(config: Config) -> anyhow::Result<Engine> {
         let mut kernel = Kernel::load(&config)?;
         log_changes(kernel.follow()?);
@@ -102,25 +102,25 @@ impl Engine {
             healthy: true,
             offset_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
             host: host(),
-            laid_out: Instant::now(),
+            rebuilt: Instant::now(),
             links: kernel.interfaces().generation(),
             config,
             kernel,
         })
     }
 
-    /// The first rows and rules: counting begins.
+    /// Sets the first rows and rules, and starts counting.
     ///
     /// # Errors
-    /// Where the kernel does not take the rules.
+    /// The kernel refuses the rules.
     pub fn begin(&mut self) -> anyhow::Result<()> {
         let classes = &self.config.classes;
         self.row_table.set_classes(&classes.set, &classes.labels);
         self.set_label_names();
-        self.lay_out_first()
+        self.build_rows()
     }
 
-    /// What leads to the classes, by their numbers, as links and slots are now.
+    /// Rules of the classes by their numbers, with the present links and slots.
     pub fn shape_leads(&self) -> Leads {
         let classes = &self.config.classes.set;
         let rules = self
@@ -140,54 +140,52 @@ impl Engine {
         Leads { rules, slots }
     }
 
-    /// Takes in what happened to links; whether something did.
+    /// Applies changes of links. Returns whether there were any.
     ///
     /// # Errors
-    /// Where rtnetlink cannot be read.
+    /// rtnetlink cannot be read.
     pub fn follow_links(&mut self) -> anyhow::Result<bool> {
         log_changes(self.kernel.follow()?);
         let links = self.kernel.interfaces().generation();
         let changed = std::mem::replace(&mut self.links, links) != links;
         if changed {
-            // At once, so that a new uplink's hosts are not taken for local ones; in a storm of
-            // links only once an interval.
+            // Immediately, because the hosts of a new uplink are remote; but at most once per interval.
             self.layout_due = true;
-            if self.laid_out.elapsed() >= self.config.monitor.interval {
-                self.lay_out();
+            if self.rebuilt.elapsed() >= self.config.monitor.interval {
+                self.rebuild_rows();
             }
         }
         Ok(changed)
     }
 
-    /// Closes silent flows, if it is time.
+    /// Closes silent flows, if it is due.
     pub fn expire(&mut self, now: Instant) {
         match self.kernel.expire(now) {
             Ok(false) => {}
             Ok(true) => drop(self.notes.remove("expiry")),
             Err(error) => {
                 self.healthy = false;
-                self.complain("expiry", format!("close silent flows: {error:#}"));
+                self.warn("expiry", format!("close silent flows: {error:#}"));
             }
         }
     }
 
-    /// Logs trouble once, and keeps it as a note.
-    pub fn complain(&mut self, about: &'static str, text: String) {
+    /// Logs a problem once, and keeps it as a note.
+    pub fn warn(&mut self, about: &'static str, text: String) {
         if self.notes.get(about) != Some(&text) {
             tracing::warn!("{text}");
             self.notes.insert(about, text);
         }
     }
 
-    /// Rests until it is time to read, `due`, something happened to a link, or a descriptor of
-    /// `others` is readable.
+    /// Waits for the next reading, `due`, a change of links, or a readable descriptor of `others`.
     ///
     /// # Errors
-    /// Where the kernel refuses to wait.
+    /// The kernel refuses to wait.
     pub fn rest(&self, due: Instant, others: &[PollFd<'_>]) -> anyhow::Result<()> {
         let due = due.min(self.next_reading).min(self.kernel.next_expiry());
         let rest = due.saturating_duration_since(Instant::now()).min(MAX_REST);
-        // Rounded up to poll's milliseconds: waking a moment early would only mean to wait again.
+        // Rounded up to the milliseconds of poll, since an early return would wait again.
         let rest = rest + Duration::from_micros(999);
         let timeout = PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX);
         let mut fds = vec![PollFd::new(self.kernel.fd(), PollFlags::POLLIN)];
@@ -199,7 +197,7 @@ impl Engine {
     }
 }
 
-/// What the ledger goes by.
+/// Settings of the history.
 pub fn settings(config: &Config) -> Settings {
     Settings {
         window_intervals: config.monitor.window as u32,
@@ -216,8 +214,7 @@ fn rules(alerts: &Alerts) -> AlertRules {
     }
 }
 
-/// A ledger that goes on from the state file, and the subnets that had rows; or a new one. A file
-/// that is of no use is set aside.
+/// The history of the state file with its subnets, or an empty one. An invalid file is moved.
 fn restore(config: &Config) -> anyhow::Result<(Ledger, Vec<Prefix>)> {
     let start = Moment {
         unix_ns: unix_ns()?,
@@ -238,8 +235,8 @@ fn restore(config: &Config) -> anyhow::Result<(Ledger, Vec<Prefix>)> {
         }
         Ok(None) => Ok((Ledger::new(settings, start), Vec::new())),
         Err(error) => {
-            tracing::warn!("read the state file {shown}: {error:#}; counting begins anew");
-            match state::set_aside(file, start.unix_ns) {
+            tracing::warn!("read the state file {shown}: {error:#}; counters start at zero");
+            match state::move_away(file, start.unix_ns) {
                 Ok(aside) => tracing::warn!("the state file was moved to {}", aside.display()),
                 Err(error) => tracing::warn!("move the state file {shown} away: {error}"),
             }
@@ -254,9 +251,9 @@ pub fn log_changes(changes: Vec<Change>) {
             Change::Known(..) => {}
             Change::Attached(name) => tracing::info!("watching {name}"),
             Change::Renamed(index, name) => {
-                tracing::info!("interface {index} is called {name} now")
+                tracing::info!("interface {index} is now {name}")
             }
-            Change::Detached(name, why) => tracing::info!("{name} {why}; not watched any more"),
+            Change::Detached(name, why) => tracing::info!("{name} {why}; no longer watched"),
             Change::Refused(error) => tracing::warn!("{error:#}"),
         }
     }

@@ -1,8 +1,8 @@
-//! Commands that alerts run: never in the loop's way, few at once, none for long.
+//! Alert hooks: commands in threads, with limits in number and time.
 //!
-//! The alert is JSON on standard input and the most used of it in `FAIRPATH_*` variables. The
-//! command has this process's user, no capability, and its own process group, which is killed when
-//! time is up. What it prints goes to the log.
+//! The alert is JSON on standard input, and its main values are `FAIRPATH_*` variables. The command
+//! has the user of this process, no capability, and a separate process group, which is killed at
+//! the timeout. Its output goes to the log.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -23,23 +23,23 @@ use nix::unistd::Pid;
 
 use super::privileges;
 
-/// Hooks that run at once.
+/// Maximum number of running hooks.
 const MAX_RUNNING: usize = 4;
-/// Alerts that wait for one to end; further ones are dropped and counted.
+/// Maximum number of waiting alerts. Further ones are dropped and counted.
 const MAX_WAITING: usize = 256;
-/// Bytes of a hook's output that are logged.
+/// Maximum bytes of logged output of a hook.
 const MAX_OUTPUT: usize = 4096;
-/// How often a running hook is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a running hook is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// What became of alerts.
+/// Results of hooks.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Hooks that ended well.
+    /// Hooks that succeeded.
     pub done: AtomicU64,
-    /// Hooks that failed, could not be started or were killed for taking too long.
+    /// Hooks that failed, could not start, or were killed at the timeout.
     pub failed: AtomicU64,
-    /// Alerts whose hook was not run, because too many waited.
+    /// Alerts whose hook was not run because of the limit.
     pub dropped: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ struct Shared {
     over: AtomicBool,
 }
 
-/// The threads that run hooks; dropping it kills what still runs.
+/// The threads of hooks. Drop kills running hooks.
 #[derive(Debug)]
 pub struct Hooks {
     jobs: Option<SyncSender<Job>>,
@@ -64,10 +64,10 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Starts the threads; they cost nothing while there is no alert.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// Where the kernel gives no thread.
+    /// The kernel provides no thread.
     pub fn start() -> anyhow::Result<Hooks> {
         let (jobs, queue) = mpsc::sync_channel(MAX_WAITING);
         let queue = Arc::new(Mutex::new(queue));
@@ -75,7 +75,7 @@ impl Hooks {
         let start = |_| {
             let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
             let run = move || {
-                privileges::keep_nothing();
+                privileges::drop_all();
                 work(&queue, &shared);
             };
             let thread = thread::Builder::new().name("hook".into()).spawn(run);
@@ -89,7 +89,7 @@ impl Hooks {
         })
     }
 
-    /// Runs the hook for an alert as soon as there is place; never waits.
+    /// Runs the hook of an alert when a thread is free. Never waits.
     pub fn run(&self, hook: &Arc<Hook>, alert: &Alert) {
         let job = Job {
             hook: Arc::clone(hook),
@@ -102,13 +102,13 @@ impl Hooks {
         {
             self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
-                "hook for {}: {MAX_WAITING} alerts wait already; not run",
+                "hook for {}: not run, because {MAX_WAITING} alerts wait already",
                 alert.class
             );
         }
     }
 
-    /// What became of alerts so far.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -149,13 +149,13 @@ fn work(queue: &Mutex<Receiver<Job>>, shared: &Shared) {
     }
 }
 
-/// Runs one hook to its end; returns what it printed.
+/// Runs one hook to its end, and returns its output.
 fn run(job: &Job, over: &AtomicBool) -> anyhow::Result<String> {
     let mut child = start(&job.hook.command, &job.alert)?;
     let mut text = serde_json::to_vec(&job.alert).context("write the alert")?;
     text.push(b'\n');
     if let Some(mut input) = child.stdin.take() {
-        // Shorter than a pipe: never waits. A hook that does not read its input is none the worse.
+        // The text fits the pipe, so this never waits. The hook may ignore its input.
         let _ = input.write_all(&text);
     }
     let (output, status) = watch(&mut child, job.hook.timeout, over);
@@ -190,10 +190,10 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .context("start it")
+        .context("start the command")
 }
 
-/// Collects output until the hook ends; `None` for the status where it was killed.
+/// Collects output until the hook ends. The status is `None` if it was killed.
 fn watch(
     child: &mut Child,
     timeout: Duration,
@@ -208,11 +208,11 @@ fn watch(
         match child.try_wait() {
             Ok(None) if Instant::now() < deadline && !over.load(Ordering::Relaxed) => {
                 if stdout.is_none() && stderr.is_none() {
-                    thread::sleep(LOOK_EVERY); // it said all it will, but still runs
+                    thread::sleep(CHECK_EVERY); // no more output, but it still runs
                 }
             }
             Ok(None) => {
-                // Not reaped yet: the group's number is still the hook's.
+                // The number of the group is valid until the process is reaped.
                 let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
                 break child.wait().map(|_| None);
             }
@@ -225,11 +225,11 @@ fn watch(
     (text, status)
 }
 
-/// Reads what a pipe has, waiting a moment for it; forgets a pipe that has ended.
+/// Reads from a pipe, waiting briefly. Closes a pipe that has ended.
 fn collect(pipe: &mut Option<impl Read + AsFd>, output: &mut Vec<u8>) {
     let Some(open) = pipe else { return };
     let mut fds = [PollFd::new(open.as_fd(), PollFlags::POLLIN)];
-    let moment = PollTimeout::try_from(LOOK_EVERY / 2).unwrap_or(PollTimeout::ZERO);
+    let moment = PollTimeout::try_from(CHECK_EVERY / 2).unwrap_or(PollTimeout::ZERO);
     if !matches!(poll(&mut fds, moment), Ok(count) if count > 0) {
         return;
     }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_failure_are_told() {
+    fn output_and_failure_are_returned() {
         let run = |script| {
             let job = Job {
                 hook: shell(script, LONG),
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A zombie that nobody reaps yet counts as dead.
+    /// A zombie counts as dead.
     fn is_alive(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ")

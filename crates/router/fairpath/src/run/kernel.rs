@@ -15,12 +15,12 @@ use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::{Layout, RowTable, Watched};
 use fairpath_watch::{Change, Interfaces};
 
-/// How often silent flows are looked for, and which part of the tables at a time.
+/// How often silent flows are searched, and how many calls search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// The ring carries nothing in quiet mode; a page is the least there is.
+/// The ring buffer is empty in quiet mode; one page is the minimum.
 const RING_BYTES: u32 = 1 << 12;
-/// Slots beside those of classes and subnets that are there now: for interfaces, and to grow.
+/// Slots for interfaces and growth, in addition to those of classes and subnets.
 const SPARE_SLOTS: usize = 768;
 
 /// Programs, tables and attachments.
@@ -32,7 +32,7 @@ pub struct Kernel {
     next_expiry: Instant,
 }
 
-/// How many slots a configuration needs at the start, unless it says so.
+/// The slots of a configuration without `max_classes`, or with it.
 pub fn slots(config: &Config) -> u32 {
     let roomy = least_slots(config) + config.classes.set.len() / 4 + SPARE_SLOTS;
     let wanted = config.monitor.max_classes.map_or(roomy, |n| n as usize + 1);
@@ -41,28 +41,28 @@ pub fn slots(config: &Config) -> u32 {
         .min(fairpath_core::MAX_SLOTS)
 }
 
-/// Slots of the classes that something leads to, of subnets, and of the rest.
+/// Minimum number of slots: classes with criteria, subnets, and `other`.
 pub fn least_slots(config: &Config) -> usize {
     let classes = config.classes.set.classes().iter();
     classes.filter(|class| !class.criteria.is_empty()).count() + config.subnets.max + 1
 }
 
 impl Kernel {
-    /// Loads the programs; attaches nothing. Takes most of a second.
+    /// Loads the programs without attaching. Takes most of a second.
     ///
     /// # Errors
-    /// Where the kernel refuses, naming what is missing.
+    /// The kernel refuses; the error names the missing feature.
     pub fn load(config: &Config) -> anyhow::Result<Kernel> {
         let monitor = &config.monitor;
         let mut core = core_config(config)?;
-        // Secret, so that nobody can choose addresses that all fall into one set.
+        // A secret seed, so that no sender can choose addresses that share one set.
         core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
         let interfaces = Interfaces::new(&monitor.interfaces, monitor.hook)?;
         let mut options = Options {
             ring_bytes: RING_BYTES,
             ..Options::live(core)
         };
-        // Its own measuring program takes XDP's place where it is asked for.
+        // With the forwarding back end, its own program measures at XDP.
         let wanted = config.shape.as_ref().and_then(|shape| shape.via);
         let shapes = wanted.and_then(|via| via.description().shapes.as_ref());
         if shapes.is_some_and(|shapes| shapes.forwards) && monitor.hook == Hook::Tcx {
@@ -77,18 +77,18 @@ impl Kernel {
         })
     }
 
-    /// Takes in what happened to links; attaches and detaches.
+    /// Applies changes of links: attaches and detaches.
     ///
     /// # Errors
-    /// Where rtnetlink cannot be read.
+    /// rtnetlink cannot be read.
     pub fn follow(&mut self) -> anyhow::Result<Vec<Change>> {
         self.interfaces.follow(&mut self.monitor)
     }
 
-    /// Watches what another configuration names.
+    /// Watches the interfaces of another configuration.
     ///
     /// # Errors
-    /// For patterns that are none; nothing has changed then.
+    /// A pattern is invalid; nothing has changed.
     pub fn want(&mut self, monitor: &Monitor) -> anyhow::Result<Vec<Change>> {
         let uplinks = globs(&monitor.uplinks)?;
         let changes = self
@@ -98,17 +98,17 @@ impl Kernel {
         Ok(changes)
     }
 
-    /// The programs, to be told something.
+    /// The programs.
     pub fn monitor_mut(&mut self) -> &mut RttMonitor {
         &mut self.monitor
     }
 
-    /// The watched interfaces and how links are found.
+    /// The watched interfaces.
     pub fn interfaces(&self) -> &Interfaces {
         &self.interfaces
     }
 
-    /// Calls `with` with what is watched now.
+    /// Calls `with` with the watched interfaces.
     pub fn with_watched<T>(&self, with: impl FnOnce(&Watched<'_>) -> T) -> T {
         let interfaces = self.interfaces.watched();
         let is_uplink = |(_, name): &&(_, &str)| self.uplinks.is_match(name);
@@ -123,28 +123,28 @@ impl Kernel {
         })
     }
 
-    /// Puts a layout into force: from one packet to the next, under traffic.
+    /// Activates a layout between two packets.
     ///
     /// # Errors
-    /// Where the rules do not fit; the old ones stay in force.
+    /// The rules exceed a limit; the old ones stay active.
     pub fn set_layout(&mut self, layout: &Layout) -> anyhow::Result<()> {
         self.monitor.set_rules(&layout.rules, &layout.begun)?;
         for (ifindex, slot) in &layout.interfaces {
-            // One that has just vanished is not counted any more, and its row goes next.
+            // An interface that was just removed is not counted, and its row is removed next.
             self.monitor.count_interface(*ifindex, *slot);
         }
         Ok(())
     }
 
-    /// Reads all counts, and empties what is counted from one reading to the next.
+    /// Reads all counts, and resets those of an interval.
     pub fn read(&mut self) -> &ClassReading {
         self.monitor.read_classes(&mut self.reading);
         &self.reading
     }
 
-    /// Says which packets are looked at; again after each layout, since classes mean slots.
+    /// Sets the filters. Repeated after each layout, since classes are slots there.
     pub fn set_filters(&mut self, filters: &Filters, row_table: &RowTable) {
-        // A configuration has no more of them than fit.
+        // A configuration has no more filters than the core supports.
         self.monitor.set_filters(&filters.packets);
         let slots = |names: &[String]| -> Vec<u32> {
             names
@@ -157,11 +157,10 @@ impl Kernel {
         self.monitor.filter_classes(&only, &except);
     }
 
-    /// Closes what went silent, a part of the tables at a time, when it is due;
-    /// says whether it was.
+    /// Closes silent flows in a part of the tables, if it is due. Returns whether it was.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses.
     pub fn expire(&mut self, now: Instant) -> anyhow::Result<bool> {
         if now < self.next_expiry {
             return Ok(false);
@@ -173,12 +172,12 @@ impl Kernel {
         Ok(true)
     }
 
-    /// When [`Kernel::expire`] has something to do.
+    /// Next time for [`Kernel::expire`].
     pub fn next_expiry(&self) -> Instant {
         self.next_expiry
     }
 
-    /// Live flows of a slot's class, those with the most bytes first. Walks the flow table.
+    /// Open flows of the class of a slot, those with the most bytes first. Walks the flow table.
     pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
         self.monitor.flows(slot, limit)
     }
@@ -188,14 +187,14 @@ impl Kernel {
         self.monitor.stats()
     }
 
-    /// Kernel memory in bytes, and flows that the table holds.
+    /// Kernel memory in bytes, and capacity of the flow table.
     pub fn size(&self) -> [u64; 2] {
         let config = self.monitor.config();
         let flows = u64::from(config.flow_sets) * u64::from(fairpath_core::WAYS);
         [self.monitor.bytes(), flows]
     }
 
-    /// Readable when something happened to a link.
+    /// Readable when a link changed.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.interfaces.fd()
     }
@@ -217,7 +216,7 @@ fn core_config(config: &Config) -> anyhow::Result<CoreConfig> {
 fn globs(names: &[String]) -> anyhow::Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for name in names {
-        set.add(Glob::new(name).with_context(|| format!("uplinks: {name:?} is no pattern"))?);
+        set.add(Glob::new(name).with_context(|| format!("uplinks: invalid pattern {name:?}"))?);
     }
     set.build().context("uplinks")
 }

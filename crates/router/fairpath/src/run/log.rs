@@ -1,5 +1,5 @@
-//! What the daemon says, to standard error: with the time for people, with the priority for the
-//! journal (`sd-daemon(3)`), which knows the time itself.
+//! The log of the daemon on standard error: with the time, or for the journal with the priority
+//! (`sd-daemon(3)`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Starts logging; later calls change nothing.
+/// Starts logging. Later calls change nothing.
 pub fn start(level: Verbosity) {
     let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let logger = tracing_subscriber::fmt()
@@ -18,22 +18,33 @@ pub fn start(level: Verbosity) {
         .with_writer(std::io::stderr)
         .event_format(Line { to_journal })
         .finish();
-    // Only a second call fails, and the first one's logger is as good.
+    // Only a second call fails, and the first logger stays.
     let _ = tracing::subscriber::set_global_default(logger);
 }
 
-/// What is worth a line.
+/// Minimum level of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Verbosity {
-    /// What failed
+    /// Failures
     Error,
-    /// And what an operator should look at
+    /// Also warnings
     Warn,
-    /// And what changed
+    /// Also changes
     #[default]
     Info,
-    /// And each step
+    /// Also each step
     Debug,
+}
+
+impl Verbosity {
+    /// The level by `-v` and `-q`.
+    pub fn of(global: &fairpath_cli::Global) -> Verbosity {
+        match (global.verbose, global.quiet) {
+            (true, _) => Verbosity::Debug,
+            (_, true) => Verbosity::Warn,
+            _ => Verbosity::Info,
+        }
+    }
 }
 
 impl From<Verbosity> for Level {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  signals ------.                        .--> control clients, web server (threads)
-//!  questions -----+--> loop (daemon.rs) --+--> hooks, rows, state (threads)
+//!  requests ------+--> loop (daemon.rs) --+--> hooks, rows, state (threads)
 //!  links, clock -'       |        |       '--> service manager, log
-//!                     kernel   ledger
+//!                     kernel   history
 //! ```
 //!
-//! The loop alone owns kernel and ledger, and is the only thread that keeps capabilities.
+//! Only the loop owns kernel and history, and only its thread retains capabilities.
 
 mod answer;
 mod ask;
@@ -33,53 +33,59 @@ pub use signals::Signals;
 
 use std::path::PathBuf;
 
+use fairpath_cli::{Global, require, wrong_usage};
 use fairpath_config as config;
 
-/// Watches interfaces for as long as the router runs, and answers `fairpath top`, `status` and
-/// `check`, Prometheus and browsers.
+/// Run the daemon: measure on interfaces, count by class, alert and shape.
 ///
-/// Runs in the foreground; systemd's unit is fairpath.service. SIGHUP, or `fairpath reload`, takes in
-/// the configuration again without losing a count; SIGTERM ends it.
+/// It serves `fairpath top`, `status`, `check` and `shape` over its control socket, and Prometheus
+/// and browsers over HTTP. It runs in the foreground; the systemd unit is fairpath.service. SIGHUP,
+/// or `fairpath reload`, reloads the configuration without losing counts. SIGTERM ends it.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath run --config /etc/fairpath/fairpath.toml\n  \
+    fairpath run --check")]
 pub struct Args {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
     config: PathBuf,
-    /// Check the configuration and what it names, and run nothing
+    /// Validate the configuration and the files that it names, and exit
     #[arg(long)]
     check: bool,
-    /// What is worth a line of the log
-    #[arg(long, value_enum, value_name = "LEVEL", default_value_t)]
-    log: log::Verbosity,
+    /// Minimum level of logged messages [default: info, with -v debug, with -q warn]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    log_level: Option<log::Verbosity>,
 }
 
 /// Runs `fairpath run`.
 ///
 /// # Errors
-/// Where the configuration is refused, or the daemon cannot start or go on.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    log::start(args.log);
+/// The configuration is refused, or the daemon cannot start or continue.
+pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
+    log::start(args.log_level.unwrap_or_else(|| log::Verbosity::of(global)));
     let config = config::load(&args.config)?;
     for warning in &config.classes.warnings {
         tracing::warn!("{warning}");
     }
     if args.check {
-        println!(
-            "{}: fine; {} classes",
+        return fairpath_cli::print(format!(
+            "{}: valid, {} classes\n",
             args.config.display(),
             config.classes.set.len()
-        );
-        return Ok(());
+        ));
     }
+    require("run the daemon", &crate::MONITOR_CAPABILITIES)?;
     daemon::Daemon::start(Some(args.config.clone()), config)?.run()
 }
 
-/// Runs a configuration that is in no file, in the foreground.
+/// Runs a configuration that was made from options, in the foreground.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_alone(text: &str) -> anyhow::Result<()> {
-    log::start(log::Verbosity::default());
-    let config = config::parse("command line", text)?;
+pub fn run_alone(text: &str, global: &Global) -> anyhow::Result<()> {
+    log::start(log::Verbosity::of(global));
+    let config =
+        config::parse("command line", text).map_err(|refused| wrong_usage(refused.of_options()))?;
+    require("shape", &crate::MONITOR_CAPABILITIES)?;
     daemon::Daemon::start(None, config)?.run()
 }

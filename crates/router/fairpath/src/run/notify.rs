@@ -1,7 +1,6 @@
-//! What the service manager is told (`sd_notify(3)`): when this is ready, reloads, stops, lives.
+//! Notifications to the service manager (`sd_notify(3)`): ready, reloading, stopping, watchdog.
 //!
-//! Without `NOTIFY_SOCKET` nothing is sent. A manager that does not listen is none of our trouble:
-//! a failure is logged once.
+//! Without `NOTIFY_SOCKET` nothing is sent. A failure is logged once.
 
 use std::time::Duration;
 
@@ -11,64 +10,64 @@ use sd_notify::NotifyState;
 #[derive(Debug)]
 pub struct Manager {
     watchdog: Option<Duration>,
-    complained: bool,
+    has_failed: bool,
     status: String,
 }
 
 impl Manager {
-    /// Reads what the manager expects from the environment.
+    /// Reads the settings of the manager from the environment.
     pub fn from_environment() -> Manager {
         Manager {
             watchdog: sd_notify::watchdog_enabled(),
-            complained: false,
+            has_failed: false,
             status: String::new(),
         }
     }
 
-    /// How often it wants to hear of us; it acts on twice this silence.
+    /// Time between watchdog notifications: half of the timeout.
     pub fn watchdog_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// Attached and counting.
+    /// The programs are attached and count.
     pub fn ready(&mut self) {
-        self.tell(&[NotifyState::Ready]);
+        self.send(&[NotifyState::Ready]);
     }
 
-    /// The configuration is read again.
+    /// A reload begins.
     pub fn reloading(&mut self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
-            Err(_) => self.tell(&[NotifyState::Reloading]),
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
+            Err(_) => self.send(&[NotifyState::Reloading]),
         }
     }
 
-    /// About to end.
+    /// The daemon stops.
     pub fn stopping(&mut self) {
-        self.tell(&[NotifyState::Stopping]);
+        self.send(&[NotifyState::Stopping]);
     }
 
     /// The kernel was read since the last call.
     pub fn alive(&mut self) {
         if self.watchdog.is_some() {
-            self.tell(&[NotifyState::Watchdog]);
+            self.send(&[NotifyState::Watchdog]);
         }
     }
 
-    /// One line for `systemctl status`; the same line is not sent twice.
+    /// One line for `systemctl status`, sent if it changed.
     pub fn status(&mut self, line: &str) {
         if self.status != line {
             line.clone_into(&mut self.status);
-            self.tell(&[NotifyState::Status(line)]);
+            self.send(&[NotifyState::Status(line)]);
         }
     }
 
-    fn tell(&mut self, states: &[NotifyState<'_>]) {
+    fn send(&mut self, states: &[NotifyState<'_>]) {
         if let Err(error) = sd_notify::notify(states)
-            && !self.complained
+            && !self.has_failed
         {
-            self.complained = true;
-            tracing::warn!("tell the service manager: {error}; it may take this for a failure");
+            self.has_failed = true;
+            tracing::warn!("notify the service manager: {error}; it may restart the daemon");
         }
     }
 }

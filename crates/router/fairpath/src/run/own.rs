@@ -1,7 +1,7 @@
-//! A monitor in this process, without daemon and configuration: `fairpath top -i`.
+//! A monitor in this process, without a daemon: `fairpath top -i`.
 //!
-//! The kernel's side may not change threads, so a thread owns it and answers as the daemon's loop
-//! does. Subnets found in traffic are the classes.
+//! The kernel runtime is bound to its thread, so a thread owns it and answers requests as the loop
+//! of the daemon does. The subnets in the traffic are the rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,40 +10,41 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::Context;
+use fairpath_cli::wrong_usage;
 use fairpath_config::{self as config, Wish};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, Asker, Questions};
+use super::ask::{self, Requester, RequestQueue};
 use super::engine::{Engine, MAX_REST};
 
-/// The monitor's thread; dropping this detaches everything.
+/// The thread of the monitor. Drop detaches the programs.
 pub struct Own {
-    asker: Asker,
+    requester: Requester,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
 impl Own {
-    /// Watches what is wished for.
+    /// Measures on the interfaces of `wish`.
     ///
     /// # Errors
-    /// Where an interface cannot be, or the kernel refuses.
+    /// An interface name is invalid, or the kernel refuses.
     pub fn watch(wish: &Wish<'_>) -> anyhow::Result<Own> {
-        let config = config::of_wish(wish)?;
-        let (asker, questions) = ask::channel()?;
+        let config = config::of_wish(wish).map_err(|refused| wrong_usage(refused.of_options()))?;
+        let (requester, requests) = ask::channel()?;
         let over = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&over);
         let (ready, begun) = mpsc::sync_channel(1);
-        let run = move || own(config, &questions, &theirs, &ready);
+        let run = move || own(config, &requests, &theirs, &ready);
         let thread = thread::Builder::new().name("monitor".into()).spawn(run);
         let mut own = Own {
-            asker,
+            requester,
             over,
             thread: Some(thread.context("start the monitor's thread")?),
         };
-        // Nothing to receive: it ended before it was ready, and its result says why.
+        // The thread ended before it was ready; its result has the error.
         if begun.recv().is_err()
             && let Some(Ok(result)) = own.thread.take().map(JoinHandle::join)
         {
@@ -53,7 +54,7 @@ impl Own {
     }
 
     fn ask(&self, request: Request) -> Result<Answer, SourceError> {
-        match self.asker.ask(request) {
+        match self.requester.ask(request) {
             Ok(Answer::Error { text }) => Err(SourceError::Refused(text)),
             Ok(answer) => Ok(answer),
             Err(error) => Err(SourceError::Other(Box::new(error))),
@@ -64,8 +65,8 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // Wakes it; whatever it answers is not waited for.
-        self.asker.wake();
+        // Wakes the thread.
+        self.requester.wake();
         if let Some(thread) = self.thread.take() {
             // A panic in it was printed.
             let _ = thread.join();
@@ -78,7 +79,7 @@ impl Source for Own {
         let query = query.clone();
         match self.ask(Request::Snapshot { query })? {
             Answer::Snapshot { snapshot } => Ok(*snapshot),
-            other => Err(SourceError::Refused(format!("not a picture: {other:?}"))),
+            other => Err(SourceError::Refused(format!("unexpected answer: {other:?}"))),
         }
     }
 
@@ -86,15 +87,15 @@ impl Source for Own {
         let class = class.to_owned();
         match self.ask(Request::Detail { class, limit })? {
             Answer::Detail { detail } => Ok(*detail),
-            other => Err(SourceError::Refused(format!("not a detail: {other:?}"))),
+            other => Err(SourceError::Refused(format!("unexpected answer: {other:?}"))),
         }
     }
 }
 
-/// The thread: what the daemon's loop does, less everything around it.
+/// The loop of the thread.
 fn own(
     config: config::Config,
-    questions: &Questions,
+    requests: &RequestQueue,
     over: &AtomicBool,
     ready: &SyncSender<()>,
 ) -> anyhow::Result<()> {
@@ -102,26 +103,26 @@ fn own(
     let missing = engine.kernel.interfaces().missing();
     if let Some(name) = missing.first() {
         anyhow::bail!(
-            "watch {name:?}: no interface has this name, or it cannot be watched; a pattern such as \
-             'ppp*' waits for interfaces to come"
+            "watch {name:?}: no interface has this name, or it is not supported: a pattern such as \
+             'ppp*' waits for interfaces"
         );
     }
     engine.begin()?;
-    // Who waits for it has gone only if the whole program ends.
+    // The receiver is gone only if the program ends.
     let _ = ready.send(());
     while !over.load(Ordering::Relaxed) {
-        let waker = PollFd::new(questions.fd(), PollFlags::POLLIN);
+        let waker = PollFd::new(requests.fd(), PollFlags::POLLIN);
         engine.rest(Instant::now() + MAX_REST, &[waker])?;
         engine.follow_links()?;
         let now = Instant::now();
         if now >= engine.next_reading && engine.read_interval(now) {
             engine.follow_traffic();
-            engine.alerts.clear(); // rows show what holds
+            engine.alerts.clear(); // rows have the active alerts
         }
         engine.expire(now);
-        for question in questions.take() {
-            let answer = engine.answer(&question.request, Default::default);
-            question.answer(answer);
+        for pending in requests.take() {
+            let answer = engine.answer(&pending.request, Default::default);
+            pending.answer(answer);
         }
     }
     Ok(())

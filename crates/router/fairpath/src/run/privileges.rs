@@ -1,19 +1,19 @@
-//! The least privilege: what is kept after set-up, and why.
+//! Retained capabilities after the start, and their reasons.
 //!
-//! | capability | kept by | for |
+//! | capability | retained by | for |
 //! |---|---|---|
-//! | CAP_NET_ADMIN | the loop | attaching to interfaces that come later, and after a reload |
-//! | CAP_BPF | the loop | `bpf()` for that, for running the program that closes silent flows, for maps |
-//! | CAP_PERFMON | the loop | the same calls on programs that use arenas and bounded loops |
-//! | CAP_NET_RAW | the loop, where it shapes | AF_XDP sockets, and iptables, which insists on it |
-//! | CAP_IPC_LOCK | the loop, where it shapes | memory that AF_XDP shares with the kernel |
-//! | CAP_SYS_NICE | the loop, where it shapes | threads that carry packets are preferred to others |
+//! | CAP_NET_ADMIN | the loop | attaching to interfaces that appear later, and after a reload |
+//! | CAP_BPF | the loop | `bpf()` for attaching, for the program that closes silent flows, and for maps |
+//! | CAP_PERFMON | the loop | the same calls for programs with arenas and bounded loops |
+//! | CAP_NET_RAW | the loop, if it shapes | AF_XDP sockets, and iptables, which requires it |
+//! | CAP_IPC_LOCK | the loop, if it shapes | memory that AF_XDP shares with the kernel |
+//! | CAP_SYS_NICE | the loop, if it shapes | priority of worker threads |
 //!
-//! Threads with schedulers have what the loop has: each verdict to netfilter takes CAP_NET_ADMIN.
+//! Worker threads have the capabilities of the loop: each verdict to netfilter needs CAP_NET_ADMIN.
 //!
-//! Capabilities belong to threads: those that serve sockets, write files and run hooks keep none.
-//! The user stays who it was, since socket and state are root's; without capabilities, root is a
-//! user who owns files. `no_new_privs` holds for all that is started from here.
+//! Threads that serve sockets, write files and run hooks retain none. The user does not change,
+//! since socket and state belong to root; without capabilities, root only owns files.
+//! `no_new_privs` applies to all child processes.
 
 use anyhow::Context;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -30,18 +30,18 @@ const SHAPING: [Capability; 3] = [
     Capability::CAP_SYS_NICE,
 ];
 
-/// Gives up everything but what the loop needs; call it before other threads are started.
+/// Drops all capabilities that the loop does not need. Call it before other threads start.
 ///
-/// Returns the names of what is left.
+/// Returns the names of the retained capabilities.
 ///
 /// # Errors
-/// Where the kernel refuses to take a privilege away.
+/// The kernel refuses.
 pub fn keep(shapes: bool) -> anyhow::Result<Vec<String>> {
     let wanted: Vec<Capability> = match shapes {
         true => KEPT.into_iter().chain(SHAPING).collect(),
         false => KEPT.to_vec(),
     };
-    nix::sys::prctl::set_no_new_privs().context("give up privileges: set no_new_privs")?;
+    nix::sys::prctl::set_no_new_privs().context("drop privileges: set no_new_privs")?;
     let permitted = caps::read(None, CapSet::Permitted).context("read own capabilities")?;
     let kept: CapsHashSet = wanted
         .iter()
@@ -49,10 +49,10 @@ pub fn keep(shapes: bool) -> anyhow::Result<Vec<String>> {
         .filter(|c| permitted.contains(c))
         .collect();
     if permitted.contains(&Capability::CAP_SETPCAP) {
-        shrink_bounding_set(&wanted).context("give up privileges: shrink the bounding set")?;
+        shrink_bounding_set(&wanted).context("drop privileges: shrink the bounding set")?;
     }
     let give_up = |set, what: &CapsHashSet| {
-        caps::set(None, set, what).with_context(|| format!("give up privileges: {set:?} set"))
+        caps::set(None, set, what).with_context(|| format!("drop privileges: {set:?} set"))
     };
     let none = CapsHashSet::new();
     give_up(CapSet::Ambient, &none)?;
@@ -73,17 +73,17 @@ fn shrink_bounding_set(wanted: &[Capability]) -> Result<(), caps::errors::CapsEr
     Ok(())
 }
 
-/// Gives up every capability of the calling thread; what it starts has none either.
-pub fn keep_nothing() {
+/// Drops all capabilities of the calling thread and of threads that it starts.
+pub fn drop_all() {
     for set in [
         CapSet::Ambient,
         CapSet::Inheritable,
         CapSet::Effective,
         CapSet::Permitted,
     ] {
-        // Fewer privileges are always granted; a kernel that says otherwise is told of.
+        // The kernel always permits fewer capabilities.
         if let Err(error) = caps::clear(None, set) {
-            tracing::warn!("give up a thread's capabilities ({set:?}): {error}");
+            tracing::warn!("drop the capabilities of a thread ({set:?}): {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens once an interval: the kernel is read, and rows follow what is there.
+//! The work of each interval: reading the kernel, and updating rows.
 
 use std::time::Instant;
 
@@ -11,22 +11,22 @@ use super::engine::Engine;
 use fairpath_backend::monotonic_ns;
 use fairpath_watch::unix_ns;
 
-/// A jump of the wall clock that is worth a line, nanoseconds.
+/// Minimum logged step of the real-time clock, nanoseconds.
 const CLOCK_STEP_NS: u128 = 500_000_000;
-/// Bytes of the last half minute that make a subnet worth a row: a scan sends less.
+/// Minimum bytes of a new subnet in the last 30 s: a scan sends less.
 const SUBNET_BYTES: u64 = 10_000;
-/// Subnets come and go only every so many readings.
+/// Subnets are added and removed each time after this number of readings.
 const SUBNETS_EVERY: u64 = 2;
 
 impl Engine {
-    /// Reads the kernel and takes the interval in; alerts that began or ended are in
-    /// [`Engine::alerts`]. A kernel that refuses is told and tried again. Says whether it was read.
+    /// Reads the kernel and adds the interval to the history. [`Engine::alerts`] has the alerts that
+    /// began or ended. A failure is logged and retried. Returns whether the reading succeeded.
     pub fn read_interval(&mut self, now: Instant) -> bool {
         self.plan_next(now);
-        if let Err(error) = self.take_reading() {
+        if let Err(error) = self.add_reading() {
             self.healthy = false;
             self.counters.readings_failed += 1;
-            self.complain("reading", format!("read the kernel's counters: {error:#}"));
+            self.warn("reading", format!("read the kernel's counters: {error:#}"));
             return false;
         }
         self.healthy = true;
@@ -35,14 +35,14 @@ impl Engine {
         true
     }
 
-    /// After a reading, and after its rows were taken: lays out anew what came or went.
+    /// After a reading and its rows: updates subnets and rebuilds rows if needed.
     pub fn follow_traffic(&mut self) {
         let rows_wait = self.row_table.read() && self.notes.contains_key("slots");
         if self.counters.readings.is_multiple_of(SUBNETS_EVERY) {
             self.renew_subnets();
         }
         if self.layout_due || rows_wait {
-            self.lay_out();
+            self.rebuild_rows();
         }
     }
 
@@ -57,9 +57,9 @@ impl Engine {
         }
     }
 
-    fn take_reading(&mut self) -> anyhow::Result<()> {
+    fn add_reading(&mut self) -> anyhow::Result<()> {
         let (unix_ns, mono_ns) = (unix_ns()?, monotonic_ns()?);
-        self.note_clock(unix_ns, mono_ns);
+        self.check_clock(unix_ns, mono_ns);
         let read = self.kernel.read();
         let reading = Reading {
             unix_ns,
@@ -72,21 +72,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Rates go by a clock that is never set; a jump of the other one is only told.
-    fn note_clock(&mut self, unix_ns: u64, mono_ns: u64) {
+    /// Rates use the monotonic clock; a step of the real-time clock is only logged.
+    fn check_clock(&mut self, unix_ns: u64, mono_ns: u64) {
         let offset = i128::from(unix_ns) - i128::from(mono_ns);
         let step = offset - self.offset_ns;
         self.offset_ns = offset;
         if step.unsigned_abs() >= CLOCK_STEP_NS {
             self.counters.clock_steps += 1;
             tracing::info!(
-                "the wall clock was set by {} ms; rates are not affected",
+                "the real-time clock was set by {} ms; rates are not affected",
                 step / 1_000_000
             );
         }
     }
 
-    /// Gives rows to the busiest subnets that no class matches, and takes those of silent ones.
+    /// Adds rows for the busiest subnets without a class, and removes those of silent ones.
     fn renew_subnets(&mut self) {
         let wanted = &self.config.subnets;
         let idle: Vec<Prefix> = self
@@ -103,40 +103,40 @@ impl Engine {
         self.layout_due |= renewed.came + renewed.went > 0;
     }
 
-    /// Rows and rules anew, for links or subnets that came or went.
-    pub fn lay_out(&mut self) {
+    /// Rebuilds rows and rules, for changed links or subnets.
+    pub fn rebuild_rows(&mut self) {
         self.layout_due = false;
-        self.laid_out = Instant::now();
-        match self.try_lay_out() {
+        self.rebuilt = Instant::now();
+        match self.try_rebuild_rows() {
             Ok(()) => drop(self.notes.remove("layout")),
-            Err(error) => self.complain("layout", format!("lay the rows out anew: {error:#}")),
+            Err(error) => self.warn("layout", format!("rebuild the rows: {error:#}")),
         }
     }
 
-    /// Rows and rules as they should be now. Nothing changes where it fails.
-    pub fn try_lay_out(&mut self) -> anyhow::Result<()> {
-        let rows = self.lay_rules()?;
-        // Slots with a new owner count from zero, those that are kept go on.
+    /// Rebuilds rows and rules. Nothing changes if it fails.
+    pub fn try_rebuild_rows(&mut self) -> anyhow::Result<()> {
+        let rows = self.activate_rules()?;
+        // Slots with a new row count from zero, the others continue.
         let ended = self.ledger.configure(rows, &[])?;
         self.alerts.extend(ended);
         Ok(())
     }
 
-    /// The first of them. What was counted before there were rules belongs to nobody.
-    pub fn lay_out_first(&mut self) -> anyhow::Result<()> {
-        let rows = self.lay_rules()?;
+    /// Builds the first rows and rules. Earlier counts are ignored.
+    pub fn build_rows(&mut self) -> anyhow::Result<()> {
+        let rows = self.activate_rules()?;
         let counts = &self.kernel.read().counts;
         self.ledger.configure(rows, counts)?;
         Ok(())
     }
 
-    /// Puts rules and filters into force; returns the rows that they lead to.
-    fn lay_rules(&mut self) -> anyhow::Result<Vec<RowSpec>> {
+    /// Activates rules and filters, and returns their rows.
+    fn activate_rules(&mut self) -> anyhow::Result<Vec<RowSpec>> {
         let mut row_table = self.row_table.clone();
         let layout = self
             .kernel
             .with_watched(|watched| row_table.layout(watched));
-        // The ledger's refusal must come before the kernel counts by these rules.
+        // The history must accept the rows before the kernel counts by these rules.
         Ledger::check(&layout.rows)?;
         self.kernel.set_layout(&layout)?;
         self.kernel
@@ -144,10 +144,10 @@ impl Engine {
         self.row_table = row_table;
         if layout.refused > 0 {
             let text = format!(
-                "{} rows have no slot and count in \"other\"; raise [monitor] max_classes and restart",
+                "{} rows have no slot and are counted in \"other\": raise [monitor] max_classes and restart",
                 layout.refused
             );
-            self.complain("slots", text);
+            self.warn("slots", text);
         } else {
             self.notes.remove("slots");
         }

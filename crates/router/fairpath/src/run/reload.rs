@@ -1,4 +1,4 @@
-//! Taking in the configuration again: all of it or nothing, and not a count is lost.
+//! Reload of the configuration: completely or not at all, without losing counts.
 
 use fairpath_backend::{Prepared, Shaping};
 use fairpath_class::Changes;
@@ -8,18 +8,18 @@ use super::daemon::Daemon;
 use super::engine::{log_changes, settings};
 use super::kernel;
 
-/// Names of classes that one line of the log lists.
+/// Maximum number of class names in one line of the log.
 const NAMES: usize = 8;
 
 impl Daemon {
-    /// Reads the configuration again and takes it in; says what changed.
+    /// Reads the configuration again and applies it. Returns the changes as text.
     ///
     /// # Errors
-    /// Where it is refused, an address is taken, or the kernel does not take the rules: what ran
-    /// goes on as it was.
+    /// The configuration is invalid, an address is in use, or the kernel refuses the rules. The
+    /// active configuration continues.
     pub(super) fn reload(&mut self) -> anyhow::Result<String> {
         self.manager.reloading();
-        let result = self.take_in();
+        let result = self.apply();
         match &result {
             Ok(text) => {
                 self.engine.counters.reloads += 1;
@@ -35,22 +35,22 @@ impl Daemon {
                 self.engine.notes.insert("reload", text);
             }
         }
-        self.tell_alerts();
+        self.report_alerts();
         self.manager.ready();
         result
     }
 
-    fn take_in(&mut self) -> anyhow::Result<String> {
+    fn apply(&mut self) -> anyhow::Result<String> {
         let Some(file) = &self.file else {
-            anyhow::bail!("there is no configuration file: it was given by a command line");
+            anyhow::bail!("there is no configuration file: this process was configured by options");
         };
         let mut next = config::load(file)?;
         for warning in &next.classes.warnings {
             tracing::warn!("{warning}");
         }
-        let waiting = keep_what_needs_a_restart(&self.engine.config, &mut next);
-        self.check_room(&next)?;
-        // What can fail comes first: addresses, files, rules.
+        let waiting = retain_until_restart(&self.engine.config, &mut next);
+        self.check_slots(&next)?;
+        // Steps that can fail come first: addresses, files, rules.
         let prepared = self.web.prepare(&next)?;
         let sinks = self.sinks.prepare(&next)?;
         let changes = next
@@ -65,7 +65,7 @@ impl Daemon {
         self.engine
             .row_table
             .set_classes(&next.classes.set, &next.classes.labels);
-        if let Err(error) = self.engine.try_lay_out() {
+        if let Err(error) = self.engine.try_rebuild_rows() {
             self.engine.row_table = before.0;
             log_changes(self.engine.kernel.want(&before.1)?);
             self.engine.layout_due = true;
@@ -78,7 +78,7 @@ impl Daemon {
             .set_filters(&next.monitor.filters, &self.engine.row_table);
         self.engine.ledger.set_settings(settings(&next));
         self.sinks.set(sinks);
-        self.web.start(prepared, &self.asker)?;
+        self.web.start(prepared, &self.requester)?;
         let before = std::mem::replace(&mut self.engine.config, next);
         self.engine.generation += 1;
         self.note_waiting(&waiting);
@@ -89,7 +89,7 @@ impl Daemon {
         Ok(text)
     }
 
-    /// Takes in `[shape]` and the classes' rates; what is refused leaves what runs as it was.
+    /// Applies `[shape]` and the rates of classes. After a refusal, shaping continues unchanged.
     fn reload_shaping(&mut self, before: &Config) -> Option<String> {
         let leads = self.engine.shape_leads();
         let engine = &mut self.engine;
@@ -114,28 +114,28 @@ impl Daemon {
             _ => Ok(None),
         };
         let failed = match (&before.shape, now) {
-            (Some(_), Some(_)) => "shaping is as it was",
-            (None, Some(_)) => "nothing is shaped",
+            (Some(_), Some(_)) => "shaping is unchanged",
+            (None, Some(_)) => "shaping is stopped",
             (_, None) => "shaping has ended",
         };
         if now.is_none() {
             self.shaping = None;
         }
         if done.is_err() && before.shape.is_some() && now.is_some() {
-            // What is told and what the next reload is compared with is what is in force.
+            // Status and the next reload refer to the active configuration.
             self.engine.config.shape = before.shape.clone();
         }
         done.unwrap_or_else(|error| Some(format!("{failed}: {error:#}")))
     }
 
-    /// Slots were made at the start: more rows than that need a restart.
-    fn check_room(&self, next: &Config) -> anyhow::Result<()> {
+    /// The number of slots is fixed at the start.
+    fn check_slots(&self, next: &Config) -> anyhow::Result<()> {
         let [_, slots] = self.engine.row_table.slots();
         let wanted = kernel::least_slots(next) as u64;
         if wanted > slots {
             anyhow::bail!(
-                "{wanted} slots are needed for classes, subnets and interfaces, and there are {slots}; \
-                 restart to have more (see [monitor] max_classes)"
+                "classes, subnets and interfaces need {wanted} slots, but there are {slots}: \
+                 restart for more (see [monitor] max_classes)"
             );
         }
         Ok(())
@@ -146,7 +146,7 @@ impl Daemon {
             self.engine.notes.remove("restart");
         } else {
             let text = format!(
-                "changed, but not in force before a restart: {}",
+                "changed, active after a restart: {}",
                 waiting.join(", ")
             );
             self.engine.notes.insert("restart", text);
@@ -154,7 +154,7 @@ impl Daemon {
     }
 
     fn describe(&self, changes: &Changes, waiting: &[&'static str]) -> String {
-        let mut text = format!("configuration {} is in force", self.engine.generation);
+        let mut text = format!("configuration {} is active", self.engine.generation);
         for (what, names) in [
             ("added", &changes.added),
             ("removed", &changes.removed),
@@ -162,17 +162,17 @@ impl Daemon {
             ("changed", &changes.changed),
         ] {
             if !names.is_empty() {
-                text.push_str(&format!("\nclasses {what}: {}", some(names)));
+                text.push_str(&format!("\nclasses {what}: {}", name_list(names)));
             }
         }
         if !waiting.is_empty() {
-            text.push_str(&format!("\nnot before a restart: {}", waiting.join(", ")));
+            text.push_str(&format!("\nactive after a restart: {}", waiting.join(", ")));
         }
         text
     }
 }
 
-fn some(names: &[String]) -> String {
+fn name_list(names: &[String]) -> String {
     let shown = names
         .iter()
         .take(NAMES)
@@ -185,8 +185,8 @@ fn some(names: &[String]) -> String {
     }
 }
 
-/// Puts back what the tables and sockets were made with; names the keys that differ.
-fn keep_what_needs_a_restart(now: &Config, next: &mut Config) -> Vec<&'static str> {
+/// Restores the values that tables and sockets were created with, and returns the keys that differ.
+fn retain_until_restart(now: &Config, next: &mut Config) -> Vec<&'static str> {
     let mut kept = Vec::new();
     let mut keep = |name, differs: bool| {
         if differs {

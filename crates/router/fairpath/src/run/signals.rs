@@ -1,4 +1,4 @@
-//! Signals as flags and as something to wait for.
+//! Signals as flags and as a descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use nix::errno::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What was asked of this process by signals.
+/// The signals of this process.
 #[derive(Debug)]
 pub struct Signals {
     stop: Arc<AtomicBool>,
@@ -18,10 +18,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT as the wish to stop, SIGHUP as the wish to reload.
+    /// Handles SIGTERM and SIGINT as stop, SIGHUP as reload.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses.
     pub fn take() -> anyhow::Result<Signals> {
         let (wake, woken) = UnixStream::pair().context("handle signals")?;
         wake.set_nonblocking(true).context("handle signals")?;
@@ -36,7 +36,7 @@ impl Signals {
             (SIGHUP, &signals.reload),
         ];
         for (signal, flag) in wanted {
-            // In this order: who is woken finds the flag set.
+            // In this order, so that the flag is set at the wake-up.
             signal_hook::flag::register(signal, Arc::clone(flag)).context("handle signals")?;
             let end = woken.try_clone().context("handle signals")?;
             signal_hook::low_level::pipe::register(signal, end).context("handle signals")?;
@@ -49,17 +49,17 @@ impl Signals {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a reload was asked for since the last call.
+    /// Whether a reload was requested since the last call.
     pub fn take_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
-    /// Readable when a signal came; [`Signals::rest`] makes it wait for the next.
+    /// Readable after a signal, until [`Signals::rest`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// Forgets what woke us.
+    /// Clears the descriptor.
     pub fn rest(&self) {
         let mut bytes = [0; 64];
         while let Ok(1..) | Err(Errno::EINTR) = nix::unistd::read(&self.wake, &mut bytes) {}

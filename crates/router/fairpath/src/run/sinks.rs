@@ -1,5 +1,5 @@
-//! Rows and alerts on their way to files: a thread of its own writes, so that a slow or full disk
-//! delays files and not the loop.
+//! Rows and alerts in files. A separate thread writes, so that a slow or full disk never delays the
+//! loop.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -18,7 +18,7 @@ use fairpath_history::snapshot::Alert;
 
 use super::privileges;
 
-/// Intervals and alerts that may wait for the disk; what comes on top is dropped and counted.
+/// Maximum number of intervals and alerts that wait for the disk. Further ones are dropped and counted.
 const MAX_WAITING: usize = 64;
 
 enum Job {
@@ -27,12 +27,12 @@ enum Job {
     Set(Box<Prepared>),
 }
 
-/// Files of a configuration, open.
+/// The open files of a configuration.
 pub struct Prepared {
     rows: Rows,
     alerts: Option<PathBuf>,
     json: Option<JsonLines>,
-    /// `None`: the writer that there is goes on.
+    /// `None`: the present writer continues.
     parquet: Option<Option<ParquetWriter>>,
 }
 
@@ -43,7 +43,7 @@ struct Counters {
     writes_failed: AtomicU64,
 }
 
-/// The thread that writes; dropping it lets it finish, and completes the Parquet file.
+/// The thread that writes. Drop waits for it, and completes the Parquet file.
 pub struct Sinks {
     rows: Rows,
     jobs: Option<SyncSender<Job>>,
@@ -52,17 +52,17 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// Opens the files that a configuration names, and starts the thread.
+    /// Opens the files of a configuration, and starts the thread.
     ///
     /// # Errors
-    /// For a file that cannot be opened.
+    /// A file cannot be opened.
     pub fn start(config: &Config) -> anyhow::Result<Sinks> {
         let first = prepare(None, config)?;
         let (jobs, queue) = mpsc::sync_channel(MAX_WAITING);
         let counters = Arc::<Counters>::default();
         let counted = Arc::clone(&counters);
         let run = move || {
-            privileges::keep_nothing();
+            privileges::drop_all();
             let mut files = Files::new(counted);
             for job in queue {
                 files.take(job);
@@ -80,16 +80,16 @@ impl Sinks {
         Ok(sinks)
     }
 
-    /// Opens the files of another configuration; those of JSON lines anew in any case, so that
-    /// they can be moved away and reloaded (logrotate).
+    /// Opens the files of another configuration. Files of JSON lines are always opened again, for
+    /// logrotate.
     ///
     /// # Errors
-    /// For a file that cannot be opened; those that are written go on.
+    /// A file cannot be opened; the present files continue.
     pub fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
         prepare(Some(&self.rows), config)
     }
 
-    /// Writes to these from now on.
+    /// Writes to these files from now on.
     pub fn set(&mut self, prepared: Prepared) {
         self.rows = prepared.rows.clone();
         if let Some(jobs) = &self.jobs {
@@ -98,18 +98,18 @@ impl Sinks {
         }
     }
 
-    /// Whether rows are written anywhere.
+    /// Whether rows are written.
     pub fn wants_rows(&self) -> bool {
         self.rows.json.is_some() || self.rows.parquet.is_some()
     }
 
-    /// Writes an interval's rows soon; never waits.
+    /// Queues the rows of an interval. Never waits.
     pub fn rows(&self, rows: Vec<IntervalRow>) {
         let count = rows.len() as u64;
         self.send(Job::Rows(rows), &self.counters.rows_dropped, count);
     }
 
-    /// Writes an alert soon; never waits.
+    /// Queues an alert. Never waits.
     pub fn alert(&self, alert: &Alert) {
         let job = Job::Alert(Box::new(alert.clone()));
         self.send(job, &self.counters.alerts_dropped, 1);
@@ -125,7 +125,7 @@ impl Sinks {
         }
     }
 
-    /// What was not written, by name.
+    /// Counters of lost rows and alerts, by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -177,20 +177,20 @@ fn prepare(before: Option<&Rows>, config: &Config) -> anyhow::Result<Prepared> {
     })
 }
 
-/// Opened for each alert: they are few, and the file may have been moved away.
+/// Opens the file for each alert, since it may have been rotated.
 fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o640);
     options.open(path)?.write_all(bytes)
 }
 
-/// The thread's side.
+/// The side of the thread.
 struct Files {
     alerts: Option<PathBuf>,
     json: Option<JsonLines>,
     parquet: Option<ParquetWriter>,
     counters: Arc<Counters>,
-    /// Said once, until a write succeeds.
+    /// A failure was logged, and no write succeeded since.
     failing: bool,
 }
 
@@ -257,7 +257,7 @@ impl Files {
             Err(error) => {
                 self.counters.writes_failed.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!("{error:#}; what is not written is counted (row_writes_failed)");
+                    tracing::warn!("{error:#}; failed writes are counted (row_writes_failed)");
                 }
             }
         }

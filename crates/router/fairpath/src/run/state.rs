@@ -1,8 +1,8 @@
-//! The state file: what survives a restart, written so that no crash leaves half of it.
+//! The state file, which preserves the history across restarts and crashes.
 //!
-//! Its content is the ledger's, which knows version and checksum. It is written to a file beside it,
-//! synchronised, renamed, and the directory synchronised: a reader sees the old one or the new one.
-//! A thread of its own writes; a slow disk delays the file, not the loop.
+//! The history provides its content, with version and checksum. It is written to a temporary file,
+//! synchronised and renamed, and the directory is synchronised: a reader finds the old or the new
+//! file. A separate thread writes, so that a slow disk never delays the loop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -17,15 +17,15 @@ use anyhow::Context;
 
 use super::privileges;
 
-/// A state file is never larger: a hundred thousand classes take a fraction of it.
+/// Maximum size of a state file. 100,000 classes need a fraction of it.
 const MAX_BYTES: u64 = 1 << 30;
-/// Files set aside that are kept; the oldest goes for a new one.
-const MAX_ASIDE: usize = 4;
+/// Maximum number of moved files. The oldest is removed.
+const MAX_MOVED: usize = 4;
 
 /// Reads the state, if there is any.
 ///
 /// # Errors
-/// What the kernel says; see [`set_aside`].
+/// The error of the kernel. See [`move_away`].
 pub fn load(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let read = || -> io::Result<Vec<u8>> {
         if fs::metadata(path)?.len() > MAX_BYTES {
@@ -43,12 +43,12 @@ pub fn load(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Writes the state in place of what was there.
 ///
 /// # Errors
-/// What the kernel says; the old file is then untouched.
+/// The error of the kernel; the old file is unchanged.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = beside(path, "new");
+    let temporary = with_suffix(path, "new");
     let result = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
     if result.is_err() {
-        // On a full disk, half of it may be there and takes the place that others need.
+        // On a full disk, an incomplete file would use space.
         let _ = fs::remove_file(&temporary);
         return result;
     }
@@ -64,20 +64,20 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(ending);
     name.into()
 }
 
-/// Moves a file that cannot be used out of the way and says where it is; a few are kept.
+/// Renames an invalid file and returns its new path. A few are kept.
 ///
 /// # Errors
-/// What the kernel says.
-pub fn set_aside(path: &Path, unix_ns: u64) -> io::Result<PathBuf> {
-    let prefix = beside(path, "refused-");
-    let aside = beside(path, &format!("refused-{unix_ns}"));
+/// The error of the kernel.
+pub fn move_away(path: &Path, unix_ns: u64) -> io::Result<PathBuf> {
+    let prefix = with_suffix(path, "refused-");
+    let aside = with_suffix(path, &format!("refused-{unix_ns}"));
     fs::rename(path, &aside)?;
     let place = path.parent().filter(|p| !p.as_os_str().is_empty());
     let mut kept: Vec<PathBuf> = fs::read_dir(place.unwrap_or(Path::new(".")))?
@@ -89,24 +89,24 @@ pub fn set_aside(path: &Path, unix_ns: u64) -> io::Result<PathBuf> {
         .collect();
     // Names of one length in order of time.
     kept.sort_unstable();
-    for old in kept.iter().rev().skip(MAX_ASIDE) {
+    for old in kept.iter().rev().skip(MAX_MOVED) {
         fs::remove_file(old)?;
     }
     Ok(aside)
 }
 
-/// Makes the bytes to be written; runs in the writer's thread.
+/// Returns the bytes to write. Runs in the thread of the writer.
 pub type Content = Box<dyn FnOnce() -> anyhow::Result<Vec<u8>> + Send>;
 
 #[derive(Debug, Default)]
 struct Outcome {
     written: AtomicU64,
     failed: AtomicU64,
-    /// The last one failed: said once, until one succeeds.
+    /// A failure was logged, and no write succeeded since.
     failing: AtomicBool,
 }
 
-/// The thread that writes; dropping it waits for what it has taken.
+/// The thread that writes. Drop waits for it.
 pub struct Writer {
     jobs: Option<SyncSender<(PathBuf, Content)>>,
     outcome: Arc<Outcome>,
@@ -117,14 +117,14 @@ impl Writer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Where the kernel gives no thread.
+    /// The kernel provides no thread.
     pub fn start() -> anyhow::Result<Writer> {
-        // One waits while one is written: a slow disk makes saves rarer, not longer.
+        // One save may wait while another is written.
         let (jobs, queue) = mpsc::sync_channel::<(PathBuf, Content)>(1);
         let outcome = Arc::<Outcome>::default();
         let counted = Arc::clone(&outcome);
         let run = move || {
-            privileges::keep_nothing();
+            privileges::drop_all();
             for (path, content) in queue {
                 counted.save(&path, content);
             }
@@ -137,26 +137,26 @@ impl Writer {
         })
     }
 
-    /// Writes soon; a save that finds one waiting already is left out, and told as failed.
+    /// Queues a save. If another one waits already, it is counted as failed.
     pub fn save(&self, path: &Path, content: Content) {
         let job = (path.to_owned(), content);
         let Some(jobs) = &self.jobs else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = jobs.try_send(job) {
             self.outcome
-                .fail(path, "the save before it is not done yet");
+                .fail(path, "the previous save is not complete");
         }
     }
 
-    /// Writes, after what waits already; for the end.
+    /// Writes after all queued saves, at the end of the daemon.
     pub fn save_last(&self, path: &Path, content: Content) {
         if let Some(jobs) = &self.jobs
             && jobs.send((path.to_owned(), content)).is_err()
         {
-            self.outcome.fail(path, "the thread that saves is gone");
+            self.outcome.fail(path, "the thread that saves has ended");
         }
     }
 
-    /// Saves done and saves failed.
+    /// Successful and failed saves.
     pub fn counts(&self) -> [u64; 2] {
         let Outcome {
             written, failed, ..
@@ -186,8 +186,8 @@ impl Outcome {
         self.failed.fetch_add(1, Ordering::Relaxed);
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "write the state file {}: {why}; counting goes on, a restart would lose what is \
-                 newer than the last good save",
+                "write the state file {}: {why}; counting continues, but a restart loses all counts \
+                 since the last successful save",
                 path.display()
             );
         }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_else_is_left() {
+    fn a_written_state_is_read_back() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
         assert!(load(&path).unwrap().is_none());
@@ -221,15 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_kept_up_to_a_limit() {
+    fn moved_files_are_kept_up_to_a_limit() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
-        for time in 0..MAX_ASIDE as u64 + 3 {
+        for time in 0..MAX_MOVED as u64 + 3 {
             fs::write(&path, time.to_string()).unwrap();
-            let aside = set_aside(&path, 1_000 + time).unwrap();
+            let aside = move_away(&path, 1_000 + time).unwrap();
             assert_eq!(fs::read_to_string(aside).unwrap(), time.to_string());
         }
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_ASIDE);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_MOVED);
     }
 
     #[test]

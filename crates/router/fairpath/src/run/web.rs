@@ -1,4 +1,4 @@
-//! Metrics and the page: servers of their own threads, which ask the loop for their pictures.
+//! Metrics and the web page: servers in separate threads, which request snapshots from the loop.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -10,21 +10,21 @@ use fairpath_config::Config;
 use fairpath_export::{Pictures, Server, ServerOptions, serve};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
-use super::ask::Asker;
+use super::ask::Requester;
 use super::privileges;
 
-struct Asked {
-    asker: Asker,
+struct Snapshots {
+    requester: Requester,
 }
 
-impl Pictures for Asked {
+impl Pictures for Snapshots {
     fn snapshot(&self, query: &Query) -> Snapshot {
         let query = query.clone();
-        match self.asker.ask(Request::Snapshot { query }) {
+        match self.requester.ask(Request::Snapshot { query }) {
             Ok(Answer::Snapshot { snapshot }) => *snapshot,
             Ok(_) => Snapshot::default(),
             Err(error) => {
-                tracing::warn!("a picture for the web: {error}");
+                tracing::warn!("snapshot for the web server: {error}");
                 Snapshot::default()
             }
         }
@@ -32,14 +32,14 @@ impl Pictures for Asked {
 
     fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
         let class = class.to_owned();
-        match self.asker.ask(Request::Detail { class, limit }) {
+        match self.requester.ask(Request::Detail { class, limit }) {
             Ok(Answer::Detail { detail }) => Some(*detail),
             _ => None,
         }
     }
 }
 
-/// What one address serves.
+/// One address and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Site {
     address: SocketAddr,
@@ -52,17 +52,17 @@ pub struct Web {
     sites: Vec<(Site, Server)>,
 }
 
-/// Servers of another configuration: their addresses are taken, nobody is answered yet.
+/// Servers of another configuration: their addresses are bound, but not served yet.
 pub struct Prepared {
     sites: Vec<Site>,
     listeners: Vec<(Site, TcpListener)>,
 }
 
 impl Web {
-    /// Takes the addresses that a configuration names and that are not served already.
+    /// Binds the addresses of a configuration that are not served yet.
     ///
     /// # Errors
-    /// For the first address that cannot be had; what runs goes on.
+    /// An address cannot be bound; the running servers continue.
     pub fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
         let sites = sites(config);
         let mut listeners = Vec::new();
@@ -70,11 +70,11 @@ impl Web {
             let served = self.sites.iter().map(|(running, _)| running);
             let mut same_address = served.filter(|running| running.address == site.address);
             if same_address.next().is_some() {
-                continue; // kept, or bound anew when the old one is gone
+                continue; // unchanged, or bound again after the old server ended
             }
             let listener = TcpListener::bind(site.address).with_context(|| {
                 format!(
-                    "listen on {} for {}; is another program there?",
+                    "listen on {} for {}: check whether another program uses it",
                     site.address,
                     if site.options.page {
                         "[web]"
@@ -88,31 +88,31 @@ impl Web {
         Ok(Prepared { sites, listeners })
     }
 
-    /// Serves what was prepared, and ends what is wanted no more.
+    /// Starts the prepared servers, and ends those that are not configured any more.
     ///
     /// # Errors
-    /// Where a server cannot be started.
-    pub fn start(&mut self, prepared: Prepared, asker: &Asker) -> anyhow::Result<()> {
+    /// A server cannot start.
+    pub fn start(&mut self, prepared: Prepared, requester: &Requester) -> anyhow::Result<()> {
         self.sites.retain(|(site, _)| prepared.sites.contains(site));
         let mut listeners = prepared.listeners;
         for site in prepared.sites {
             let there = self.sites.iter().any(|(running, _)| *running == site);
             let bound = listeners.iter().any(|(bound, _)| *bound == site);
             if !there && !bound {
-                // The same address with other options: the old server has just let it go.
+                // The same address with other options: the old server has just ended.
                 let listener = TcpListener::bind(site.address)
                     .with_context(|| format!("listen on {} again", site.address))?;
                 listeners.push((site, listener));
             }
         }
         for (site, listener) in listeners {
-            let server = start(listener, site.options.clone(), asker.clone())?;
+            let server = start(listener, site.options.clone(), requester.clone())?;
             self.sites.push((site, server));
         }
         Ok(())
     }
 
-    /// What the servers did, by name.
+    /// Counters of the servers, by name.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut sums = BTreeMap::new();
         for (name, count) in self.sites.iter().flat_map(|(_, server)| server.counters()) {
@@ -121,13 +121,13 @@ impl Web {
         sums
     }
 
-    /// Where something is served.
+    /// The served addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.sites.iter().map(|(site, _)| site.address)
     }
 }
 
-/// The page's server has metrics too; where both have one address, it serves both.
+/// The server of the page serves metrics as well, so one address is enough for both.
 fn sites(config: &Config) -> Vec<Site> {
     let site = |address, page| Site {
         address,
@@ -145,11 +145,11 @@ fn sites(config: &Config) -> Vec<Site> {
         .collect()
 }
 
-/// Threads inherit capabilities from the one that starts them: a thread without any starts these.
-fn start(listener: TcpListener, options: ServerOptions, asker: Asker) -> anyhow::Result<Server> {
+/// Threads inherit capabilities, so a thread without capabilities starts the servers.
+fn start(listener: TcpListener, options: ServerOptions, requester: Requester) -> anyhow::Result<Server> {
     let starter = thread::spawn(move || {
-        privileges::keep_nothing();
-        serve(listener, Arc::new(Asked { asker }), options)
+        privileges::drop_all();
+        serve(listener, Arc::new(Snapshots { requester }), options)
     });
     let server = starter
         .join()

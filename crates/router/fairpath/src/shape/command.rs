@@ -1,4 +1,4 @@
-//! `fairpath shape`: begins and ends shaping, tells how it is, changes rates.
+//! `fairpath shape`: start and stop shaping, print its status, change rates.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,20 +6,24 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use fairpath_backend::{Mode, OnFailure, ShapeVia, is_own};
+use fairpath_cli::{Global, wrong_usage};
 use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 use fairpath_units::quantity::read_rate;
 
 use super::text;
 
-/// Starting a port loads programs and lays schedulers out before there is an answer.
+/// A back end loads programs and builds schedulers before the daemon answers.
 const START_TIME: Duration = Duration::from_secs(60);
 
-/// Gives every class its rate and every flow its fair share of it.
+/// Limit the rate of each class, and share it fairly among its flows.
 ///
-/// The daemon does it, where its configuration has a section [shape]; these commands ask it. Without a
-/// daemon, `shape start --inside IF` shapes by itself for as long as it runs.
+/// The daemon shapes if its configuration has a section [shape]; these commands control it. Without
+/// a daemon, `shape start --inside IF` shapes for as long as it runs.
 #[derive(ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath shape start --inside lan --outside wan --down 100mbit --up 20mbit\n  \
+    fairpath shape status --limit 10")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,13 +31,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Begin: the daemon's, or with --inside by this process, until it is ended
     Start(Box<StartArgs>),
-    /// End: packets that wait go their way, and traffic goes on unshaped
-    Stop(SocketArgs),
-    /// Tell how it is: by which port, what was sent, dropped and marked, how long packets waited
+    Stop(StopArgs),
     Status(StatusArgs),
-    /// Change a class's rates until the next reload
     Set(SetArgs),
 }
 
@@ -44,64 +44,97 @@ struct SocketArgs {
     socket: PathBuf,
 }
 
+/// Stop the shaping of the daemon.
+///
+/// Queued packets are sent, and traffic continues without limits.
 #[derive(ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath shape stop\n  \
+    fairpath shape stop --socket /run/fairpath/test.sock")]
+struct StopArgs {
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+/// Start shaping: by the daemon, or with --inside by this process until it ends.
+///
+/// The last group of options is for --inside only, and corresponds to the section [shape] of the
+/// daemon's configuration.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath shape start\n  \
+    fairpath shape start --inside lan --outside wan --down 100mbit --up 20mbit --class-file plan.csv")]
 struct StartArgs {
-    /// Shape without a configuration: the interface towards subscribers
+    /// Interface towards subscribers; this process shapes, without a daemon
     #[arg(long, value_name = "IF")]
     inside: Option<String>,
-    /// The interface towards the internet
+    /// Interface towards the internet
     #[arg(long, value_name = "IF", requires = "inside")]
     outside: Option<String>,
-    /// Of a one-armed AF_XDP bridge, where both sides are one interface: the VLAN inside
+    /// VLAN of the inside, 1 to 4094, if both sides of an AF_XDP bridge are one interface
     #[arg(long, value_name = "VLAN", requires = "outside_vlan")]
     inside_vlan: Option<u16>,
-    /// Likewise the VLAN outside
+    /// VLAN of the outside, 1 to 4094
     #[arg(long, value_name = "VLAN", requires = "inside_vlan")]
     outside_vlan: Option<u16>,
-    /// Rate of what leaves by the inside interface, such as 100mbit
+    /// Rate towards subscribers, for example 100mbit [default: no limit]
     #[arg(long, value_name = "RATE", requires = "inside", value_parser = rate)]
     down: Option<String>,
-    /// Rate of what leaves by the outside interface
+    /// Rate towards the internet, for example 20mbit [default: no limit]
     #[arg(long, value_name = "RATE", requires = "inside", value_parser = rate)]
     up: Option<String>,
-    /// How packets come and go
-    #[arg(long, value_enum, requires = "inside")]
+    /// Back end [default: chosen for the interfaces, and printed with the reason]
+    #[arg(long, value_enum, value_name = "BACKEND", requires = "inside")]
     via: Option<ShapeVia>,
-    /// What AF_XDP does with packets
+    /// Forwarding by AF_XDP [default: bridge if both interfaces are ports of one bridge]
     #[arg(long, value_enum, requires = "inside")]
     mode: Option<Mode>,
-    /// Policy of the flows of a class, as `fairpath sched list` names them, or an author's file (.c)
+    /// Policy of the flows of a class: a name of `fairpath sched list`, or a file (.c) with a custom
+    /// policy [default: fq_codel]
     #[arg(long, value_name = "NAME|FILE.c", requires = "inside")]
     policy: Option<String>,
-    /// A scheduler's tree instead of the classes'; its nodes name their policies, and may name the
-    /// author's that --policy has
+    /// Tree of the scheduler in place of that of the classes; its nodes name their policies
     #[arg(long, value_name = "FILE", requires = "inside")]
     tree: Option<PathBuf>,
-    /// A parameter, such as target=10ms; may be repeated
+    /// Parameter of the policy, for example target=10ms; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "inside")]
     set: Vec<String>,
-    /// A file with classes; may be repeated
+    /// File with classes, as of `fairpath class check`; may be repeated
     #[arg(long, value_name = "FILE", requires = "inside")]
-    classes: Vec<PathBuf>,
-    /// Packets that each side holds at most
-    #[arg(long, value_name = "N", requires = "inside")]
-    packets: Option<u32>,
-    /// The first packet queue of NFQUEUE
-    #[arg(long, value_name = "N", requires = "inside")]
-    queue: Option<u16>,
-    /// What becomes of traffic if this process is killed
+    class_file: Vec<PathBuf>,
+    /// Maximum number of queued packets of each direction, 64 to 1048576 [default: 10240]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "inside",
+        value_parser = clap::value_parser!(u32).range(64..=1 << 20)
+    )]
+    max_packets: Option<u32>,
+    /// First queue number of NFQUEUE, 0 to 65534 [default: 40]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "inside",
+        value_parser = clap::value_parser!(u16).range(..=65_534)
+    )]
+    queue_num: Option<u16>,
+    /// Treatment of traffic after this process was killed [default: pass]
     #[arg(long, value_enum, requires = "inside")]
     on_failure: Option<OnFailure>,
     #[command(flatten)]
     socket: SocketArgs,
 }
 
+/// Print the status of shaping: back end, rates, counters and sojourn times.
 #[derive(ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath shape status\n  \
+    fairpath shape status --limit 0 --format json")]
 struct StatusArgs {
-    /// Classes shown at most, those whose packets waited longest first; 0 for none
+    /// Classes to print as text, those with the longest sojourn times first; 0 for none
     #[arg(long, value_name = "N", default_value_t = 20)]
-    classes: usize,
-    /// Text for people, or JSON: the whole first, then one class a line
+    limit: usize,
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
@@ -110,26 +143,31 @@ struct StatusArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// Tables
     Text,
+    /// One JSON object for the shaper, then one per class
     Json,
 }
 
-/// A rate that is taken away is "none".
+/// Change the rates of a class until the next reload.
 #[derive(ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath shape set anna --down 50mbit --up 10mbit\n  \
+    fairpath shape set line --down none")]
 struct SetArgs {
-    /// The class; "line" for the whole
+    /// Name of the class; "line" for the total rates
     class: String,
-    /// Most that its hosts receive, such as 50mbit, or none
-    #[arg(long, value_name = "RATE", value_parser = rate_or_none)]
+    /// Ceiling towards its hosts, for example 50mbit, or none [default: unchanged]
+    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     down: Option<u64>,
-    /// Most that its hosts send
-    #[arg(long, value_name = "RATE", value_parser = rate_or_none)]
+    /// Ceiling from its hosts [default: unchanged]
+    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     up: Option<u64>,
-    /// Least that its hosts receive if they want it
-    #[arg(long, value_name = "RATE", value_parser = rate_or_none)]
+    /// Guaranteed rate towards its hosts [default: unchanged]
+    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     down_floor: Option<u64>,
-    /// Least that its hosts send if they want to
-    #[arg(long, value_name = "RATE", value_parser = rate_or_none)]
+    /// Guaranteed rate from its hosts [default: unchanged]
+    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     up_floor: Option<u64>,
     #[command(flatten)]
     socket: SocketArgs,
@@ -152,16 +190,23 @@ fn rate_or_none(text: &str) -> Result<u64, String> {
 /// Runs `fairpath shape`.
 ///
 /// # Errors
-/// Where no daemon answers, or it refuses.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+/// No daemon answers, it refuses, or this process cannot shape.
+pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
     match &args.command {
         Command::Start(start) => match start.inside {
-            Some(_) => crate::run::run_alone(&configuration(start)),
-            None => ask(&start.socket, &Request::ShapeStart),
+            Some(_) => crate::run::run_alone(&configuration(start), global),
+            None => request(&start.socket, &Request::ShapeStart),
         },
-        Command::Stop(socket) => ask(socket, &Request::ShapeStop),
+        Command::Stop(args) => request(&args.socket, &Request::ShapeStop),
         Command::Status(args) => status(args),
         Command::Set(args) => {
+            let rates = [args.down, args.up, args.down_floor, args.up_floor];
+            if rates.iter().all(Option::is_none) {
+                return Err(wrong_usage(format!(
+                    "shape set {:?}: no rate is given: add --down, --up, --down-floor or --up-floor",
+                    args.class
+                )));
+            }
             let rates = ShapeSet {
                 class: args.class.clone(),
                 down_bps: args.down,
@@ -169,18 +214,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 down_floor_bps: args.down_floor,
                 up_floor_bps: args.up_floor,
             };
-            ask(&args.socket, &Request::ShapeSet { rates })
+            request(&args.socket, &Request::ShapeSet { rates })
         }
     }
 }
 
-fn ask(socket: &SocketArgs, request: &Request) -> anyhow::Result<()> {
+fn request(socket: &SocketArgs, request: &Request) -> anyhow::Result<()> {
     let mut source = SocketSource::connect_within(&socket.socket, START_TIME)?;
     let Answer::Done { text } = source.ask(request)? else {
-        bail!("shape: the daemon answered another question; are both of one version?");
+        bail!(
+            "shape: unexpected answer of the daemon: check that it has the version of this command"
+        );
     };
-    println!("{text}");
-    Ok(())
+    fairpath_cli::print(format!("{text}\n"))
 }
 
 fn status(args: &StatusArgs) -> anyhow::Result<()> {
@@ -191,32 +237,33 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
         ..Query::default()
     };
     let Answer::Snapshot { snapshot } = source.ask(&Request::Snapshot { query })? else {
-        bail!("shape: the daemon answered another question; are both of one version?");
+        bail!(
+            "shape: unexpected answer of the daemon: check that it has the version of this command"
+        );
     };
     match args.format {
-        Format::Text => print!("{}", text::status(&snapshot, args.classes)),
-        Format::Json => print_json(&snapshot)?,
+        Format::Text => fairpath_cli::print(text::status(&snapshot, args.limit)),
+        Format::Json => fairpath_cli::print(json(&snapshot)),
     }
-    Ok(())
 }
 
-fn print_json(snapshot: &Snapshot) -> anyhow::Result<()> {
-    let whole = serde_json::json!({
+fn json(snapshot: &Snapshot) -> String {
+    let shaper = serde_json::json!({
         "schema": snapshot.schema, "time": snapshot.time, "shape": snapshot.shape,
     });
-    println!("{whole}");
+    let mut lines = format!("{shaper}\n");
     for row in &snapshot.rows {
         let row = serde_json::json!({
             "schema": snapshot.schema, "class": row.name, "parent": row.parent,
-            "plan_down_bps": row.plan_down_bps, "plan_up_bps": row.plan_up_bps,
+            "ceil_down_bps": row.plan_down_bps, "ceil_up_bps": row.plan_up_bps,
             "down": row.down_queue, "up": row.up_queue,
         });
-        println!("{row}");
+        lines += &format!("{row}\n");
     }
-    Ok(())
+    lines
 }
 
-/// The configuration that these options are: a file's text.
+/// The text of a configuration file with these options.
 fn configuration(args: &StartArgs) -> String {
     let mut text = String::from("[shape]\n");
     // A string of JSON is one of TOML.
@@ -225,7 +272,7 @@ fn configuration(args: &StartArgs) -> String {
     let choice = |name: Option<clap::builder::PossibleValue>| {
         name.map(|value| quoted(&value.get_name().to_owned()))
     };
-    // Paths of a command line begin where it is typed, not where a file is.
+    // Relative paths of a command line begin at the working directory.
     let path = |path: &PathBuf| {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         quoted(&whole.to_string_lossy())
@@ -251,8 +298,8 @@ fn configuration(args: &StartArgs) -> String {
             }),
         ),
         ("tree", args.tree.as_ref().map(path)),
-        ("packets", args.packets.map(|n| n.to_string())),
-        ("queue", args.queue.map(|n| n.to_string())),
+        ("packets", args.max_packets.map(|n| n.to_string())),
+        ("queue", args.queue_num.map(|n| n.to_string())),
         (
             "on_failure",
             choice(args.on_failure.and_then(|v| v.to_possible_value())),
@@ -267,7 +314,7 @@ fn configuration(args: &StartArgs) -> String {
             text.push_str(&format!("{key} = {value}\n"));
         }
     }
-    let files = list(args.classes.iter().map(path).collect());
+    let files = list(args.class_file.iter().map(path).collect());
     let socket = path(&args.socket.socket);
     format!(
         "class_files = {files}\n{text}[control]\nsocket = {socket}\n[metrics]\nlisten = \"off\"\n[state]\nfile = \"off\"\n"

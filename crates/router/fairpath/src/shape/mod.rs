@@ -1,4 +1,4 @@
-//! `fairpath shape`: the command. Back ends are `fairpath-backend`'s; the daemon's loop has them.
+//! `fairpath shape`: the command. `fairpath-backend` has the back ends, the daemon runs them.
 
 mod command;
 mod text;

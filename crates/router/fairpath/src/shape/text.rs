@@ -1,26 +1,30 @@
-//! `fairpath shape status` for people.
+//! The text of `fairpath shape status`.
 
 use std::fmt::Write;
 
 use fairpath_history::snapshot::{Queue, Row, Shape, Snapshot};
 
-/// The whole, and up to `most` classes, those whose packets waited longest first.
-pub fn status(snapshot: &Snapshot, most: usize) -> String {
+/// The shaper, and at most `limit` classes, those with the longest sojourn times first.
+pub fn status(snapshot: &Snapshot, limit: usize) -> String {
     let Some(shape) = &snapshot.shape else {
-        return "nothing is shaped: the configuration has no section [shape]\n".to_owned();
+        return "shaping is not configured: the configuration has no section [shape]\n".to_owned();
     };
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = whole(&mut out, shape);
+    let _ = shaper(&mut out, shape);
     let mut rows: Vec<&Row> = (snapshot.rows.iter())
         .filter(|row| row.down_queue.is_some() || row.up_queue.is_some())
         .collect();
-    let shown = rows.len().min(most);
+    let shown = rows.len().min(limit);
     if shown > 0 {
         rows.sort_by_key(|row| std::cmp::Reverse(longest(row)));
         let _ = classes(&mut out, &rows[..shown]);
         if shown < rows.len() {
-            let _ = writeln!(out, "... and {} more classes", rows.len() - shown);
+            let _ = writeln!(
+                out,
+                "{} more classes; --limit N prints more",
+                rows.len() - shown
+            );
         }
     }
     out
@@ -31,15 +35,15 @@ fn longest(row: &Row) -> Option<u64> {
     p95(&row.down_queue).max(p95(&row.up_queue))
 }
 
-fn whole(out: &mut String, shape: &Shape) -> std::fmt::Result {
+fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
     if let Some(failure) = &shape.failure {
         writeln!(out, "failed  {failure}")?;
     }
     if !shape.running {
-        return writeln!(out, "shaping does not run; `fairpath shape start` begins");
+        return writeln!(out, "shaping is stopped: `fairpath shape start` starts it");
     }
-    writeln!(out, "via     {} ({})", shape.via, shape.reason)?;
-    writeln!(out, "port    {}", shape.about)?;
+    writeln!(out, "backend {} ({})", shape.via, shape.reason)?;
+    writeln!(out, "        {}", shape.about)?;
     for line in &shape.lines {
         let plan = line
             .plan_bps
@@ -67,27 +71,36 @@ fn whole(out: &mut String, shape: &Shape) -> std::fmt::Result {
 fn header(out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
-        "\n{:<24}{:>5}{:>13}{:>13}{:>10}{:>9}{:>8}{:>9}{:>9}{:>9}",
-        "class", "way", "came", "sent", "dropped", "marked", "held", "p50", "p95", "p99"
+        "\n{:<20}{:>10}{:>12}{:>13}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "class",
+        "direction",
+        "enqueued",
+        "sent",
+        "dropped",
+        "marked",
+        "backlog",
+        "p50",
+        "p95",
+        "p99"
     )
 }
 
 fn classes(out: &mut String, rows: &[&Row]) -> std::fmt::Result {
     for row in rows {
-        for (way, of) in [("down", &row.down_queue), ("up", &row.up_queue)] {
+        for (direction, of) in [("down", &row.down_queue), ("up", &row.up_queue)] {
             if let Some(of) = of {
-                queue(out, &row.name, way, of)?;
+                queue(out, &row.name, direction, of)?;
             }
         }
     }
     Ok(())
 }
 
-fn queue(out: &mut String, name: &str, way: &str, queue: &Queue) -> std::fmt::Result {
-    let name: String = name.chars().take(23).collect();
+fn queue(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fmt::Result {
+    let name: String = name.chars().take(19).collect();
     writeln!(
         out,
-        "{name:<24}{way:>5}{:>13}{:>13}{:>10}{:>9}{:>8}{:>9}{:>9}{:>9}",
+        "{name:<20}{direction:>10}{:>12}{:>13}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}",
         queue.came_packets,
         queue.sent_packets,
         queue.dropped_packets,

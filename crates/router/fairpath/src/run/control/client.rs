@@ -1,4 +1,4 @@
-//! One connection: requests are read, put to the loop, and answered, within limits.
+//! One connection: reads requests, passes them to the loop, and writes answers, within limits.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,44 +6,43 @@ use std::time::{Duration, Instant};
 
 use fairpath_history::snapshot::{Answer, Request};
 
-use crate::run::ask::Asker;
+use crate::run::ask::Requester;
 
-/// Bytes of one request; the longest that makes sense has some hundred.
+/// Maximum bytes of a request; a valid one has a few hundred.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// A connection may be silent for so long.
+/// Maximum time without a request.
 const IDLE: Duration = Duration::from_secs(15 * 60);
-/// A request that has begun must be complete in this time.
+/// Maximum time between the first and the last byte of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// An answer must have been read in this time.
+/// Maximum time in which the client must read an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Tells a connection that it cannot be served, without waiting for it.
+/// Refuses a connection, without waiting for it.
 pub fn refuse(mut stream: UnixStream, why: &str) {
-    let answer = error(&format!("talk to the monitor: {why}"));
+    let answer = error(&format!("connect to the daemon: {why}"));
     if stream.set_nonblocking(true).is_ok() {
-        // Nobody is owed more than one try.
         let _ = stream.write(&line(&answer));
     }
 }
 
-/// Serves until the other side closes.
+/// Serves until the client closes the connection.
 ///
 /// # Errors
-/// Where it was cut off: too slow, too much at once, or broken.
-pub fn serve(mut stream: UnixStream, uid: u32, asker: &Asker) -> io::Result<()> {
-    // Accepted from a listener that does not block; this thread may.
+/// The connection was closed because the client is too slow, its request too long, or it failed.
+pub fn serve(mut stream: UnixStream, uid: u32, requester: &Requester) -> io::Result<()> {
+    // The listener does not block, but this thread may.
     stream.set_nonblocking(false)?;
     let mut pending = Vec::new();
     while let Some(request) = next_request(&mut stream, &mut pending)? {
         let answer = match parse(&request) {
             Ok(request) if request.changes() && uid != 0 => error(&format!(
-                "{}: only root may ask for it, and this is user {uid}",
+                "{}: only root may do this, and this is user {uid}: run it with sudo",
                 match request {
                     Request::Reload => "reload the configuration",
-                    _ => "change what is shaped",
+                    _ => "change shaping",
                 }
             )),
-            Ok(request) => asker
+            Ok(request) => requester
                 .ask(request)
                 .unwrap_or_else(|late| error(&late.to_string())),
             Err(answer) => answer,
@@ -60,21 +59,21 @@ fn error(text: &str) -> Answer {
 fn parse(request: &[u8]) -> Result<Request, Answer> {
     serde_json::from_slice(request).map_err(|cause| {
         error(&format!(
-            "read the request: {cause}; it is one JSON object a line, such as {{\"verb\":\"status\"}}"
+            "read the request: {cause}: write one JSON object per line, for example {{\"verb\":\"status\"}}"
         ))
     })
 }
 
 fn line(answer: &Answer) -> Vec<u8> {
     let mut text = serde_json::to_vec(answer).unwrap_or_else(|cause| {
-        // Plain data with string keys; should it ever fail, the asker learns of it.
+        // Plain data with string keys does not fail.
         format!("{{\"answer\":\"error\",\"text\":\"write the answer: {cause}\"}}").into_bytes()
     });
     text.push(b'\n');
     text
 }
 
-/// The next line, without its end; `None` where the other side closed in between.
+/// The next line without its end; `None` if the client closed the connection.
 fn next_request(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     let mut deadline = (!pending.is_empty()).then(|| Instant::now() + REQUEST_TIME);
     loop {
@@ -85,8 +84,8 @@ fn next_request(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Op
             return Ok(Some(request));
         }
         if pending.len() > MAX_REQUEST_BYTES {
-            let most = format!("a request has at most {MAX_REQUEST_BYTES} bytes");
-            refuse(stream.try_clone()?, &most);
+            let limit = format!("a request has at most {MAX_REQUEST_BYTES} bytes");
+            refuse(stream.try_clone()?, &limit);
             return Err(ErrorKind::InvalidData.into());
         }
         stream.set_read_timeout(Some(deadline.map_or(Ok(IDLE), left)?))?;
@@ -98,7 +97,7 @@ fn next_request(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Op
                 pending.extend_from_slice(&bytes[..count]);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A silent connection is not cut off, it has ended.
+            // A silent connection ends without an error.
             Err(error) if error.kind() == ErrorKind::WouldBlock && deadline.is_none() => {
                 return Ok(None);
             }
@@ -107,7 +106,7 @@ fn next_request(stream: &mut UnixStream, pending: &mut Vec<u8>) -> io::Result<Op
     }
 }
 
-/// Writes all of it before `time` is over, however slowly it is read.
+/// Writes all of `bytes` within `time`, however slowly the client reads.
 fn write_within(stream: &mut UnixStream, mut bytes: &[u8], time: Duration) -> io::Result<()> {
     let deadline = Instant::now() + time;
     while !bytes.is_empty() {
@@ -137,10 +136,10 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::thread;
 
-    /// A connection and the thread that serves it; the loop's place is taken by `questions`.
-    fn connect(uid: u32, asker: ask::Asker) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
+    /// A connection and the thread that serves it. `requests` replaces the loop.
+    fn connect(uid: u32, requester: ask::Requester) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
         let (here, there) = UnixStream::pair().unwrap();
-        let serving = thread::spawn(move || serve(there, uid, &asker));
+        let serving = thread::spawn(move || serve(there, uid, &requester));
         (here, serving)
     }
 
@@ -151,46 +150,46 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_answered_and_the_connection_goes_on() {
-        let (asker, _questions) = ask::channel().unwrap();
-        let (mut here, serving) = connect(0, asker);
+    fn invalid_requests_do_not_close_the_connection() {
+        let (requester, _questions) = ask::channel().unwrap();
+        let (mut here, serving) = connect(0, requester);
         for nonsense in ["", "{}", "{\"verb\":\"dance\"}", "\u{1}"] {
             writeln!(here, "{nonsense}").unwrap();
             let Answer::Error { text } = read_answer(&here) else {
                 panic!("no error for {nonsense:?}");
             };
-            assert!(text.contains("one JSON object a line"), "{text}");
+            assert!(text.contains("one JSON object per line"), "{text}");
         }
         drop(here);
         serving.join().unwrap().unwrap();
     }
 
     #[test]
-    fn only_root_may_ask_for_a_reload() {
-        let (asker, questions) = ask::channel().unwrap();
-        let (mut here, serving) = connect(1000, asker);
+    fn only_root_may_reload() {
+        let (requester, requests) = ask::channel().unwrap();
+        let (mut here, serving) = connect(1000, requester);
         here.write_all(b"{\"verb\":\"reload\"}\n").unwrap();
         let Answer::Error { text } = read_answer(&here) else {
             panic!("a reload for user 1000");
         };
         assert!(text.contains("only root"), "{text}");
-        assert!(questions.take().is_empty());
+        assert!(requests.take().is_empty());
         drop(here);
         serving.join().unwrap().unwrap();
     }
 
     #[test]
-    fn a_request_without_end_is_cut_off() {
-        let (asker, _questions) = ask::channel().unwrap();
-        let (mut here, serving) = connect(0, asker);
-        // It may be cut off before all of it is written.
+    fn a_request_without_end_closes_the_connection() {
+        let (requester, _questions) = ask::channel().unwrap();
+        let (mut here, serving) = connect(0, requester);
+        // The connection may be closed before all of it is written.
         let _ = here.write_all(&vec![b'x'; MAX_REQUEST_BYTES + 5000]);
         let error = serving.join().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
 
     #[test]
-    fn a_reader_that_does_not_read_is_cut_off_in_time() {
+    fn a_client_that_does_not_read_is_disconnected() {
         let (mut here, _there) = UnixStream::pair().unwrap();
         let answer = vec![b'x'; 16 << 20];
         let time = Duration::from_millis(50);

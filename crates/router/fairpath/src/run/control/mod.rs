@@ -1,11 +1,11 @@
-//! The control socket: one JSON object a line, asked and answered.
+//! The control socket: one JSON object per line for requests and answers.
 //!
 //! ```text
-//! socket.rs  the socket itself: who may connect, is another daemon there, what a crash left
-//! client.rs  one thread a connection, with limits in bytes and time
+//! socket.rs  the socket: access, a second daemon, a stale file
+//! client.rs  one thread per connection, with limits in bytes and time
 //! ```
 //!
-//! The loop is never waited upon by a slow reader: a connection's thread serialises and writes.
+//! A slow reader never delays the loop: the thread of the connection serialises and writes.
 
 mod client;
 mod socket;
@@ -23,25 +23,25 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{getsockopt, sockopt};
 
-use super::ask::Asker;
+use super::ask::Requester;
 use super::privileges;
 
-/// Connections at once.
+/// Maximum number of connections.
 pub const MAX_CLIENTS: usize = 32;
-/// Of these, kept for root: whoever repairs the router gets in.
+/// Of these, reserved for root.
 const ROOTS_CLIENTS: usize = 4;
 
-/// What the server counted since it started.
+/// Counters since the start of the server.
 #[derive(Debug, Default)]
 pub struct Counters {
     open: AtomicUsize,
-    /// Connections refused because there were too many.
+    /// Connections refused because of the limit.
     pub refused: AtomicU64,
-    /// Connections ended because the other side read or wrote too slowly, or too much.
+    /// Connections closed because the client was too slow or its request too long.
     pub cut_off: AtomicU64,
 }
 
-/// The running server; dropping it closes and removes the socket.
+/// The running server. Drop closes and removes the socket.
 #[derive(Debug)]
 pub struct Server {
     socket: Socket,
@@ -51,13 +51,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves connections from now on.
+    /// Starts to serve connections.
     ///
     /// # Errors
-    /// Where the kernel gives no descriptor or thread.
-    pub fn start(socket: Socket, asker: Asker) -> anyhow::Result<Server> {
+    /// The kernel provides no descriptor or thread.
+    pub fn start(socket: Socket, requester: Requester) -> anyhow::Result<Server> {
         let over = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .context("make an event descriptor")?;
+            .context("create an event descriptor")?;
         let over = Arc::new(over);
         let counters = Arc::<Counters>::default();
         let listener = socket.listener().context("share the control socket")?;
@@ -65,8 +65,8 @@ impl Server {
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                privileges::keep_nothing();
-                accept_until(&end, &listener, &asker, &counted);
+                privileges::drop_all();
+                accept_until(&end, &listener, &requester, &counted);
             })
             .context("start the control server")?;
         Ok(Server {
@@ -77,12 +77,12 @@ impl Server {
         })
     }
 
-    /// What it counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Where it listens.
+    /// Path of the socket.
     pub fn path(&self) -> &std::path::Path {
         self.socket.path()
     }
@@ -90,7 +90,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Only a full counter refuses, and then the thread is woken anyway.
+        // Only a full counter refuses the write, and then the thread wakes anyway.
         let _ = self.over.write(1);
         if let Some(thread) = self.thread.take() {
             // A panic in it was printed.
@@ -99,7 +99,7 @@ impl Drop for Server {
     }
 }
 
-fn accept_until(over: &EventFd, listener: &UnixListener, asker: &Asker, counters: &Arc<Counters>) {
+fn accept_until(over: &EventFd, listener: &UnixListener, requester: &Requester, counters: &Arc<Counters>) {
     loop {
         let mut fds = [over.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         if poll(&mut fds, PollTimeout::NONE).is_err() {
@@ -109,39 +109,39 @@ fn accept_until(over: &EventFd, listener: &UnixListener, asker: &Asker, counters
             return;
         }
         match listener.accept() {
-            Ok((stream, _)) => admit(stream, asker, counters),
+            Ok((stream, _)) => admit(stream, requester, counters),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::warn!("accept on the control socket: {error}");
-                // Out of descriptors: without a pause this would spin until one is free.
+                // Without a pause, a lack of descriptors would use all of the CPU.
                 thread::sleep(std::time::Duration::from_millis(100));
             }
         }
     }
 }
 
-/// Starts a thread for a connection, if there may be another.
-fn admit(stream: UnixStream, asker: &Asker, counters: &Arc<Counters>) {
+/// Starts a thread for a connection, within the limit.
+fn admit(stream: UnixStream, requester: &Requester, counters: &Arc<Counters>) {
     let uid = match getsockopt(&stream, sockopt::PeerCredentials) {
         Ok(peer) => peer.uid(),
         Err(error) => {
-            tracing::warn!("ask who connected to the control socket: {error}");
+            tracing::warn!("read the credentials of a control client: {error}");
             return;
         }
     };
-    let most = MAX_CLIENTS - if uid == 0 { 0 } else { ROOTS_CLIENTS };
-    if counters.open.fetch_add(1, Ordering::Relaxed) >= most {
+    let maximum = MAX_CLIENTS - if uid == 0 { 0 } else { ROOTS_CLIENTS };
+    if counters.open.fetch_add(1, Ordering::Relaxed) >= maximum {
         counters.open.fetch_sub(1, Ordering::Relaxed);
         counters.refused.fetch_add(1, Ordering::Relaxed);
         client::refuse(
             stream,
-            &format!("{most} connections are open already; close some"),
+            &format!("{maximum} connections are open: close one"),
         );
         return;
     }
-    let (asker, counted) = (asker.clone(), Arc::clone(counters));
+    let (requester, counted) = (requester.clone(), Arc::clone(counters));
     let serve = move || {
-        if client::serve(stream, uid, &asker).is_err() {
+        if client::serve(stream, uid, &requester).is_err() {
             counted.cut_off.fetch_add(1, Ordering::Relaxed);
         }
         counted.open.fetch_sub(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The socket in the file system: made for root and one group, taken over from a dead daemon, never
-//! from a live one.
+//! The socket in the file system, for root and one group. The socket of a terminated daemon is
+//! replaced, that of a running daemon never.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -17,11 +17,11 @@ use nix::unistd::{Group, chown};
 pub enum Access {
     /// Root and this group.
     Group(String),
-    /// Root alone, and why.
+    /// Only root, and the reason.
     RootOnly(String),
 }
 
-/// A listening socket; its file goes when this is dropped, if it is still ours.
+/// A listening socket. Drop removes its file if it is still the same.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
@@ -31,12 +31,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`, readable and writable for root and `group` where there is such a group.
+    /// Listens at `path`, for root and `group` if that group exists.
     ///
-    /// What a daemon that died left behind is replaced; call it before other threads are started.
+    /// Replaces a stale socket. Call it before other threads start, because of the umask.
     ///
     /// # Errors
-    /// Where another daemon answers there, something else lies there, or the kernel refuses.
+    /// Another daemon listens there, another file is there, or the kernel refuses.
     pub fn open(path: &Path, group: &str) -> anyhow::Result<Socket> {
         let place = path.parent().filter(|p| !p.as_os_str().is_empty());
         let place = place.unwrap_or(Path::new("."));
@@ -45,11 +45,11 @@ impl Socket {
         let made = builder.create(place);
         made.with_context(|| {
             format!(
-                "make the directory {} of the control socket",
+                "create the directory {} of the control socket",
                 place.display()
             )
         })?;
-        // Two daemons that start at once look, remove and bind one after the other.
+        // Two daemons that start at once must check, remove and bind one after the other.
         let directory = File::open(place)
             .with_context(|| format!("open {} of the control socket", place.display()))?;
         let _alone = Flock::lock(directory, FlockArg::LockExclusive)
@@ -57,7 +57,7 @@ impl Socket {
             .with_context(|| format!("lock {}", place.display()))?;
         remove_stale(path)?;
         let bind = || format!("listen on the control socket {}", path.display());
-        // Nobody else connects before the group is set.
+        // Only root may connect before the group is set.
         let before = umask(Mode::from_bits_truncate(0o177));
         let listener = UnixListener::bind(path);
         umask(before);
@@ -97,28 +97,28 @@ impl Drop for Socket {
     }
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("look at {shown}")),
+        Err(error) => return Err(error).with_context(|| format!("check {shown}")),
         Ok(found) if !found.file_type().is_socket() => bail!(
-            "listen on the control socket {shown}: a file that is no socket is in its place; \
-             remove it, or name another path in [control] socket"
+            "listen on the control socket {shown}: the path is a file, not a socket: \
+             remove it, or set another path in [control] socket"
         ),
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            tracing::info!("removing {shown}, left by a daemon that did not end by itself");
+            tracing::info!("removing {shown}, left by a daemon that did not stop cleanly");
             fs::remove_file(path).with_context(|| format!("remove the stale socket {shown}"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // A full backlog too: somebody holds it.
+        // Also with a full backlog, another daemon listens.
         _ => bail!(
-            "listen on the control socket {shown}: another daemon is running there (see `fairpath \
-             status --socket {shown}`); stop it, or name another path in [control] socket"
+            "listen on the control socket {shown}: another daemon is running (see `fairpath \
+             status --socket {shown}`): stop it, or set another path in [control] socket"
         ),
     }
 }
@@ -133,7 +133,7 @@ fn open_for_group(path: &Path, group: &str) -> anyhow::Result<Access> {
     if let Err(error) = chown(path, None, Some(found.gid)) {
         set_mode(0o600)?;
         return Ok(Access::RootOnly(format!(
-            "give it to group {group:?}: {error}"
+            "change its group to {group:?}: {error}"
         )));
     }
     set_mode(0o660)?;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_socket_is_left_and_a_stale_one_replaced() {
+    fn stale_sockets_are_replaced_live_ones_are_not() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("sub/control.sock");
         let first = Socket::open(&path, "no-such-group-of-fairpath").unwrap();
@@ -158,7 +158,7 @@ mod tests {
         let text = format!("{:#}", Socket::open(&path, "root").unwrap_err());
         assert!(text.contains("another daemon is running"), "{text}");
 
-        // A daemon that was killed: nobody listens, the file is still there.
+        // A killed daemon leaves its file.
         drop(first);
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_may_connect_and_nobody_else() {
+    fn only_the_group_may_connect() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("control.sock");
         let own = Group::from_gid(nix::unistd::getegid()).unwrap().unwrap();
@@ -178,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_left_alone() {
+    fn other_files_are_left_unchanged() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("control.sock");
         fs::write(&path, "precious").unwrap();
         let text = format!("{:#}", Socket::open(&path, "root").unwrap_err());
-        assert!(text.contains("no socket"), "{text}");
+        assert!(text.contains("not a socket"), "{text}");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 }
