@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* First in, first out: what the others are compared with. */
+/* First in, first out: the baseline for comparisons. */
 #include <fairpath/policy.h>
 
 struct flow {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Pacing: every flow's packets leave at even distances, at the flow's rate times its weight; the
- * flows do not wait for each other. A packet gets its time as it comes.
+ * Pacing: packets of a flow leave at even distances, at the flow's rate times its weight. Flows do
+ * not wait for each other. A packet gets its send time on arrival.
  *
- * With `by_hint` the packet says itself when it may leave (earliest departure time, in the clock of
- * `now`), as a host's TCP does. A time that is past is now; one beyond the scheduler's horizon
- * drops the packet, and takes nothing from its flow.
+ * With `by_hint`, the packet has its own send time (earliest departure time, in the clock of
+ * `now`), like TCP packets of a host. A time in the past is now. A time after the scheduler's
+ * horizon drops the packet, without a charge to its flow.
  *
  * Source: Saeed and others: Carousel, SIGCOMM 2017, section 4. Deliberately absent: its wheel (the
- * scheduler's shaper is exact), and its back-pressure: that is the port's, by its limits.
+ * scheduler's shaper is exact), and its back-pressure, which the limits of the back end provide.
  */
 #include <fairpath/policy.h>
 

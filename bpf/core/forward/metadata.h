@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/metadata.h: what policies see of a frame that goes to AF_XDP, from what the monitor parsed.
+ * forward/metadata.h: what policies see of a frame to AF_XDP, from the parsed packet.
  */
 #ifndef FP_FORWARD_METADATA_H
 #define FP_FORWARD_METADATA_H
@@ -8,7 +8,7 @@
 #include "../sched/meta.h"
 #include "forward.h"
 
-/* The slot of the class that counts, as the monitor found it, or by a look of our own. */
+/* The slot of the class that counts, from the monitor or by a look-up here. */
 FP_INLINE u32 fp_metadata_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 end)
 {
 	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
