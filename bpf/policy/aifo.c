@@ -26,7 +26,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "aifo",
-	.about = "one FIFO that lets in what a sorted queue would send",
+	.about = "one FIFO that admits what a sorted queue would send",
 	.source = "Yu and others: Programmable Packet Scheduling with a Single Queue, SIGCOMM 2021",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,

@@ -37,8 +37,8 @@ struct global {
 POLICY{
 	STATE,
 	.name = "diffserv",
-	.about = "tins by DSCP: voice, video, all else, bulk; the first first, but nobody starves",
-	.source = "RFC 4594, RFC 8622, RFC 5865; tins as tc-cake(8) documents them",
+	.about = "tins by DSCP: voice, video, default, bulk, in this order, without starvation",
+	.source = "RFC 4594, RFC 8622, RFC 5865; tins as in tc-cake(8)",
 	.over = PACKETS | FLOWS,
 	.usual = FP_OVER_FLOWS,
 	.params = { { .name = "tins",
@@ -48,7 +48,7 @@ POLICY{
 		      .standard = 4 },
 		    { .name = "guard",
 		      .unit = "ns",
-		      .about = "after this nobody is overtaken by the next tin; 0: strict",
+		      .about = "maximum time that the previous tin goes first; 0: without limit",
 		      .most = 10000000000,
 		      .standard = 100000000 } },
 };

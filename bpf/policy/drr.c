@@ -40,7 +40,7 @@ POLICY{
 	.usual = FP_OVER_FLOWS,
 	.queue = { .kind = FP_CFFS, .buckets = 64 },
 	.params = {
-		{ "quantum", "bytes", "what weight 1 may send a turn", 64, 1000000, 1514 },
+		{ "quantum", "bytes", "bytes per turn at weight 1", 64, 1000000, 1514 },
 	},
 };
 

@@ -25,7 +25,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "edf",
-	.about = "earliest deadline first: by the packet's own, or by its DSCP",
+	.about = "earliest deadline first, by the deadline of the packet or of its DSCP",
 	.source = "Liu, Layland: Scheduling Algorithms for Multiprogramming, JACM 1973, section 7",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,

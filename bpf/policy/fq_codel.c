@@ -53,8 +53,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "fq_codel",
-	.about = "a queue for each flow, turns of a quantum, none of them standing; even between "
-		 "hosts",
+	.about = "a queue for each flow, in turns of a quantum, with CoDel; fair between hosts",
 	.source = "Hoeiland-Joergensen and others: FQ-CoDel, RFC 8290; CoDel: RFC 8289",
 	.over = FLOWS,
 	.usual = FP_OVER_FLOWS,
@@ -63,7 +62,7 @@ POLICY{
 	.params = { CODEL_PARAM_BLOCK,
 		    { .name = "quantum",
 		      .unit = "bytes",
-		      .about = "what a flow may send in a turn",
+		      .about = "bytes per flow and turn",
 		      .least = 64,
 		      .most = 1048576,
 		      .standard = 1514 },

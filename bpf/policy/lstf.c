@@ -22,7 +22,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "lstf",
-	.about = "least slack time first: who can wait the least",
+	.about = "least slack time first",
 	.source = "Mittal and others: Universal Packet Scheduling, NSDI 2016, section 2.1",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,

@@ -33,18 +33,18 @@ struct global {
 POLICY{
 	STATE,
 	.name = "pacing",
-	.about = "each flow at its own rate, evenly; or at the times that packets carry",
+	.about = "each flow evenly at its own rate, or at the times in the packets",
 	.source = "Saeed and others: Carousel, SIGCOMM 2017",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,
 	.params = { { .name = "rate",
 		      .unit = "bps",
-		      .about = "of each flow of weight 1",
+		      .about = "rate of a flow of weight 1",
 		      .least = 8000,
 		      .most = 1000000000000,
 		      .standard = 10000000 },
 		    { .name = "by_hint",
-		      .about = "1: a packet's hint is the time from which it may leave",
+		      .about = "1: the hint of a packet is its earliest departure time",
 		      .most = 1 } },
 };
 

@@ -27,7 +27,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "pfabric",
-	.about = "the flow with the fewest bytes left first, its packets in order",
+	.about = "the flow with the fewest remaining bytes first, its packets in order",
 	.source = "Alizadeh and others: pFabric, SIGCOMM 2013; per-flow ranks: Eiffel, NSDI 2019, "
 		  "section 3.2",
 	.over = FLOWS,

@@ -52,7 +52,7 @@ POLICY{
 		      .most = 2 },
 		    { .name = "guard",
 		      .unit = "ns",
-		      .about = "after this nobody is overtaken by the next band; 0: strict",
+		      .about = "maximum time that the previous band goes first; 0: without limit",
 		      .most = 10000000000 } },
 };
 

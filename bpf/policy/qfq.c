@@ -39,13 +39,13 @@ enum { QFQ_LONGEST };
 POLICY{
 	STATE,
 	.name = "qfq",
-	.about = "quick fair queueing: shares by weight, nobody ahead of his share",
+	.about = "quick fair queueing: shares by weight, at any time",
 	.source = "Checconi, Rizzo, Valente: QFQ, IEEE/ACM Transactions on Networking 2013",
 	.over = CHILDREN,
 	.usual = FP_OVER_CHILDREN,
 	.wants = WANTS_ELIGIBLE,
 	.params = {
-		{ "longest", "bytes", "the longest packet; of longer ones the bound is looser", 64,
+		{ "longest", "bytes", "the longest packet; with longer ones the bound is looser", 64,
 		  1000000, 1514 },
 	},
 };

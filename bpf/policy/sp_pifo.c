@@ -29,13 +29,13 @@ enum { SP_PIFO_FAIR };
 POLICY{
 	STATE,
 	.name = "sp_pifo",
-	.about = "nearly by rank, with a few FIFO queues",
+	.about = "approximate order of rank with a few FIFO queues",
 	.source = "Alcoz, Dietmueller, Vanbever: SP-PIFO, NSDI 2020",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,
 	.queue = { .kind = FP_SP_PIFO, .buckets = 8 },
 	.params = {
-		{ "fair", "", "rank by 0 the packet's hint, 1 start times by weight", 0, 1, 0 },
+		{ "fair", "", "rank by: 0 hint of the packet, 1 start times by weight", 0, 1, 0 },
 	},
 };
 

@@ -30,12 +30,12 @@ enum { SRPT_PATIENCE };
 POLICY{
 	STATE,
 	.name = "srpt",
-	.about = "shortest remaining processing time: the fewest bytes left first",
+	.about = "shortest remaining processing time: the fewest remaining bytes first",
 	.source = "Schrage, Miller: The queue M/G/1 with the SRPT discipline, Operations Research 1966",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,
 	.params = {
-		{ "patience", "ns", "nobody who comes this much later goes before; 0: ever", 0,
+		{ "patience", "ns", "maximum time that later packets can go first; 0: without limit", 0,
 		  10000000000, 0 },
 	},
 };

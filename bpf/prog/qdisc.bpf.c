@@ -168,12 +168,12 @@ struct fp_half {
 	u64 note;	/* metadata of user space */
 };
 
-/* hash of the object, for a later process */
+/* Other state of the qdisc; mirrored in crates/edge/bpf/src/qdisc/port.rs. */
 struct fp_qdisc {
 	u64 magic;
-	u64 code;  /* identifies the object version for a later process */
+	u64 code;  /* hash of the object, for a later process */
 	u64 bytes; /* of the arena */
-	u64 qdisc; /* 1 while a qdisc uses it, 0 otherwise */
+	u64 qdisc; /* address of the qdisc that uses it, 0 none */
 	u32 packets;
 	u32 end;	/* enum fp_end */
 	u64 op_at;	/* offsets from the arena's beginning */
