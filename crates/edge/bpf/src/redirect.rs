@@ -37,7 +37,9 @@ pub enum RedirectError {
         source: libbpf_rs::Error,
     },
     /// More addresses than there is room for.
-    #[error("{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces")]
+    #[error(
+        "{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces"
+    )]
     Own(usize),
 }
 
