@@ -18,7 +18,7 @@
 
 /* The decision of fp_decide() for fp_put_metadata(), in w->own_use. */
 struct fp_going {
-	struct fp_metadata note;
+	struct fp_metadata metadata;
 	struct fp_next_hop next;
 };
 
@@ -137,7 +137,7 @@ FP_FUNC int fp_fill_metadata(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 
 	if (!f)
 		return -1;
-	fp_metadata_write(r, w, f, go, &going_of(w)->note);
+	fp_metadata_write(r, w, f, go, &going_of(w)->metadata);
 	return 0;
 }
 
@@ -147,7 +147,7 @@ FP_FUNC int fp_put_metadata(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG,
 	struct fp_forward *f = the_forwarding();
 	struct fp_going FP_MEM *going = going_of(w);
 	u8 *frame;
-	u64 *note;
+	u64 *metadata;
 	u32 i;
 	int more;
 
@@ -157,12 +157,12 @@ FP_FUNC int fp_put_metadata(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG,
 	if (more && bpf_xdp_adjust_head(ctx, -more))
 		return -1;
 	frame = (u8 *)(u64)ctx->data;
-	note = (u64 *)(u64)ctx->data_meta;
-	if ((u8 *)note + sizeof(struct fp_metadata) > frame)
+	metadata = (u64 *)(u64)ctx->data_meta;
+	if ((u8 *)metadata + sizeof(struct fp_metadata) > frame)
 		return -1;
 #pragma unroll
 	for (i = 0; i < sizeof(struct fp_metadata) / 8; i++)
-		note[i] = ((u64 FP_MEM *)&going->note)[i];
+		metadata[i] = ((u64 FP_MEM *)&going->metadata)[i];
 	return fp_forward_change(f, go, more, &going->next, frame, (const u8 *)(u64)ctx->data_end);
 }
 
