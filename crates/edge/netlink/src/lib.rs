@@ -22,7 +22,8 @@
 //! Attributes are read one by one: an unknown or longer attribute of a newer kernel never hides a
 //! link. Therefore `netlink-packet-route` is not used: its link decoder then refuses the whole
 //! message.
-//! Deliberately absent: routes (but for the questions whether there are rules, and which link leads to an address), addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Deliberately absent: routes (except whether there are rules, and which link leads to an address),
+//! addresses, neighbours. Fairpath does not need them.
 
 mod connection;
 mod device;
