@@ -4,8 +4,7 @@
 //! |---|---|
 //! | list links | [`Links::dump`] |
 //! | watch changes | [`LinkWatch`] |
-//! | create, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`],
-//! [`Links::delete`] |
+//! | create, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
 //! | read losses of links | [`Links::drops`], [`Links::drops_of_other_end`] |
 //! | list, probe and install qdiscs | [`Tc`] |
 //! | classes with rates, as a desired state | [`Htb`] |

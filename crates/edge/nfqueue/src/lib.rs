@@ -49,10 +49,8 @@
 //! | part | for |
 //! |---|---|
 //! | [`Config`] | the configuration of the queue; binds it |
-//! | [`Queue`]`<`[`Holding`]`>` | packets with their [`Held`], verdicts in any order, many per
-//! system call |
-//! | [`Queue`]`<`[`InOrder`]`>` | each packet decided at once; runs of equal verdicts are one
-//! message to the kernel |
+//! | [`Queue`]`<`[`Holding`]`>` | packets with their [`Held`], verdicts in any order, many per system call |
+//! | [`Queue`]`<`[`InOrder`]`>` | each packet decided at once; runs of equal verdicts are one message to the kernel |
 //! | [`Packet`] | a packet, borrowed from the receive buffer without allocation |
 //! | [`Packet::rewrite`] | new content, with matching lengths and checksums |
 //! | [`Queue::drain`] | closing a queue without losing a packet |
