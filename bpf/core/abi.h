@@ -2,9 +2,9 @@
 /*
  * abi.h: every structure that the core shares with Rust.
  *
- * All sizes are multiples of eight, no implicit padding, integers in host order unless the type
- * says net16. crates/model/core/src/abi.rs mirrors this file; a test compares every size and
- * offset. Times are nanoseconds of whichever clock the runtime passes as `now`.
+ * All sizes are multiples of eight, without implicit padding, and integers are in host order unless
+ * the type says net16. crates/model/core/src/abi.rs mirrors this file, and a test compares every
+ * size and offset. Times are nanoseconds of the clock that the runtime passes as `now`.
  */
 #ifndef FP_ABI_H
 #define FP_ABI_H
@@ -14,7 +14,7 @@
 
 #define FP_ABI_VERSION 2
 
-/* How the bytes of a frame begin. */
+/* The first header of a frame. */
 enum fp_link {
 	FP_LINK_ETHERNET = 1,
 	FP_LINK_RAW = 2, /* an IPv4 or IPv6 header: ppp, tun, wireguard */
@@ -24,40 +24,42 @@ enum fp_link {
 	FP_LINK_PPP = 6,
 };
 
-/* On which way through the interface a frame was seen. */
+/* The direction of a frame through the interface. */
 enum fp_way {
 	FP_WAY_UNKNOWN = 0,
 	FP_WAY_IN = 1,
 	FP_WAY_OUT = 2,
 };
 
-/* The frame came in by an interface whose ingress is watched too: that hook takes its samples. */
+/* It came in by an interface whose ingress is monitored too, and that hook takes its samples. */
 #define FP_FRAME_SEEN_BEFORE 0x01
-/* Seen behind the egress queue of its interface (packet taps), not before it (tcx). */
+/* Observed after the egress queue of its interface (packet taps), not before it (tcx). */
 #define FP_FRAME_AFTER_QUEUE 0x02
-/* On its way in, and out again by rx_ifindex where no hook sees it (AF_XDP): both ends are counted
- * here. */
+/*
+ * Ingress here, and egress by rx_ifindex where no hook observes it (AF_XDP): both ends are counted
+ * here.
+ */
 #define FP_FRAME_THROUGH 0x04
 
-/* What a runtime knows of a frame besides its bytes. */
+/* The metadata of a frame from the runtime. */
 struct fp_frame {
 	u64 now;
 	u64 number;	/* frame number in a capture, 0 live */
 	u32 wire_len;	/* bytes on the wire, captured or not */
-	u32 segs;	/* wire segments that one GSO packet stands for; 0 counts as 1 */
-	u32 ifindex;	/* where it is seen; 0 unknown */
-	u32 rx_ifindex; /* on its way out: by which interface it came in; 0 this host or unknown */
-			/* going through: by which one it leaves */
+	u32 segs;	/* wire segments of a GSO packet; 0 counts as 1 */
+	u32 ifindex;	/* of the hook; 0 unknown */
+	u32 rx_ifindex; /* egress: ingress interface; 0 this host or unknown */
+			/* going through: egress interface */
 	u16 link;	/* enum fp_link */
-	u16 vlan;	/* tag control that the kernel took out of the frame, 0 none */
+	u16 vlan;	/* tag control that the kernel removed from the frame, 0 none */
 	u8 way;		/* enum fp_way */
 	u8 flags;	/* FP_FRAME_* */
-	u16 out_vlan;	/* going through: tag control that it leaves with, 0 none */
-	u32 mark;	/* the packet's, 0 none or unknown */
+	u16 out_vlan;	/* going through: tag control at egress, 0 none */
+	u32 mark;	/* of the packet, 0 none or unknown */
 	u32 zero2;
 };
 
-/* A flow's identity. Side 0 is the one whose (address, port) is the lower number as loaded. */
+/* The identity of a flow. Side 0 is the one with the lower (address, port) as loaded. */
 struct fp_key {
 	u64 addr[2][2]; /* by side; network order as loaded; IPv4 as ::ffff:a.b.c.d */
 	net16 port[2];	/* by side; the echo identifier on both for ICMP */
@@ -66,12 +68,12 @@ struct fp_key {
 	u16 zero;
 };
 
-/* By which method a sample was taken. */
+/* The method of a sample. */
 #define FP_METHOD_(number, name, constant, about) FP_METHOD_##constant = number,
 #define FP_ONE_MORE_(...)			  +1
 enum fp_method { FP_METHODS(FP_METHOD_) FP_METHOD_COUNT = 0 FP_METHODS(FP_ONE_MORE_) };
 
-/* Which TCP methods are asked for. */
+/* The TCP methods that are enabled. */
 enum fp_mode {
 	FP_MODE_HYBRID = 0,
 	FP_MODE_SEQ = 1,
@@ -84,10 +86,10 @@ struct fp_config {
 	u64 seed;	       /* of the flow hash; secret live, fixed in tests */
 	u64 flow_timeout;      /* idle time after which a flow is closed */
 	u64 half_open_timeout; /* the same for handshakes that never complete */
-	u64 closed_timeout;    /* how long a closed flow still takes its late packets */
+	u64 closed_timeout;    /* how long a closed flow accepts late packets */
 	u64 echo_timeout;      /* idle time of an ICMP flow */
-	u64 evict_guard;       /* an established flow idle for less is never evicted */
-	u64 max_rtt;	       /* what is older cannot be matched any more */
+	u64 evict_guard;       /* an established flow that is idle for less is never evicted */
+	u64 max_rtt;	       /* maximum age of a match */
 	u64 rate_limit;	       /* minimum time between two samples reported per flow and leg */
 	u32 rate_limit_rtts;   /* the same as a multiple of the leg's minimum RTT, 1/256 units */
 	u32 mode;	       /* enum fp_mode */
@@ -106,14 +108,14 @@ struct fp_config {
 	u32 quiet;	       /* no events: counts only */
 };
 
-/* Filters that one monitor can have. */
+/* Maximum of filters of one monitor. */
 #define FP_MAX_FILTERS 32
-/* What matches is omitted; without it, what matches no filter is. */
+/* Excludes packets that match. Without it, packets that match no filter are excluded. */
 #define FP_FILTER_EXCEPT 0x01
 #define FP_FILTER_PREFIX 0x02
 #define FP_FILTER_PORT	 0x04
 
-/* A packet matches if one of its ends lies in the prefix and one of its ports is the port. */
+/* A packet matches if one of its ends is in the prefix and one of its ports is the port. */
 struct fp_filter {
 	u64 addr[2]; /* masked, network order as loaded */
 	u64 mask[2];
@@ -138,47 +140,47 @@ enum fp_reason {
 	FP_CLOSED_FIN = 4,
 	FP_CLOSED_RST = 5,
 	FP_CLOSED_TIMEOUT = 6,
-	FP_CLOSED_REUSE = 7,   /* the same 5-tuple began again */
-	FP_CLOSED_EVICTED = 8, /* the table needed the place */
+	FP_CLOSED_REUSE = 7,   /* the same 5-tuple started again */
+	FP_CLOSED_EVICTED = 8, /* the table needed the entry */
 	FP_CLOSED_END = 9,     /* monitoring ended */
 };
 
-/* Whether the router's own egress queue lies between the two looks of a sample. */
+/* Whether the router's own egress queue is between the two observations of a sample. */
 enum fp_own_queue {
 	FP_OWN_QUEUE_UNKNOWN = 0,
 	FP_OWN_QUEUE_IN = 1,
 	FP_OWN_QUEUE_OUT = 2,
 };
 
-/* Counts of one direction: what side N sent. Bytes are TCP payload, or ICMP messages. */
+/* Counts of one direction: packets of side N. Bytes are TCP payload, or ICMP messages. */
 struct fp_counts {
 	u64 packets; /* wire packets: GSO packets count their segments */
 	u64 bytes;
-	u64 retransmitted_bytes; /* sent again although seen here: lost beyond this point */
-	u64 lost_before_bytes;	 /* holes that a retransmission filled: lost before this point */
+	u64 retransmitted_bytes; /* sent again although observed here: lost downstream */
+	u64 lost_before_bytes;	 /* holes that a retransmission filled: lost upstream */
 	u64 sampled_bytes;	 /* acknowledged by an ACK that gave a sample */
 	u32 retransmitted_packets;
 	u32 lost_before_packets;
-	u32 spurious_packets;  /* retransmitted although already acknowledged, or told by D-SACK */
+	u32 spurious_packets; /* retransmitted although acknowledged already, or reported by D-SACK */
 	u32 reordered_packets; /* arrived here late, but not retransmitted */
-	u32 unseen_bytes;      /* acknowledged but never seen here: capture loss or another path */
-	u32 samples;	       /* taken from this direction's data, reported or not */
+	u32 unseen_bytes; /* acknowledged but not observed here: capture loss or another path */
+	u32 samples;	  /* taken from this direction's data, reported or not */
 	u32 data_packets;
 	u32 zero;
 };
 
-/* The head of every event; samples end here, flow events carry struct fp_counts twice behind it. */
+/* The head of every event. Samples end here; flow events continue with struct fp_counts twice. */
 struct fp_event {
 	u64 time;
 	u64 number; /* the frame that completed the sample or made the event; 0 live */
 	u64 rtt;    /* ns; of a sample */
 	u64 least;  /* minimum RTT of this leg so far; ns */
 	struct fp_key key;
-	u32 flow;    /* number of the flow; unique until it wraps */
-	u32 ifindex; /* where the completing packet was seen */
-	u32 towards; /* the interface behind which the measured host lies; 0 unknown or here */
-	u32 seq;     /* end of the matched data (first number behind it), or the echo's number */
-	u32 ack;     /* acknowledgement number of the completing packet */
+	u32 flow;	 /* number of the flow; unique until it wraps */
+	u32 ifindex;	 /* where the completing packet was seen */
+	u32 towards;	 /* the interface towards the measured host; 0 unknown or this host */
+	u32 seq;	 /* end of the matched data (the next number), or the number of the echo */
+	u32 ack;	 /* acknowledgement number of the completing packet */
 	u32 acked_bytes; /* newly acknowledged */
 	u8 kind;	 /* enum fp_event_kind */
 	u8 method;	 /* enum fp_method */
@@ -194,15 +196,15 @@ struct fp_flow_event {
 	struct fp_event head;
 	struct fp_counts counts[2];
 	u64 least[2];	/* minimum RTT towards side N; 0 none */
-	u32 towards[2]; /* the interface behind which side N lies */
+	u32 towards[2]; /* the interface towards side N */
 };
 
-/* Counts of a class as user space reads them (struct fp_class is how they lie); they only grow. */
+/* Counts of a class as user space reads them (struct fp_class is the layout). They only grow. */
 struct fp_dir_counts {
 	u64 packets;	      /* wire packets of IP */
 	u64 bytes;	      /* of IP, headers of all segments included */
-	u64 unmeasured_bytes; /* of flows that gave no sample so far, and of other protocols */
-	u32 data_packets;     /* of TCP; this and the next four are told by fp_tally_flush() */
+	u64 unmeasured_bytes; /* of flows without a sample so far, and of other protocols */
+	u32 data_packets;     /* of TCP; fp_tally_flush() adds this and the next four */
 	u32 retransmitted_packets;
 	u32 lost_before_packets;
 	u32 spurious_packets;
@@ -212,14 +214,14 @@ struct fp_dir_counts {
 
 struct fp_leg_counts {
 	u32 samples;
-	u32 unbinned; /* of them, those for which no cell was free */
+	u32 unbinned; /* samples that found no free cell */
 	u64 sum_ns;
 };
 
 #define FP_UP	   0 /* sent by the class's hosts */
 #define FP_DOWN	   1
 #define FP_INSIDE  0 /* between this router and the class's hosts */
-#define FP_OUTSIDE 1 /* between this router and whom they talk with */
+#define FP_OUTSIDE 1 /* between this router and the remote hosts */
 
 struct fp_class_counts {
 	struct fp_dir_counts dir[2]; /* FP_UP, FP_DOWN */
@@ -230,19 +232,19 @@ struct fp_class_counts {
 	u32 one_sided;
 };
 
-/* Counters, one set per CPU; the reader adds them up. Names are what the summary prints. */
+/* Counters, one set per CPU. The reader adds them up. Their names are public keys. */
 struct fp_stats {
 	u64 frames;
 	u64 frame_bytes;
 	u64 not_ip;
 	u64 truncated;	    /* headers not captured far enough */
-	u64 malformed;	    /* lengths that contradict each other */
+	u64 malformed;	    /* inconsistent lengths */
 	u64 fragments;	    /* later fragments, and first ones of TCP: not measured */
 	u64 other_protocol; /* neither TCP nor ICMP echo */
 	u64 tcp_packets;
 	u64 tcp_bytes;
 	u64 echo_packets;
-	u64 other_sighting; /* the same packet at another hook: not counted twice */
+	u64 other_sighting; /* the same packet at another hook: counted once */
 	union {
 		struct {
 #define FP_SAMPLES_(number, name, constant, about) u64 samples_##name;
@@ -250,7 +252,7 @@ struct fp_stats {
 		};
 		u64 samples[FP_METHOD_COUNT]; /* by method, less one */
 	};
-	u64 samples_held_back; /* by the rate limit of output */
+	u64 samples_held_back; /* suppressed by the rate limit of output */
 	u64 refused_stale_ack; /* TSecr newer than the data acknowledged: an ACK was lost */
 	u64 refused_old_echo;  /* TSecr older: the ACK answers an earlier copy */
 	u64 refused_age;       /* older than max_rtt */
@@ -260,22 +262,22 @@ struct fp_stats {
 	u64 flows_timed_out;
 	u64 flows_reused;
 	u64 flows_evicted;
-	u64 flows_refused;   /* no place in the table that the age guard allows */
+	u64 flows_refused;   /* no entry in the table that the age guard permits */
 	u64 one_sided_flows; /* ended with only one direction seen: not measurable */
 	u64 one_sided_bytes;
 	u64 half_open_started;
 	u64 half_open_evicted;
 	u64 half_open_failed; /* timed out or reset before the handshake completed */
-	u64 troubles_dropped; /* holes and retransmissions forgotten for newer ones */
+	u64 troubles_dropped; /* holes and retransmissions dropped for newer ones */
 	u64 segments_refused; /* no chunk left, or max_segments outstanding */
 	u64 lock_failures;
 	u64 scratch_busy;
 	u64 events_lost;
 	u64 keepalives;
 	u64 tcp_bytes_sampled;
-	u64 filtered;	      /* frames that the filters omit */
-	u64 samples_unbinned; /* for which no cell was free: in their class's sum only */
-	u64 pairs_evicted;    /* peers of classes given up for others within one reading */
+	u64 filtered;	      /* frames that the filters exclude */
+	u64 samples_unbinned; /* without a free cell: only in the sum of their class */
+	u64 pairs_evicted;    /* peers of classes evicted by others within one reading */
 };
 
 #endif /* FP_ABI_H */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * runtime.h: what differs between the runtimes of the core, and nothing else.
+ * runtime.h: the differences between the runtimes of the core, and nothing else.
  *
- * The core lives in the kernel (compiled for BPF, its tables in an arena), natively (compiled by
- * cc, its tables in plain memory) and in unattached test runs (the BPF object again). It calls no
- * helper. What it needs of a runtime is here: the address space of its tables, loops that a verifier
+ * The core runs in the kernel (compiled for BPF, tables in an arena), natively (compiled by cc,
+ * tables in plain memory) and in test runs of the BPF object without attaching. It calls no helper.
+ * This file has what it needs of a runtime: the address space of its tables, loops that a verifier
  * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
  *
  * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
@@ -26,19 +26,18 @@ typedef u16 net16;
 
 #ifdef __bpf__
 
-/* Tables and scratch live in the arena: the verifier bounds every access by the arena itself. */
+/* Tables and scratch are in the arena, which bounds every access. */
 #define FP_MEM __attribute__((address_space(1)))
 /*
- * Global functions are verified once each, whoever calls them: the verifier's work is additive
- * instead of multiplicative. Their arguments are numbers and arena pointers, marked FP_ARG; they
- * return numbers.
+ * The verifier checks a global function once, not for each caller, so its work adds up instead of
+ * multiplying. Arguments are numbers and arena pointers, marked FP_ARG, and results are numbers.
  */
 #define FP_FUNC __attribute__((noinline))
 #define FP_ARG	__attribute__((btf_decl_tag("arg:arena")))
-/* Before a loop whose bounds are few and known. */
+/* Before a loop with few iterations of known number. */
 #define FP_UNROLL _Pragma("unroll")
 
-/* True until the kernel's own budget for loops is used up (may_goto, Linux 6.9). */
+/* True until the kernel's budget for loops is exhausted (may_goto, Linux 6.9). */
 #define fp_can_loop                                                                                \
 	({                                                                                         \
 		__label__ out_of_budget, go_on;                                                    \
@@ -52,8 +51,8 @@ typedef u16 net16;
 	})
 
 /*
- * Zero as the verifier does not know it, from the arena's first page, which stays empty: a counter
- * that starts at a known number makes it walk through every iteration.
+ * Zero that the verifier does not know, from the first page of the arena, which stays empty. With a
+ * known start value, it would check every iteration of a counter.
  */
 #define FP_ZERO (*(volatile u32 FP_MEM *)8ull)
 
@@ -78,7 +77,7 @@ FP_INLINE u64 fp_load64_raw(const u8 FP_MEM *p)
 	return *(const u64 FP_MEM *)p;
 }
 
-/* Bytes of a packet, as they lie; the verifier wants their bounds compared before. */
+/* Bytes of a packet. The verifier requires a comparison of their bounds before. */
 FP_INLINE u16 fp_packet16(const u8 *p)
 {
 	return *(const u16 *)p;
@@ -115,7 +114,7 @@ FP_INLINE u32 fp_fetch_add32(u32 FP_MEM *p, u32 value)
 	return __sync_fetch_and_add(p, value);
 }
 
-/* Adds without looking: no barrier is implied. */
+/* Adds without ordering. */
 FP_INLINE void fp_add32(u32 FP_MEM *p, u32 value)
 {
 	__sync_fetch_and_add(p, value);
@@ -127,9 +126,9 @@ FP_INLINE void fp_add64(u64 FP_MEM *p, u64 value)
 }
 
 /*
- * The compiler forgets where a number comes from: it keeps the mask of an index, by which the
- * verifier knows bounds, and does not load and extend a sign at once, which Linux 6.12 cannot from
- * an arena.
+ * Hides the origin of a number from the compiler. It keeps the mask of an index, from which the
+ * verifier derives bounds, and prevents a sign-extending load, which Linux 6.12 does not support
+ * for an arena.
  */
 FP_INLINE u32 fp_hide32(u32 number)
 {
@@ -137,7 +136,10 @@ FP_INLINE u32 fp_hide32(u32 number)
 	return number;
 }
 
-/* x86 stores in order, so that only the compiler has to be held back; elsewhere an exchange. */
+/*
+ * x86 keeps the order of stores, so only the compiler needs a barrier. Other machines use an
+ * exchange.
+ */
 FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 {
 #ifdef __TARGET_ARCH_x86
@@ -153,7 +155,7 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 #include <string.h>
 
 #define FP_MEM
-/* Headers are included for some of what they have: the rest is no mistake. */
+/* Not every includer uses all functions of a header. */
 #define FP_FUNC static __attribute__((unused))
 #define FP_ARG
 #define FP_UNROLL
@@ -214,7 +216,7 @@ FP_INLINE void fp_set_packet32(u8 *p, u32 value)
 	memcpy(p, &value, sizeof(value));
 }
 
-/* One thread works on a native monitor at a time (Monitor is not Sync): nothing need be atomic. */
+/* One thread works on a native monitor at a time (Monitor is not Sync), so nothing is atomic. */
 FP_INLINE u64 fp_cas64(u64 *p, u64 expected, u64 desired)
 {
 	u64 there = *p;
@@ -262,13 +264,13 @@ FP_INLINE void fp_store_release32(u32 *p, u32 value)
 #error "the core's loads are written for little-endian machines"
 #endif
 
-/* Between network and host order, whichever way. */
+/* Converts between network and host order, in both directions. */
 #define fp_be16(x) ((u16)__builtin_bswap16(x))
 #define fp_be32(x) ((u32)__builtin_bswap32(x))
 
 /*
- * A store that stays one: clang makes a memset of neighbouring constant stores and forgets the
- * address space, which the verifier refuses.
+ * A single store: clang merges adjacent constant stores into a memset and loses the address space,
+ * which the verifier refuses.
  */
 #define FP_PUT(place, value) (*(volatile __typeof__(place) *)&(place) = (value))
 
@@ -283,22 +285,22 @@ FP_INLINE void fp_store_release32(u32 *p, u32 value)
 			to_[word_] = from_[word_];                                                 \
 	} while (0)
 
-/* Counts `i` from 0 to `bound` - 1, in a way that every home accepts. */
+/* Counts `i` from 0 to `bound` - 1 in a form that every runtime accepts. */
 #define fp_loop(i, bound) for ((i) = FP_ZERO; (i) < (bound) && fp_can_loop; (i)++)
 
-/* The object of `type` that lies `offset` bytes behind `base`. */
+/* The object of `type` at `offset` bytes from `base`. */
 #define FP_AT(type, base, offset) ((type FP_MEM *)((u8 FP_MEM *)(base) + (offset)))
 
-/* RFC 1982 serial arithmetic: negative, zero or positive as `a` lies before, at or behind `b`. */
+/* RFC 1982 serial arithmetic: negative, zero or positive if `a` is before, at or after `b`. */
 FP_INLINE s32 fp_serial(u32 a, u32 b)
 {
 	return (s32)(a - b);
 }
 
 /*
- * A bounded lock: tries FP_LOCK_TRIES times, then gives up and says so, because a packet path must
- * never hang. Holders never sleep and never wait for anything but a lock that comes later in the
- * order (flow set, then half-open set).
+ * A bounded lock: makes FP_LOCK_TRIES attempts and then fails, because a packet path must not hang.
+ * Holders never sleep, and wait only for locks that are later in the order (flow set, then
+ * half-open set).
  */
 #define FP_LOCK_TRIES 4096
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * work.h: the memory of one monitor, and the scratch that one CPU works on.
+ * work.h: the memory of one monitor, and the scratch of one CPU.
  *
  *   +---------+-----------+-----------+-------+------------+-------+-----------+
  *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
@@ -11,24 +11,27 @@
  *   |           | (twice)   | (twice)   | rules (two) | (test) |
  *   +-----------+-----------+-----------+-------------+--------+
  *
- * Everything is addressed by offsets from the header, so the same bytes mean the same in the
- * kernel's arena, in its mapping by user space and in plain memory.
+ * Everything is addressed by offsets from the header, so the same bytes are valid in the kernel's
+ * arena, in its mapping by user space and in plain memory.
  */
 #ifndef FP_WORK_H
 #define FP_WORK_H
 
 #include "abi.h"
 
-/* Headers looked at: Ethernet 14, four VLAN tags 16, PPPoE 8, IPv6 40, extensions 54, TCP 60. */
+/*
+ * Bytes of headers that are parsed: Ethernet 14, four VLAN tags 16, PPPoE 8, IPv6 40, extensions
+ * 54, TCP 60.
+ */
 #define FP_HEAD_BYTES 192
-/* Interfaces that one monitor can watch. */
+/* Maximum of interfaces of one monitor. */
 #define FP_MAX_WATCHED	1024
 #define FP_WATCH_PROBES 16
-/* Free chunks lie on as many stacks, so that CPUs seldom meet. */
+/* Free chunks are on this many stacks, so that CPUs rarely contend. */
 #define FP_POOL_SHARDS 16
 #define FP_WAYS	       8
 
-/* What parse.h found in a frame. */
+/* The result of parse.h for a frame. */
 enum fp_packet_kind {
 	FP_PACKET_TCP = 1,
 	FP_PACKET_ECHO_REQUEST = 2,
@@ -41,16 +44,16 @@ enum fp_packet_kind {
 #define FP_TCP_ACK 0x10
 
 #define FP_PACKET_HAS_TS 0x01
-/* First fragment of a TCP segment: its end is not known. */
+/* First fragment of a TCP segment, whose end is unknown. */
 #define FP_PACKET_CUT 0x02
-/* TCP options that the capture cut off. */
+/* The capture truncated the TCP options. */
 #define FP_PACKET_CUT_OPTIONS 0x04
 
 struct fp_packet {
 	struct fp_key key;
 	u32 seq; /* host order; of ICMP the echo's number */
 	u32 ack;
-	u32 payload; /* bytes behind the TCP header; of ICMP the whole message */
+	u32 payload; /* bytes after the TCP header; of ICMP the whole message */
 	u32 tsval;
 	u32 tsecr;
 	u32 sack[2][2]; /* first two SACK blocks: left, right; equal where absent */
@@ -66,7 +69,7 @@ struct fp_packet {
 	u32 ip_bytes; /* on the wire, headers of all segments included; 0: no IP header was read */
 };
 
-/* The pair that a sample is made of. */
+/* The matched data of a sample. */
 struct fp_match {
 	u64 time; /* of the data */
 	u32 end;
@@ -75,7 +78,7 @@ struct fp_match {
 	u32 method; /* enum fp_method, 0 no match */
 };
 
-/* A segment that an advancing ACK took off a direction's list. */
+/* A segment that an advancing ACK removed from the list of a direction. */
 struct fp_covered {
 	u64 time;
 	u32 seq;
@@ -86,7 +89,7 @@ struct fp_covered {
 	u32 zero;
 };
 
-/* What one end of a flow has to tell of the other (far: of the leg beyond this router). */
+/* Results of one end of a flow for the other (far: of the leg beyond this router). */
 struct fp_peer {
 	u64 bytes[2]; /* FP_UP, FP_DOWN */
 	u64 rtt_sum_ns;
@@ -98,29 +101,29 @@ struct fp_peer {
 	u32 lost_packets;
 	u32 far_lost_packets;
 	u32 lost_on[2]; /* on the leg of each side */
-	u32 unmatched;	/* its subnet is worth finding */
+	u32 unmatched;	/* whether to find its subnet */
 	u32 zero;
 };
 
 struct fp_work {
 	struct fp_frame frame;
 	struct fp_packet packet;
-	u64 point;	/* where the frame was seen: interface, way and VLAN in one number */
+	u64 point;	/* capture point: interface, direction and VLAN in one number */
 	u32 hash;	/* of packet.key */
 	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
-	u64 sink;	/* the runtime's own: where fp_emit() writes */
+	u64 sink;	/* of the runtime: where fp_emit() writes */
 	u32 head_bytes; /* valid bytes in head */
-	u32 way;	/* fp_expire_set()'s counter */
+	u32 way;	/* counter of fp_expire_set() */
 	u32 zero;
 	struct fp_match match;
 	struct fp_covered newest; /* of those that an ACK covers */
-	struct fp_covered echoed; /* the newest whose TSval it echoes */
+	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
 	struct fp_covered oldest;
-	u32 behind; /* the interface behind which the sender lies, 0 unknown or here */
+	u32 behind; /* the interface towards the sender, 0 unknown or this host */
 	struct fp_flow_event event;
 	u32 slot[2];   /* class of each side, if classes are counted */
-	u32 facts[2];  /* hash of what leads to it besides the address */
-	u8 natural[2]; /* this hook is the one at which the side is counted */
+	u32 facts[2];  /* hash of what selects it in addition to the address */
+	u8 natural[2]; /* whether this hook counts the side */
 	u8 measured;   /* the packet's flow gave samples */
 	u8 known;      /* slot[] is valid */
 	u32 family;    /* fp_match_prefix(): which levels */

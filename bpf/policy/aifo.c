@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * AIFO: one FIFO queue that lets in what a sorted one would send.
+ * AIFO: one FIFO queue that admits what a sorted queue would send.
  *
- * The larger a packet's rank among the last ones that came, and the fuller the queue, the less it
- * is released: what a full PIFO would push out later is refused now. Order within the queue is order
- * of arrival. It needs a limit to be full of: the node's queue capacity.
+ * A packet is less likely to be admitted the larger its rank is among the last ranks, and the
+ * fuller the queue is: what a full PIFO would push out later is refused now. Packets leave in order
+ * of arrival. The policy needs a queue capacity of the node.
  *
- * The rank is the packet's `hint`. Window and headroom are the queue's (FP_AIFO): `buckets` ranks
- * are remembered, and up to `shift` parts of 256 of its capacity everything is released; the paper's
- * k is 0.1.
+ * The rank is the packet's `hint`. Window and headroom belong to the queue (FP_AIFO): it stores
+ * `buckets` ranks, and admits everything up to `shift` parts of 256 of its capacity. k is 0.1 in
+ * the paper.
  */
 #include <fairpath/policy.h>
 
@@ -26,7 +26,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "aifo",
-	.about = "one FIFO that lets in what a sorted queue would send",
+	.about = "one FIFO that admits what a sorted queue would send",
 	.source = "Yu and others: Programmable Packet Scheduling with a Single Queue, SIGCOMM 2021",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,

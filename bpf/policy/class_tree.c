@@ -3,28 +3,29 @@
  * The class tree: floors, ceilings and borrowing, at every node of a tree of any depth (ISP, site,
  * subscriber).
  *
- * Each child of a node gets its floor, whatever the others want, while the floors fit into
- * what the node itself gets: a floor holds as far as the floors above it do. What is left goes to
- * those that want more, by weight, up to their ceilings; nothing is left over while somebody may
- * send. So a child gets its floor or its share, whichever is more.
+ * Each child of a node gets its floor, whatever the other children send, while the floors fit into
+ * the rate of the node: a floor holds as far as the floors above it do. The rest is shared by
+ * weight among children with more packets, up to their ceilings. Nothing is unused while a child
+ * may send. So a child gets the larger of its floor and its share.
  *
- * Exactly: a child whose floor is due goes first, the most overdue before all. Whatever it sends,
- * by floor or by share, pays for its floor; but what it had beyond is never held against it: the
- * next packet is due no later than its bytes at the floor's rate from now. What it had by its floor
- * beyond its share is held against its share, for the last CLASS_TREE_LEAD bytes.
+ * In detail: a child whose floor is due goes first, the most overdue before all others. All packets
+ * of a child count for its floor, but excess never delays it: the next packet is due no later than
+ * its bytes at the rate of the floor from now. Packets by the floor in excess of the share count
+ * against the share, for the last CLASS_TREE_LEAD bytes.
  *
- * `burst` of a child is how long it may run ahead of its ceiling, and be served behind its floor,
- * after it was idle. Without one, idle time is worth nothing. The ceiling's bucket holds a packet
- * at least, for what waits while the link is busy; and it may go negative by the last packet,
- * because a node does not know its next packet before it leaves.
+ * `burst` of a child is the time that it may run ahead of its ceiling, or be served behind its
+ * floor, after it was idle. Without a burst, idle time gives nothing. The bucket of the ceiling
+ * holds at least one packet, for packets that wait while the link is busy. It may become negative
+ * by the last packet, because a node does not know its next packet before it leaves.
  *
- * Source: clocks.h. Deliberately absent: HTB's quantum and r2q; the sum of floors is the checker's.
+ * Source: clocks.h. Deliberately absent: HTB's quantum and r2q. The checker checks the sum of
+ * floors.
  */
 #include "clocks.h"
 
-/* What floors gave beyond the share is remembered for so many bytes. */
+/* Bytes for which excess of a floor over the share is remembered. */
 #define CLASS_TREE_LEAD 131072
-/* What a floor fell behind (the link stood still) is made up for, for so many ns. */
+/* ns for which a late floor (the link stood still) is made up. */
 #define CLASS_TREE_DEBT 1000000000
 
 struct flow {
@@ -66,7 +67,7 @@ RANK_DEQUEUE
 		c->virtual = max(c->virtual, r->rank);
 	clocks_charge_ceiling(h, r, p->bytes, max(r->burst, time_at(p->bytes, r->ceil)));
 	h->owed = min(max(h->owed, sub(r->now, add(r->burst, CLASS_TREE_DEBT))), r->now);
-	/* A floor that is set later owes nothing for the time before. */
+	/* A floor that is set later starts then. */
 	h->owed = r->floor ? add(h->owed, time_at(p->bytes, r->floor)) : r->now;
 	r->due = r->floor ? h->owed : NEVER;
 	return h->share;

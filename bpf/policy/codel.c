@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * CoDel: one FIFO that does not let a queue stand. Flows are not distinguished: fq_codel does that.
+ * CoDel: one FIFO without a standing queue. Flows are not distinguished: see fq_codel.
  *
- * Source: RFC 8289; the decision is in codel.h. A queue that was empty starts afresh, as RFC 8289's
- * dequeue() of an empty queue does.
+ * Source: RFC 8289; the decision is in codel.h. An empty queue restarts, like dequeue() of an empty
+ * queue in RFC 8289.
  */
 #include "codel.h"
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * codel.h: CoDel's decision about the packet at the head of a queue, for every policy that has one.
+ * codel.h: CoDel's decision about the packet at the head of a queue, for all policies that use
+ * CoDel.
  *
- * A queue whose packets wait longer than `target` for a whole `interval` is a standing one: it
- * loses a packet, then another after interval / sqrt(2), interval / sqrt(3) and so on, until
- * packets wait less. Packets that understand ECN are marked instead.
+ * If packets wait longer than `target` for a whole `interval`, the queue drops a packet, then
+ * another after interval / sqrt(2), interval / sqrt(3) and so on, until packets wait less.
+ * ECN-capable packets are marked instead.
  *
- * Source: RFC 8289 section 5. Its dequeue() takes packets in a loop; here every packet is one
- * decision, and `after` says in which place of that loop the last one was dropped.
- * Deliberately absent: its maxpacket_ that learns: `mtu` is a parameter.
+ * Source: RFC 8289 section 5. Its dequeue() takes packets in a loop. Here each packet is one
+ * decision, and `after` stores where in that loop the last one was dropped. Deliberately absent:
+ * the adaptive maxpacket_. `mtu` is a parameter.
  */
 #ifndef FP_POLICY_CODEL_H
 #define FP_POLICY_CODEL_H
 
 #include <fairpath/policy.h>
 
-/* Parameters of a node whose policy runs CoDel begin with these. */
+/* The first parameters of a node whose policy runs CoDel. */
 enum {
 	CODEL_TARGET,
 	CODEL_INTERVAL,
@@ -28,32 +29,32 @@ enum {
 #define CODEL_PARAM_BLOCK                                                                          \
 	{ .name = "target",                                                                        \
 	  .unit = "ns",                                                                            \
-	  .about = "packets may always wait this long",                                            \
+	  .about = "acceptable standing delay",                                                    \
 	  .least = 1000,                                                                           \
 	  .most = 1000000000,                                                                      \
 	  .standard = 5000000 },                                                                   \
 		{ .name = "interval",                                                              \
 		  .unit = "ns",                                                                    \
-		  .about = "and longer for this time: the slowest round trip to be expected",      \
+		  .about = "time above target before dropping: about the longest RTT",             \
 		  .least = 1000000,                                                                \
 		  .most = 4000000000,                                                              \
 		  .standard = 100000000 },                                                         \
 		{ .name = "ecn",                                                                   \
-		  .about = "1 marks packets that understand it, 0 drops them, too",                \
+		  .about = "1: marks ECN-capable packets, 0: drops them",                          \
 		  .most = 1,                                                                       \
 		  .standard = 1 },                                                                 \
 		{ .name = "ce_threshold",                                                          \
 		  .unit = "ns",                                                                    \
-		  .about = "marks every packet that waited longer, for DCTCP and its kin; 0: off", \
+		  .about = "marks every packet that waited longer, for DCTCP; 0: off",             \
 		  .most = 1000000000 },                                                            \
 		{ .name = "mtu",                                                                   \
 		  .unit = "bytes",                                                                 \
-		  .about = "a queue with no more than this behind its first packet loses none",    \
+		  .about = "no drop with at most this many bytes behind the first packet",         \
 		  .least = 64,                                                                     \
 		  .most = 65536,                                                                   \
 		  .standard = 1514 }
 
-/* Where in RFC 8289's dequeue() the packet before was dropped. */
+/* Where in dequeue() of RFC 8289 the previous packet was dropped. */
 enum {
 	CODEL_NOT_DROPPED = 0,
 	CODEL_ENTERED = 1, /* to enter the dropping state */
@@ -61,15 +62,15 @@ enum {
 };
 
 struct codel {
-	u64 first_above; /* when the queue will have been above target for an interval; 0 below */
+	u64 first_above; /* when the queue was above target for an interval; 0 below */
 	u64 drop_next;
-	u32 count; /* drops since the dropping state began */
+	u32 count; /* drops in this dropping state */
 	u32 lastcount;
 	u32 dropping;
 	u32 after;
 };
 
-/* Rounds of Newton's method for a root of 64 bits: the first guess is right within its half. */
+/* Steps of Newton's method for the square root of 64 bits, from a start within its half. */
 #define CODEL_ROOT_ROUNDS 6
 
 /* The root of `n`, rounded down. Newton's method from above; exact. */
@@ -118,7 +119,7 @@ FP_INLINE void codel_enter(struct codel *q, const u64 *param, u64 now)
 {
 	u32 delta = q->count - q->lastcount;
 
-	/* Where it dropped not long ago, the rate of then is where it goes on. */
+	/* A recent dropping state continues at its rate. */
 	q->count = delta > 1 && sub(now, q->drop_next) < 16 * param[CODEL_INTERVAL] ? delta : 1;
 	q->lastcount = q->count;
 	q->drop_next = codel_law(q, param, now);

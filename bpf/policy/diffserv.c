@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * DiffServ tins: DSCPs in a few bands, as home routers have them: voice, video, all else, bulk.
+ * DiffServ tins: DSCPs in a few bands, as in home routers: voice, video, default, bulk.
  *
- * `tins` is 8, 4, 3 or 1 (best effort: all alike). Flows of one tin take turns. A tin that is
- * before another goes first, but for no longer than `guard`: see guard.h.
+ * `tins` is 8, 4, 3 or 1 (best effort: all DSCPs equal). Flows of one tin take turns. A tin
+ * precedes later ones, but for at most `guard`: see guard.h.
  *
  *   4 tins   3 tins   what is in it
  *   0        0        voice: CS7 CS6 EF VA; of 4 tins CS5 CS4, too
- *   1        1        video: AF4x AF3x AF2x CS3 CS2; of 3 tins it is among the others
+ *   1        1        video: AF4x AF3x AF2x CS3 CS2; of 3 tins these are default
  *   2        1        all others
  *   3        2        bulk: CS1, LE
  *
- * Source: the classes of RFC 4594, RFC 8622 (LE) and RFC 5865 (VA), in tins as tc-cake(8) documents
- * them. Deliberately absent: CAKE's thresholds, by which a tin loses its place when it sends too
- * much: a node that splits by DSCP, with floors and ceilings, is class_tree; and CoDel in each tin:
- * that is such a tree with leaves of fq_codel.
+ * Source: the classes of RFC 4594, RFC 8622 (LE) and RFC 5865 (VA), in tins as in tc-cake(8).
+ * Deliberately absent: CAKE's thresholds, by which a tin with too much traffic loses its priority.
+ * For those, use class_tree on a node that splits by DSCP, with floors and ceilings. CoDel in each
+ * tin is also absent: use such a tree with leaves of fq_codel.
  */
 #include "guard.h"
 
@@ -37,8 +37,8 @@ struct global {
 POLICY{
 	STATE,
 	.name = "diffserv",
-	.about = "tins by DSCP: voice, video, all else, bulk; the first first, but nobody starves",
-	.source = "RFC 4594, RFC 8622, RFC 5865; tins as tc-cake(8) documents them",
+	.about = "tins by DSCP: voice, video, default, bulk, in this order, without starvation",
+	.source = "RFC 4594, RFC 8622, RFC 5865; tins as in tc-cake(8)",
 	.over = PACKETS | FLOWS,
 	.usual = FP_OVER_FLOWS,
 	.params = { { .name = "tins",
@@ -48,7 +48,7 @@ POLICY{
 		      .standard = 4 },
 		    { .name = "guard",
 		      .unit = "ns",
-		      .about = "after this nobody is overtaken by the next tin; 0: strict",
+		      .about = "maximum time that the previous tin goes first; 0: without limit",
 		      .most = 10000000000,
 		      .standard = 100000000 } },
 };

@@ -2,16 +2,16 @@
 /*
  * Deficit round robin: flows take turns, and each may send a quantum of bytes a turn.
  *
- * What a flow does not use of its quantum because its next packet is longer is kept for its next
- * turn; what it does not use because it has nothing more to send is not. Weights multiply the
- * quantum. A quantum of at least the longest packet makes every turn send, at O(1) a packet; a
- * smaller one is finer and costs empty turns.
+ * The unused rest of a quantum is kept for the next turn if the next packet is longer, and is lost
+ * if the flow is empty. Weights multiply the quantum. With a quantum of at least the longest
+ * packet, every turn sends, at O(1) per packet. A smaller quantum is finer but costs empty turns.
  *
- * The turns are rounds: the rank is the number of the round in which flow or child is due, which
- * needs no list but the queue. Of children the next packet is not known beforehand, so that they
- * may overdraw by one packet and sit out as many rounds as it takes to make up for it.
+ * Turns are rounds: the rank is the round in which a flow or child is due, so the queue is the only
+ * list. The next packet of a child is unknown, so a child may exceed its quantum by one packet, and
+ * then skips rounds until it made up for it.
  *
- * Section numbers are the paper's. Left out: its hash of flows into queues, which is the engine's.
+ * Section numbers are those of the paper. Deliberately absent: its hash of flows into queues, which
+ * the scheduler does.
  */
 #include <fairpath/policy.h>
 
@@ -40,7 +40,7 @@ POLICY{
 	.usual = FP_OVER_FLOWS,
 	.queue = { .kind = FP_CFFS, .buckets = 64 },
 	.params = {
-		{ "quantum", "bytes", "what weight 1 may send a turn", 64, 1000000, 1514 },
+		{ "quantum", "bytes", "bytes per turn at weight 1", 64, 1000000, 1514 },
 	},
 };
 
@@ -55,7 +55,7 @@ RANK_ENQUEUE
 		return KEEP;
 	if (r->over == FP_OVER_FLOWS)
 		return c->round + 1;
-	/* A child that comes back before its debt is paid waits for its round all the same. */
+	/* A child that returns before its debt is paid waits for its round anyway. */
 	if (f->turn <= c->round) {
 		f->turn = c->round + 1;
 		f->deficit = drr_quantum(c, r);
@@ -63,7 +63,7 @@ RANK_ENQUEUE
 	return f->turn;
 }
 
-/* The child sent, perhaps more than it had: then that many rounds pass it by. */
+/* The child sent, perhaps too much: then it skips rounds. */
 FP_INLINE u64 drr_charge_child(const struct fp_meta *p, struct flow *f, struct class *c,
 			       struct fp_call *r)
 {
@@ -102,7 +102,7 @@ RANK_DEQUEUE
 	return f->turn ? KEEP : r->rank + 1;
 }
 
-/* Somebody else took a flow's last packet: nothing to send, nothing kept. */
+/* Another part dropped the last packet of a flow: nothing to send, nothing kept. */
 ON_DROP
 {
 	if (r->over == FP_OVER_FLOWS && r->packets <= 1)

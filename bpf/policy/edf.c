@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Earliest deadline first: every packet has a time by which it wants to be gone, and the earliest
- * goes first. If any order keeps all deadlines, this one does.
+ * Earliest deadline first: every packet has a deadline, and the earliest one goes first. If any
+ * order meets all deadlines, this one does.
  *
- * The deadline is `hint`, in ns of the scheduler's clock, where the packet has one; else its
- * arrival and what the parameters allow its DSCP, by the three upper bits (the class selector: EF
- * is cs5). Packets that are late already are sent all the same.
+ * The deadline is `hint`, in ns of the scheduler's clock, if the packet has one. Otherwise it is
+ * the arrival plus the parameter of its DSCP, by the three upper bits (the class selector: EF is
+ * cs5). Late packets are sent anyway.
  */
 #include <fairpath/policy.h>
 
@@ -25,7 +25,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "edf",
-	.about = "earliest deadline first: by the packet's own, or by its DSCP",
+	.about = "earliest deadline first, by the deadline of the packet or of its DSCP",
 	.source = "Liu, Layland: Scheduling Algorithms for Multiprogramming, JACM 1973, section 7",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* First in, first out: what the others are compared with. */
+/* First in, first out: the baseline for comparisons. */
 #include <fairpath/policy.h>
 
 struct flow {
@@ -17,7 +17,7 @@ POLICY{
 	STATE,
 	.name = "fifo",
 	.about = "first in, first out",
-	.source = "what every interface does by itself",
+	.source = "the default of every interface",
 	.over = PACKETS | FLOWS | CHILDREN | REFERENCES,
 	.usual = FP_OVER_PACKETS,
 	.queue = { .kind = FP_BANDS, .buckets = 1 },

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * FQ-CoDel: every flow has a separate queue, takes turns of a quantum of bytes, and loses packets
- * by CoDel. Flows that send less than a quantum a turn (DNS, games, the first packets of anything)
- * go first.
+ * FQ-CoDel: every flow has a separate queue, takes turns of a quantum of bytes, and is dropped from
+ * by CoDel. Flows that send less than a quantum per turn (DNS, games, first packets of flows) go
+ * first.
  *
- * Two lists, new flows before old ones. A flow begins as a new one with a quantum of credit; who is
- * out of credit gets another quantum at the end of the old ones, and a new flow that ran empty is
- * put there once before it may be new again: else it would never let the old ones send.
+ * There are two lists, new flows before old ones. A flow starts as a new one with a quantum of
+ * credit. A flow without credit gets another quantum at the end of the old flows. An empty new flow
+ * moves there once before it may be new again; otherwise it would starve the old flows.
  *
- * The lists are one queue, by rounds: everybody old has one turn in each. Who is out of credit is
- * told at once in which round he will have some, instead of passing through the list as often; a
- * GSO packet costs its flow forty turns and the machine one. And it is told as it sends, not when
- * it is looked at next. But for that, where a packet is no more than a quantum and hosts do not
- * matter, this is packet by packet what the RFC's lists do.
+ * The lists are one queue, by rounds: every old flow has one turn in each. A flow without credit
+ * gets the round in which it has credit at once, instead of passing through the list as often: a
+ * GSO packet costs its flow forty turns and the machine one. This happens when it sends, not at its
+ * next turn. Otherwise, with packets up to a quantum and without `hosts`, the order is that of the
+ * RFC's lists, packet by packet.
  *
- * `hosts` shares between hosts first, then between the flows of each: a quantum is divided by the
- * number of flows that the busier of the packet's two hosts has waiting, so that a machine with a
- * hundred downloads gets no more than one with a single call (as CAKE's triple isolation).
+ * `hosts` shares between hosts first, then between the flows of each. A quantum is divided by the
+ * number of waiting flows of the busier of the packet's two hosts. So a machine with a hundred
+ * downloads gets no more than one with a single call (like triple isolation in CAKE).
  *
- * Source: RFC 8290 section 4, with flows by the scheduler's table (sets of eight, not a plain
- * hash). What happens when all is full is the scheduler's: `overflow = fattest`. Deliberately
- * absent: the order of flows of hosts: only their shares are even.
+ * Source: RFC 8290 section 4, with the flow table of the scheduler (sets of eight, not a plain
+ * hash). The scheduler handles overflow: `overflow = fattest`. Deliberately absent: an order of
+ * flows of hosts. Only their shares are equal.
  */
 #include "codel.h"
 
@@ -29,11 +29,11 @@ enum {
 	FQ_CODEL_HOSTS,
 };
 
-/* Rounds that a flow is put off at once, and the ranks of these: the queue's window. */
+/* Maximum of rounds that a flow skips at once, and the ranks of these: the window of the queue. */
 #define FQ_CODEL_AHEAD	120
 #define FQ_CODEL_WINDOW 256
 
-/* Credit is counted in parts of a byte, so that a divided quantum does not round away. */
+/* Credit is counted in parts of a byte, so that division of the quantum does not round it to 0. */
 #define FQ_CODEL_BYTE 256
 
 struct flow {
@@ -53,8 +53,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "fq_codel",
-	.about = "a queue for each flow, turns of a quantum, none of them standing; even between "
-		 "hosts",
+	.about = "a queue for each flow, in turns of a quantum, with CoDel; fair between hosts",
 	.source = "Hoeiland-Joergensen and others: FQ-CoDel, RFC 8290; CoDel: RFC 8289",
 	.over = FLOWS,
 	.usual = FP_OVER_FLOWS,
@@ -63,7 +62,7 @@ POLICY{
 	.params = { CODEL_PARAM_BLOCK,
 		    { .name = "quantum",
 		      .unit = "bytes",
-		      .about = "what a flow may send in a turn",
+		      .about = "bytes per flow and turn",
 		      .least = 64,
 		      .most = 1048576,
 		      .standard = 1514 },
@@ -73,7 +72,7 @@ POLICY{
 		      .standard = 1 } },
 };
 
-/* A turn's credit; never none, so that every flow's turn comes. */
+/* The credit of a turn; never 0, so that every flow gets a turn. */
 FP_INLINE s64 fq_codel_grant(const u64 *param, const struct fp_call *r)
 {
 	u64 quantum = param[FQ_CODEL_QUANTUM] * FQ_CODEL_BYTE;
@@ -83,13 +82,13 @@ FP_INLINE s64 fq_codel_grant(const u64 *param, const struct fp_call *r)
 	return (s64)max(div(quantum, r->hosts), FQ_CODEL_BYTE);
 }
 
-/* Two ranks a round: new flows of a round go before those whose turn it is. */
+/* Two ranks per round: new flows of a round precede the old ones of that round. */
 FP_INLINE u64 fq_codel_turn(const struct class *c, u64 rounds)
 {
 	return 2 * add(c->round, rounds) + 1;
 }
 
-/* Credit for as many turns as it takes to have some; the turn in which it has. */
+/* Adds credit for the number of turns needed. Returns the turn in which it has credit. */
 FP_INLINE u64 fq_codel_wait(struct flow *f, const struct class *c, const struct fp_call *r)
 {
 	u64 grant = (u64)fq_codel_grant(c->param, r);
@@ -125,7 +124,7 @@ RANK_DEQUEUE
 	f->credit -= (s64)p->bytes * FQ_CODEL_BYTE;
 	if (f->credit > 0)
 		return KEEP;
-	/* Whether or not it has more to send, its turn is over. */
+	/* Its turn is over, with or without more packets. */
 	r->verdict |= LINGER;
 	return fq_codel_wait(f, c, r);
 }

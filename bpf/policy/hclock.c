@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * hClock: reservation, limit and share, one level of it, as published. class_tree is what operators
- * want; this is what it is compared with.
+ * hClock: reservation, limit and share, one level of it, as published. For production use
+ * class_tree. This policy is for comparison with it.
  *
- * The differences: only what is sent by reservation pays for the reservation, so that a child gets
- * it at even distances whatever its share brings; what reservations bring beyond the share is never
- * forgotten; idle time is worth nothing, for there are no bursts, and what a backlogged child
- * missed of its limit is made up for.
+ * Differences: only packets sent by reservation count for the reservation, so that a child gets it
+ * at even distances whatever its share is. Packets by reservation in excess of the share always
+ * count. There are no bursts, so idle time gives nothing, and a backlogged child makes up for what
+ * it missed of its limit.
  *
- * Source: clocks.h; who pays for what is Gulati, Merchant, Varman: mClock, OSDI 2010, whose R tags
- * stay where they are when a request is served by weight. Deliberately absent: the paper's tree.
+ * Source: clocks.h, and Gulati, Merchant, Varman: mClock, OSDI 2010, whose R tags do not change
+ * when a request is served by weight. Deliberately absent: the tree of the paper.
  */
 #include "clocks.h"
 
@@ -51,7 +51,7 @@ RANK_DEQUEUE
 		h->owed = add(h->owed, time_at(p->bytes, r->floor));
 	else
 		c->virtual = max(c->virtual, r->rank);
-	/* A floor that is set later owes nothing for the time before. */
+	/* A floor that is set later starts then. */
 	if (!r->floor)
 		h->owed = r->now;
 	r->due = r->floor ? h->owed : NEVER;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Hierarchical packet fair queueing: shares of shares. Each node of the tree shares what it gets
- * among its children by weight, and what a child does not use stays within its parent.
+ * Hierarchical packet fair queueing: shares of shares. Each node of the tree shares its rate among
+ * its children by weight, and the unused share of a child stays within its parent.
  *
- * As a tree of PIFOs: start-time fair queueing at each node, over references, one for each packet
- * below. A reference has its own start time, so that virtual time is right at every node however
- * many packets of a flow are waiting. Below it, leaves of packets by stfq share among flows.
+ * As a tree of PIFOs: start-time fair queueing at each node over references, one for each packet
+ * below. Each reference has its own start time, so virtual time is exact at every node for any
+ * number of waiting packets. Below it, leaves of packets by stfq share among flows.
  */
 #include <fairpath/policy.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Least slack time first: who can wait the least goes first.
+ * Least slack time first: the packet that can wait least goes first.
  *
- * `hint` is the packet's slack as it comes: the ns that it may spend waiting, here and further on.
- * Slack shrinks alike for all who wait, so that slack plus arrival orders them once and for all.
- * Whoever sends the packet on takes its sojourn, which the outcome tells, off the slack it carries.
+ * `hint` is the slack of the packet on arrival: the ns that it may wait, here and downstream. Slack
+ * decreases equally for all waiting packets, so slack plus arrival is a constant order. The back
+ * end subtracts the sojourn time in the outcome from the slack that it forwards.
  */
 #include <fairpath/policy.h>
 
@@ -22,7 +22,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "lstf",
-	.about = "least slack time first: who can wait the least",
+	.about = "least slack time first",
 	.source = "Mittal and others: Universal Packet Scheduling, NSDI 2016, section 2.1",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,

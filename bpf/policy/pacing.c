@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Pacing: every flow's packets leave at even distances, at the flow's rate times its weight; the
- * flows do not wait for each other. A packet gets its time as it comes.
+ * Pacing: packets of a flow leave at even distances, at the flow's rate times its weight. Flows do
+ * not wait for each other. A packet gets its send time on arrival.
  *
- * With `by_hint` the packet says itself when it may leave (earliest departure time, in the clock of
- * `now`), as a host's TCP does. A time that is past is now; one beyond the scheduler's horizon
- * drops the packet, and takes nothing from its flow.
+ * With `by_hint`, the packet has its own send time (earliest departure time, in the clock of
+ * `now`), like TCP packets of a host. A time in the past is now. A time after the scheduler's
+ * horizon drops the packet, without a charge to its flow.
  *
  * Source: Saeed and others: Carousel, SIGCOMM 2017, section 4. Deliberately absent: its wheel (the
- * scheduler's shaper is exact), and its back-pressure: that is the port's, by its limits.
+ * scheduler's shaper is exact), and its back-pressure, which the limits of the back end provide.
  */
 #include <fairpath/policy.h>
 
@@ -33,18 +33,18 @@ struct global {
 POLICY{
 	STATE,
 	.name = "pacing",
-	.about = "each flow at its own rate, evenly; or at the times that packets carry",
+	.about = "each flow evenly at its own rate, or at the times in the packets",
 	.source = "Saeed and others: Carousel, SIGCOMM 2017",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,
 	.params = { { .name = "rate",
 		      .unit = "bps",
-		      .about = "of each flow of weight 1",
+		      .about = "rate of a flow of weight 1",
 		      .least = 8000,
 		      .most = 1000000000000,
 		      .standard = 10000000 },
 		    { .name = "by_hint",
-		      .about = "1: a packet's hint is the time from which it may leave",
+		      .about = "1: the hint of a packet is its earliest departure time",
 		      .most = 1 } },
 };
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pFabric: the flow with the fewest bytes left goes first, its packets in order.
+ * pFabric: the flow with the fewest remaining bytes goes first, its packets in order.
  *
- * The sender says in `hint` how many bytes its flow has left. A flow stands where the least of its
- * waiting packets puts it, so that a flow about to end takes its older packets along; no PIFO of
- * packets, nor a tree of them, can do that. Flows with much left starve while others keep coming,
- * by design: srpt's `patience` or a separate class is the remedy.
+ * The sender writes the remaining bytes of its flow into `hint`. The rank of a flow is the minimum
+ * of its waiting packets, so a flow near its end takes its older packets along. No PIFO of packets,
+ * nor a tree of them, can do that. Long flows starve while others keep coming, by design. Use
+ * `patience` of srpt or a separate class against that.
  *
- * The least is kept while the flow waits. Bytes left only ever shrink, so it is the latest
- * packet's; a sender that counts upwards again is believed when its queue has been empty. Left out:
- * the paper's dropping of the least urgent packet, which is the port's limit here.
+ * The minimum is kept while the flow waits. Remaining bytes only decrease, so it is that of the
+ * latest packet. A sender that increases them takes effect after its queue was empty. Deliberately
+ * absent: dropping of the least urgent packet as in the paper; the limit of the back end applies.
  */
 #include <fairpath/policy.h>
 
@@ -27,7 +27,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "pfabric",
-	.about = "the flow with the fewest bytes left first, its packets in order",
+	.about = "the flow with the fewest remaining bytes first, its packets in order",
 	.source = "Alizadeh and others: pFabric, SIGCOMM 2013; per-flow ranks: Eiffel, NSDI 2019, "
 		  "section 3.2",
 	.over = FLOWS,
@@ -36,7 +36,7 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	/* KEEP and NEVER are no ranks that a sender can ask for. */
+	/* A sender cannot request the ranks KEEP and NEVER. */
 	u64 rank = min(p->hint, KEEP - 1);
 
 	if (!r->backlogged)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Strict priority: nothing of a lower band leaves while a higher one has something.
+ * Strict priority: no packet of a lower band leaves while a higher one has packets.
  *
- * Over packets and flows the band is in the packet: its IP precedence, its mark, or its hint. Flows
- * of one band take turns, and stand in the band of their last packet. Over children the heavier
- * child goes first; children of one weight take turns.
+ * Over packets and flows, the band comes from the packet: its IP precedence, its mark, or its hint.
+ * Flows of one band take turns, in the band of their last packet. Over children, the heavier child
+ * goes first, and children of one weight take turns.
  *
- * Strict priority starves by design. `guard` bounds it: a packet or flow is reordered for so long
- * by each band (guard.h), a child is served at least once in that time.
+ * Strict priority starves by design. `guard` limits it: each band can delay a packet or flow by
+ * that time (guard.h), and a child is served at least once in it.
  *
- * Source: RFC 8622 and RFC 4594 for what networks prefer; no paper is needed. Queue: FP_HEAP, which
- * ranks of both kinds fit; without a guard, a tree may say FP_BANDS, which is O(1).
+ * Source: RFC 8622 and RFC 4594 for the preferences of networks; there is no paper. Queue: FP_HEAP,
+ * which fits both kinds of ranks. Without a guard, a tree may use FP_BANDS, which is O(1).
  */
 #include "guard.h"
 
@@ -19,7 +19,7 @@ enum {
 	PRIORITY_GUARD,
 };
 
-/* What the band is read from. */
+/* The source of the band. */
 enum {
 	PRIORITY_PRECEDENCE = 0,
 	PRIORITY_MARK = 1,
@@ -52,7 +52,7 @@ POLICY{
 		      .most = 2 },
 		    { .name = "guard",
 		      .unit = "ns",
-		      .about = "after this nobody is overtaken by the next band; 0: strict",
+		      .about = "maximum time that the previous band goes first; 0: without limit",
 		      .most = 10000000000 } },
 };
 

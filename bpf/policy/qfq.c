@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Quick fair queueing: shares by weight, and nobody far ahead of his share, nor far behind.
+ * Quick fair queueing: shares by weight, with every child close to its share at any time.
  *
- * Like stfq, it gives each child its share. Beyond that, a child that has had its share already
- * waits until virtual time catches up (it is not eligible), so that a heavy child does not send a
- * burst and then pause: what any child has got, over any time in which it waits, is never less than
- * its share by more than a few packets, however many children there are (the B-WFI below).
+ * Like stfq, it gives each child its share. In addition, a child that had its share waits until
+ * virtual time catches up (it is not eligible), so that a heavy child does not send a burst and
+ * then pause. Over any time in which a child waits, it gets at most a few packets less than its
+ * share, for any number of children (the B-WFI below).
  *
  *   start time S, rounded down to a slot: S'   eligible where S' <= virtual time
  *   slot: 2^i >= longest packet / weight       first of those: the least F' = S' + 2 slots
  *
- * F' needs no packet's length beforehand, which is what lets it rank children whose next packet
- * nobody knows. Virtual time goes on by bytes over the sum of weights, and leaps to the least S'
- * where nobody is eligible. With all weights' sum 1, B-WFI = weight * (3 slots + 2 longest
- * packets).
+ * F' needs no packet length in advance, so it can rank children whose next packet is unknown.
+ * Virtual time advances by bytes over the sum of weights, and jumps to the lowest S' if none is
+ * eligible. With a sum of weights of 1, B-WFI = weight * (3 slots + 2 longest packets).
  *
- * Sections are the paper's. Left out: groups and their bitmaps (section 4), which find the same
- * child in O(1); the engine's queues do, in O(log children).
+ * Section numbers are those of the paper. Deliberately absent: groups and their bitmaps (section
+ * 4), which find the same child in O(1). The scheduler's queues find it in O(log children).
  */
 #include <fairpath/policy.h>
 
@@ -28,7 +27,7 @@ struct flow {
 struct class
 {
 	PARAMS;
-	u64 virtual; /* where WANTS_ELIGIBLE looks for it */
+	u64 virtual; /* read by WANTS_ELIGIBLE */
 	u64 weights;
 };
 
@@ -40,18 +39,18 @@ enum { QFQ_LONGEST };
 POLICY{
 	STATE,
 	.name = "qfq",
-	.about = "quick fair queueing: shares by weight, nobody ahead of his share",
+	.about = "quick fair queueing: shares by weight, at any time",
 	.source = "Checconi, Rizzo, Valente: QFQ, IEEE/ACM Transactions on Networking 2013",
 	.over = CHILDREN,
 	.usual = FP_OVER_CHILDREN,
 	.wants = WANTS_ELIGIBLE,
 	.params = {
-		{ "longest", "bytes", "the longest packet; of longer ones the bound is looser", 64,
+		{ "longest", "bytes", "the longest packet; with longer ones the bound is looser", 64,
 		  1000000, 1514 },
 	},
 };
 
-/* The child's weight, in parts of 2^-16, as the sum of weights has it. */
+/* The weight of the child in parts of 2^-16, as in the sum of weights. */
 FP_INLINE void qfq_weigh(struct flow *f, struct class *c, struct fp_call *r)
 {
 	u64 weight = max(1, div(shl(FP_COST_ONE, 16), r->cost));
@@ -60,7 +59,7 @@ FP_INLINE void qfq_weigh(struct flow *f, struct class *c, struct fp_call *r)
 	f->weight = weight;
 }
 
-/* Section 3: the slot's beginning is when it is eligible, two slots later its rank. */
+/* Section 3: eligible from the start of the slot; the rank is two slots later. */
 FP_INLINE u64 qfq_rank(struct flow *f, struct class *c, struct fp_call *r)
 {
 	u64 slot = max(2, virtual_time(c->param[QFQ_LONGEST], r->cost));

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * SP-PIFO: nearly in order of rank, with no more than a few FIFO queues under strict priority.
+ * SP-PIFO: an approximate order of rank, with a few FIFO queues under strict priority.
  *
- * What it saves is work a packet: a scan of the queues' bounds instead of a heap. What it costs is
- * inversions: packets of larger rank that leave before smaller ones, as often as the queues are few
- * and the ranks surprising. Low ranks can starve the last queues, and orders exist that defeat it.
+ * It saves work per packet: a scan of the queues' bounds instead of a heap. The price is
+ * inversions: packets of larger rank that leave before smaller ones, more often with fewer queues
+ * and less regular ranks. Low ranks can starve the last queues, and some orders defeat it.
  *
- * The rank is the packet's `hint`, or, with `fair` 1, its start time by weight as in stfq. The
- * bounds themselves are the queue's (FP_SP_PIFO), which any policy over packets may name in its
- * tree.
+ * The rank is the packet's `hint`, or with `fair` 1 its start time by weight as in stfq. The bounds
+ * belong to the queue (FP_SP_PIFO), which any policy over packets may use in its tree.
  */
 #include <fairpath/policy.h>
 
@@ -30,13 +29,13 @@ enum { SP_PIFO_FAIR };
 POLICY{
 	STATE,
 	.name = "sp_pifo",
-	.about = "nearly by rank, with a few FIFO queues",
+	.about = "approximate order of rank with a few FIFO queues",
 	.source = "Alcoz, Dietmueller, Vanbever: SP-PIFO, NSDI 2020",
 	.over = PACKETS,
 	.usual = FP_OVER_PACKETS,
 	.queue = { .kind = FP_SP_PIFO, .buckets = 8 },
 	.params = {
-		{ "fair", "", "rank by 0 the packet's hint, 1 start times by weight", 0, 1, 0 },
+		{ "fair", "", "rank by: 0 hint of the packet, 1 start times by weight", 0, 1, 0 },
 	},
 };
 

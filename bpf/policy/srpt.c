@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Shortest remaining processing time: who has the fewest bytes left goes first, so that short
- * transfers end soon and the mean completion time is the least there can be.
+ * Shortest remaining processing time: the packet with the fewest remaining bytes goes first, so
+ * that short transfers end soon and the mean completion time is minimal.
  *
- * The sender says in `hint` how many bytes its flow has left. Long transfers starve while short
- * ones keep coming, by design. `patience` is the guard against that: a packet is passed only by
- * packets that come within so much time after it. It counts every byte left as patience / 2^30 ns
- * of delay, 2^30 bytes and more as all of it.
+ * The sender writes the remaining bytes of its flow into `hint`. Long transfers starve while short
+ * ones keep coming, by design. `patience` limits that: only packets that arrive within this time
+ * after a packet can pass it. Each remaining byte counts as patience / 2^30 ns of delay, and 2^30
+ * bytes or more as all of it.
  *
  * Packets of one flow may pass each other; pfabric keeps them in order.
  */
@@ -30,12 +30,12 @@ enum { SRPT_PATIENCE };
 POLICY{
 	STATE,
 	.name = "srpt",
-	.about = "shortest remaining processing time: the fewest bytes left first",
+	.about = "shortest remaining processing time: the fewest remaining bytes first",
 	.source = "Schrage, Miller: The queue M/G/1 with the SRPT discipline, Operations Research 1966",
 	.over = PACKETS | REFERENCES,
 	.usual = FP_OVER_PACKETS,
 	.params = {
-		{ "patience", "ns", "nobody who comes this much later goes before; 0: ever", 0,
+		{ "patience", "ns", "maximum time that later packets can go first; 0: without limit", 0,
 		  10000000000, 0 },
 	},
 };

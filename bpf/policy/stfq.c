@@ -2,9 +2,9 @@
 /*
  * Start-time fair queueing: each flow gets its share of the bytes, by weight.
  *
- * Every packet starts in virtual time where its flow's last one ended, or now; packets leave in the
- * order of their starts. A flow's end is kept while virtual time has not passed it, so that a flow
- * with one packet at a time gets no more than its share.
+ * Every packet starts in virtual time where the last one of its flow ended, or now. Packets leave
+ * in the order of their starts. The end of a flow is kept until virtual time has passed it, so that
+ * a flow with one packet at a time gets no more than its share.
  */
 #include <fairpath/policy.h>
 
@@ -34,7 +34,9 @@ RANK_ENQUEUE
 {
 	u64 start = max(c->virtual, f->finish);
 
-	/* Flows and children stand in the queue by their next packet's start: charged as it leaves.
+	/*
+	 * Flows and children are queued by the start of their next packet, and charged when it
+	 * leaves.
 	 */
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
 		return r->backlogged ? KEEP : start;

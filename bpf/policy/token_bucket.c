@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Token bucket: no more than a rate, and a burst after silence. First in, first out.
+ * Token bucket: a maximum rate, with a burst after idle time. First in, first out.
  *
- * Over packets one bucket for all; over flows one for each. A packet may leave when the bucket
- * holds its length; what it takes in advance makes the tokens negative, and who comes later waits
+ * Over packets there is one bucket for all, over flows one for each. A packet may leave when the
+ * bucket holds its length. A packet that borrows makes the tokens negative, and later packets wait
  * for them.
  *
- * Kept as one time, `full`: when the bucket will be full again, or was. It holds `burst` bytes less
- * (full - now) * rate.
+ * Stored as one time, `full`: when the bucket will be full again, or was. It holds `burst` bytes
+ * minus (full - now) * rate.
  *
  * Source: Sivaraman and others, Programmable Packet Scheduling at Line Rate, SIGCOMM 2016, section
- * 3.1 (send_time of a shaping transaction). Deliberately absent: a peak rate: that is a second one.
+ * 3.1 (send_time of a shaping transaction). Deliberately absent: a peak rate, which is a second
+ * bucket.
  */
 #include <fairpath/policy.h>
 
@@ -35,19 +36,19 @@ struct global {
 POLICY{
 	STATE,
 	.name = "token_bucket",
-	.about = "first in, first out, at no more than a rate, with bursts; over flows for each",
+	.about = "first in, first out, limited to a rate with bursts; over flows, each flow",
 	.source = "Sivaraman and others: Programmable Packet Scheduling, SIGCOMM 2016, 3.1",
 	.over = PACKETS | FLOWS,
 	.usual = FP_OVER_PACKETS,
 	.params = { { .name = "rate",
 		      .unit = "bps",
-		      .about = "tokens come at this rate",
+		      .about = "rate of tokens",
 		      .least = 8000,
 		      .most = 1000000000000,
 		      .standard = 100000000 },
 		    { .name = "burst",
 		      .unit = "bytes",
-		      .about = "tokens that the bucket holds",
+		      .about = "capacity of the bucket",
 		      .least = 64,
 		      .most = 8388608,
 		      .standard = 15140 } },

@@ -5,12 +5,12 @@
  *   tcp_ack -> cong_control -> struct fp_bbr3_ack -> the model -> snd_cwnd, sk_pacing_rate
  *
  * For the lab: it is what a BPF program can do of BBR version 3, not the kernel patches of that
- * name. A connection's state is its socket's storage: the 104 bytes that TCP keeps for congestion
- * controls are too few, and storage goes with the socket. Nobody may use it without CAP_NET_ADMIN
- * (flags stay 0). The map is a `.struct_ops.link`: the name goes with the link, and so with the
- * process; sockets that still use it keep the programs until they close.
+ * name. The state of a connection is in socket storage, because TCP has only 104 bytes for
+ * congestion controls. The storage ends with the socket. Use needs CAP_NET_ADMIN (flags stay 0).
+ * The map is a `.struct_ops.link`: the name ends with the link, and so with the process. Sockets
+ * that still use it keep the programs until they close.
  *
- * Absent: get_info (struct_ops has none, so INET_DIAG_BBRINFO stays empty), ECN.
+ * Deliberately absent: get_info (struct_ops has none, so INET_DIAG_BBRINFO stays empty), ECN.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -118,7 +118,7 @@ FP_INLINE u32 in_flight_of(const struct tcp_sock *tp)
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
 }
 
-/* What is so whether an ACK came or not. */
+/* State that does not depend on an ACK. */
 FP_INLINE void look(struct fp_bbr3_ack *a, struct tcp_sock *tp)
 {
 	const struct inet_connection_sock *icsk = (void *)tp;
@@ -187,7 +187,7 @@ int cc_init(u64 *ctx)
 		__sync_fetch_and_add(&without_storage, 1);
 		return 0;
 	}
-	/* A socket may have been here before. What was sent is set by fp_bbr3_init(). */
+	/* The socket may have used it before. fp_bbr3_init() resets the sent packets. */
 	__builtin_memset(b, 0, __builtin_offsetof(struct fp_bbr3, sent));
 	look(&a, tp);
 	fp_bbr3_init(b, &a);
@@ -195,7 +195,7 @@ int cc_init(u64 *ctx)
 	__sync_fetch_and_add(&phases_entered[FP_BBR3_STARTUP], 1);
 	tp->snd_ssthresh = TCP_INFINITE;
 	sk->sk_pacing_rate = b->pacing_rate;
-	/* Where fq paces it has said so; else TCP's own timer does. */
+	/* With fq, pacing is set already. Otherwise the timer of TCP paces. */
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	return 0;
@@ -232,7 +232,7 @@ int cc_main(u64 *ctx)
 	return 0;
 }
 
-/* Asked when a loss episode begins. */
+/* Called when a loss episode begins. */
 SEC("struct_ops")
 int cc_ssthresh(u64 *ctx)
 {
@@ -277,7 +277,7 @@ FP_INLINE void restart(struct tcp_sock *tp)
 	tell(tp, b);
 }
 
-/* Up to Linux 7.0; then cc_tx_start. User space omits the one that the kernel lacks. */
+/* Up to Linux 7.0; later cc_tx_start. User space omits the one that the kernel lacks. */
 SEC("struct_ops")
 int cc_event(u64 *ctx)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * drop.bpf.c: plants loss, for the lab and the tests: drops frames of at least drop_bytes with a
- * given probability as they arrive, and counts both. Never attached by the monitor.
+ * drop.bpf.c: configured loss for the lab and the tests: drops incoming frames of at least
+ * drop_bytes with a given probability, and counts both. Never attached by the monitor.
  */
 #include "kernel.h"
 

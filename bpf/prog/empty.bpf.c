@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * empty.bpf.c: programs that do nothing. What the kernel's statistics report for one is the cost
- * of being called and of the statistics themselves; the monitor's cost is what is above it.
+ * empty.bpf.c: programs without instructions. Their run time in the kernel's statistics is the cost
+ * of a call and of the statistics. The monitor's cost is the rest.
  */
 #include "kernel.h"
 

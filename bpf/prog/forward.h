@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward.h: rtt_forward's part besides measuring: frames to AF_XDP, as core/forward decides.
+ * forward.h: rtt_forward in addition to measuring: frames to AF_XDP, as core/forward decides.
  *
- *   fp_decide()    asks core, socket and FIB; nothing is changed
- *   fp_fill_metadata()   what policies see of the packet
- *   fp_put_metadata()  the note before the frame; the frame is changed as the core says
- *   send_on()      to the socket, or to the stack
+ *   fp_decide()  uses core, socket and FIB; changes nothing
+ *   fp_fill_metadata()  what policies see of the packet
+ *   fp_put_metadata()  writes the metadata before the frame, and changes the frame
+ *   send_on()  to the socket, or to the stack
  *
- * Netfilter sees nothing of what goes through.
+ * Netfilter does not process these packets.
  */
 #ifndef FP_PROG_FORWARD_H
 #define FP_PROG_FORWARD_H
@@ -16,9 +16,9 @@
 
 #define FP_EXIT_QUEUES 64
 
-/* What fp_decide() leaves for fp_put_metadata(), in w->own_use. */
+/* The decision of fp_decide() for fp_put_metadata(), in w->own_use. */
 struct fp_going {
-	struct fp_metadata note;
+	struct fp_metadata metadata;
 	struct fp_next_hop next;
 };
 
@@ -32,7 +32,7 @@ struct {
 	__type(value, struct fp_forward);
 } forward SEC(".maps");
 
-/* Key: exit * FP_EXIT_QUEUES + receive queue; value: AF_XDP socket. Written by user space. */
+/* Key: egress * FP_EXIT_QUEUES + receive queue; value: AF_XDP socket. Written by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, FP_EXITS *FP_EXIT_QUEUES);
@@ -40,7 +40,7 @@ struct {
 	__type(value, u32);
 } sockets SEC(".maps");
 
-/* Key: exit by which it came * FP_GO_OUTCOMES + outcome; value: frames, for each CPU. */
+/* Key: ingress * FP_GO_OUTCOMES + outcome; value: frames, for each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FP_EXITS *FP_GO_OUTCOMES);
@@ -74,7 +74,10 @@ FP_INLINE struct fp_going FP_MEM *going_of(struct fp_work FP_MEM *w)
 	return (struct fp_going FP_MEM *)w->own_use;
 }
 
-/* A router's frame: where it leaves, by the kernel's FIB; the next hop's addresses go to w. */
+/*
+ * The egress of a frame in router mode, by the FIB of the kernel. Stores addresses of the next hop
+ * in w.
+ */
 FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go)
 {
 	struct fp_forward *f = the_forwarding();
@@ -93,7 +96,7 @@ FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go
 			     &fib, &going_of(w)->next);
 }
 
-/* What is to become of a frame; nothing is changed. */
+/* Decides about a frame and changes nothing. */
 FP_FUNC u32 fp_decide(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG)
 {
 	struct fp_forward *f = the_forwarding();
@@ -113,7 +116,7 @@ FP_FUNC u32 fp_decide(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG)
 	return fp_forward_bridge(f, go, bpf_xdp_get_buff_len(ctx));
 }
 
-/* Room before the frame for the note, and for a tag if one is to be added; 0 if there is. */
+/* Makes headroom for the metadata and for an added tag. Returns 0 if there is enough. */
 FP_INLINE int make_room(struct xdp_md *ctx, int more)
 {
 	int bytes = (int)sizeof(struct fp_metadata);
@@ -126,7 +129,7 @@ FP_INLINE int make_room(struct xdp_md *ctx, int more)
 	return bpf_xdp_adjust_meta(ctx, -bytes);
 }
 
-/* What policies see; w->packet is what the monitor parsed. */
+/* What policies see. The monitor parsed w->packet. */
 FP_FUNC int fp_fill_metadata(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     u32 go)
 {
@@ -134,17 +137,17 @@ FP_FUNC int fp_fill_metadata(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 
 	if (!f)
 		return -1;
-	fp_metadata_write(r, w, f, go, &going_of(w)->note);
+	fp_metadata_write(r, w, f, go, &going_of(w)->metadata);
 	return 0;
 }
 
-/* Changes the frame and writes the note before it; 0, or the frame is spoilt. */
+/* Changes the frame and writes the metadata before it. Returns 0, or the frame is unusable. */
 FP_FUNC int fp_put_metadata(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go)
 {
 	struct fp_forward *f = the_forwarding();
 	struct fp_going FP_MEM *going = going_of(w);
 	u8 *frame;
-	u64 *note;
+	u64 *metadata;
 	u32 i;
 	int more;
 
@@ -154,16 +157,16 @@ FP_FUNC int fp_put_metadata(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG,
 	if (more && bpf_xdp_adjust_head(ctx, -more))
 		return -1;
 	frame = (u8 *)(u64)ctx->data;
-	note = (u64 *)(u64)ctx->data_meta;
-	if ((u8 *)note + sizeof(struct fp_metadata) > frame)
+	metadata = (u64 *)(u64)ctx->data_meta;
+	if ((u8 *)metadata + sizeof(struct fp_metadata) > frame)
 		return -1;
 #pragma unroll
 	for (i = 0; i < sizeof(struct fp_metadata) / 8; i++)
-		note[i] = ((u64 FP_MEM *)&going->note)[i];
+		metadata[i] = ((u64 FP_MEM *)&going->metadata)[i];
 	return fp_forward_change(f, go, more, &going->next, frame, (const u8 *)(u64)ctx->data_end);
 }
 
-/* Carries a decision out; a frame that was changed is no longer the stack's. */
+/* Carries out a decision. The stack can no longer use a changed frame. */
 FP_INLINE int send_on(struct xdp_md *ctx, const struct fp_forward *f, u32 go)
 {
 	u32 outcome = FP_GO_OUTCOME(go), in = FP_GO_IN(go);

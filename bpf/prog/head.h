@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * head.h: a packet's first bytes, from the kernel onto per-CPU scratch (struct fp_work) in the arena.
+ * head.h: copies the first bytes of a packet from the kernel to the scratch (struct fp_work) in the
+ * arena.
  *
- * What lies in the linear part is copied directly, FP_FIRST_LOOK bytes of it; the rest, or what
- * lies elsewhere, is fetched only where the parser says that headers go further.
+ * Copies FP_FIRST_LOOK bytes of the linear part directly. The rest, or bytes outside it, are copied
+ * only if the parser needs more headers.
  */
 #ifndef FP_HEAD_H
 #define FP_HEAD_H
@@ -11,10 +12,10 @@
 #include "kernel.h"
 #include "../core/work.h"
 
-/* Bytes shown to the parser at first, and up to a word more. */
+/* Bytes for the first attempt of the parser, and up to a word more. */
 #define FP_FIRST_LOOK 96
 
-/* Copies `bytes` at `at` if they are in the linear part; then `at` stands behind them. */
+/* Copies `bytes` at `at` if they are in the linear part, and advances `at`. */
 #define COPY_PART(type)                                                                            \
 	do {                                                                                       \
 		if (data + at + sizeof(type) <= end) {                                             \
@@ -24,8 +25,8 @@
 	} while (0)
 
 /*
- * Copies the first bytes, as far as they lie in the linear part. Words begin where those of IP and
- * TCP behind Ethernet do (at 6, 14, ...): a load that spans two stores waits until both are done.
+ * Copies the first bytes that are in the linear part. Words begin at those of IP and TCP after
+ * Ethernet (at 6, 14, ...): a load that spans two stores waits until both are complete.
  */
 FP_INLINE u32 copy_linear(struct fp_work FP_MEM *w, const u8 *data, const u8 *end)
 {
@@ -53,7 +54,7 @@ FP_INLINE void copy_buffer(struct fp_work FP_MEM *w, const u64 *buffer)
 		((volatile u64 FP_MEM *)w->head)[i] = buffer[i];
 }
 
-/* Headers that lie (partly) outside the linear part: slow, rare, never missed. */
+/* Headers (partly) outside the linear part: slow and rare, but never missed. */
 static __attribute__((noinline)) int load_skb(struct __sk_buff *skb, struct fp_work FP_MEM *w,
 					      u32 bytes)
 {

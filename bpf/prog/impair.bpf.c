@@ -2,13 +2,13 @@
 /*
  * impair.bpf.c: loss without user space: an arriving frame is passed or dropped by its number.
  *
- * The fates are those of the scheduler (core/sched/loss.h): with one seed, the n-th packet that
- * arrives has the same one here as behind AF_XDP or a packet queue. Not counted and never lost,
- * unless all are asked for: frames that are no IP, to groups, and neighbour discovery.
+ * The outcomes are those of the scheduler (core/sched/loss.h): with the same seed, the n-th packet
+ * has the same outcome here as with AF_XDP or NFQUEUE. Frames that are not IP, to groups, and of
+ * neighbour discovery are not counted and never lost, unless requested.
  *
- * A model without memory takes the number by one atomic addition a frame; chains move under a lock,
- * in the order in which CPUs take it. XDP comes before GRO in the driver, so that a frame is what
- * was on the wire; in generic mode it does not, and what is longer than the MTU allows is counted.
+ * A model without memory takes the number by one atomic addition per frame. Chains change under a
+ * lock, in the order in which CPUs take it. XDP in the driver precedes GRO, so a frame is as on the
+ * wire. In generic mode it is not, and frames longer than the MTU permits are counted.
  */
 #include "kernel.h"
 #include "../core/forward/link.h"
@@ -16,14 +16,13 @@
 #define FP_LOSS_MEM
 #include "../core/sched/loss.h"
 
-/* Frames that are no IP, to groups, and of neighbour discovery are lost, too; set before loading.
- */
+/* Also lose frames that are not IP, to groups, and of neighbour discovery. Set before loading. */
 const volatile u32 impair_all = 0;
-/* Whether there is anything to lose; set before loading. */
+/* Whether any loss is configured. Set before loading. */
 const volatile u32 impair_loses = 0;
-/* Whether the model has a memory; set before loading. */
+/* Whether the model has memory. Set before loading. */
 const volatile u32 impair_moves = 0;
-/* Bytes of the longest frame that a wire carries; set before loading. */
+/* Maximum frame length on the wire. Set before loading. */
 const volatile u32 impair_longest = 0xffffffff;
 
 struct bpf_spin_lock {
@@ -37,7 +36,7 @@ struct loss {
 	struct fp_loss_config config;
 };
 
-/* Key: 0. The model is written by user space before attaching, the state here. */
+/* Key: 0. User space writes the model before attaching, the program writes the state. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -49,7 +48,7 @@ struct {
 struct counts {
 	u64 came;
 	u64 lost;
-	u64 supers; /* of those that came: longer than a frame of the wire */
+	u64 supers; /* longer than a frame on the wire */
 	u64 exempt; /* passed without a number */
 };
 

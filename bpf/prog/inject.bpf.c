@@ -2,13 +2,13 @@
 /*
  * inject.bpf.c: TCP traffic for the bench, from both sides of a router, and where it ends.
  *
- *   inject   run unattached with live frames: writes a whole header into whatever the recycled
- *            frame holds and sends it by the link to the router. Even runs are data from the
- *            clients, odd ones the ACK of what was sent inject_lag data packets ago.
- *   sink     XDP: counts what the router forwarded, and drops it
+ *   inject  test run with live frames: writes a whole header into the recycled frame and sends it
+ *           by the link to the router. Even runs are data from the clients, odd ones are ACKs of
+ *           data inject_lag packets earlier.
+ *   sink  XDP: counts forwarded packets and drops them
  *
- * Nothing is remembered of a flow: its numbers follow from the round that it is in, so the
- * generator takes no cache from what is measured. TCP checksums are 0: routers look at none.
+ * There is no state per flow: its numbers follow from its round, so that the generator does not use
+ * the cache of the measured code. TCP checksums are 0, because routers do not check them.
  */
 #include "kernel.h"
 
@@ -23,13 +23,13 @@
 
 /* All set before loading. */
 const volatile u32 inject_flows = 1;
-const volatile u32 inject_lag = 32;	 /* data packets that an ACK comes behind its data */
+const volatile u32 inject_lag = 32;	 /* data packets between data and its ACK */
 const volatile u32 inject_ip_bytes = 64; /* of a data packet; the frame has 14 more */
 const volatile u32 inject_link[2] = {};	 /* ifindex towards the router: clients', servers' */
 const volatile u8 inject_from[2][6] = {};
 const volatile u8 inject_to[2][6] = {};
 
-/* Which flow and round come next: data, ACKs. */
+/* The next flow and round: data, ACKs. */
 struct turn {
 	u32 flow;
 	u32 round;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * kernel.h: the few kernel types that our programs touch. Field offsets come from the running
- * kernel's BTF (CO-RE), so only names matter here; distributions' linux/bpf.h are too old.
+ * kernel.h: the few kernel types that the programs use. Field offsets come from the BTF of the
+ * running kernel (CO-RE), so only names matter here. linux/bpf.h of distributions is too old.
  */
 #ifndef FP_KERNEL_H
 #define FP_KERNEL_H
@@ -56,7 +56,7 @@ enum {
 #define BPF_F_MMAPABLE	 (1u << 10)
 #define BPF_RB_NO_WAKEUP 1
 
-/* Verdicts: go on with the next program or the stack. */
+/* Verdicts: continue with the next program or the stack. */
 #define TCX_NEXT    (-1)
 #define XDP_PASS    2
 #define XDP_DROP    1

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * mark.bpf.c: tells HTB a packet's class, at tcx egress of the shaped interface.
+ * mark.bpf.c: passes the class of a packet to HTB, at tcx egress of the shaped interface.
  *
  *   mark_egress[_raw]   skb->priority = HTB's major and the minor of the class; _raw for devices
  *                       without a link header (ppp, tun)
  *
- * HTB takes a packet into the leaf that its priority names, without a filter. The class is that of
- * one end of the packet, found by the same rules as everywhere; what has none goes to the minor of
- * class 0. A table of minors belongs to each of the two images of the rules, so that both change by
- * one store. The verdict is always "next".
+ * HTB puts a packet into the leaf that its priority names, without a filter. The class is that of
+ * one end of the packet, by the same rules as elsewhere. Packets without a class go to the minor of
+ * class 0. Each of the two images of the rules has a table of minors, so that one store changes
+ * both. The verdict is always "next".
  *
- * Absent: flows, times, samples; those are rtt.bpf.c's.
+ * Deliberately absent: flows, times, samples. See rtt.bpf.c.
  */
 #include "kernel.h"
 #include "../core/sched/meta.h"
@@ -18,8 +18,10 @@
 
 #define FP_ARENA_START 4096ull
 
-/* Rules (struct fp_rtt) first, struct fp_mark behind. Rules and tables are written by user space,
- * counts by the program. */
+/*
+ * Rules (struct fp_rtt), then struct fp_mark. User space writes rules and tables, the program
+ * counts.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -27,7 +29,7 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* What a class of packets came to. */
+/* Counts of a class. */
 struct fp_mark_count {
 	u64 packets; /* on the wire: segments of a GSO packet */
 	u64 bytes;   /* as HTB charges them */
@@ -43,9 +45,9 @@ struct fp_mark {
 	u64 metas;     /* struct fp_meta by CPU */
 };
 
-/* Where it begins, from the arena's own beginning. Set before loading. */
+/* Its offset in the arena. Set before loading. */
 const volatile u64 mark_at = 0;
-/* Whose class counts: enum fp_end. Set before loading. */
+/* The end whose class counts: enum fp_end. Set before loading. */
 const volatile u32 mark_end = FP_OF_SENDER;
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 mark_softirqs_nest = 0;
@@ -64,7 +66,7 @@ FP_INLINE struct fp_mark FP_MEM *the_mark(void)
 	return (struct fp_mark FP_MEM *)mark_at;
 }
 
-/* May this CPU's scratch be used? */
+/* Whether the scratch of this CPU may be used. */
 FP_INLINE int claim_work(struct fp_rtt FP_MEM *r, u32 cpu)
 {
 	if (!r->ready || cpu >= r->config.cpus)
@@ -87,7 +89,7 @@ FP_INLINE void fill_frame(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 l
 	FP_PUT(w->frame.flags, 0);
 }
 
-/* The class number of what lies on the scratch. */
+/* The class number of the packet in the scratch. */
 FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
 {
 	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * pifo.bpf.c: the kernel runtime of queues, unattached: operations from the arena (tests).
+ * pifo.bpf.c: the kernel runtime of PIFOs, without attaching: operations from the arena (tests).
  *
- *   pool_replay   runs operations one after the other and writes down what came of each
+ *   pool_replay  runs operations one by one and writes the result of each
  */
 #include "kernel.h"
 #include "../core/pifo/pool_ops.h"
 
-/* Where the scratch and behind it the pool begin: libbpf may keep globals in the first page. */
+/* Offset of the scratch, which the pool follows: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
 /* struct pool_desk, the pool, operations. Written by the programs, read by both. */
@@ -18,12 +18,12 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* What a run is to do. Written by user space before it. */
+/* The input of a run, written by user space. */
 struct pool_desk {
 	u64 pool; /* offsets from the scratch */
 	u64 ops;
 	u32 count; /* of operations */
-	u32 done;  /* written by the run: less than count where its time was up */
+	u32 done;  /* written by the run: less than count if its time was up */
 	u64 pad[5];
 };
 

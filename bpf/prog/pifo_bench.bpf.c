@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * pifo_bench.bpf.c: what a pop and a push cost in the kernel, unattached, beside what the kernel
- * itself offers for it. Each program takes one object out and puts it back under a later rank, so
- * the occupancy stays what fill_* made it; bench_empty is what being called costs.
+ * pifo_bench.bpf.c: the cost of pop and push in the kernel, without attaching, next to the kernel's
+ * own data structures. Each program removes one object and puts it back at a later rank, so the
+ * occupancy stays that of fill_*. bench_empty is the cost of a call.
  *
  *   bench_cffs          a number in FP_CFFS, in an arena, kind known when compiling
- *   bench_cffs_slots    also, and the object in an array of kptrs by that number
- *   bench_cffs_calls    also, through fp_pifo_pop() and fp_pifo_push()
+ *   bench_cffs_slots    the same, and the object in an array of kptrs by that number
+ *   bench_cffs_calls    the same, through fp_pifo_pop() and fp_pifo_push()
  *   bench_heap_slots    FP_HEAP
  *   bench_list          bpf_obj_new, bpf_list push and pop (a FIFO), bpf_obj_drop
  *   bench_rbtree        bpf_obj_new, bpf_rbtree add and remove, bpf_obj_drop
- *   bench_list_kept     objects made once and kept as kptrs between list and list
- *   bench_rbtree_kept   also
+ *   bench_list_kept     objects created once and kept as kptrs between lists
+ *   bench_rbtree_kept   the same for bpf_rbtree
  */
 #include "kernel.h"
 #include "../core/pifo/pifo.h"
@@ -19,7 +19,7 @@
 #define BPF_MAP_TYPE_ARRAY 2
 /* Objects, items, slots at most. */
 #define MAX_OBJECTS 16384
-/* How far ranks go ahead of the one that was served. */
+/* How far the new rank is above the served one. */
 #define AHEAD 4000
 /* Where the pool begins: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
@@ -54,7 +54,7 @@ struct bpf_rb_node {
 	u64 opaque[4];
 } __attribute__((aligned(8)));
 
-/* Stand for a packet: one type cannot be in a list and in a tree without a reference count. */
+/* A stand-in for a packet: one type cannot be in a list and in a tree without a reference count. */
 struct listed {
 	struct bpf_list_node node;
 	u32 slot;
@@ -74,7 +74,7 @@ struct tree_slot {
 	struct treed __kptr *object;
 };
 
-/* Key: item or slot; value: the object that belongs there. Written by the programs only. */
+/* Key: item or slot; value: its object. Written by the programs only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_OBJECTS);
@@ -82,7 +82,7 @@ struct {
 	__type(value, struct list_slot);
 } slots SEC(".maps");
 
-/* the same. */
+/* The same for the second type. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_OBJECTS);
@@ -119,7 +119,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 u64 random_state = 88172645463325252ull;
 /* The next slot that fill_* fills. */
 u32 filled = 0;
-/* What went wrong; the bench fails where it is not 0. */
+/* Errors: the benchmark fails if it is not 0. */
 u64 mishaps = 0;
 
 /* xorshift64 (Marsaglia, 2003). */
@@ -134,7 +134,7 @@ FP_INLINE u64 draw(void)
 	return x;
 }
 
-/* A rank ahead of `rank`: a multiplication for a division. */
+/* A rank above `rank`, by a multiplication instead of a division. */
 FP_INLINE u64 later(u64 rank)
 {
 	return rank + ((draw() >> 32) * AHEAD >> 32);

@@ -2,28 +2,31 @@
 /*
  * qdisc.bpf.c: the scheduler as a qdisc (BPF qdisc, Linux 6.16 and newer).
  *
- *   enqueue   parses, classifies, asks the scheduler; keeps the packet in a slot under its handle
- *   dequeue   asks the scheduler, gives the packet out of its slot; a timer where nothing may leave
- *   reset     frees every packet that waits
+ *   enqueue  parses, classifies, calls the scheduler; stores the packet in a slot under its
+ *            handle
+ *   dequeue  calls the scheduler and takes the packet from its slot; sets a timer if none may
+ *            leave
+ *   reset  frees every waiting packet
  *
  *   arena: [ fp_qdisc ][ operation, outcomes ][ handles ][ posts ][ log ][ half 0 ][ half 1 ]
  *                                              a half: a scheduler, the rules of its classes
  *
- * Packets (skbs) lie in a map of pointers, by handle; everything else in the arena, as in the other
- * runtimes. Nothing here needs user space: it may be dead. It changes what is shared in two ways, both
- * looked for at the next packet: small settings are posted in a ring, and a whole new plan with its
- * rules is built in the half that is not active, and then named by `next`; the packets move
- * over (sched/move.h) under the qdisc's own lock, which lets one function run at a time.
+ * Packets (skbs) are in a map of pointers, by handle. Everything else is in the arena, as in the
+ * other runtimes. Nothing here needs user space, which may have ended. User space changes shared
+ * memory in two ways, both checked at the next packet. Small settings are posted in a ring. A new
+ * plan with its rules is built in the inactive half and then named by `next`: the packets move over
+ * (sched/move.h) under the lock of the qdisc, which permits one function at a time.
  *
- * An object is one qdisc, by name: a second one of its name is refused, since both would share a
- * queue. So devices and children of mq have an object each, and a fault in one is not the others'.
+ * An object is one qdisc, by name: a second one with the same name is refused, since both would
+ * share a queue. So devices and children of mq have one object each, and a fault in one does not
+ * affect the others.
  *
  * An impairment before a leaf loses and delays as in the other runtimes, but a GSO packet is one
- * packet here, with one fate for all its segments: these are counted (impaired_whole).
+ * packet here, with one outcome for all its segments. These are counted (impaired_whole).
  *
- * Absent: marking and damage (a BPF qdisc may not write a packet) and copies: policies are told not
- * to, plans with the others are refused. A rate that holds for all children of mq together: each
- * has what its plan says.
+ * Deliberately absent: marking and corruption (a BPF qdisc may not write to a packet) and
+ * duplication. Policies must not use them, and plans with them are refused. Also absent: a rate for
+ * all children of mq together. Each has the rate of its plan.
  */
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
@@ -31,21 +34,21 @@
 #include "../core/sched/move.h"
 #include "../core/sched/meta.h"
 
-/* The first thing that is shared. */
+/* Offset of the shared memory. */
 #define FP_QDISC_AT    4096ull
 #define FP_QDISC_MAGIC 0x74726f7066ull /* "fport" */
 #define FP_MAX_HANDLES (1u << 22)
-/* Settings that may be posted before a packet comes. */
+/* Maximum of settings posted before a packet comes. */
 #define FP_POSTS 1024
 
 #define NET_XMIT_SUCCESS 0
 #define NET_XMIT_DROP	 1
-/* The packet is gone, and whoever stands above the qdisc does not count it as queued. */
+/* The packet was dropped, and the parents of the qdisc do not count it as queued. */
 #define NET_XMIT_BYPASS 0x00020000
 #define EBUSY		16
 #define ARPHRD_ETHER	1
 #define ARPHRD_LOOPBACK 772
-/* The watchdog may come this much late, if that saves an interrupt. */
+/* The watchdog may be late by this time, to save an interrupt. */
 #define FP_SLACK_NS 10000
 
 struct net_device {
@@ -117,7 +120,7 @@ extern void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, u64 expire, u64 delta
 extern void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb) __ksym;
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, u64 flags, struct bpf_dynptr *into) __ksym;
 
-/* Everything that user space shares; struct fp_qdisc at FP_QDISC_AT. */
+/* The memory shared with user space; struct fp_qdisc at FP_QDISC_AT. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -125,7 +128,7 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* What one call of a policy may touch: its copies, one for each CPU. Key 0. */
+/* The memory that one call of a policy may access: its copies, one per CPU. Key 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -137,7 +140,7 @@ struct waiting {
 	struct sk_buff __kptr *skb;
 };
 
-/* The packets, by handle. Room for as many as the plan has, and one. */
+/* The packets by handle: one entry more than the plan has handles. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set before loading */
@@ -145,7 +148,7 @@ struct {
 	__type(value, struct waiting);
 } packets SEC(".maps");
 
-/* Headers on their way into the arena, one for each CPU. Key 0. */
+/* Headers on the path into the arena, one per CPU. Key 0. */
 struct head {
 	u64 words[FP_HEAD_BYTES / 8];
 };
@@ -162,35 +165,35 @@ struct fp_half {
 	u64 sched_at;
 	u64 rtt_at;	/* struct fp_rtt, for its rules */
 	u64 changes_at; /* struct fp_changes since the other half */
-	u64 note;	/* user space's own */
+	u64 note;	/* metadata of user space */
 };
 
-/* What the port keeps besides; mirrored in crates/edge/bpf/src/qdisc/port.rs. */
+/* Other state of the qdisc; mirrored in crates/edge/bpf/src/qdisc/port.rs. */
 struct fp_qdisc {
 	u64 magic;
-	u64 code;  /* which object this is, for who finds it later */
+	u64 code;  /* hash of the object, for a later process */
 	u64 bytes; /* of the arena */
-	u64 qdisc; /* who uses it, 0 nobody */
+	u64 qdisc; /* address of the qdisc that uses it, 0 none */
 	u32 packets;
 	u32 end;	/* enum fp_end */
 	u64 op_at;	/* offsets from the arena's beginning */
 	u64 free_at;	/* the stack of handles */
 	u64 posts_at;	/* FP_POSTS operations */
-	u64 log_at;	/* operations that were done, log_most at most */
-	u64 halves_at;	/* where user space may lay halves out */
+	u64 log_at;	/* operations that were run, at most log_most */
+	u64 halves_at;	/* where user space may build halves */
 	u64 half_bytes; /* each */
 	struct fp_half halves[2];
 	u32 half;      /* active */
-	u32 next;      /* 1 and 2: half to be active at the next packet; 0 none */
+	u32 next;      /* 1 and 2: half to activate at the next packet; 0 none */
 	u32 post_head; /* posted, by user space */
 	u32 post_tail; /* done, by the qdisc */
 	u32 log_most;
 	u32 log_count;
 	u32 free;  /* handles on the stack */
-	u32 sent;  /* the handle that a dequeue gave */
-	u64 again; /* when to ask again */
+	u32 sent;  /* the handle from a dequeue */
+	u64 again; /* time of the next call */
 	u64 turns; /* two a call */
-	u64 owner; /* user space's own: the process that may change things */
+	u64 owner; /* of user space: the process that may change settings */
 	/* counters */
 	u64 came; /* packets */
 	u64 came_segments;
@@ -198,21 +201,21 @@ struct fp_qdisc {
 	u64 sent_packets;
 	u64 sent_bytes;
 	u64 dropped;   /* packets that the scheduler dropped */
-	u64 no_handle; /* packets that came when all handles were in use */
+	u64 no_handle; /* packets that arrived while all handles were in use */
 	u64 lost;      /* packets that resets freed: link down, removal */
-	u64 strangers; /* handles without a packet: somebody wrote to the memory */
+	u64 strangers; /* handles without a packet: another program wrote to the memory */
 	u64 resets;
 	u64 flips; /* new plans active */
 	u64 flips_refused;
 	u64 flip_ns;	    /* of the last one */
-	u64 moved;	    /* packets that it moved */
-	u64 posts_refused;  /* no such node or parameter, or no setting */
-	u64 impaired_whole; /* GSO packets that met one fate at an impairment */
+	u64 moved;	    /* packets that it handed over */
+	u64 posts_refused;  /* no such node or parameter, or not a setting */
+	u64 impaired_whole; /* GSO packets with one outcome for all segments */
 	struct fp_work work;
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct fp_qdisc) <= 8192, "what user space leaves for it");
-/* The same numbers stand in port.rs. */
+/* port.rs has the same numbers. */
 _Static_assert(__builtin_offsetof(struct fp_qdisc, halves) == 88, "");
 _Static_assert(__builtin_offsetof(struct fp_qdisc, log_count) == 172, "");
 _Static_assert(__builtin_offsetof(struct fp_qdisc, turns) == 192, "");
@@ -234,7 +237,7 @@ FP_INLINE struct fp_qdisc FP_MEM *the_port(void)
 	return (struct fp_qdisc FP_MEM *)FP_QDISC_AT;
 }
 
-/* Odd while counts change: who reads them looks before and after. */
+/* Odd while counts change: a reader checks it before and after. */
 FP_INLINE void turn(void)
 {
 	fp_add64(&the_port()->turns, 1);
@@ -268,7 +271,7 @@ FP_INLINE struct fp_outcome FP_MEM *outcome_at(struct fp_sched FP_MEM *s, u32 i)
 	return FP_AT(struct fp_outcome, s, s->outcomes_at + (u64)i * sizeof(struct fp_outcome));
 }
 
-/* The packet of a handle leaves its slot: NULL where there is none. */
+/* Takes the packet of a handle from its slot: NULL if there is none. */
 FP_INLINE struct sk_buff *take(u32 handle)
 {
 	struct waiting *slot = bpf_map_lookup_elem(&packets, &handle);
@@ -276,13 +279,13 @@ FP_INLINE struct sk_buff *take(u32 handle)
 	return slot ? bpf_kptr_xchg(&slot->skb, (struct sk_buff *)0) : 0;
 }
 
-/* On the wire: of a GSO packet all its segments, each with its headers. */
+/* Bytes on the wire: all segments of a GSO packet, each with its headers. */
 FP_INLINE u32 wire_bytes(const struct sk_buff *skb)
 {
 	return ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
 }
 
-/* The log is for tests: what was done, to be done again natively. */
+/* The log is for tests, which repeat the operations natively. */
 FP_INLINE void log_op(struct fp_qdisc FP_MEM *port, u32 result)
 {
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
@@ -296,7 +299,7 @@ FP_INLINE void log_op(struct fp_qdisc FP_MEM *port, u32 result)
 	port->log_count++;
 }
 
-/* Frees what the scheduler dropped in this call. */
+/* Frees the packets that the scheduler dropped in this call. */
 static __attribute__((noinline)) int free_dropped(struct Qdisc *sch)
 {
 	struct fp_sched FP_MEM *s = the_scheduler();
@@ -326,7 +329,7 @@ static __attribute__((noinline)) int free_dropped(struct Qdisc *sch)
 	return 0;
 }
 
-/* A setting from user space: nothing that gives or takes packets. */
+/* Applies a setting from user space, which neither adds nor removes packets. */
 static __attribute__((noinline)) int do_post(void)
 {
 	struct fp_qdisc FP_MEM *port = the_port();
@@ -352,7 +355,7 @@ static __attribute__((noinline)) int do_post(void)
 	return 0;
 }
 
-/* The new plan begins: 1, or 0 where it cannot be. */
+/* Activates the new plan. Returns 1, or 0 if it is invalid. */
 static __attribute__((noinline)) int begin_flip(u64 now)
 {
 	struct fp_qdisc FP_MEM *port = the_port();
@@ -371,7 +374,7 @@ static __attribute__((noinline)) int begin_flip(u64 now)
 	return 1;
 }
 
-/* What user space asked for since the last packet. */
+/* Applies the requests of user space since the last packet. */
 static __attribute__((noinline)) int attend(struct Qdisc *sch)
 {
 	struct fp_qdisc FP_MEM *port = the_port();
@@ -418,7 +421,7 @@ FP_INLINE int is_asked(struct fp_qdisc FP_MEM *port)
 	       *(volatile u32 FP_MEM *)&port->post_head != port->post_tail;
 }
 
-/* The number of segments of a GSO packet; 1 of all others. */
+/* The number of segments of a GSO packet, 1 for other packets. */
 FP_INLINE u32 segments_of(const struct sk_buff *skb)
 {
 	u16 segments = 1;
@@ -431,7 +434,7 @@ FP_INLINE u32 segments_of(const struct sk_buff *skb)
 	return segments ? segments : 1;
 }
 
-/* What is known of a packet besides its bytes. */
+/* The metadata of a packet. */
 FP_INLINE void facts_of(struct fp_work FP_MEM *w, struct sk_buff *skb, u64 now)
 {
 	struct net_device *dev = skb->dev;
@@ -450,7 +453,10 @@ FP_INLINE void facts_of(struct fp_work FP_MEM *w, struct sk_buff *skb, u64 now)
 	w->frame.flags = 0;
 }
 
-/* Headers of the packet into the work area. Not inline: its frame is gone before fp_parse_and_classify(). */
+/*
+ * Copies headers of the packet into the work area. Not inline, so that its stack frame is free
+ * before fp_parse_and_classify().
+ */
 static __attribute__((noinline)) int load_head(struct sk_buff *skb)
 {
 	struct fp_work FP_MEM *w = &the_port()->work;
@@ -468,7 +474,7 @@ static __attribute__((noinline)) int load_head(struct sk_buff *skb)
 	return 0;
 }
 
-/* What policies see of the packet into the operation. Not inline, for the same reason. */
+/* Copies what policies see of the packet into the operation. Not inline, for the same reason. */
 static __attribute__((noinline)) int look(struct sk_buff *skb)
 {
 	struct fp_qdisc FP_MEM *port = the_port();
@@ -486,8 +492,10 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	return 0;
 }
 
-/* Whether the packet that came was lost deliberately; before outcomes are freed. Its own is told
- * last. */
+/*
+ * Whether an impairment lost the new packet, called before outcomes are freed. Its own outcome is
+ * the last one.
+ */
 FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
 {
 	struct fp_outcome FP_MEM *o;
@@ -537,13 +545,13 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	log_op(port, fp_slot_at(s, handle)->leaf);
 	if (s->impair && op->meta.segments > 1)
 		port->impaired_whole++;
-	/* Its own is told last, and alone where nobody was dropped. */
+	/* Its own outcome is the last one, and the only one if nothing was dropped. */
 	if (s->outcomes == 1 && outcome_at(s, 0)->kind == FP_QUEUED)
 		return NET_XMIT_SUCCESS;
 	impaired = was_impaired(s);
 	handle = fp_slot_at(s, handle)->leaf;
 	free_dropped(sch);
-	/* A deliberate loss is the network's: a sender on this machine must not see it sooner. */
+	/* A deliberate loss is a loss of the network: a local sender must not detect it sooner. */
 	if (impaired)
 		return NET_XMIT_SUCCESS | NET_XMIT_BYPASS;
 	return handle ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
@@ -563,7 +571,7 @@ int qdisc_enqueue(u64 *ctx)
 	return result;
 }
 
-/* What a dequeue came to: into port->sent and port->again. */
+/* Stores the result of a dequeue in port->sent and port->again. */
 static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 {
 	struct fp_sched FP_MEM *s = the_scheduler();
@@ -649,7 +657,7 @@ int qdisc_init(u64 *ctx)
 	return 0;
 }
 
-/* All handles are on the stack again, the first on top. */
+/* Puts all handles back on the stack, the first on top. */
 FP_INLINE void stack_handles(struct fp_qdisc FP_MEM *port)
 {
 	u32 i;
@@ -686,7 +694,7 @@ int qdisc_reset(u64 *ctx)
 	return 0;
 }
 
-/* The kernel calls it, too, where qdisc_init() refused: then it is another's. */
+/* The kernel also calls it if qdisc_init() refused: then another qdisc owns the state. */
 SEC("struct_ops")
 int qdisc_destroy(u64 *ctx)
 {
@@ -696,7 +704,7 @@ int qdisc_destroy(u64 *ctx)
 	return 0;
 }
 
-/* With a link, that can be pinned: the name outlives the process. */
+/* With a link that can be pinned: the name outlives the process. */
 SEC(".struct_ops.link")
 struct Qdisc_ops fairpath = {
 	.enqueue = (void *)qdisc_enqueue,

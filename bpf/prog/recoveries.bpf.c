@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * recoveries.bpf.c: counts how often TCP's congestion control is told of loss, by socket.
+ * recoveries.bpf.c: counts loss events of TCP congestion control by socket.
  *
- * A recovery over a path of 0.5 ms is over long before anybody looks at the socket again, so the
- * counting is done where the state changes (tracepoint tcp:tcp_cong_state_set). The state before is
- * the one that was seen last here, so no field of the kernel's structures is read. Sockets of the
- * whole machine are counted; who asks knows the cookies separate.
+ * A recovery on a path of 0.5 ms ends long before user space reads the socket again, so the program
+ * counts at the change of state (tracepoint tcp:tcp_cong_state_set). The previous state is the last
+ * one observed here, so no field of the kernel's structures is read. It counts all sockets of the
+ * machine. The reader selects its own by cookie.
  */
 #include "kernel.h"
 
@@ -20,19 +20,18 @@ enum {
 	CA_LOSS = 4,
 };
 
-/* Sockets that are remembered; the one that changed its state longest ago is forgotten first. */
+/* Maximum of sockets. The least recently changed one is evicted first. */
 #define SOCKETS 16384
 
-/* Counts since the socket's first change of state. */
+/* Counts since the first state change of the socket. */
 struct fp_recoveries {
-	/* Recoveries begun: the window is reduced after three duplicate ACKs, or what RACK finds.
-	 */
+	/* Recoveries: the window is reduced after three duplicate ACKs, or by RACK. */
 	u32 recoveries;
-	/* Reductions without one: ECN, a full local queue, a loss that a probe repaired. */
+	/* Reductions without a recovery: ECN, a full local queue, a loss repaired by a probe. */
 	u32 reductions;
-	/* Retransmission timeouts; those that follow one another without progress are one. */
+	/* Retransmission timeouts. Consecutive ones without progress count once. */
 	u32 timeouts;
-	/* The state that was set last. */
+	/* The last state. */
 	u32 state;
 };
 
@@ -46,7 +45,10 @@ struct {
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* What this change is: a timeout from Recovery is told again, Recovery from CWR is the same cut. */
+/*
+ * The kind of a change. A timeout reported again from Recovery and Recovery from CWR are the same
+ * cut.
+ */
 FP_INLINE void count(struct fp_recoveries *r, u32 state)
 {
 	if (state == CA_RECOVERY && r->state < CA_CWR)

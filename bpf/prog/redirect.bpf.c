@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * redirect.bpf.c: the way into AF_XDP: an IP packet to the socket of the queue it came by, all else
- * to the stack.
+ * redirect.bpf.c: redirects IP packets to the AF_XDP socket of their queue, and passes all other
+ * frames to the stack.
  *
- * The stack gets what core/forward/link.h says, and everything while a queue has no socket: a
- * process that dies takes its sockets along, and traffic flows on. rtt_forward (rtt.bpf.c) does the
- * same and more for interfaces that are monitored, too.
+ * The stack gets the frames that core/forward/link.h excludes, and everything while a queue has no
+ * socket. If a process ends, its sockets close and traffic continues. rtt_forward (rtt.bpf.c) does
+ * the same and more for monitored interfaces.
  *
- * Never drops by itself. Redirected packets that the socket does not take are counted by the kernel
- * (XDP_STATISTICS). Deliberately absent: fragments of headers beyond the first buffer, tunnels.
+ * Never drops itself. The kernel counts redirected packets that the socket cannot take
+ * (XDP_STATISTICS). Deliberately absent: header fragments after the first buffer, tunnels.
  */
 #include "kernel.h"
 #include "../core/forward/link.h"
@@ -17,7 +17,7 @@
 
 /* MAC addresses of this host, all zero where unused; set before loading. */
 const volatile u8 redirect_own[FP_MAX_OWN][FP_MAC_BYTES] = {};
-/* Whether the time of arrival (ns, monotonic) is to stand before the frame; set before loading. */
+/* Whether to write the time of arrival (ns, monotonic) before the frame. Set before loading. */
 const volatile u32 redirect_stamp = 0;
 
 /* Key: receive queue; value: AF_XDP socket. Written by user space, read here. */
@@ -46,7 +46,7 @@ FP_INLINE void count(u32 outcome)
 		(*frames)++;
 }
 
-/* Writes the time before the frame, where AF_XDP carries it along; all pointers are void then. */
+/* Writes the time before the frame as AF_XDP metadata. All pointers are invalid afterwards. */
 FP_INLINE int stamp(struct xdp_md *ctx)
 {
 	u64 *before;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * rtt.bpf.c: the kernel runtime of the RTT core. Hooks, maps, nothing else.
+ * rtt.bpf.c: the kernel runtime of the RTT core. Only hooks and maps.
  *
  *   rtt_ingress[_raw], rtt_egress[_raw]   tcx; _raw for devices without a link header (ppp, tun)
  *   rtt_xdp                               XDP, ingress only
- *   rtt_forward                           XDP: also, and to AF_XDP what goes on (forward.h)
- *   rtt_expire                            run by the driver now and then: closes silent flows
- *   rtt_replay                            unattached: frames and times from the arena (tests)
+ *   rtt_forward  XDP: the same, and passes forwarded frames to AF_XDP (forward.h)
+ *   rtt_expire  called by user space from time to time: closes idle flows
+ *   rtt_replay  without attaching: frames and times from the arena (tests)
  *
- * But for rtt_forward, no program ever changes a packet or its fate: verdicts are "next" and
- * "pass".
+ * Except rtt_forward, no program changes a packet or its verdict, which is "next" or "pass".
  */
 #include "kernel.h"
 #include "../core/rtt/rtt.h"
@@ -17,12 +16,12 @@
 #include "head.h"
 #include "stack_sent.h"
 
-/* Work area of an unattached run. */
+/* Work area of a test run. */
 #define FP_REPLAY_CPU 0
-/* Where the monitor begins: libbpf may keep globals in the first page. */
+/* Offset of the monitor: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
-/* Everything the monitor knows; struct fp_rtt first. Written by the programs, read by both. */
+/* The memory of the monitor; struct fp_rtt first. Written by the programs, read by both sides. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -39,7 +38,7 @@ struct {
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 softirqs_nest = 0;
 
-/* Some interface has rtt_forward. Set before loading. */
+/* Whether an interface has rtt_forward. Set before loading. */
 const volatile u32 forwarding = 0;
 
 char _license[] SEC("license") = "Dual MIT/GPL";
@@ -75,12 +74,12 @@ FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
 			return -1;
 		copy_words(to, w, sizeof(struct fp_flow_event));
 	}
-	/* A wake-up would cost an interrupt to self, under a lock; the reader has a clock. */
+	/* A wake-up would cost an interrupt to this CPU under a lock. The reader polls instead. */
 	bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-/* This CPU's scratch, claimed where it must be; 0 if it is taken or there is none. */
+/* The scratch of this CPU, claimed if necessary. 0 if it is in use or missing. */
 FP_INLINE struct fp_work FP_MEM *claim_work(struct fp_rtt FP_MEM *r)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -109,7 +108,7 @@ static __attribute__((noinline)) int load_xdp(struct xdp_md *ctx, struct fp_work
 
 	if (bytes > FP_HEAD_BYTES)
 		bytes = FP_HEAD_BYTES;
-	/* The register that was compared is the one that is passed. */
+	/* The compared register must be the one that is passed. */
 	asm volatile("" : "+r"(bytes));
 	if (bytes == 0 || bpf_xdp_load_bytes(ctx, 0, buffer, bytes))
 		return 0;
@@ -177,7 +176,7 @@ int rtt_egress_raw(struct __sk_buff *skb)
 	return watch_skb(skb, FP_WAY_OUT, FP_LINK_RAW);
 }
 
-/* What is known of a frame that XDP sees. */
+/* The metadata of a frame in XDP. */
 FP_INLINE void begin_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w, u32 bytes)
 {
 	w->frame.now = bpf_ktime_get_ns();
@@ -213,7 +212,10 @@ int rtt_xdp(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Where the frame goes, told to the monitor; its receiver's MAC address is the next hop's. */
+/*
+ * Passes the destination of the frame to the monitor. The MAC address of its receiver is the next
+ * hop's.
+ */
 FP_INLINE void go_through(struct fp_work FP_MEM *w, const struct fp_forward *f, u32 go)
 {
 	const struct fp_exit *out = &f->exit[FP_GO_OUT(go)];

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * sched.bpf.c: the kernel runtime of the scheduler. Hooks, maps, nothing else.
+ * sched.bpf.c: the kernel runtime of the scheduler. Only hooks and maps.
  *
- *   sched_run   unattached: runs operations that lie in the arena, and writes outcomes beside them
+ *   sched_run  without attaching: runs operations from the arena, and writes their outcomes there
  *
- * Compiled with -DFP_CUSTOM_FILE it holds a custom policy besides those that are shipped.
+ * Compiled with -DFP_CUSTOM_FILE, it includes a custom policy in addition to the shipped ones.
  */
 #include "kernel.h"
 #include "../core/sched/sched.h"
 
-/* Where the scheduler begins: libbpf may keep globals in the first page. */
+/* Offset of the scheduler: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
-/* Operations of one run: the kernel bounds its loops by time (a quarter of a second). */
+/* Operations of one run. The kernel limits the time of its loops (a quarter of a second). */
 #define FP_RUN_OPS 2048
 
-/* Everything the scheduler knows; struct fp_sched first. Written by the programs, read by both. */
+/*
+ * The memory of the scheduler; struct fp_sched first. Written by the programs, read by both sides.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -22,7 +24,7 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* What one call of a policy may touch: its copies, one for each CPU. Key 0. */
+/* The memory that one call of a policy may access: its copies, one per CPU. Key 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -45,8 +47,9 @@ FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)
 	u64 at = FP_ARENA_START;
 
 	asm volatile("" : : "r"(&arena));
-	/* Not a constant, or the address of each field is kept on the stack, all of which is
-	 * needed. */
+	/*
+	 * Not a constant: otherwise the address of each field is kept on the stack, which is full.
+	 */
 	asm volatile("" : "+r"(at));
 	return (struct fp_sched FP_MEM *)at;
 }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * stack_sent.h: what the stack itself sends by the exits, for a scheduler that charges it to the
- * rate.
+ * stack_sent.h: traffic of the stack on the egress interfaces, for a scheduler that charges it to
+ * the rate.
  *
- * AF_XDP's own frames do not pass tcx egress, so all that does is the stack's: this host's, and
- * what could not be forwarded by AF_XDP. Never for interfaces that are no exits.
+ * Frames from AF_XDP do not pass tcx egress, so everything that does is from the stack: packets of
+ * this host, and packets that AF_XDP could not forward. Not used for other interfaces.
  */
 #ifndef FP_STACK_SENT_H
 #define FP_STACK_SENT_H
 
 #include "forward.h"
 
-/* What the stack itself sent: bytes of Ethernet frames without FCS, headers of all segments. */
+/* Traffic of the stack: bytes of Ethernet frames without FCS, headers of all segments. */
 struct fp_stack_sent {
 	u64 packets;
 	u64 bytes;
 };
 
-/* Key: exit. Written by the tcx egress programs, mapped by user space. */
+/* Key: egress. Written by the tcx egress programs, mapped by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -26,7 +26,7 @@ struct {
 	__type(value, struct fp_stack_sent);
 } stack_sent SEC(".maps");
 
-/* A packet that the stack sends by an exit. */
+/* Counts a packet that the stack sends on an egress interface. */
 FP_INLINE void count_stack(struct __sk_buff *skb)
 {
 	struct fp_forward *f = the_forwarding();

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * xdp.bpf.c: the one XDP program of an interface. It runs stages, which are programs of others:
+ * xdp.bpf.c: the one XDP program of an interface. It runs stages, which are programs of several
+ * owners:
  *
- *   impair   drops what a lossy wire would have dropped
- *   measure  looks, and changes nothing
- *   rules    (nothing yet)
+ *   impair  drops packets like a link with loss
+ *   measure  reads only
+ *   rules  (not used yet)
  *   forward  sends packets past the stack
  *
- * A stage is a map of one program, which is called where it is there. A verdict other than "pass"
- * ends the run. The kernel empties a map of programs when the last descriptor or pin that user
- * space has of it goes, so that a stage ends with its owner, however that ends.
+ * A stage is a map with one program, which is called if present. A verdict other than "pass" ends
+ * the run. The kernel empties a map of programs when user space closes its last descriptor or pin,
+ * so a stage ends with its owner in any case.
  *
- * With each owner that joins, this program is loaded again and replaced in its link: the stages
- * that it has are constants, so that the others cost nothing, and the last one needs no return.
+ * When an owner joins, this program is loaded again and replaced in its link. The set of stages is
+ * constant, so that absent stages cost nothing and the last one needs no return.
  *
  * Attached by crates/edge/bpf/src/stage.rs.
  */
@@ -28,7 +29,7 @@ enum stage {
 	STAGE_FORWARD,
 };
 
-/* run_NAME() is global, so that the verifier takes no verdict for granted. */
+/* run_NAME() is global, so that the verifier assumes nothing about its verdict. */
 #define STAGE(name)                                                                                \
 	struct {                                                                                   \
 		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);                                             \
@@ -49,7 +50,7 @@ STAGE(forward)
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* Ends the run with the last stage, and with the verdict of another that does not pass. */
+/* Ends the run after the last stage, or after a stage that does not pass. */
 #define RUN(name, number)                                                                          \
 	do {                                                                                       \
 		if (xdp_stages >> (number) == 1) {                                                 \

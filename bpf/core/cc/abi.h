@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * abi.h: what a sender knows of its path, what one ACK tells it, and the constants between.
+ * abi.h: the state of a sender, the input of one ACK, and the constants.
  *
- * Written from draft-ietf-ccwg-bbr (the numbers of its sections change; its names do not). Names
- * are the draft's: max_bw, inflight_longterm, bw_shortterm. Volumes are packets, as in Linux; the
- * draft counts bytes. Times are microseconds of the clock that ACKs are stamped with. Rates of the
- * model are packets a microsecond, times 2^24; only the pacing rate is bytes a second.
+ * Written from draft-ietf-ccwg-bbr (section numbers change, names do not). Names are those of the
+ * draft: max_bw, inflight_longterm, bw_shortterm. Volumes are packets, as in Linux; the draft
+ * counts bytes. Times are microseconds of the clock of ACK timestamps. Rates of the model are
+ * packets per microsecond, times 2^24. Only the pacing rate is in bytes per second.
  *
- * Deliberately absent: ECN (the draft has no response to it), what each packet remembers of when it
- * was sent (TCP keeps that from us): struct fp_bbr3_sent stands in for it.
+ * Deliberately absent: ECN (the draft has no response to it), and the state per sent packet (TCP
+ * does not expose it): struct fp_bbr3_sent approximates it.
  */
 #ifndef FP_CC_ABI_H
 #define FP_CC_ABI_H
@@ -16,8 +16,8 @@
 #include "../runtime.h"
 
 /*
- * Steps are global functions: the verifier judges each once, so that its work is a sum. Their
- * pointers are marked as never null; they return numbers.
+ * Steps are global functions: the verifier checks each once, so its work is a sum. Pointer
+ * arguments are marked as never null, and results are numbers.
  */
 #ifdef __bpf__
 #define FP_CC_ARG __attribute__((btf_decl_tag("arg:nonnull")))
@@ -49,7 +49,7 @@
 #define FP_BBR3_FULL_LOSS_COUNT	   6
 #define FP_BBR3_DRAIN_ROUNDS	   3
 #define FP_BBR3_EXTRA_ACKED_ROUNDS 10
-/* At most as many rounds as Reno would need: fair to it where the pipe is short. */
+/* At most as many rounds as Reno needs: fair to it where the pipe is short. */
 #define FP_BBR3_RENO_ROUNDS 63
 #define FP_BBR3_MIN_CWND    4 /* packets */
 
@@ -71,7 +71,7 @@ enum fp_bbr3_phase {
 	FP_BBR3_PHASES
 };
 
-/* What ACKs mean, seen from the last probe for bandwidth. */
+/* The meaning of ACKs relative to the last probe for bandwidth. */
 enum fp_bbr3_acks {
 	FP_BBR3_ACKS_INIT,
 	FP_BBR3_ACKS_REFILLING,
@@ -80,11 +80,11 @@ enum fp_bbr3_acks {
 	FP_BBR3_ACKS_STOPPING
 };
 
-/* What one ACK tells, of Linux' struct tcp_sock and struct rate_sample. */
+/* The input of one ACK, from Linux' struct tcp_sock and struct rate_sample. */
 struct fp_bbr3_ack {
 	u64 now_us;
 	u64 interval_us;     /* of the rate sample; 0: none, or too short to be one */
-	u64 max_pacing;	     /* bytes a second the socket may pace at most */
+	u64 max_pacing;	     /* maximum pacing rate of the socket in bytes per second */
 	u32 delivered;	     /* C.delivered: ever, this ACK included */
 	u32 lost;	     /* C.lost: ever */
 	u32 prior_delivered; /* delivered when the newest packet acknowledged was sent */
@@ -97,7 +97,7 @@ struct fp_bbr3_ack {
 	u32 cwnd;
 	u32 mss; /* bytes */
 	u32 random;
-	u8 sampled;	 /* prior_delivered is there */
+	u8 sampled;	 /* prior_delivered is valid */
 	u8 app_limited;	 /* the sample is */
 	u8 cwnd_limited; /* cwnd was used up */
 	u8 has_sack;
@@ -106,8 +106,8 @@ struct fp_bbr3_ack {
 };
 
 /*
- * When the sender had seen `delivered` packets arrive, `lost` were lost and up to `in_flight` on
- * their way: true of every packet that was sent then, which is what the draft notes per packet.
+ * A moment at which `delivered` packets were delivered, `lost` were lost and at most `in_flight`
+ * were in flight. It holds for every packet sent then; the draft stores it per packet.
  */
 struct fp_bbr3_sent {
 	u32 delivered;
@@ -185,7 +185,7 @@ struct fp_bbr3 {
 	u8 idle_restart;
 	u8 seen_rtt;
 	u8 was_in_recovery;
-	u8 too_high; /* set when a loss exceeded the threshold; who counts clears it */
+	u8 too_high; /* set when loss exceeded the threshold, cleared when counted */
 	u8 mark_app_limited;
 	u8 pad[6];
 	struct fp_bbr3_sent sent[FP_BBR3_SENT];

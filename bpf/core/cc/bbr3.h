@@ -4,10 +4,10 @@
  *
  *   one ACK -> model (model.h) -> phase (phases.h) -> pacing rate and window
  *
- * fp_bbr3_init() once, fp_bbr3_on_ack() for each ACK; then `cwnd`, `pacing_rate` and
- * `mark_app_limited` are what the socket is to be told. fp_bbr3_on_loss_episode(),
- * fp_bbr3_on_undo() and fp_bbr3_on_restart() at the moments of their names. Its runtimes: the kernel
- * (bpf/prog/cc_bbr3.bpf.c) and native (fairpath-core, for tests without a network).
+ * Call fp_bbr3_init() once and fp_bbr3_on_ack() for each ACK; then apply `cwnd`, `pacing_rate` and
+ * `mark_app_limited` to the socket. Call fp_bbr3_on_loss_episode(), fp_bbr3_on_undo() and
+ * fp_bbr3_on_restart() at these events. Runtimes: the kernel (bpf/prog/cc_bbr3.bpf.c) and native
+ * (fairpath-core, for tests without a network).
  */
 #ifndef FP_CC_BBR3_H
 #define FP_CC_BBR3_H
@@ -53,7 +53,7 @@ FP_INLINE void fp_bbr3_set_rate(struct fp_bbr3 *b, const struct fp_bbr3_ack *a, 
 		b->pacing_rate = rate;
 }
 
-/* Before anything was measured: the initial window in a round trip, or in a millisecond. */
+/* Before any measurement: the initial window in a round trip, or in a millisecond. */
 FP_INLINE void fp_bbr3_init_rate(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	u64 bw = ((u64)b->initial_cwnd << FP_BBR3_BW_SHIFT) / (a->srtt_us ? a->srtt_us : 1000);
@@ -108,8 +108,10 @@ FP_INLINE void fp_bbr3_set_cwnd(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 	b->cwnd = fp_bbr3_min32(cwnd, fp_bbr3_volume_cap(b));
 }
 
-/* A connection that begins, or that comes from another congestion control. All zero before, up to
- * `sent`. */
+/*
+ * Starts a connection, or continues one from another congestion control. All zero before, up to
+ * `sent`.
+ */
 FP_INLINE void fp_bbr3_init(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	b->phase = FP_BBR3_STARTUP;
@@ -165,7 +167,7 @@ FP_INLINE void fp_bbr3_on_loss_episode(struct fp_bbr3 *b, u32 cwnd)
 	fp_bbr3_save_model(b);
 }
 
-/* Nothing was lost after all: back to what was before. Returns the window. */
+/* A loss was spurious: restores the previous state. Returns the window. */
 FP_FUNC u32 fp_bbr3_on_undo(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr3_ack *a FP_CC_ARG)
 {
 	u32 undo = b->undo_phase;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * model.h: what the sender believes of its path: bandwidth, round-trip time, safe volume.
+ * model.h: the sender's model of its path: bandwidth, round-trip time, safe volume.
  *
- * draft-ietf-ccwg-bbr, "Updating Network Path Model Parameters". Pure: time and chance are
+ * draft-ietf-ccwg-bbr, "Updating Network Path Model Parameters". Pure: time and random numbers are
  * arguments.
  */
 #ifndef FP_CC_MODEL_H
@@ -47,7 +47,7 @@ FP_INLINE u32 fp_bbr3_probing(const struct fp_bbr3 *b)
 	return b->phase == FP_BBR3_STARTUP || b->phase == FP_BBR3_REFILL || b->phase == FP_BBR3_UP;
 }
 
-/* Packets delivered at `bw` in `us` microseconds; what no window reaches is cut off. */
+/* Packets delivered at `bw` in `us` microseconds, saturated above any window. */
 FP_INLINE u32 fp_bbr3_volume(u64 bw, u64 us)
 {
 	u64 packets;
@@ -68,7 +68,7 @@ FP_INLINE u32 fp_bbr3_bdp(const struct fp_bbr3 *b, u64 bw, u32 gain)
 	return (u32)(((u64)fp_bbr3_volume(bw, b->min_rtt) * gain + 99) / 100);
 }
 
-/* At least what keeps offloads and delayed ACKs going (QuantizationBudget). */
+/* At least the volume that offloads and delayed ACKs need (QuantizationBudget). */
 FP_INLINE u32 fp_bbr3_budget(const struct fp_bbr3 *b, u32 volume)
 {
 	volume = fp_bbr3_max32(volume, 3 * b->quantum);
@@ -96,13 +96,13 @@ FP_INLINE u32 fp_bbr3_target_inflight(const struct fp_bbr3 *b)
 	return fp_bbr3_min32(fp_bbr3_bdp(b, b->bw, 100), b->cwnd);
 }
 
-/* Notes what is in flight now, for the packets that are sent from now on. */
+/* Records the volume in flight for packets that are sent from now on. */
 FP_INLINE void fp_bbr3_record_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	struct fp_bbr3_sent *last = &b->sent[b->sent_head & (FP_BBR3_SENT - 1)];
 	u32 step = a->prior_in_flight / (FP_BBR3_SENT / 2);
 
-	/* What was sent since the last ACK is in flight before this one. */
+	/* Packets sent since the last ACK are in flight before this one. */
 	last->in_flight = fp_bbr3_max32(last->in_flight, a->prior_in_flight);
 	if (a->delivered - last->delivered <= step)
 		return;
@@ -113,7 +113,7 @@ FP_INLINE void fp_bbr3_record_sent(struct fp_bbr3 *b, const struct fp_bbr3_ack *
 	last->in_flight = a->in_flight;
 }
 
-/* Nothing but this moment was noted yet. */
+/* Only this moment is recorded so far. */
 FP_FUNC u32 fp_bbr3_forget_sent(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr3_ack *a FP_CC_ARG)
 {
 	u32 i;
@@ -127,8 +127,8 @@ FP_FUNC u32 fp_bbr3_forget_sent(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr
 }
 
 /*
- * The place of what was noted when the packet was sent that found `delivered` packets delivered;
- * the oldest where that is too long ago.
+ * The record of the time when a packet was sent that found `delivered` packets delivered; the
+ * oldest one if that is too long ago.
  */
 FP_FUNC u32 fp_bbr3_sent_at(const struct fp_bbr3 *b FP_CC_ARG, u32 delivered)
 {
@@ -140,10 +140,10 @@ FP_FUNC u32 fp_bbr3_sent_at(const struct fp_bbr3 *b FP_CC_ARG, u32 delivered)
 			break;
 		place--;
 	}
-	return place; /* not cut to its bound: the verifier wants to see the caller do it */
+	return place; /* not bounded here: the verifier requires it in the caller */
 }
 
-/* What this ACK says of the packets that it is of. */
+/* The information of this ACK about its packets. */
 FP_FUNC u32 fp_bbr3_read_sample(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr3_ack *a FP_CC_ARG)
 {
 	u64 sample = (u64)a->sample << FP_BBR3_BW_SHIFT;
@@ -180,7 +180,7 @@ FP_INLINE void fp_bbr3_update_max_bw(struct fp_bbr3 *b, const struct fp_bbr3_ack
 	b->max_bw = fp_bbr3_max64(b->max_bw_of[0], b->max_bw_of[1]);
 }
 
-/* Another cycle: what is older than the previous one is forgotten. */
+/* Starts another cycle and drops the one before the previous one. */
 FP_INLINE void fp_bbr3_advance_max_bw(struct fp_bbr3 *b)
 {
 	if (!b->max_bw_of[1])
@@ -221,7 +221,7 @@ FP_INLINE void fp_bbr3_latest_signals(struct fp_bbr3 *b, const struct fp_bbr3_ac
 	}
 }
 
-/* Once a round that lost packets, where nobody probes: down to what arrived, at most by 30 %. */
+/* Once per round with loss, outside a probe: reduces to what arrived, at most by 30 %. */
 FP_INLINE void fp_bbr3_adapt_shortterm(struct fp_bbr3 *b)
 {
 	if (fp_bbr3_probing(b) || !b->loss_in_round)
@@ -259,7 +259,7 @@ FP_INLINE void fp_bbr3_update_aggregation(struct fp_bbr3 *b, const struct fp_bbr
 	b->extra_acked_of[1] = fp_bbr3_max32(b->extra_acked_of[1], extra);
 }
 
-/* Three rounds that were not suppressed by the application, and rarely faster than before. */
+/* Three rounds that the application did not limit, and rarely faster than before. */
 FP_INLINE void fp_bbr3_check_full_bw(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if (b->full_bw_now || !b->round_start || a->app_limited)
@@ -279,7 +279,7 @@ FP_INLINE void fp_bbr3_update_min_rtt(struct fp_bbr3 *b, const struct fp_bbr3_ac
 	u32 rtt = a->rtt_us;
 
 	b->probe_rtt_expired = a->now_us > b->probe_rtt_min_stamp + FP_BBR3_PROBE_RTT_US;
-	/* A delayed ACK is no measure of the path where it would replace a smaller one. */
+	/* A delayed ACK does not measure the path if it would replace a smaller one. */
 	if (rtt != FP_BBR3_NONE32 &&
 	    (rtt < b->probe_rtt_min || (b->probe_rtt_expired && !a->ack_delayed))) {
 		b->probe_rtt_min = rtt;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * phases.h: what the sender does next.
+ * phases.h: the phases of the sender.
  *
  *   Startup -> Drain -> [ Down -> Cruise -> Refill -> Up ] -> Down ...     ProbeBW
  *                                     every 5 s without a low RTT: ProbeRTT, 200 ms
@@ -64,7 +64,7 @@ FP_INLINE void fp_bbr3_start_up(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 	fp_bbr3_raise_slope(b);
 }
 
-/* More was lost since than a path loses that is not full. */
+/* Whether more was lost since then than on a path that is not full. */
 FP_INLINE u32 fp_bbr3_is_too_high(const struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if ((u64)b->lost_since * 100 > (u64)b->tx_in_flight * FP_BBR3_LOSS_THRESH)
@@ -72,7 +72,7 @@ FP_INLINE u32 fp_bbr3_is_too_high(const struct fp_bbr3 *b, const struct fp_bbr3_
 	return b->lost_since && !a->has_sack;
 }
 
-/* How much was in flight when losses passed the threshold, `newly` of them at this ACK. */
+/* The volume in flight when losses passed the threshold, `newly` of them at this ACK. */
 FP_INLINE u32 fp_bbr3_inflight_at_loss(const struct fp_bbr3 *b, u32 newly)
 {
 	u32 before = b->tx_in_flight - fp_bbr3_min32(newly, b->tx_in_flight);
@@ -107,7 +107,7 @@ FP_INLINE void fp_bbr3_save_cwnd(struct fp_bbr3 *b, u32 cwnd, u32 in_recovery)
 		b->prior_cwnd = fp_bbr3_max32(b->prior_cwnd, cwnd);
 }
 
-/* Startup is the phase 0: nothing to return to is the number behind the last phase. */
+/* Startup is phase 0, so the number after the last phase means no phase to return to. */
 FP_INLINE void fp_bbr3_save_model(struct fp_bbr3 *b)
 {
 	b->undo_phase = FP_BBR3_PHASES;
@@ -116,7 +116,7 @@ FP_INLINE void fp_bbr3_save_model(struct fp_bbr3 *b)
 	b->undo_inflight_longterm = b->inflight_longterm;
 }
 
-/* Packets were found lost since the last ACK. */
+/* Handles packets found lost since the last ACK. */
 FP_FUNC u32 fp_bbr3_record_losses(struct fp_bbr3 *b FP_CC_ARG,
 				  const struct fp_bbr3_ack *a FP_CC_ARG, u32 newly)
 {
@@ -178,7 +178,7 @@ FP_INLINE void fp_bbr3_grow_longterm(struct fp_bbr3 *b, const struct fp_bbr3_ack
 		fp_bbr3_raise_slope(b);
 }
 
-/* Follows what ACKs mean; whether it chose the phase. */
+/* Updates the meaning of ACKs. Returns whether it chose the phase. */
 FP_INLINE u32 fp_bbr3_adapt_longterm(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if (b->acks == FP_BBR3_ACKS_STARTING && b->round_start)
@@ -283,7 +283,7 @@ FP_INLINE void fp_bbr3_check_probe_rtt(struct fp_bbr3 *b, const struct fp_bbr3_a
 		b->idle_restart = 0;
 	if (b->phase != FP_BBR3_PROBE_RTT)
 		return;
-	/* Slow samples are not the path's. */
+	/* Slow samples do not describe the path. */
 	b->mark_app_limited = 1;
 	if (!b->probe_rtt_done && a->in_flight <= fp_bbr3_probe_rtt_cwnd(b)) {
 		b->probe_rtt_done = a->now_us + FP_BBR3_PROBE_RTT_HOLD_US;
@@ -311,7 +311,7 @@ FP_INLINE void fp_bbr3_recovery_ends(struct fp_bbr3 *b, const struct fp_bbr3_ack
 	b->was_in_recovery = a->in_recovery;
 }
 
-/* The round-trip time, and whether to look for it. Ends the round's signals. */
+/* Updates the round-trip time and the need to probe it. Ends the signals of the round. */
 FP_FUNC u32 fp_bbr3_update_rtt(struct fp_bbr3 *b FP_CC_ARG, const struct fp_bbr3_ack *a FP_CC_ARG)
 {
 	fp_bbr3_update_min_rtt(b, a);

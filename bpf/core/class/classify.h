@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * classify.h: which class each end of a packet belongs to.
+ * classify.h: the class of each end of a packet.
  *
- * The rules lie in an image that user space builds: one hash table of exact keys, and for each
- * family the prefix lengths that occur. The longest prefix is found by binary search over these
- * lengths (Waldvogel et al., Scalable High Speed IP Routing Lookups, SIGCOMM 1997): on the way to
- * a longer prefix markers stand in the table, each with the best match that is known there, so
- * that no step is ever taken back. There are two images; user space fills the one that no packet
- * uses and changes r->image, and each packet goes by one image from beginning to end.
+ * The rules are in an image that user space builds: one hash table of exact keys, and for each
+ * family the prefix lengths that occur. A binary search over these lengths finds the longest prefix
+ * (Waldvogel et al., Scalable High Speed IP Routing Lookups, SIGCOMM 1997). Markers on the path to
+ * a longer prefix hold the best match so far, so the search never backtracks. There are two images:
+ * user space fills the unused one and changes r->image. Each packet uses one image from start to
+ * end.
  *
- * Where several rules match an end, the first of this order wins: mark, MAC, prefix, VLAN, DSCP,
+ * If several rules match an end, the first in this order wins: mark, MAC, prefix, VLAN, DSCP,
  * interface (matches.h).
  *
- * What a host sends is counted where it enters the router, what it receives where it leaves: there
- * all is known of the host (interface, MAC, VLAN). That hook is called natural for that end. What
- * goes through without being seen where it leaves is counted for both ends where it enters.
+ * Packets of a host are counted where they enter the router, packets to a host where they leave:
+ * there its interface, MAC address and VLAN are known. That hook is the natural one for that end.
+ * Packets that pass without a hook at egress are counted for both ends at ingress.
  */
 #ifndef FP_CLASSIFY_H
 #define FP_CLASSIFY_H
@@ -22,12 +22,12 @@
 #include "../work.h"
 #include "matches.h"
 
-#define FP_OTHER     0	 /* the slot of what no class matches */
-#define FP_NO_SLOT   ~0u /* a marker below which no prefix matches */
+#define FP_OTHER     0	 /* the slot of packets without a class */
+#define FP_NO_SLOT   ~0u /* a marker without a matching prefix above it */
 #define FP_MAX_LEVEL 129
-/* More steps than a binary search over FP_MAX_LEVEL lengths takes. */
+/* More steps than a binary search over FP_MAX_LEVEL lengths needs. */
 #define FP_LEVEL_STEPS 9
-/* The image's builder ensures that no key lies further from its place. */
+/* The builder of the image ensures that every key is within this distance of its position. */
 #define FP_RULE_PROBES 16
 
 enum fp_rule_kind {
@@ -41,12 +41,12 @@ enum fp_rule_kind {
 };
 
 #define FP_USES(kind) (1u << (kind))
-/* What besides addresses can lead to a class. */
+/* Matches other than addresses. */
 #define FP_USES_(number, ...) | FP_USES(number)
 #define FP_USES_FACTS	      (0 FP_MATCHES(FP_USES_))
 #define FP_USES_OF_INSIDE_(number, name, NAME, whom, ...)                                          \
 	| (whom == FP_OF_INSIDE ? FP_USES(number) : 0)
-/* Those that speak of the end inside. */
+/* Matches of the end inside. */
 #define FP_USES_INSIDE (0 FP_MATCHES(FP_USES_OF_INSIDE_))
 
 struct fp_rule {
@@ -81,13 +81,13 @@ FP_INLINE u32 fp_hash_rule(u64 a, u64 b, u32 tag, u32 seed)
 {
 	u64 h = (a ^ ((u64)seed << 32 | tag)) * 0x9e3779b97f4a7c15ull;
 
-	/* What tells addresses apart stands in the highest bits: it is folded down before. */
+	/* The highest bits distinguish addresses, so they are folded down first. */
 	h = (h ^ h >> 29) ^ b;
 	h = (h ^ h >> 32) * 0x9e3779b97f4a7c15ull;
 	return (u32)(h >> 32);
 }
 
-/* The value of a key; `absent` where it is not in the table. */
+/* The value of a key, or `absent`. */
 FP_INLINE u32 fp_find_rule(struct fp_image FP_MEM *image, u64 a, u64 b, u32 tag, u32 absent)
 {
 	u32 i, at = fp_hash_rule(a, b, tag, image->seed);
@@ -112,7 +112,7 @@ FP_INLINE u32 fp_find_number(struct fp_image FP_MEM *image, u32 kind, u64 number
 
 #define FP_NOT_IN_TABLE (~0u - 1)
 
-/* The longest prefix of w->family that w->look lies in: its value, FP_NO_SLOT without any. */
+/* The value of the longest prefix of w->family that contains w->look, or FP_NO_SLOT. */
 FP_FUNC u32 fp_match_prefix(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
@@ -140,7 +140,7 @@ FP_FUNC u32 fp_match_prefix(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	return w->best;
 }
 
-/* Is `side` the end that marks and DSCPs speak of: the one not behind an uplink? */
+/* Whether `side` is the end of marks and DSCPs: the one that is not behind an uplink. */
 FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_MEM *image, u32 side)
 {
 	int sender = side == w->packet.side, uplink;
@@ -151,7 +151,7 @@ FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_ME
 	return w->frame.way == FP_WAY_IN ? sender != uplink : sender == uplink;
 }
 
-/* Looks one match up, unless a line before it has found a class. */
+/* Looks up one match, unless an earlier line found a class. */
 #define FP_LOOK_UP_(number, name, NAME, whom, condition, ...)                                      \
 	if (!slot && (uses & FP_USES(number)) &&                                                   \
 	    (whom == FP_OF_INSIDE ? inside                                                         \
@@ -160,7 +160,7 @@ FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_ME
 	    (condition))                                                                           \
 		slot = fp_find_number(image, number, fp_key_##name(w, sender));
 
-/* The slot of the class of `side`; `natural` is 0 where only its address may be used. */
+/* The slot of the class of `side`. If `natural` is 0, only the address may be used. */
 FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 side,
 			u32 natural)
 {
@@ -185,11 +185,11 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return slot;
 }
 
-/* At which of its hooks is this end counted? */
+/* Whether this hook counts this end. */
 FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w, u32 uses,
 				 int sender)
 {
-	/* Netfilter has set the mark only when the packet leaves. */
+	/* Netfilter sets the mark before the packet leaves. */
 	int late = (uses & FP_USES(FP_RULE_MARK)) && r->watched_count > 1;
 
 	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
@@ -201,7 +201,7 @@ FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work F
 	return late || !(w->frame.flags & FP_FRAME_SEEN_BEFORE);
 }
 
-/* Everything but the address that leads to the class of `side`, as one number that is not 0. */
+/* Everything except the address that selects the class of `side`, as a number that is not 0. */
 FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM *image, u32 side)
 {
 	int sender = side == w->packet.side;
@@ -215,7 +215,10 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	return fp_hash_rule(a, b, (w->frame.way << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;
 }
 
-/* Begins a packet's classification: which image, which ends are counted here, by which facts. */
+/*
+ * Starts the classification of a packet: its image, and for each end whether it counts here and by
+ * what.
+ */
 FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	struct fp_image FP_MEM *image;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * class/matches.h: what leads an end of a packet to a class, but its address: for each match a line,
- * fp_key_NAME() and FP_MIX_NAME(). fp_class_of() looks them up in the order of the lines, those of
- * FP_MATCHES_FIRST before prefixes. The kinds of rules, `struct Rules` of fairpath-core and the image
- * are made of the lines; the words of a match are in crates/model/class/src/criterion.rs.
+ * class/matches.h: what selects a class for an end of a packet, except its address. Each match has
+ * a line, fp_key_NAME() and FP_MIX_NAME(). fp_class_of() looks them up in the order of the lines,
+ * those of FP_MATCHES_FIRST before prefixes. The kinds of rules, `struct Rules` of fairpath-core
+ * and the image are generated from the lines. The words of a match are in
+ * crates/model/class/src/criterion.rs.
  *
- * A line has the rule's number (which stays, below 32), its name, its constant, who it speaks of,
- * a condition for a look-up, the field of Rules, the Rust type of its values, and what it is.
+ * A line has the number of the rule (below 32, never changed), its name, its constant, the end that
+ * it matches, a condition for a look-up, the field of Rules, the Rust type of its values, and a
+ * description.
  */
 #ifndef FP_MATCHES_H
 #define FP_MATCHES_H
 
 #include "../work.h"
 
-/* Who a match speaks of. */
+/* The end that a match applies to. */
 #define FP_OF_ANY    0 /* either end */
-#define FP_OF_LINK   1 /* the end whose link this hook tells */
+#define FP_OF_LINK   1 /* the end whose link this hook sees */
 #define FP_OF_INSIDE 2 /* the end that is not behind an uplink */
 
 /* clang-format off */
@@ -29,7 +31,7 @@
 /* clang-format on */
 #define FP_MATCHES(X) FP_MATCHES_FIRST(X) FP_MATCHES_LAST(X)
 
-/* Does this hook tell the link by which the end is reached? */
+/* Whether this hook sees the link towards the end. */
 FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
 {
 	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
@@ -37,7 +39,7 @@ FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
 	return w->frame.way == (sender ? FP_WAY_IN : FP_WAY_OUT);
 }
 
-/* By which interface an end is reached, 0 unknown. */
+/* The interface towards an end, 0 unknown. */
 FP_INLINE u32 fp_reached_by(const struct fp_work FP_MEM *w, int sender)
 {
 	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
@@ -48,8 +50,8 @@ FP_INLINE u32 fp_reached_by(const struct fp_work FP_MEM *w, int sender)
 }
 
 /*
- * fp_key_NAME(): the number that is looked up. FP_MIX_NAME(): mixes it into the 128 bits (a, b) by
- * which a flow notices that its class must be looked up again.
+ * fp_key_NAME(): the number to look up. FP_MIX_NAME(): mixes it into the 128 bits (a, b) by which a
+ * flow detects that its class must be looked up again.
  */
 
 FP_INLINE u64 fp_key_mark(const struct fp_work FP_MEM *w, int sender)
@@ -59,7 +61,7 @@ FP_INLINE u64 fp_key_mark(const struct fp_work FP_MEM *w, int sender)
 }
 #define FP_MIX_mark(a, b) (a |= (u64)w->frame.mark << 32)
 
-/* The link-layer address, 0 where this hook does not tell. */
+/* The link-layer address, 0 if this hook does not see it. */
 FP_INLINE u64 fp_key_mac(const struct fp_work FP_MEM *w, int sender)
 {
 	u32 at = sender ? 6 : 0;
@@ -70,7 +72,7 @@ FP_INLINE u64 fp_key_mac(const struct fp_work FP_MEM *w, int sender)
 }
 #define FP_MIX_mac(a, b) (b = fp_key_mac(w, sender))
 
-/* The identifier of the VLAN by which an end is reached, where fp_link_known(). */
+/* The identifier of the VLAN towards an end, if fp_link_known(). */
 FP_INLINE u64 fp_key_vlan(const struct fp_work FP_MEM *w, int sender)
 {
 	if (!sender && (w->frame.flags & FP_FRAME_THROUGH))
@@ -90,6 +92,6 @@ FP_INLINE u64 fp_key_interface(const struct fp_work FP_MEM *w, int sender)
 {
 	return fp_reached_by(w, sender);
 }
-#define FP_MIX_interface(a, b) ((void)0) /* interfaces are always in it */
+#define FP_MIX_interface(a, b) ((void)0) /* interfaces are always included */
 
 #endif /* FP_MATCHES_H */

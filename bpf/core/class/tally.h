@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * tally.h: what passes is counted for the classes of both ends of a packet.
+ * tally.h: counts passing packets for the classes of both ends.
  *
  *   packet ── volume ─────────────────────────────────┐
  *   flow ── tally (which classes, what is untold) ────┤─> class counts (one set a class)
@@ -8,14 +8,14 @@
  *            └── cell (class, leg, bucket)                      emptied by each reading
  *   flow ── tally ── pair (class, remote prefix | host)         emptied by each reading
  *
- * A flow keeps the classes of its two ends in its tally and looks them up again only when the rules
- * or the facts changed. What changes seldom (loss, peers) is told by the flow every FP_FLUSH_NS
- * and at its end, not by the packet.
+ * A flow keeps the classes of its two ends in its tally, and looks them up again only when the
+ * rules or the facts changed. The flow adds rare events (loss, peers) every FP_FLUSH_NS and at its
+ * end, not with each packet.
  *
- * Counts are shared by all CPUs (atomic additions), because a set for each CPU would cost sixteen
- * times the memory. Cells and pairs lie twice: user space turns r->reading over, waits until no
- * packet uses the old half, reads and clears it. Where no place is free, the class's own counts
- * (unbinned) or a statistic (pairs_evicted) tell.
+ * All CPUs share the counts (atomic additions), because a set per CPU would need sixteen times the
+ * memory. Cells and pairs exist twice: user space swaps the halves with r->reading, waits until no
+ * packet uses the old half, reads it and clears it. If no entry is free, the counts of the class
+ * (unbinned) or a statistic (pairs_evicted) show it.
  */
 #ifndef FP_TALLY_H
 #define FP_TALLY_H
@@ -25,7 +25,7 @@
 
 #define FP_CELL_WAYS 8
 #define FP_PAIR_WAYS 4
-/* How long a flow may keep what it has to tell, while packets come. */
+/* How long a flow may keep pending counts while packets arrive. */
 #define FP_FLUSH_NS 1000000000ull
 /* Buckets: 32 an octave, from 2^13 ns on (8 us) to 2^36 (69 s); relative error at most 1.6 %. */
 #define FP_FIRST_OCTAVE 13
@@ -39,7 +39,7 @@ enum fp_pair_kind {
 	FP_PAIR_UNMATCHED = 4,
 };
 
-/* What becomes of a flow, for the classes of its ends. */
+/* Events of a flow, for the classes of its ends. */
 enum fp_tally_flow {
 	FP_TALLY_OPENED = 1,
 	FP_TALLY_CLOSED,
@@ -47,7 +47,7 @@ enum fp_tally_flow {
 	FP_TALLY_ONE_SIDED,
 };
 
-/* Told by flows now and then, of one direction. */
+/* Counts of one direction that flows add from time to time. */
 struct fp_class_losses {
 	u32 data_packets;
 	u32 retransmitted_packets;
@@ -56,17 +56,19 @@ struct fp_class_losses {
 	u32 reordered_packets;
 };
 
-/* Filters by class: with one such class, packets of no such class are omitted. */
+/* Filters by class: with at least one such class, packets of other classes are excluded. */
 #define FP_CLASS_ONLY 0x01
-/* Packets of it are omitted. */
+/* Its packets are excluded. */
 #define FP_CLASS_EXCEPT 0x02
 
-/* A class's place: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN. */
+/*
+ * The entry of a class: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN.
+ */
 struct fp_class {
 	u64 packets[2];
 	u64 bytes[2];
 	u64 unmeasured_bytes[2];
-	u32 born;  /* generation of the rules that first led here; written by user space */
+	u32 born;  /* generation of the rules that first used it; written by user space */
 	u32 flags; /* FP_CLASS_*; written by user space */
 	u64 zero;
 
@@ -140,7 +142,7 @@ FP_INLINE u32 fp_bucket(u64 rtt)
 	return (octave - FP_FIRST_OCTAVE) * 32 + ((rtt >> (octave - 5)) & 31);
 }
 
-/* Counts one round-trip time in its cell; -1 where none is free. */
+/* Counts one round-trip time in its cell. Returns -1 if none is free. */
 FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_bucket)
 {
 	u64 key = ((u64)slot << 11 | leg_bucket) + 1;
@@ -177,7 +179,7 @@ FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 	}
 }
 
-/* The slot of a watched interface, FP_OTHER where it is not counted. */
+/* The slot of a monitored interface, FP_OTHER if it is not counted. */
 FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
 	u32 at;
@@ -188,7 +190,7 @@ FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
 	return at < FP_MAX_WATCHED ? r->watched_slot[at] : FP_OTHER;
 }
 
-/* A sample of the data that `f`'s other side sent to w->packet.side. */
+/* Counts a sample of the data that the other side of `f` sent to w->packet.side. */
 FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			    struct fp_flow FP_MEM *f FP_ARG, u64 rtt)
 {
@@ -218,7 +220,7 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 
 /* ----- peers ------------------------------------------------------------------------------ */
 
-/* The place of a pair in a locked set, emptied of a smaller one if need be. */
+/* The entry of a pair in a locked set, after evicting a smaller one if needed. */
 FP_INLINE u32 fp_pair_entry(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u64 at, u32 slot,
 			    u32 kind_length)
 {
@@ -282,7 +284,7 @@ FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return 0;
 }
 
-/* Masks w->look to the prefix length by which remotes of this family are distinguished. */
+/* Masks w->look to the prefix length for remotes of this family. */
 FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			     const struct fp_key FP_MEM *key)
 {
@@ -299,7 +301,7 @@ FP_INLINE u32 fp_mask_remote(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	return bits;
 }
 
-/* w->peer belongs to the class of `side`: to the remote, and to its own host. */
+/* Adds w->peer of the class of `side`: to the remote, and to its own host. */
 FP_FUNC int fp_report_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			    const struct fp_key FP_MEM *key FP_ARG, u32 slot_side)
 {
@@ -309,7 +311,7 @@ FP_FUNC int fp_report_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	if (!w->peer.bytes[FP_UP] && !w->peer.bytes[FP_DOWN] && !w->peer.lost_packets)
 		return 0;
 	if (slot == FP_OTHER) {
-		/* Only where the end lies behind a watched interface: remotes would fill it. */
+		/* Only if the end is behind a monitored interface: remotes would fill the table. */
 		if (!w->peer.unmatched)
 			return 0;
 		w->look[0] = key->addr[side][0];
@@ -341,7 +343,7 @@ FP_FUNC int fp_report_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 
 /* ----- flows ------------------------------------------------------------------------------- */
 
-/* Does `slot` still belong to the class that it belonged to when `context` was found? */
+/* Whether `slot` still belongs to the class for which `context` was found. */
 FP_INLINE int fp_is_slot_current(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
 {
 	return slot && (s32)((u32)(context >> 32) - fp_class_at(r, slot)->born) >= 0;
@@ -360,7 +362,7 @@ FP_INLINE u32 FP_MEM *fp_flow_count(struct fp_rtt FP_MEM *r, u32 slot, u32 what)
 	return &c->one_sided;
 }
 
-/* Counts the flow's beginning or end once for each class that it belongs to. */
+/* Counts the start or end of the flow once for each of its classes. */
 FP_INLINE void fp_count_flow(struct fp_rtt FP_MEM *r, const struct fp_tally FP_MEM *t, u32 what)
 {
 	if (t->slot[0] || !t->slot[1])
@@ -376,9 +378,9 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 	return 0;
 }
 
-/* ----- what a flow tells now and then ----------------------------------------------------- */
+/* ----- counts that a flow adds from time to time ------------------------------------------ */
 
-/* Adds to `field` of direction `way` of both classes: what side `from` sent. */
+/* Adds to `field` of direction `way` of both classes: packets of side `from`. */
 #define FP_REPORT(field)                                                                           \
 	do {                                                                                       \
 		u32 more_ = (__typeof__(told->field))(c->field - told->field);                     \
@@ -390,7 +392,7 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 		}                                                                                  \
 	} while (0)
 
-/* The counts that side `from`'s data goes to: up of its class, down of the other's. */
+/* The counts of data from side `from`: up of its class, down of the other's. */
 FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
@@ -403,10 +405,10 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 	u32 again = (u16)(c->retransmitted_packets - told->retransmitted_packets);
 	u32 spurious = (u16)(c->spurious_packets - told->spurious_packets);
 
-	/* Lost beyond: towards the other side. Lost before: on the sender's leg. */
+	/* Downstream loss is towards the other side. Upstream loss is on the leg of the sender. */
 	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
 	w->peer.lost_on[from & 1] += (u16)(c->lost_before_packets - told->lost_before_packets);
-	/* Only what no class matches at either end is other. */
+	/* Only packets without a class at both ends are other. */
 	if (mine == FP_OTHER && other != FP_OTHER)
 		up = down;
 	else if (other == FP_OTHER && mine != FP_OTHER)
@@ -419,7 +421,7 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 	return 0;
 }
 
-/* Is the end that `side` is behind a watched interface, so that its subnet is worth finding? */
+/* Whether the end of `side` is behind a monitored interface, so that its subnet is needed. */
 FP_INLINE u32 fp_is_local(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 behind)
 {
 	if (fp_watched(r, behind) >= FP_MAX_WATCHED)
@@ -427,7 +429,7 @@ FP_INLINE u32 fp_is_local(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32
 	return fp_find_number(fp_image_at(r, w->image), FP_RULE_UPLINK, behind) == FP_OTHER;
 }
 
-/* A slot that has another owner by now is nobody's any more. */
+/* Clears slots that have another owner now. */
 FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_MEM *t)
 {
 	u32 side;
@@ -438,7 +440,7 @@ FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_M
 	}
 }
 
-/* What `side` has to tell of its peer: samples of what the other side sent tell separate leg. */
+/* The results of `side` for its peer. Samples of the other side's data are of its own leg. */
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
@@ -459,7 +461,7 @@ FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	return t->slot[mine] << 1 | mine;
 }
 
-/* Before a flow ends, perhaps long after its last packet. */
+/* Called before a flow ends, perhaps long after its last packet. */
 FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u32 what)
 {
 	struct fp_tally FP_MEM *t = &f->tally;
@@ -469,7 +471,7 @@ FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *
 	return 0;
 }
 
-/* Tells the classes of both ends what the flow has gathered, and what becomes of it. */
+/* Adds the pending counts of the flow to the classes of both ends, with the event of the flow. */
 FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			   struct fp_flow FP_MEM *f FP_ARG, u32 what)
 {
@@ -497,7 +499,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 
 /* ----- which classes a flow's ends belong to ----------------------------------------------- */
 
-/* The open flow moves from one class to another. */
+/* Moves an open flow from one class to another. */
 FP_INLINE void fp_move_open_flow(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 partner)
 {
 	if (from && from != partner)
@@ -506,7 +508,7 @@ FP_INLINE void fp_move_open_flow(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 
 		fp_add32(&fp_class_at(r, to)->flows_opened, 1);
 }
 
-/* Looks up one end of a flow again. */
+/* Looks up the class of one end of a flow again. */
 FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 				struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
@@ -522,7 +524,7 @@ FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work F
 	return 0;
 }
 
-/* Is the packet at hand wanted, by the classes of its ends? */
+/* Whether the classes of its ends include the current packet. */
 FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	u32 flags;
@@ -535,7 +537,9 @@ FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 	return !(r->class_filters & FP_CLASS_ONLY) || (flags & FP_CLASS_ONLY);
 }
 
-/* The classes of both ends of the packet at hand, from its flow's tally; 0 if it is not wanted. */
+/*
+ * The classes of both ends of the current packet, from the tally of its flow. 0 if it is excluded.
+ */
 FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			      struct fp_flow FP_MEM *f)
 {
@@ -563,7 +567,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	return 1;
 }
 
-/* Behind the packet's own work: tells what the flow has gathered, if it is time. */
+/* After the packet itself: adds the pending counts of the flow, if it is time. */
 FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			    struct fp_flow FP_MEM *f)
 {
@@ -583,14 +587,14 @@ FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 		fp_add64(&c->unmeasured_bytes[way], w->packet.ip_bytes);
 }
 
-/* A packet without a flow: its ends are looked up each time, its bytes go to peers at once. */
+/* A packet without a flow: looks up its ends each time and adds its bytes to peers at once. */
 FP_FUNC int fp_tally_without_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	u32 sender = w->packet.side & 1, side, other;
 
 	for (side = 0; side < 2; side++)
 		w->slot[side] = w->natural[side] ? fp_class_of(r, w, side, 1) : FP_OTHER;
-	/* What is other depends on both ends. */
+	/* Whether it is other depends on both ends. */
 	for (side = 0; side < 2; side++) {
 		other = !side;
 		if (!w->natural[side] && w->natural[other] && !w->slot[other])
@@ -620,7 +624,7 @@ FP_FUNC int fp_tally_without_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work
 	return 0;
 }
 
-/* Counts the packet at hand for the ends that are counted at this hook. */
+/* Counts the current packet for the ends that this hook counts. */
 FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	u32 sender = w->packet.side & 1, receiver = !sender, slot;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/abi.h: what forwarding shares with user space and with the hooks that ask for it.
+ * forward/abi.h: what forwarding shares with user space and with the hooks that use it.
  *
- *   struct fp_forward   the plan: bridge or router, two exits, addresses of this host
- *   FP_GO_*             what becomes of a frame, counted by exit
- *   struct fp_fib       a question to the FIB of the kernel, and its answer
- *   FP_GO()             a decision in one number: outcome, exits, where the IP header is
- *   struct fp_metadata      what AF_XDP gets before a frame
+ *   struct fp_forward  the plan: bridge or router, two egress interfaces, addresses of this host
+ *   FP_GO_*  the outcome for a frame, counted by egress interface
+ *   struct fp_fib  a query to the FIB of the kernel, and its result
+ *   FP_GO()  a decision as a number: outcome, interfaces, position of the IP header
+ *   struct fp_metadata  what AF_XDP gets before a frame
  */
 #ifndef FP_FORWARD_ABI_H
 #define FP_FORWARD_ABI_H
@@ -27,7 +27,7 @@ enum fp_forwarding {
 	FP_FORWARD_ROUTER = 2,
 };
 
-/* What becomes of a frame; mirrored in crates/model/core/src/forward.rs. */
+/* Outcomes for a frame; mirrored in crates/model/core/src/forward.rs. */
 enum fp_forward_outcome {
 	FP_GO_TO_SOCKET,
 	FP_GO_NO_SOCKET,
@@ -36,36 +36,36 @@ enum fp_forward_outcome {
 	FP_GO_OWN,
 	FP_GO_NEIGHBOUR,
 	FP_GO_SHORT,
-	FP_GO_NO_ROOM, /* before the frame, for the note: passed */
+	FP_GO_NO_ROOM, /* no headroom for metadata: passed */
 	FP_GO_REDIRECT_OUTCOMES,
-	/* Of rtt_forward only. */
-	FP_GO_OTHER_VLAN = FP_GO_REDIRECT_OUTCOMES, /* its tag is none of the exits' */
+	/* Only of rtt_forward. */
+	FP_GO_OTHER_VLAN = FP_GO_REDIRECT_OUTCOMES, /* its tag belongs to no egress interface */
 	FP_GO_NO_SCRATCH,			    /* the monitor has no work area for this CPU */
 	FP_GO_TOO_BIG,
-	/* Of its router mode only. */
+	/* Only of its router mode. */
 	FP_GO_OTHER_HOST, /* not sent to the interface's MAC address */
 	FP_GO_TTL,
 	FP_GO_OPTIONS,	       /* IPv4's, or hop-by-hop ones */
 	FP_GO_NOT_FORWARDABLE, /* addresses that no router forwards, or a wrong header checksum */
-	FP_GO_NO_NEIGHBOUR,    /* the next hop's MAC address is not known yet */
+	FP_GO_NO_NEIGHBOUR,    /* the MAC address of the next hop is unknown */
 	FP_GO_LOCAL,	       /* this host's own, broadcast, no route */
-	FP_GO_UNREACHABLE,     /* a route that says so; blackholes */
+	FP_GO_UNREACHABLE,     /* an unreachable or blackhole route */
 	FP_GO_NOT_FORWARDING,  /* sysctl forwarding is off */
 	FP_GO_TUNNEL,	       /* the route encapsulates */
-	FP_GO_OTHER_EXIT,      /* by an interface that is not one of the exits */
+	FP_GO_OTHER_EXIT,      /* the route uses an interface that is not configured */
 	/* Dropped. */
-	FP_GO_LOST, /* the socket went away when the frame was changed already */
+	FP_GO_LOST, /* the socket was closed after the frame was changed */
 	FP_GO_OUTCOMES,
 };
 
 /* Integers in host order. Mirrored in crates/model/core/src/forward.rs. */
 struct fp_exit {
-	u32 ifindex;	/* where its frames come and go */
-	u32 route;	/* what the FIB calls it: the VLAN device, or ifindex */
-	u32 end;	/* enum fp_end: whose class counts for what leaves here */
+	u32 ifindex;	/* interface of its frames */
+	u32 route;	/* as the FIB names it: the VLAN device, or ifindex */
+	u32 end;	/* enum fp_end: the end whose class counts at egress here */
 	u32 mtu;	/* bytes of IP */
-	u16 vlan;	/* its tag; 0: none, or in a bridge whatever tag a frame has */
-	u16 stack_seen; /* what goes to the stack is measured there (tcx ingress) */
+	u16 vlan;	/* its tag; 0: none, or in a bridge any tag */
+	u16 stack_seen; /* packets to the stack are measured there (tcx ingress) */
 	u8 mac[FP_MAC_BYTES];
 	u16 zero;
 };
@@ -88,14 +88,14 @@ struct fp_metadata {
 
 _Static_assert(sizeof(struct fp_metadata) == 88, "what metadata.rs reads");
 
-/* The kernel's struct bpf_fib_lookup: what the FIB is asked, and what it answers. */
+/* The kernel's struct bpf_fib_lookup: query and result. */
 struct fp_fib {
 	u8 family;
 	u8 l4_protocol;
 	u16 sport;
 	u16 dport;
-	u16 tot_len;  /* question: bytes of IP; answer: the MTU */
-	u32 ifindex;  /* question: where the packet came in; answer: where it leaves */
+	u16 tot_len;  /* query: bytes of IP; result: the MTU */
+	u32 ifindex;  /* query: ingress interface; result: egress interface */
 	u32 flowinfo; /* IPv4: tos in the first byte */
 	u32 src[4];   /* network order, as all addresses here */
 	u32 dst[4];
@@ -106,7 +106,7 @@ struct fp_fib {
 
 _Static_assert(sizeof(struct fp_fib) == 64, "UAPI");
 
-/* A decision: outcome, exits by which it came and leaves, and where its IP header is. */
+/* A decision: outcome, ingress and egress, and position of the IP header. */
 #define FP_GO(outcome, in, out, ip) ((outcome) | (in) << 8 | (out) << 12 | (ip) << 16)
 #define FP_GO_OUTCOME(go)	    ((go) & 0xff)
 #define FP_GO_IN(go)		    ((go) >> 8 & 1)

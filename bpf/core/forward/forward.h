@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/forward.h: whether a frame passes the stack by, by which exit, and what is changed in it.
+ * forward/forward.h: whether a frame bypasses the stack, its egress interface, and its changes.
  *
- *   fp_forward_begin()    link header, exit by which it came: nothing is changed yet
- *   fp_forward_bridge()   bridge: the other exit, if its MTU allows
- *   fp_fib_request(), _take() router: route.h
- *   fp_forward_growth()   bytes that the hook makes or takes away before the frame
- *   fp_forward_change()   tag, MAC addresses, TTL
+ *   fp_forward_begin()  link header and ingress: changes nothing
+ *   fp_forward_bridge()  bridge: the other interface, if its MTU permits
+ *   fp_fib_request(), fp_fib_result()  router: route.h
+ *   fp_forward_growth()  bytes that the hook adds or removes before the frame
+ *   fp_forward_change()  tag, MAC addresses, TTL
  *
- * Two exits, towards subscribers and towards the internet; they may be two VLANs of one interface.
+ * There are two egress interfaces, towards subscribers and towards the internet. They may be two
+ * VLANs of one interface.
  *
- *   bridge  a frame leaves by the other exit, with its tag, or with the other exit's
- *   router  the kernel's FIB says by which exit, to whose MAC address, and whether its MTU allows
- *           it; TTL or hop limit goes down by one (RFC 1812 section 5.3.1, RFC 8200 section 3)
+ *   bridge  a frame leaves by the other interface, with its tag or with that of the interface
+ *   router  the FIB of the kernel selects the interface and the MAC address of the next hop, and
+ *           checks the MTU. TTL or hop limit is decremented (RFC 1812 section 5.3.1, RFC 8200
+ *           section 3)
  *
- * What a router must answer or think about (TTL over, options, no neighbour, too big) is the
- * stack's, counted by reason. Deliberately absent: reverse path filtering, and more than one tag
- * that is changed.
+ * The stack handles all other cases (TTL exceeded, options, no neighbour, too big), counted by
+ * reason. Deliberately absent: reverse path filtering, and changes of more than one tag.
  */
 #ifndef FP_FORWARD_FORWARD_H
 #define FP_FORWARD_FORWARD_H
 
 #include "route.h"
 
-/* Does this frame belong to the exit? */
+/* Whether this frame belongs to the egress interface. */
 FP_INLINE int fp_is_of_exit(const struct fp_forward *f, const struct fp_exit *e, u32 ifindex,
 			    u32 vlan)
 {
@@ -32,7 +33,7 @@ FP_INLINE int fp_is_of_exit(const struct fp_forward *f, const struct fp_exit *e,
 	return e->vlan == vlan || (!e->vlan && f->mode == FP_FORWARD_BRIDGE);
 }
 
-/* The outcome FP_GO_TO_SOCKET: nothing so far speaks against it; the exit is the other one. */
+/* Returns FP_GO_TO_SOCKET with the other interface if nothing excludes forwarding so far. */
 FP_INLINE u32 fp_forward_begin(const struct fp_forward *f, u32 ifindex, const u8 *frame,
 			       const u8 *end)
 {
@@ -61,7 +62,7 @@ FP_INLINE u32 fp_forward_begin(const struct fp_forward *f, u32 ifindex, const u8
 	return FP_GO(FP_GO_TO_SOCKET, in, out, g.ip);
 }
 
-/* A bridge's frame of `bytes` leaves by the other exit. */
+/* The decision for a frame of `bytes` in a bridge. */
 FP_INLINE u32 fp_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
 {
 	if (bytes - FP_GO_IP(go) > f->exit[FP_GO_OUT(go)].mtu)
@@ -69,7 +70,7 @@ FP_INLINE u32 fp_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
 	return go;
 }
 
-/* How many bytes longer a frame leaves than it came: a router's tag is its exit's. */
+/* The growth of a frame in bytes: in router mode, the tag is that of the egress interface. */
 FP_INLINE int fp_forward_growth(const struct fp_forward *f, u32 go)
 {
 	u32 tagged = FP_GO_IP(go) > FP_ETH_BYTES;
@@ -80,7 +81,7 @@ FP_INLINE int fp_forward_growth(const struct fp_forward *f, u32 go)
 					   : (tagged ? -FP_TAG_BYTES : 0);
 }
 
-/* The tag that a frame leaves with. */
+/* The tag of a frame at egress. */
 FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 came_with)
 {
 	u16 vlan = f->exit[FP_GO_OUT(go)].vlan;
@@ -88,13 +89,13 @@ FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 came_with)
 	return vlan || f->mode == FP_FORWARD_ROUTER ? vlan : came_with;
 }
 
-/* Whether fp_forward_change() changes frames of this kind: they are no longer the stack's then. */
+/* Whether fp_forward_change() changes such frames, which the stack cannot use afterwards. */
 FP_INLINE int fp_forward_changes(const struct fp_forward *f, u32 go)
 {
 	return f->mode == FP_FORWARD_ROUTER || f->exit[FP_GO_OUT(go)].vlan;
 }
 
-/* The TTL, one less; the header is behind `ip` (RFC 1624, equation 3). */
+/* Decrements the TTL; the header is at `ip` (RFC 1624, equation 3). */
 FP_INLINE void fp_decrement_ttl(u8 *ip)
 {
 	if (ip[0] >> 4 == 4) {
@@ -108,8 +109,9 @@ FP_INLINE void fp_decrement_ttl(u8 *ip)
 }
 
 /*
- * Changes a frame that the hook has made longer at its beginning by `more` (fp_forward_growth()),
- * or shorter; 0, or -1: it ends before its headers, and is spoilt.
+ * Changes a frame after the hook extended or shortened its start by `more` bytes
+ * (fp_forward_growth()). Returns 0, or -1 if the frame ends inside its headers; it is then
+ * unusable.
  */
 FP_INLINE int fp_forward_change(const struct fp_forward *f, u32 go, int more,
 				const struct fp_next_hop FP_MEM *next, u8 *frame, const u8 *end)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/link.h: which frames may pass the stack by, as far as the link header says.
+ * forward/link.h: which frames may bypass the stack, by their link header.
  *
- * To the stack go frames that are no IP (ARP), group addresses (a bridge floods them), neighbour
- * discovery, what is for this host by its MAC address, and what is truncated. A frame is looked at
- * in its first buffer only, from `frame` to `end`, and nothing here changes it.
+ * The stack gets frames that are not IP (ARP), group addresses (a bridge floods them), neighbour
+ * discovery, frames to a MAC address of this host, and truncated frames. Only the first buffer of a
+ * frame is read, from `frame` to `end`, and nothing is changed here.
  */
 #ifndef FP_FORWARD_LINK_H
 #define FP_FORWARD_LINK_H
@@ -14,16 +14,16 @@
 
 #define FP_ETH_BYTES  14
 #define FP_TAG_BYTES  4
-#define FP_GO_TAGS    2 /* that are looked behind */
+#define FP_GO_TAGS    2 /* maximum of parsed tags */
 #define FP_VLAN_MASK  0x0fff
 #define FP_ND_FIRST   133 /* router solicitation, RFC 4861 section 4 */
 #define FP_ND_LAST    137 /* redirect */
 #define FP_IPV4_BYTES 20
 #define FP_IPV6_BYTES 40
 
-/* What a look at the link header found. */
+/* The parsed link header. */
 struct fp_link_info {
-	u32 ip;	  /* where the IP header begins, at most FP_ETH_BYTES + FP_GO_TAGS * FP_TAG_BYTES */
+	u32 ip;	  /* position of the IP header, at most FP_ETH_BYTES + FP_GO_TAGS * FP_TAG_BYTES */
 	u16 vlan; /* the outermost tag's identifier, 0 none */
 	u16 ethertype;
 };
@@ -34,7 +34,7 @@ FP_INLINE int fp_same_mac(const u8 *a, const volatile u8 *b)
 	       a[5] == b[5];
 }
 
-/* Whether `mac` is one of FP_MAX_OWN addresses that lie `stride` bytes apart. */
+/* Whether `mac` is one of FP_MAX_OWN addresses that are `stride` bytes apart. */
 FP_INLINE int fp_is_own(const u8 *mac, const volatile u8 *own, u32 stride)
 {
 	u32 i;
@@ -47,7 +47,7 @@ FP_INLINE int fp_is_own(const u8 *mac, const volatile u8 *own, u32 stride)
 	return 0;
 }
 
-/* Neighbour discovery that is sent to one host has an address like any other packet. */
+/* Unicast neighbour discovery has the address of a normal packet, so its type is checked. */
 FP_INLINE int fp_is_neighbour(const u8 *ip, const u8 *end)
 {
 	if (ip + FP_IPV6_BYTES + 1 > end || ip[6] != FP_PROTO_ICMPV6)
@@ -55,7 +55,7 @@ FP_INLINE int fp_is_neighbour(const u8 *ip, const u8 *end)
 	return ip[FP_IPV6_BYTES] >= FP_ND_FIRST && ip[FP_IPV6_BYTES] <= FP_ND_LAST;
 }
 
-/* FP_GO_TO_SOCKET: an IP packet to one host, as far as the link header tells. */
+/* Returns FP_GO_TO_SOCKET for a unicast IP packet, by its link header. */
 FP_INLINE u32 fp_check_link(const u8 *frame, const u8 *end, struct fp_link_info *g)
 {
 	const u8 *at = frame + FP_ETH_BYTES;
@@ -85,7 +85,7 @@ FP_INLINE u32 fp_check_link(const u8 *frame, const u8 *end, struct fp_link_info 
 	return g->ethertype == fp_be16(FP_ETH_IPV4) ? FP_GO_TO_SOCKET : FP_GO_NOT_IP;
 }
 
-/* Of a frame that goes to AF_XDP without a plan; `own` as fp_is_own() takes them, 6 bytes apart. */
+/* For a frame to AF_XDP without a plan. `own` is as for fp_is_own(), 6 bytes apart. */
 FP_INLINE u32 fp_redirect_outcome(const u8 *frame, const u8 *end, const volatile u8 *own)
 {
 	struct fp_link_info g;

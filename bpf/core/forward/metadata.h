@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/metadata.h: what policies see of a frame that goes to AF_XDP, from what the monitor parsed.
+ * forward/metadata.h: what policies see of a frame to AF_XDP, from the parsed packet.
  */
 #ifndef FP_FORWARD_METADATA_H
 #define FP_FORWARD_METADATA_H
@@ -8,7 +8,7 @@
 #include "../sched/meta.h"
 #include "forward.h"
 
-/* The slot of the class that counts, as the monitor found it, or by a look of our own. */
+/* The slot of the class that counts, from the monitor or by a look-up here. */
 FP_INLINE u32 fp_metadata_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 end)
 {
 	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
@@ -23,18 +23,18 @@ FP_INLINE u32 fp_metadata_slot(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 
 FP_INLINE void fp_metadata_write(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 				 const struct fp_forward *f, u32 go,
-				 struct fp_metadata FP_MEM *note)
+				 struct fp_metadata FP_MEM *metadata)
 {
 	u32 out = FP_GO_OUT(go);
 
-	FP_PUT(note->magic, FP_METADATA_MAGIC);
-	FP_PUT(note->exit, out);
-	fp_fill_meta(&note->meta, w);
-	FP_PUT(note->meta.class_id, fp_metadata_slot(r, w, f->exit[out].end));
-	FP_PUT(note->meta.arrival, w->frame.now);
-	FP_PUT(note->meta.bytes, w->frame.wire_len + fp_forward_growth(f, go));
-	FP_PUT(note->meta.mark, 0);
-	FP_PUT(note->meta.segments, 1);
+	FP_PUT(metadata->magic, FP_METADATA_MAGIC);
+	FP_PUT(metadata->exit, out);
+	fp_fill_meta(&metadata->meta, w);
+	FP_PUT(metadata->meta.class_id, fp_metadata_slot(r, w, f->exit[out].end));
+	FP_PUT(metadata->meta.arrival, w->frame.now);
+	FP_PUT(metadata->meta.bytes, w->frame.wire_len + fp_forward_growth(f, go));
+	FP_PUT(metadata->meta.mark, 0);
+	FP_PUT(metadata->meta.segments, 1);
 }
 
 #endif /* FP_FORWARD_METADATA_H */

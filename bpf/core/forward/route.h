@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * forward/route.h: where a packet leaves a router. The FIB is asked by the hook.
+ * forward/route.h: the egress of a packet in a router. The hook queries the FIB.
  *
- *   fp_fib_request()   IP header -> question, or why the stack gets the packet
- *   (the hook)     question -> answer: bpf_fib_lookup(), neighbours resolved, MTU looked at
- *   fp_fib_result()  answer -> exit and MAC addresses, or why the stack gets the packet
- *   fp_fib_combine()    both, and what was decided before -> decision
+ *   fp_fib_request()  IP header -> query, or the reason to pass the packet to the stack
+ *   (the hook)  query -> result: bpf_fib_lookup(), neighbours resolved, MTU checked
+ *   fp_fib_result()  result -> egress and MAC addresses, or the reason to pass it to the stack
+ *   fp_fib_combine()  both, and the earlier decision -> decision
  *
- * Nothing is changed in the packet.
+ * The packet is not changed.
  */
 #ifndef FP_FORWARD_ROUTE_H
 #define FP_FORWARD_ROUTE_H
@@ -17,7 +17,7 @@
 #define FP_AF_INET  2
 #define FP_AF_INET6 10
 
-/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as it is distinguished. */
+/* The kernel's enum BPF_FIB_LKUP_RET_*, as far as needed. */
 enum fp_fib_answer {
 	FP_FIB_SUCCESS = 0,
 	FP_FIB_NOT_FORWARDED = 4,
@@ -27,7 +27,7 @@ enum fp_fib_answer {
 	FP_FIB_FRAGMENTATION_NEEDED = 8,
 };
 
-/* What fp_fib_result() leaves for fp_forward_change(). */
+/* Input of fp_forward_change() from fp_fib_result(). */
 struct fp_next_hop {
 	u16 macs[FP_MAC_BYTES]; /* destination and source */
 	u32 zero;
@@ -105,8 +105,8 @@ FP_INLINE u32 fp_fib_request_ipv6(struct fp_fib *fib, const u8 *ip, const u8 *en
 }
 
 /*
- * Fills a question (all zero before) from the IP header at `ip`, which has `bytes` of the frame
- * from there on; FP_GO_TO_SOCKET: ask it, of the interface by which the packet came.
+ * Fills a zeroed query from the IP header at `ip`, with `bytes` from there on. Returns
+ * FP_GO_TO_SOCKET if the FIB is to be queried for the ingress interface.
  */
 FP_INLINE u32 fp_fib_request(struct fp_fib *fib, const u8 *ip, const u8 *end, u32 bytes)
 {
@@ -136,7 +136,7 @@ FP_INLINE u32 fp_fib_outcome(long answer)
 	}
 }
 
-/* What the FIB's answer means: outcome and exit, for fp_fib_combine(). */
+/* Outcome and egress from the result of the FIB, for fp_fib_combine(). */
 FP_INLINE u32 fp_fib_result(const struct fp_forward *f, long answer, const struct fp_fib *fib,
 			    struct fp_next_hop FP_MEM *next)
 {
@@ -158,7 +158,7 @@ FP_INLINE u32 fp_fib_result(const struct fp_forward *f, long answer, const struc
 	return FP_GO(FP_GO_TO_SOCKET, 0, out, 0);
 }
 
-/* What was decided of a frame before (`go`), and what the FIB added: by fp_fib_request() or _take(). */
+/* Combines the decision so far (`go`) with that of fp_fib_request() or fp_fib_result(). */
 FP_INLINE u32 fp_fib_combine(u32 go, u32 routed)
 {
 	if (FP_GO_OUTCOME(routed) != FP_GO_TO_SOCKET)

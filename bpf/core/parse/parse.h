@@ -2,9 +2,9 @@
 /*
  * parse.h: from the first bytes of a frame to struct fp_packet.
  *
- * Reads w->head (at most FP_HEAD_BYTES) and lengths from the IP header, never the frame's end,
- * because frames carry padding and trailers. Later fragments have no transport header and are
- * not looked at further; ICMP errors quote a packet that is not here and are not traffic.
+ * Reads w->head (at most FP_HEAD_BYTES). Lengths come from the IP header, never from the end of the
+ * frame, because frames carry padding and trailers. Later fragments have no transport header and
+ * are not parsed further. ICMP errors quote another packet and do not count as traffic.
  *
  * Deliberately absent: reassembly, MPLS, tunnels (GRE, VXLAN, GTP).
  */
@@ -29,7 +29,7 @@ enum fp_parsed {
 	FP_OTHER_PROTOCOL,
 };
 
-/* Where the parser stands in w->head. */
+/* The position of the parser in w->head. */
 struct fp_cursor {
 	u32 at;
 	u32 next;      /* ethertype, then IP protocol */
@@ -229,7 +229,7 @@ FP_INLINE void fp_read_timestamps(struct fp_work FP_MEM *w, u32 at)
 	w->packet.flags |= FP_PACKET_HAS_TS;
 }
 
-/* Options that the capture cut off are as good as absent. */
+/* Options that the capture truncated count as absent. */
 FP_FUNC int fp_parse_tcp_options(struct fp_work FP_MEM *w FP_ARG, u32 at, u32 end)
 {
 	u32 i;
@@ -313,7 +313,7 @@ FP_INLINE int fp_parse_echo(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 r
 	return FP_PARSED;
 }
 
-/* The transport header, of the protocols that are looked into. */
+/* The transport header of the supported protocols. */
 FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *sport,
 				 u32 *dport)
 {
@@ -347,8 +347,8 @@ FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, 
 }
 
 /*
- * Fills w->packet from w->frame and w->head; the same answer in every runtime. Addresses, ip_bytes
- * and dscp are valid wherever an IP header was read, ip_bytes is 0 elsewhere.
+ * Fills w->packet from w->frame and w->head, the same in every runtime. Addresses, ip_bytes and
+ * dscp are valid if an IP header was read; otherwise ip_bytes is 0.
  */
 FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 {

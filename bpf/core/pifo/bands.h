@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * bands.h: FP_BANDS, strict priority. Up to 64 FIFO lists; an item's rank is its band, and band 0
- * is served first. One word says which bands hold something.
+ * bands.h: FP_BANDS, strict priority. Up to 64 FIFO lists. The rank of an item is its band, and
+ * band 0 is served first. One word has a bit for each band that is not empty.
  *
- * Everything O(1). Memory: 8 bytes a band. A rank beyond the last band is clamped, dropped or an
- * error, as the PIFO says.
+ * All operations are O(1). Memory: 8 bytes per band. A rank above the last band is clamped, dropped
+ * or an error, as configured.
  *
- * The same lists and the same word carry FP_SP_PIFO and FP_AIFO, which choose the list otherwise.
+ * FP_SP_PIFO and FP_AIFO use the same lists and word, and choose the list differently.
  */
 #ifndef FP_BANDS_H
 #define FP_BANDS_H
 
 #include "item.h"
 
-/* A place no item can have: enum fp_refusal stands in the lower bits. */
+/* A position that no item has: enum fp_refusal is in the lower bits. */
 #define FP_NOWHERE 0x80000000u
 
-/* What becomes of a rank outside: `nearest`, or a refusal. */
+/* The result for a rank outside: `nearest`, or a refusal. */
 FP_INLINE u32 fp_outside_place(struct fp_pifo FP_MEM *p, u32 policy, u32 refusal, u32 nearest)
 {
 	if (policy == FP_OUTSIDE_CLAMP)
@@ -27,7 +27,7 @@ FP_INLINE u32 fp_outside_place(struct fp_pifo FP_MEM *p, u32 policy, u32 refusal
 	return FP_NOWHERE | FP_REFUSED_RANK;
 }
 
-/* The refusal that stands in a place that is none; never 0. */
+/* The refusal in an invalid position; never 0. */
 FP_INLINE int fp_refusal_of(u32 place)
 {
 	return place & 7 ? (int)(place & 7) : FP_REFUSED_RANK;

@@ -13,16 +13,17 @@
  *               |
  *   level 0   [.1..] [....] ...           bit set <=> the bucket is not empty
  *
- * Two halves, because one array by modulo lets ranks of the next turn go before those of this one.
- * The halves change places only when something is popped and the primary is empty; then base goes
- * on by N g. A push into an empty PIFO whose rank lies beyond the window moves the window there,
- * with half a primary of room for lower ranks that follow: an idle queue of times starts again.
+ * There are two halves, because a single array by modulo would serve ranks of the next turn before
+ * those of this one. The halves swap only on a pop with an empty primary half; then base increases
+ * by N g. A push into an empty PIFO with a rank outside the window moves the window to the rank,
+ * with half a primary half below it for lower ranks that follow. So an idle queue of times starts
+ * again.
  *
- * Everything O(levels), at most four words. Memory: 16 bytes a bucket and an eighth of a byte for
- * each half's bit. N from 1 to 2^20, any number; ranks are plain 64-bit numbers.
+ * All operations are O(levels), at most four words. Memory: 16 bytes per bucket and 1/8 byte for
+ * the bit of each half. N is any number from 1 to 2^20. Ranks are plain 64-bit numbers.
  *
- * Order is (bucket, arrival): exact where g is 1. Invariants: bit <=> not empty; base never goes
- * back; without clamping, what is popped is at least base.
+ * Order is (bucket, arrival), which is exact if g is 1. Invariants: a bit is set if and only if its
+ * bucket is not empty; base never decreases; without clamping, a popped rank is at least base.
  */
 #ifndef FP_CFFS_H
 #define FP_CFFS_H
@@ -32,13 +33,13 @@
 /* Below the top: 64^4 > 2^20 buckets. */
 #define FP_CFFS_LEVELS 3
 
-/* The place of a bucket of a half. */
+/* The position of a bucket of a half. */
 FP_INLINE u32 fp_window_at(struct fp_pifo FP_MEM *p, u32 half, u32 bucket)
 {
 	return (half & 1 ? p->stride : 0) + bucket;
 }
 
-/* Moves an empty window so that `rank` lies in the middle of its primary half. */
+/* Moves an empty window so that `rank` is in the middle of its primary half. */
 FP_INLINE void fp_window_rebase(struct fp_pifo FP_MEM *p, u64 rank)
 {
 	u32 shift = p->shift & 63;
@@ -48,7 +49,7 @@ FP_INLINE void fp_window_rebase(struct fp_pifo FP_MEM *p, u64 rank)
 }
 
 /*
- * Where a rank goes; FP_NOWHERE and why, if nowhere. `others`: how many items are queued besides.
+ * The position for a rank, or FP_NOWHERE with the reason. `others`: number of other queued items.
  */
 FP_INLINE u32 fp_window_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 {
@@ -72,7 +73,7 @@ FP_INLINE u32 fp_window_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 	return fp_outside_place(p, p->beyond, FP_REFUSED_BEYOND, fp_window_at(p, half ^ 1, n - 1));
 }
 
-/* Lets the secondary half become the primary one. */
+/* Makes the secondary half the primary one. */
 FP_INLINE void fp_window_rotate(struct fp_pifo FP_MEM *p)
 {
 	p->half = (p->half & 1) ^ 1;
@@ -80,7 +81,7 @@ FP_INLINE void fp_window_rotate(struct fp_pifo FP_MEM *p)
 	p->rotations++;
 }
 
-/* Half and bucket of a place. */
+/* Half and bucket of a position. */
 FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
 {
 	return place >= p->stride;
@@ -91,14 +92,14 @@ FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
 	return place >= p->stride ? place - p->stride : place;
 }
 
-/* Word `word` of a half's index, which lies behind its buckets. */
+/* Word `word` of the index of a half, which follows its buckets. */
 FP_INLINE u64 FP_MEM *fp_index_word(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 				    u64 word)
 {
 	return fp_word_at(pool, p, (u64)(half & 1 ? p->stride : 0) + p->buckets + word);
 }
 
-/* Sets a bit; 1 if its word was 0, so that the level above has to know. */
+/* Sets a bit. Returns 1 if its word was 0, so that the level above changes. */
 FP_INLINE int fp_index_set(u64 FP_MEM *word, u32 i)
 {
 	u64 was = *word;
@@ -107,7 +108,7 @@ FP_INLINE int fp_index_set(u64 FP_MEM *word, u32 i)
 	return !was;
 }
 
-/* Clears a bit; 1 if its word is 0 now. */
+/* Clears a bit. Returns 1 if its word is 0 now. */
 FP_INLINE int fp_index_clear(u64 FP_MEM *word, u32 i)
 {
 	u64 is = *word & ~fp_bit(i);
@@ -122,7 +123,7 @@ FP_INLINE u64 fp_level_at(struct fp_pifo FP_MEM *p, u32 level)
 	return level ? p->level_at[(level - 1) & 1] : 0;
 }
 
-/* Sets or clears bucket `i` through all levels: windows of more than 4,096 buckets. */
+/* Sets or clears bucket `i` on all levels, for windows of more than 4,096 buckets. */
 FP_FUNC int fp_cffs_change_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 i, u32 set)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -145,7 +146,7 @@ FP_FUNC int fp_cffs_change_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 h
 	return 0;
 }
 
-/* The first or last bucket of a half that is not empty, the same. */
+/* The same for the first or last non-empty bucket of a half. */
 FP_FUNC u32 fp_cffs_find_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half, u32 last)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -161,7 +162,7 @@ FP_FUNC u32 fp_cffs_find_deep(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 hal
 	return i;
 }
 
-/* Says that bucket `i` is not empty any more. */
+/* Marks bucket `i` as not empty. */
 FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
 			   u32 i)
 {
@@ -171,7 +172,7 @@ FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 		p->top[half & 1] |= fp_bit(i >> 6);
 }
 
-/* Says that bucket `i` is empty now. */
+/* Marks bucket `i` as empty. */
 FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half,
 			     u32 i)
 {
@@ -181,7 +182,7 @@ FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM 
 		p->top[half & 1] &= ~fp_bit(i >> 6);
 }
 
-/* The first bucket of a half that is not empty. The caller knows that top[half] is not 0. */
+/* The first non-empty bucket of a half. The caller ensures that top[half] is not 0. */
 FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half)
 {
 	u32 i;
@@ -192,7 +193,7 @@ FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *
 	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
 }
 
-/* The same as fp_window_place(), for what lies in the window. */
+/* Like fp_window_place(), for a rank in the window. */
 FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 {
 	u64 at = (rank - p->base) >> (p->shift & 63), n = p->buckets;
@@ -203,18 +204,17 @@ FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 	return fp_window_place(p, rank, others);
 }
 
-/* Whether it is an FP_CFFS of one level: kind and levels at one look. */
+/* Whether it is an FP_CFFS of one level: one comparison of kind and levels. */
 FP_INLINE int fp_cffs_is_flat(struct fp_pifo FP_MEM *p)
 {
 	return p->kind == FP_CFFS && p->levels == 1;
 }
 
 /*
- * The common case of a pop: a window of one level whose primary half is not empty. 0 where it is
- * another, or the memory contradicts itself; then nothing has changed.
- *
- * What happens by chance (a bucket, a word runs empty) is no branch: a wrong guess costs as much as
- * all the rest. A list whose head is its tail runs empty, which is known before its item is read.
+ * The common case of a pop: a window of one level with a non-empty primary half. Returns 0 in other
+ * cases, or if the memory is inconsistent, without changes. Random events (a bucket or a word
+ * becomes empty) are not branches, because a misprediction costs as much as all the rest. A list
+ * becomes empty if its head is its tail, which is known before its item is read.
  */
 FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
 {
@@ -252,8 +252,8 @@ FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_ME
 }
 
 /*
- * The common case of a push: one level, a free item, a rank in the window, room. 0 where it is
- * another; then nothing has changed.
+ * The common case of a push: one level, a free item, a rank in the window, and capacity. Returns 0
+ * in other cases, without changes.
  */
 FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
 				u32 item, u64 rank, u64 seq)
@@ -266,7 +266,7 @@ FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_M
 	if (rank < p->base || bucket >= 2 * n || p->count >= p->capacity || !fp_cffs_is_flat(p) ||
 	    (u32)(item - 1) >= pool->items || it->pifo)
 		return 0;
-	/* Which half is a matter of chance, too. */
+	/* The half is random too, so it is not a branch. */
 	second = (n - 1 - bucket) >> 63;
 	half = (p->half & 1) ^ (u32)second;
 	bucket -= fp_if(second, (u32)n);
@@ -284,7 +284,7 @@ FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_M
 	it->prev = list->tail;
 	it->place = first + (u32)bucket;
 	it->pifo = q;
-	/* Of an empty list the tail says nothing: item 0 takes the write. */
+	/* In an empty list the tail is undefined: item 0 takes the write. */
 	fp_item_at(pool, fp_if(was_empty ^ 1, list->tail))->next = item;
 	list->head = head | fp_if(was_empty, item);
 	list->tail = item;

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * gradient.h: FP_GRADIENT, the approximate gradient queue (Eiffel, NSDI 2019, section 3.1.2): the
- * window and the buckets of cffs.h, but what is not empty is known by two sums instead of bitmaps.
+ * window and the buckets of cffs.h, but with two sums instead of bitmaps to find non-empty buckets.
  *
- * Bucket j weighs w(i) = 2^(i / 16), where i = 124 + N - 1 - j, so that the first bucket weighs
- * most. a is the sum of w(i), b that of i w(i), over buckets that are not empty. b / a is the
- * middle of the i. Where all buckets below the largest i are full, that i is 1 / (2^(1/16) - 1) =
- * 22.6 above the middle, and the guess is right. Where buckets are sparse it is not: then the
- * nearest bucket below the guess is taken, which is not always the first, or the nearest above
- * it. The first is never more than FP_GRADIENT_FAR above the middle (a single one with a gap of
- * some 53 buckets behind it), so neither is the mistake, and nothing is ever lost. The paper gives
- * a gain of at most 9 % over bitmaps; cffs.h is the one to take, and what tests compare this with.
+ * Bucket j has the weight w(i) = 2^(i / 16) with i = 124 + N - 1 - j, so the first bucket is the
+ * heaviest. a is the sum of w(i), b that of i w(i), over non-empty buckets. b / a is the mean of
+ * the i. If all buckets below the largest i are full, that i is 1 / (2^(1/16) - 1) = 22.6 above the
+ * mean, and the estimate is exact. If buckets are sparse, it is not: then the nearest bucket below
+ * the estimate is taken, which is not always the first, or the nearest above it. The first is at
+ * most FP_GRADIENT_FAR above the mean (a single bucket, with a gap of about 53 buckets after it).
+ * So the error has the same limit, and nothing is lost. The paper reports a gain of at most 9 %
+ * over bitmaps. Prefer cffs.h; tests compare this with it.
  *
- * Push, move, remove O(1); pop a division and at most FP_GRADIENT_FAR + 1 buckets looked at, those
- * without result counted in `searched`; last O(N), exact. Memory: 16 bytes a bucket and 32. At most 523
- * buckets: above, b would not fit in 64 bits with room to spare.
+ * Push, move, remove O(1). Pop takes a division and at most FP_GRADIENT_FAR + 1 buckets, of which
+ * the empty ones count in `searched`. last O(N), exact. Memory: 16 bytes per bucket and 32. At most
+ * 523 buckets: with more, b would not fit in 64 bits with a margin.
  */
 #ifndef FP_GRADIENT_H
 #define FP_GRADIENT_H
 
 #include "cffs.h"
 
-/* The least i: weights below are too coarse as integers. */
+/* The minimum i: smaller weights are too coarse as integers. */
 #define FP_GRADIENT_LEAST 124
-/* From the middle to the guess: 22.6, and what the division cuts off. */
+/* From the mean to the estimate: 22.6, and the rounding of the division. */
 #define FP_GRADIENT_REACH 23
-/* From the middle to the first bucket, at most. */
+/* Maximum from the mean to the first bucket. */
 #define FP_GRADIENT_FAR 56
 
 /* 2^(f / 16) in parts of 2^20. */
@@ -39,7 +39,7 @@ FP_INLINE u64 fp_gradient_weight(u32 i)
 	return ((u64)fp_gradient_root[i & 15] << ((i >> 4) & 63)) >> 20;
 }
 
-/* Adds a bucket's weight, or takes it away. */
+/* Adds or subtracts the weight of a bucket. */
 FP_INLINE void fp_gradient_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 			       u32 bucket, int sign)
 {
@@ -54,8 +54,8 @@ FP_INLINE void fp_gradient_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_ME
 }
 
 /*
- * The bucket to look at in step `step`: from the guess towards the middle, then from the guess on
- * the other way. `buckets` or more where there is none.
+ * The bucket to check in step `step`: from the estimate towards the mean, then from the estimate in
+ * the other direction. `buckets` or more if there is none.
  */
 FP_INLINE u32 fp_gradient_look(u64 largest, u64 guess, u32 step)
 {
@@ -64,7 +64,7 @@ FP_INLINE u32 fp_gradient_look(u64 largest, u64 guess, u32 step)
 	return i <= largest ? (u32)(largest - i) : ~0u;
 }
 
-/* A bucket of a half that is not empty, often the first; `buckets` if there is none. */
+/* A non-empty bucket of a half, often the first. `buckets` if there is none. */
 FP_FUNC u32 fp_gradient_first(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -85,7 +85,7 @@ FP_FUNC u32 fp_gradient_first(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 hal
 	return p->buckets;
 }
 
-/* The last bucket of a half that is not empty; `buckets` if there is none. O(N). */
+/* The last non-empty bucket of a half. `buckets` if there is none. O(N). */
 FP_FUNC u32 fp_gradient_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * heap.h: FP_HEAP, exact order of any ranks. An implicit heap of four children a node over item
- * numbers; each item knows its position, so that any of them can be moved and removed.
+ * heap.h: FP_HEAP, exact order of any ranks. An implicit heap with four children per node over item
+ * numbers. Each item stores its position, so any item can be moved and removed.
  *
- * Push, pop, move, remove O(log4 n); peek O(1); last O(n), since the largest is one of the leaves:
- * push-out of a large full heap is slow, and cffs.h the remedy. Memory: 4 bytes an item of
- * `capacity`, beside the items.
+ * Push, pop, move, remove O(log4 n). peek O(1). last O(n), since the largest is one of the leaves:
+ * pushing out of a large full heap is slow, and cffs.h is the alternative. Memory: 4 bytes per item
+ * of `capacity`, in addition to the items.
  *
  * Invariant: no child is before its parent, where before is (rank, seq) as unsigned numbers.
  */
@@ -15,10 +15,10 @@
 #include "item.h"
 
 #define FP_NO_PLACE 0xffffffffu
-/* 4^16 = 2^32: no heap is deeper. */
+/* Maximum depth of a heap: 4^16 = 2^32. */
 #define FP_HEAP_LEVELS 17
 
-/* Position `pos` of the heap: two to a word. */
+/* The item at position `pos` of the heap: two per word. */
 FP_INLINE u32 FP_MEM *fp_heap_slot(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 pos)
 {
 	return (u32 FP_MEM *)fp_word_at(pool, p, pos / 2) + pos % 2;
@@ -29,7 +29,7 @@ FP_INLINE int fp_before(struct fp_item FP_MEM *a, struct fp_item FP_MEM *b)
 	return a->rank < b->rank || (a->rank == b->rank && a->seq < b->seq);
 }
 
-/* Writes an item's position down on both sides. */
+/* Stores the position of an item in the heap and in the item. */
 FP_INLINE void fp_heap_put(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos, u32 item,
 			   struct fp_item FP_MEM *it)
 {
@@ -37,7 +37,7 @@ FP_INLINE void fp_heap_put(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	it->place = pos;
 }
 
-/* Moves the hole at `pos` upwards until `item` may stand in it. */
+/* Moves the hole at `pos` up to the position of `item`. */
 FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pos)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -82,7 +82,7 @@ FP_INLINE u32 fp_heap_least_child(struct fp_pool FP_MEM *pool, struct fp_pifo FP
 	return least;
 }
 
-/* Moves the hole at `pos` downwards until `item` may stand in it. */
+/* Moves the hole at `pos` down to the position of `item`. */
 FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pos)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -106,7 +106,7 @@ FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u3
 	return 0;
 }
 
-/* Takes out what stands at `pos`; the last one fills the hole. The caller knows that count > 0. */
+/* Removes the item at `pos`. The last item fills the hole. The caller ensures that count > 0. */
 FP_INLINE void fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 pos)
 {
 	u32 end = p->count - 1, filler = *fp_heap_slot(pool, p, end);
@@ -130,7 +130,7 @@ FP_FUNC u32 fp_heap_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 
 	if (!count)
 		return 0;
-	/* The first leaf: who has no child at 4 * pos + 1. */
+	/* The first leaf: the first position without a child at 4 * pos + 1. */
 	first = count > 1 ? (count - 2) / 4 + 1 : 0;
 	last = *fp_heap_slot(pool, p, count - 1);
 	fp_loop(i, count - first) {

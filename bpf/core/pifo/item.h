@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * item.h: the memory of queues. One pool holds items, which the caller names by numbers from 1,
- * and PIFOs, numbered from 1 too; an item is in one PIFO at a time, or in none.
+ * item.h: the memory of PIFOs. A pool holds items, which the caller names by numbers from 1, and
+ * PIFOs, also numbered from 1. An item is in at most one PIFO at a time.
  *
  *   +---------+--------+--------+-----+--------+--------+-----+----------------------------+
  *   | fp_pool | item 0 | item 1 | ... | pifo 0 | pifo 1 | ... | arrays, as each pifo needs |
  *   | header  | nobody |        |     | nobody |        |     | (heap, buckets, bitmaps)   |
  *   +---------+--------+--------+-----+--------+--------+-----+----------------------------+
  *
- * Everything is addressed by offsets from the header, so the same bytes mean the same in an arena,
- * in its mapping and in plain memory.
+ * Everything is addressed by offsets from the header, so the same bytes are valid in an arena, in
+ * its mapping and in plain memory.
  *
- * Invariant: whatever the bytes behind the header say, nothing outside them is touched and every
- * loop ends. Numbers of items and PIFOs that are read from memory fall to 0, and places in arrays
- * to item 0, where they are too large. The header's geometry is written by fp_pool_format() only,
- * and nothing here can reach it; who maps memory that somebody else formatted asks fp_pool_sound()
- * first (pool.h).
+ * Invariant: with any bytes after the header, nothing outside them is accessed and every loop ends.
+ * Numbers of items and PIFOs that are too large become 0, and positions in arrays become item 0.
+ * Only fp_pool_format() writes the geometry in the header, and nothing here can reach it. If
+ * another program formatted the memory, call fp_pool_sound() first (pool.h).
  *
- * Deliberately absent: locks. One caller at a time works on a pool; which one is the caller's.
+ * Deliberately absent: locks. The caller ensures that one thread at a time works on a pool.
  */
 #ifndef FP_ITEM_H
 #define FP_ITEM_H
@@ -32,63 +31,64 @@
 #define FP_MAX_BANDS	     64		/* FP_BANDS, FP_SP_PIFO */
 #define FP_MAX_GRADIENT	     523	/* FP_GRADIENT: what 64 bits can weigh */
 #define FP_MAX_AIFO_WINDOW   1024	/* FP_AIFO */
-#define FP_AIFO_HEADROOM_ONE 256	/* headroom is given in parts of this */
+#define FP_AIFO_HEADROOM_ONE 256	/* the unit of headroom */
 #define FP_POP_BATCH	     64		/* items of one fp_pifo_pop_batch() */
-#define FP_NEVER	     (~0ull)	/* a time that does not come */
+#define FP_NEVER	     (~0ull)	/* a time that never comes */
 
 enum fp_pifo_kind {
 	FP_HEAP = 1,	 /* heap.h: exact for any ranks */
 	FP_BANDS = 2,	 /* bands.h: strict priority, rank = band */
 	FP_CFFS = 3,	 /* cffs.h: buckets in a moving window, O(1) */
-	FP_GRADIENT = 4, /* gradient.h: also, found by division */
+	FP_GRADIENT = 4, /* gradient.h: the same, found by division */
 	FP_SP_PIFO = 5,	 /* sp_pifo.h: approximate, a few FIFOs */
 	FP_AIFO = 6,	 /* aifo.h: approximate, one FIFO and admission */
 	FP_PIEO = 7,	 /* pieo.h: two PIFOs, eligible time and rank */
 };
 
-/* What happens where `capacity` items are queued already. */
+/* The result of a push when `capacity` items are queued. */
 enum fp_when_full {
-	FP_FULL_REFUSE = 0,   /* tail drop: the new item */
-	FP_FULL_PUSH_OUT = 1, /* the item of largest rank, the latest of those; maybe the new one */
+	FP_FULL_REFUSE = 0, /* tail drop: the new item */
+	FP_FULL_PUSH_OUT =
+		1, /* the item of largest rank, the latest of those; may be the new one */
 };
 
-/* What happens to a rank below or beyond the window (FP_CFFS, FP_GRADIENT), or the last band. */
+/* The result for a rank outside the window (FP_CFFS, FP_GRADIENT) or above the last band. */
 enum fp_outside {
-	FP_OUTSIDE_CLAMP = 0, /* into the first or last bucket, in order of arrival */
+	FP_OUTSIDE_CLAMP = 0, /* into the first or last bucket, by arrival */
 	FP_OUTSIDE_DROP = 1,  /* FP_REFUSED_BELOW, FP_REFUSED_BEYOND */
-	FP_OUTSIDE_ERROR = 2, /* FP_REFUSED_RANK: the caller said that it cannot happen */
+	FP_OUTSIDE_ERROR = 2, /* FP_REFUSED_RANK: the configuration excludes it */
 };
 
-/* Why an item was not taken. Each is counted. */
+/* Why an item was refused. Each is counted. */
 enum fp_refusal {
 	FP_REFUSED_FULL = 1,
 	FP_REFUSED_BELOW = 2,
 	FP_REFUSED_BEYOND = 3,
-	FP_REFUSED_ADMISSION = 4, /* FP_AIFO's quantile */
+	FP_REFUSED_ADMISSION = 4, /* by the quantile of FP_AIFO */
 	FP_REFUSED_ITEM = 5, /* 0, out of range, already queued; of move and remove: not queued */
-	FP_REFUSED_PIFO = 6, /* 0, out of range, or of a kind that has no such operation */
+	FP_REFUSED_PIFO = 6, /* 0, out of range, or without this operation */
 	FP_REFUSED_RANK = 7,
 };
 
-/* Written by the pool; `rank` and `seq` stay readable after the item left. */
+/* Written by the pool. `rank` and `seq` stay valid after the item left. */
 struct fp_item {
 	u64 rank;
 	u64 seq;   /* arrival: larger is later, over all PIFOs of the pool */
-	u32 next;  /* in its list; the caller's own while it is in no PIFO */
-	u32 prev;  /* the same; of a list's head: anything */
+	u32 next;  /* in its list; free for the caller while the item is in no PIFO */
+	u32 prev;  /* the same; of the head of a list: undefined */
 	u32 place; /* its list (of a window: half * stride + bucket), or position in the heap */
-	u32 pifo;  /* which holds it, 0 none */
+	u32 pifo;  /* its PIFO, 0 none */
 };
 
-/* A FIFO of items, by their next and prev; empty where head is 0, whatever tail says. */
+/* A FIFO of items, by their next and prev; empty if head is 0, whatever tail is. */
 struct fp_list {
 	u32 head;
 	u32 tail;
 };
 
 /*
- * One PIFO. pushed = popped + removed + pushed_out + count, always; below and beyond count ranks
- * (of moves too), whatever became of them.
+ * One PIFO. Always, pushed = popped + removed + pushed_out + count. below and beyond count ranks
+ * outside (also of moves), with any result.
  */
 struct fp_pifo {
 	u8 kind;   /* enum fp_pifo_kind, 0 none */
@@ -97,52 +97,52 @@ struct fp_pifo {
 	u8 beyond; /* enum fp_outside */
 	u8 shift;  /* a bucket is 2^shift ranks wide */
 	u8 levels; /* of bitmaps below `top`: 1 to 3 */
-	u8 half;   /* which array of buckets is the primary one */
+	u8 half;   /* the array of buckets that is the primary half */
 	u8 zero;
-	u32 capacity; /* items at most */
+	u32 capacity; /* maximum of items */
 	u32 count;
 	u32 buckets; /* of each half; lists of FP_BANDS, FP_SP_PIFO, FP_AIFO */
 	u32 stride;  /* 64-bit words of a half: its buckets, then its index */
 	u64 arrays;  /* offset from the pool */
-	u64 base;    /* first rank of the primary array; FP_AIFO: ranks seen; FP_PIEO: latest now */
-	u64 top[2];  /* of each half: bit i <=> bucket, or word of the level below, is not empty */
+	u64 base;   /* first rank of the primary half; FP_AIFO: ranks so far; FP_PIEO: latest now */
+	u64 top[2]; /* of each half: bit i <=> bucket, or word of the level below, is not empty */
 	u64 pushed;
 	u64 popped;
 	u64 removed;
 	u64 moved;
 	u64 pushed_out;
-	u64 was_full; /* refused for that */
+	u64 was_full; /* refusals for that reason */
 	u64 was_below;
 	u64 was_beyond;
 	u64 not_admitted;
 	u64 errors;	 /* FP_REFUSED_RANK */
-	u64 rotations;	 /* the window went on by one array */
-	u64 rebases;	 /* it jumped, being empty */
-	u64 searched;	 /* FP_GRADIENT: buckets looked at without result */
+	u64 rotations;	 /* swaps of the halves */
+	u64 rebases;	 /* moves of an empty window */
+	u64 searched;	 /* FP_GRADIENT: empty buckets that were checked */
 	u32 level_at[2]; /* first word of the second and third level */
-	u32 window;	 /* FP_AIFO: ranks remembered */
+	u32 window;	 /* FP_AIFO: stored ranks */
 	u32 headroom;	 /* FP_AIFO: k, in parts of FP_AIFO_HEADROOM_ONE */
-	u32 wheel;	 /* FP_PIEO: the PIFO of those that are not eligible yet */
-	u32 ready;	 /* FP_PIEO: the PIFO of those that are */
-	u32 each;	 /* FP_SP_PIFO: items of one list at most */
+	u32 wheel;	 /* FP_PIEO: the PIFO of items that are not yet eligible */
+	u32 ready;	 /* FP_PIEO: the PIFO of eligible items */
+	u32 each;	 /* FP_SP_PIFO: maximum of items of one list */
 	u32 zero2;
 };
 
 struct fp_pool {
 	u32 magic;   /* FP_PIFO_MAGIC */
 	u32 version; /* FP_PIFO_VERSION */
-	u64 bytes;   /* all of it, arrays included */
-	u64 room;    /* bytes behind the header where an fp_item can begin */
+	u64 bytes;   /* all bytes, with arrays */
+	u64 room;    /* bytes after the header where an fp_item can begin */
 	u64 pifo_at; /* offset of pifo 0 */
-	u64 arrays;  /* offset of what is left for arrays */
+	u64 arrays;  /* offset of the space for arrays */
 	u32 items;   /* the largest number */
 	u32 pifos;
 	u64 seq;	/* arrivals so far */
-	u32 pushed_out; /* by the last push: the item that had to leave, 0 none */
+	u32 pushed_out; /* by the last push: the item that was pushed out, 0 none */
 	u32 zero;
 	u64 bad_items; /* FP_REFUSED_ITEM */
 	u64 bad_pifos; /* FP_REFUSED_PIFO */
-	u64 broken;    /* contradictions met in the memory: somebody else wrote to it */
+	u64 broken;    /* inconsistencies found in the memory: another program wrote to it */
 	u64 pad[5];
 };
 
@@ -150,39 +150,39 @@ _Static_assert(sizeof(struct fp_item) == 32, "two to a cache line");
 _Static_assert(sizeof(struct fp_pifo) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_pool) == 128, "item 0 follows");
 
-/* `i` if there is such an item, else 0. */
+/* `i` if the item exists, else 0. */
 FP_INLINE u32 fp_item_bound(struct fp_pool FP_MEM *pool, u32 i)
 {
 	return i <= pool->items ? i : 0;
 }
 
-/* Item `i`; item 0 where there is none. O(1). */
+/* Item `i`; item 0 if it does not exist. O(1). */
 FP_INLINE struct fp_item FP_MEM *fp_item_at(struct fp_pool FP_MEM *pool, u32 i)
 {
 	return FP_AT(struct fp_item, pool,
 		     sizeof(struct fp_pool) + (u64)fp_item_bound(pool, i) * sizeof(struct fp_item));
 }
 
-/* PIFO `q`; PIFO 0, of no kind, where there is none. O(1). */
+/* PIFO `q`; PIFO 0, without a kind, if it does not exist. O(1). */
 FP_INLINE struct fp_pifo FP_MEM *fp_pifo_at(struct fp_pool FP_MEM *pool, u32 q)
 {
 	q = q <= pool->pifos ? q : 0;
 	return FP_AT(struct fp_pifo, pool, pool->pifo_at + (u64)q * sizeof(struct fp_pifo));
 }
 
-/* `at` if an object of up to 32 bytes lies there behind the header; else item 0's offset. */
+/* `at` if an object of up to 32 bytes fits there after the header, else the offset of item 0. */
 FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
 {
 	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
 }
 
-/* Whether an object of up to 32 bytes lies there behind the header. */
+/* Whether an object of up to 32 bytes fits there after the header. */
 FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
 {
 	return at - sizeof(struct fp_pool) < pool->room;
 }
 
-/* 64-bit word `word` of a PIFO's arrays. */
+/* 64-bit word `word` of the arrays of a PIFO. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
 	return FP_AT(u64, pool, fp_pool_bound(pool, (p->arrays & ~7ull) + word * 8));
@@ -195,8 +195,8 @@ FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct 
 }
 
 /*
- * 1 of 0, 0 of all else, without a branch where BPF has nothing but branches: hot paths meet either
- * by chance.
+ * 1 for 0, 0 otherwise, without a branch: BPF has only branches for it, and on hot paths both cases
+ * are random.
  */
 FP_INLINE u64 fp_is_zero(u64 x)
 {
@@ -207,13 +207,13 @@ FP_INLINE u64 fp_is_zero(u64 x)
 #endif
 }
 
-/* `x` if `yes` is 1, 0 if it is 0, the same. */
+/* `x` if `yes` is 1, 0 if it is 0, also without a branch. */
 FP_INLINE u32 fp_if(u64 yes, u32 x)
 {
 	return -(u32)yes & x;
 }
 
-/* Puts an item behind a list; 1 if the list was empty. */
+/* Appends an item to a list. Returns 1 if the list was empty. */
 FP_INLINE int fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
 			     struct fp_item FP_MEM *it)
 {
@@ -229,7 +229,7 @@ FP_INLINE int fp_list_append(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM 
 	return was_empty;
 }
 
-/* Takes an item out of the list it is in; 1 if the list is empty now. */
+/* Removes an item from its list. Returns 1 if the list is empty now. */
 FP_INLINE int fp_list_unlink(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM *list, u32 item,
 			     struct fp_item FP_MEM *it)
 {
@@ -246,31 +246,31 @@ FP_INLINE int fp_list_unlink(struct fp_pool FP_MEM *pool, struct fp_list FP_MEM 
 	return !list->head;
 }
 
-/* Guarded, so that all runtimes agree: x / 0 is 0 in BPF and a trap elsewhere. */
+/* Guarded so that all runtimes agree: x / 0 is 0 in BPF and a trap elsewhere. */
 FP_INLINE u64 fp_quotient(u64 x, u64 y)
 {
 	return y ? x / y : 0;
 }
 
-/* Guarded: BPF takes a shift modulo the width, C does not say. */
+/* Guarded: BPF takes a shift modulo the width, C leaves it undefined. */
 FP_INLINE u64 fp_bit(u32 i)
 {
 	return 1ull << (i & 63);
 }
 
-/* The lowest bit that is set, of a word that is not 0. */
+/* The lowest set bit of a word that is not 0. */
 FP_INLINE u32 fp_lowest_of(u64 word)
 {
 	return (u32)__builtin_ctzll(word);
 }
 
-/* The lowest bit that is set; 0 of 0. */
+/* The lowest set bit; 0 for 0. */
 FP_INLINE u32 fp_lowest(u64 word)
 {
 	return word ? (u32)__builtin_ctzll(word) : 0;
 }
 
-/* The highest bit that is set; 0 of 0. */
+/* The highest set bit; 0 for 0. */
 FP_INLINE u32 fp_highest(u64 word)
 {
 	return word ? 63 - (u32)__builtin_clzll(word) : 0;

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pieo.h: FP_PIEO, push-in extract-out (Shrivastav, SIGCOMM 2019): an item has a rank and a time
- * from which it is eligible; pop takes the smallest rank of those that are. WF2Q+ needs it.
+ * pieo.h: FP_PIEO, push-in extract-out (Shrivastav, SIGCOMM 2019): an item has a rank and an
+ * eligible time. Pop takes the smallest rank of the eligible items. WF2Q+ needs it.
  *
  *   push --> wheel, by eligible time -- as time goes on --> ready, by rank --> pop
  *
- * Two PIFOs of the same pool, which the caller formats: two FP_HEAP for exact order (rank,
- * arrival) and any times, O(log n); two FP_CFFS for O(1), where what becomes eligible together
- * has its order of arrival from there, and times are met by a bucket's width at the latest. `ready`
- * never refuses for its rank (it clamps), and what it has no room for waits in `wheel`.
+ * It uses two PIFOs of the same pool, which the caller formats. Two FP_HEAP give exact order (rank,
+ * arrival) and any times, O(log n). Two FP_CFFS give O(1): items that become eligible together keep
+ * their order of arrival, and times are exact to the width of a bucket. `ready` never refuses a
+ * rank (it clamps), and items above its capacity wait in `wheel`.
  *
- * Time does not go back: an earlier `now` is taken for the latest one. Items are removed with
- * fp_pifo_remove(); fp_pifo_move() gives one that waits another eligible time, and one that is
- * ready another rank. Each item goes over once, so that push and pop cost two pushes and two pops.
- * Memory beside the two: 8 bytes an item of the pool, for the rank that waits.
+ * Time never decreases: an earlier `now` is replaced by the latest one. Remove items with
+ * fp_pifo_remove(). fp_pifo_move() sets another eligible time for a waiting item, and another rank
+ * for a ready one. Each item moves over once, so push and pop cost two pushes and two pops. Memory
+ * in addition to the two PIFOs: 8 bytes per item of the pool, for the rank of waiting items.
  */
 #ifndef FP_PIEO_H
 #define FP_PIEO_H
 
 #include "pifo.h"
 
-/* The rank of an item that may wait in the wheel. */
+/* The rank of an item that may be in the wheel. */
 FP_INLINE u64 FP_MEM *fp_pieo_rank(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *e, u32 item)
 {
 	return fp_word_at(pool, e, fp_item_bound(pool, item));
 }
 
-/* Queues `item`, eligible from `eligible` on, by `rank`. 0, or enum fp_refusal. */
+/* Queues `item` with rank `rank`, eligible from `eligible`. Returns 0, or enum fp_refusal. */
 FP_FUNC int fp_pieo_push(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 eligible,
 			 u64 rank)
 {
@@ -47,7 +47,9 @@ FP_FUNC int fp_pieo_push(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u6
 	return refused;
 }
 
-/* Lets one item that is eligible at `now` go over; 0 if there is none, or no room. */
+/*
+ * Moves one item that is eligible at `now` to `ready`. Returns 0 if there is none, or no capacity.
+ */
 FP_FUNC int fp_pieo_release(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 now)
 {
 	struct fp_pifo FP_MEM *e = fp_pifo_at(pool, q);
@@ -63,7 +65,10 @@ FP_FUNC int fp_pieo_release(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 now)
 	return 1;
 }
 
-/* Takes the smallest rank that is eligible at `now`, the earliest of those; 0 if there is none. */
+/*
+ * Removes the smallest rank that is eligible at `now`, the earliest of those. Returns 0 if there is
+ * none.
+ */
 FP_FUNC u32 fp_pieo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 now)
 {
 	struct fp_pifo FP_MEM *e = fp_pifo_at(pool, q);
@@ -83,8 +88,8 @@ FP_FUNC u32 fp_pieo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 now)
 }
 
 /*
- * When to ask again: the latest now if something is eligible already, the earliest eligible time
- * of what waits, or FP_NEVER.
+ * The time of the next event: the latest now if an item is eligible, the earliest eligible time of
+ * the waiting items, or FP_NEVER.
  */
 FP_FUNC u64 fp_pieo_next_event(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pifo.h: push-in first-out queues over numbers (Sivaraman et al., SIGCOMM 2016): push by rank,
- * pop the smallest. Equal ranks leave in order of arrival. A number is whatever the caller says:
- * a packet's handle, a flow, a child, another PIFO.
+ * pifo.h: push-in first-out queues over numbers (Sivaraman et al., SIGCOMM 2016): push by rank, pop
+ * the smallest. Equal ranks leave in order of arrival. The caller defines the numbers: handles of
+ * packets, flows, children, other PIFOs.
  *
- * What may be pushed: items 1 to fp_pool.items that are in no PIFO. A rank is any 64-bit number,
- * compared as such; what wraps at 2^32 or counts down is the caller's to widen.
+ * Items 1 to fp_pool.items that are in no PIFO can be pushed. Ranks are 64-bit numbers, compared as
+ * such. The caller widens ranks that wrap at 2^32 or count down.
  *
  *   kind          order           push   pop    move,   last   memory beside 32 bytes an item
  *                                               remove         and 192 a PIFO
@@ -16,13 +16,13 @@
  *   FP_SP_PIFO    approximate     lists  1      lists   1      24 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *
- * Exact by g: by buckets of g ranks, by arrival within. Formatting and sizes: pool.h. Eligible
- * times: pieo.h. Errors: enum fp_refusal, counted in struct fp_pifo and struct fp_pool; a refused
- * call changes nothing else (an FP_AIFO remembers the rank).
+ * Exact by g: by buckets of g ranks, by arrival within a bucket. Formats and sizes: pool.h.
+ * Eligible times: pieo.h. Errors: enum fp_refusal, counted in struct fp_pifo and struct fp_pool. A
+ * refused call changes nothing else (an FP_AIFO stores the rank).
  *
- * Every function takes the pool and numbers, so that a BPF program verifies each once. They nest
- * four deep at most (pieo.h: six). Those that end in _as are the same code with the kind known when
- * compiling, without a call: for hot paths.
+ * Every function takes the pool and numbers, so that a BPF program verifies each once. They nest at
+ * most four deep (pieo.h: six). Functions that end in _as are the same code with the kind known at
+ * compile time, without a call: for hot paths.
  */
 #ifndef FP_PIFO_H
 #define FP_PIFO_H
@@ -51,7 +51,7 @@ FP_INLINE int fp_is_window(u32 kind)
 	return kind == FP_CFFS || kind == FP_GRADIENT;
 }
 
-/* The list at `place` is not empty any more. */
+/* Marks the list at `place` as not empty. */
 FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
 		       u32 kind)
 {
@@ -63,7 +63,7 @@ FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u3
 		p->top[0] |= fp_bit(place);
 }
 
-/* It is empty now. */
+/* Marks it as empty. */
 FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
 			 u32 kind)
 {
@@ -76,8 +76,8 @@ FP_INLINE void fp_unmark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 }
 
 /*
- * Where a rank goes in lists, among `others`; FP_NOWHERE and why, if nowhere. `from`: the place
- * that it leaves, or FP_NOWHERE.
+ * The position for a rank in lists with `others` other items, or FP_NOWHERE with the reason.
+ * `from`: the position that it leaves, or FP_NOWHERE.
  */
 FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u64 rank,
 			  u32 others, u32 from, u32 kind)
@@ -93,7 +93,7 @@ FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return 0;
 }
 
-/* The item becomes one of this PIFO, at `place`; of a heap behind all others. */
+/* Adds the item to this PIFO at `place`; in a heap at the end. */
 FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
@@ -110,7 +110,7 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 		fp_mark(pool, p, q, place, kind);
 }
 
-/* The item is none of this PIFO any more. 0, or 1 where its record is wrong. */
+/* Removes the item from this PIFO. Returns 0, or 1 if its record is wrong. */
 FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			  struct fp_item FP_MEM *it, u32 kind)
 {
@@ -137,7 +137,7 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return 0;
 }
 
-/* The list that is served first, FP_NOWHERE if there is none. Turns no window. */
+/* The list that is served first, FP_NOWHERE if there is none. Does not move the window. */
 FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
 	u32 half = p->half & 1, first;
@@ -153,7 +153,7 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return first < p->buckets ? fp_window_at(p, half, first) : FP_NOWHERE;
 }
 
-/* The list that is served last, the same. */
+/* The list that is served last, FP_NOWHERE if there is none. */
 FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
 	u32 half = (p->half & 1) ^ 1, last;
@@ -169,7 +169,7 @@ FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, 
 	return last < p->buckets ? fp_window_at(p, half, last) : FP_NOWHERE;
 }
 
-/* fp_pifo_peek() of a PIFO whose kind is known. */
+/* fp_pifo_peek() for a known kind. */
 FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -185,7 +185,7 @@ FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return fp_item_bound(pool, fp_list_at(pool, p, place)->head);
 }
 
-/* fp_pifo_last() of a PIFO whose kind is known. */
+/* fp_pifo_last() for a known kind. */
 FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -201,7 +201,7 @@ FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return fp_item_bound(pool, fp_list_at(pool, p, place)->tail);
 }
 
-/* Pops, whatever the case. */
+/* Pops in any case. */
 FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -236,7 +236,7 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return item;
 }
 
-/* Where items of lists stand in the order of service: the halves may have changed places. */
+/* The position of items of lists in the order of service, after swaps of the halves. */
 FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
 {
 	if (!fp_is_window(kind))
@@ -245,8 +245,8 @@ FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
 }
 
 /*
- * Makes room for an item of `rank` that would stand at `place`, by pushing out the last one; 0 if
- * there is room now.
+ * Pushes out the last item for an item of `rank` at `place`, unless that one would be the last.
+ * Returns 0 if there is capacity now.
  */
 FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
 				  u64 rank, u32 place, u32 kind)
@@ -284,7 +284,7 @@ FP_FUNC int fp_push_out_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank
 	return FP_REFUSED_FULL;
 }
 
-/* Pushes, whatever the case. */
+/* Pushes in any case. */
 FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq, u32 kind)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -297,7 +297,7 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 		return fp_refuse_pifo(pool);
 	if (!item || item > pool->items || it->pifo)
 		return fp_refuse_item(pool);
-	/* Approximate kinds push nobody out, and what is refused must not move bounds. */
+	/* Approximate kinds do not push out, and a refusal must not move bounds. */
 	if (kind == FP_SP_PIFO || kind == FP_AIFO) {
 		int admitted = kind != FP_AIFO || fp_aifo_admits(pool, q, rank);
 
@@ -327,7 +327,7 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 	return 0;
 }
 
-/* The kinds that seldom are in a hot path. */
+/* Kinds that are rarely on a hot path. */
 FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
 				    u64 seq)
 {
@@ -343,8 +343,8 @@ FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u
 }
 
 /*
- * fp_pifo_push() of an item that arrived before: FP_HEAP orders equal ranks by `seq`; the others
- * put it behind what is there.
+ * fp_pifo_push() of an item that arrived earlier. FP_HEAP orders equal ranks by `seq`. Other kinds
+ * append it.
  */
 FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank, u64 seq)
 {
@@ -360,7 +360,7 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 	return fp_refuse_pifo(pool);
 }
 
-/* fp_pifo_put(), approximate kinds too. */
+/* fp_pifo_put() also for approximate kinds. */
 FP_INLINE int fp_pifo_put_any(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
 {
 	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
@@ -369,10 +369,9 @@ FP_INLINE int fp_pifo_put_any(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 
 }
 
 /*
- * Queues `item` in PIFO `q` by `rank`. 0, or enum fp_refusal.
- *
- * Where the PIFO is full and pushes out, pool->pushed_out is the item that had to leave for this
- * one, else 0; the new item itself is refused with FP_REFUSED_FULL where it would be last.
+ * Queues `item` in PIFO `q` by `rank`. Returns 0, or enum fp_refusal. If the PIFO is full and
+ * pushes out, pool->pushed_out is the item that was pushed out, otherwise 0. The new item is
+ * refused with FP_REFUSED_FULL if it would be the last.
  */
 FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank)
 {
@@ -382,7 +381,7 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
-/* The kinds that seldom are in a hot path. */
+/* Kinds that are rarely on a hot path. */
 FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
@@ -396,7 +395,7 @@ FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
-/* Takes the item of the smallest rank, the earliest of those; 0 if there is none. */
+/* Removes the item of the smallest rank, the earliest of those. Returns 0 if there is none. */
 FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
@@ -411,8 +410,8 @@ FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 }
 
 /*
- * fp_pifo_pop() of a PIFO whose kind is known. FP_CFFS is but a guess: its common case is done in
- * place, without a call, and every other case and kind by fp_pifo_pop().
+ * fp_pifo_pop() for an expected kind. For FP_CFFS, the common case is inline without a call, and
+ * fp_pifo_pop() handles every other case and kind.
  */
 FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 {
@@ -424,7 +423,7 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	return item ? item : fp_pifo_pop(pool, q);
 }
 
-/* fp_pifo_push() to a PIFO whose kind is known; FP_CFFS also. */
+/* fp_pifo_push() for an expected kind, with FP_CFFS as in fp_pifo_pop_as(). */
 FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u32 kind)
 {
 	u64 seq = pool->seq + 1;
@@ -437,7 +436,7 @@ FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 
 	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
 
-/* The item that fp_pifo_pop() would take, which stays; 0 if there is none. */
+/* The item that fp_pifo_pop() would remove, which stays. 0 if there is none. */
 FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
@@ -458,8 +457,8 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 }
 
 /*
- * Lets a window go on as fp_pifo_pop() would: for a caller that serves the first item by peeking,
- * and moves or removes it afterwards.
+ * Advances a window like fp_pifo_pop(), for a caller that peeks at the first item and then moves or
+ * removes it.
  */
 FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
 {
@@ -469,7 +468,7 @@ FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
 		fp_window_rotate(p);
 }
 
-/* The item that would be served last of those that are there, which stays; 0 if there is none. */
+/* The queued item that would be served last, which stays. 0 if there is none. */
 FP_FUNC u32 fp_pifo_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
@@ -489,7 +488,7 @@ FP_FUNC u32 fp_pifo_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
-/* Takes out an item wherever it stands; 0 or 1 where its record is wrong. */
+/* Removes an item from any position. Returns 0, or 1 if its record is wrong. */
 FP_FUNC int fp_leave(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -512,7 +511,7 @@ FP_FUNC int fp_leave(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item)
 	return 1;
 }
 
-/* Takes an item out of the PIFO it is in. 0, or FP_REFUSED_ITEM where it is in none. */
+/* Removes an item from its PIFO. Returns 0, or FP_REFUSED_ITEM if it is in none. */
 FP_FUNC int fp_pifo_remove(struct fp_pool FP_MEM *pool FP_ARG, u32 item)
 {
 	u32 q = fp_item_at(pool, item)->pifo;
@@ -523,7 +522,7 @@ FP_FUNC int fp_pifo_remove(struct fp_pool FP_MEM *pool FP_ARG, u32 item)
 	return 0;
 }
 
-/* Where a queued item would go for another rank. */
+/* The position of a queued item for another rank. */
 FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 from)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -540,7 +539,7 @@ FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u3
 	return 0;
 }
 
-/* Puts an item that left where fp_new_place() says. */
+/* Adds an item that left at the position from fp_new_place(). */
 FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 place)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
@@ -566,8 +565,9 @@ FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pl
 }
 
 /*
- * Gives a queued item another rank; it counts as a new arrival. 0, FP_REFUSED_ITEM where it is in
- * no PIFO, or why the rank is refused: then it stays where it was. An FP_AIFO admits it always.
+ * Changes the rank of a queued item, which counts as a new arrival. Returns 0, FP_REFUSED_ITEM if
+ * it is in no PIFO, or the refusal of the rank; then it stays where it was. An FP_AIFO always
+ * admits it.
  */
 FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 {
@@ -588,7 +588,7 @@ FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 	return 0;
 }
 
-/* Pops up to `n` items (at most FP_POP_BATCH) into `out`; how many there were. */
+/* Pops up to `n` items (at most FP_POP_BATCH) into `out`. Returns their number. */
 FP_FUNC u32 fp_pifo_pop_batch(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 FP_MEM *out FP_ARG,
 			      u32 n)
 {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool.h: how big a pool is, and how it and its PIFOs are formatted. User space only: it formats
- * plain memory and an arena (through its mapping) alike. In an arena every page must be touched
- * besides, and the first page of the arena left to runtime.h's FP_ZERO.
+ * pool.h: size and format of a pool and its PIFOs. Only for user space, which formats plain memory
+ * and the mapping of an arena in the same way. In an arena, also touch every page, and leave the
+ * first page to FP_ZERO of runtime.h.
  *
  *   struct fp_pool_config c = { .items = 1000, .pifos = 2, .array_bytes = fp_pifo_bytes(...) + ...
  * }; zeroed memory of fp_pool_bytes(&c) bytes, aligned to 64 fp_pool_format(pool, &c);
  *   fp_pifo_format(pool, 1, &config, pool->arrays);
  *   fp_pifo_format(pool, 2, &config, pool->arrays + fp_pifo_bytes(...));
  *
- * A pool may stand at the beginning of a larger memory, whose other parts lie behind its bytes.
- * Formatting takes what it writes for zero; a PIFO that is formatted again needs its arrays zeroed
- * and none of its items queued.
+ * A pool may be at the start of a larger memory, whose other parts follow its bytes. Formatting
+ * expects zeroed memory. Before a PIFO is formatted again, zero its arrays and remove its items.
  */
 #ifndef FP_POOL_H
 #define FP_POOL_H
@@ -29,20 +28,20 @@ struct fp_pool_config {
 
 struct fp_pifo_config {
 	u32 kind;     /* enum fp_pifo_kind */
-	u32 capacity; /* items at most, from 1 */
-	u32 buckets;  /* or bands, lists; FP_AIFO: ranks remembered; others: 0 */
+	u32 capacity; /* maximum of items, from 1 */
+	u32 buckets;  /* or bands, lists; FP_AIFO: stored ranks; others: 0 */
 	u8 shift;     /* FP_CFFS, FP_GRADIENT: a bucket is 2^shift ranks wide, 0 to 63 */
 	u8 full;      /* enum fp_when_full */
 	u8 below;     /* enum fp_outside */
 	u8 beyond;    /* enum fp_outside */
-	u64 base;     /* FP_CFFS, FP_GRADIENT: where the window begins, rounded down to a bucket */
+	u64 base;     /* FP_CFFS, FP_GRADIENT: start of the window, rounded down to a bucket */
 	u32 headroom; /* FP_AIFO: less than FP_AIFO_HEADROOM_ONE */
-	u32 wheel;    /* FP_PIEO: a FP_HEAP or window formatted before */
-	u32 ready;    /* FP_PIEO: also; clamps and does not push out */
-	u32 each;     /* FP_SP_PIFO: items of one list at most, from 1 */
+	u32 wheel;    /* FP_PIEO: an FP_HEAP or window that was formatted before */
+	u32 ready;    /* FP_PIEO: the same; clamps and does not push out */
+	u32 each;     /* FP_SP_PIFO: maximum of items of one list, from 1 */
 };
 
-/* Why something cannot be formatted. */
+/* Why a configuration is refused. */
 enum fp_invalid_field {
 	FP_INVALID_KIND = 1,
 	FP_INVALID_CAPACITY = 2,
@@ -50,7 +49,7 @@ enum fp_invalid_field {
 	FP_INVALID_SHIFT = 4,
 	FP_INVALID_POLICY = 5,
 	FP_INVALID_NUMBER = 6, /* of items or PIFOs, or of this PIFO */
-	FP_INVALID_SPACE = 7,  /* arrays that lie outside the pool, or not at a multiple of 8 */
+	FP_INVALID_SPACE = 7,  /* arrays outside the pool, or not at a multiple of 8 */
 	FP_INVALID_PARTS = 8,  /* headroom; wheel or ready */
 };
 
@@ -67,10 +66,10 @@ FP_INLINE u64 fp_pool_arrays(const struct fp_pool_config *config)
 	       fp_pool_align(((u64)config->pifos + 1) * sizeof(struct fp_pifo));
 }
 
-/* Bytes of a pool, with its arrays. */
+/* Bytes of a pool with its arrays. */
 FP_INLINE u64 fp_pool_bytes(const struct fp_pool_config *config)
 {
-	/* An array of a word at the end is read as an item would be: 32 bytes. */
+	/* An array of one word at the end is read like an item: 32 bytes. */
 	return fp_pool_arrays(config) + fp_pool_align(config->array_bytes) + 64;
 }
 
@@ -116,7 +115,7 @@ FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 	return 0;
 }
 
-/* Whether a header describes what lies in `bytes` bytes. Of what somebody else formatted. */
+/* Whether a header that another program formatted describes `bytes` bytes. */
 FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 {
 	struct fp_pool_config config;
@@ -135,7 +134,7 @@ FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 	       pool->room == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
 }
 
-/* Formats zeroed memory of fp_pool_bytes(). 0, or FP_INVALID_NUMBER. */
+/* Formats zeroed memory of fp_pool_bytes(). Returns 0, or FP_INVALID_NUMBER. */
 FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *config)
 {
 	if (!config->items || !config->pifos || config->items > FP_MAX_ITEMS ||
@@ -174,7 +173,7 @@ FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
 	return 0;
 }
 
-/* Whether a PIFO can be the half of a FP_PIEO. */
+/* Whether a PIFO can be part of an FP_PIEO. */
 FP_FUNC int fp_part_fits(struct fp_pool *pool, u32 q, int ready)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);
@@ -216,8 +215,8 @@ FP_FUNC int fp_pifo_invalid_field(struct fp_pool *pool, u32 q, const struct fp_p
 }
 
 /*
- * Formats PIFO `q`; its arrays of fp_pifo_bytes() zeroed bytes begin `at` bytes behind the pool.
- * 0, or enum fp_invalid_field.
+ * Formats PIFO `q`. Its arrays of fp_pifo_bytes() zeroed bytes begin `at` bytes after the pool.
+ * Returns 0, or enum fp_invalid_field.
  */
 FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool_audit.h: whether a pool keeps its promises: geometry, accounts, lists, heaps, bitmaps, sums.
- * User space only, for tests and for who suspects damage. Walks everything: O(items + buckets),
- * bounded whatever the memory says. Finds the first flaw, and changes nothing.
+ * pool_audit.h: checks the invariants of a pool: geometry, counts, lists, heaps, bitmaps, sums.
+ * Only for user space, for tests and for suspected corruption. Walks through everything: O(items +
+ * buckets), with any memory. Reports the first flaw and changes nothing.
  */
 #ifndef FP_POOL_AUDIT_H
 #define FP_POOL_AUDIT_H
@@ -10,14 +10,14 @@
 #include "pool.h"
 
 enum fp_flaw {
-	FP_FLAW_GEOMETRY = 1, /* the descriptor is none that fp_pifo_format() writes */
+	FP_FLAW_GEOMETRY = 1, /* the descriptor is not one that fp_pifo_format() writes */
 	FP_FLAW_ACCOUNTS = 2, /* pushed is not popped + removed + pushed_out + count */
-	FP_FLAW_COUNT = 3,    /* other than what stands in lists or heap */
-	FP_FLAW_RECORD = 4,   /* an item's pifo or place is not where it stands */
+	FP_FLAW_COUNT = 3,    /* differs from the items in lists or heap */
+	FP_FLAW_RECORD = 4,   /* an item's pifo or place differs from its position */
 	FP_FLAW_LINKS = 5,    /* prev or tail contradict next */
 	FP_FLAW_ORDER = 6,    /* a child before its parent */
 	FP_FLAW_INDEX = 7,    /* a bit, word or sum contradicts the lists */
-	FP_FLAW_STRAY = 8,    /* an item says that it is in a PIFO, and is in none */
+	FP_FLAW_STRAY = 8,    /* an item is marked as in a PIFO, and is in none */
 };
 
 struct fp_audit {
@@ -75,7 +75,7 @@ static int fp_audit_heap(struct fp_pool *pool, struct fp_pifo *p, struct fp_audi
 	return 0;
 }
 
-/* Walks one list and adds to `held`. */
+/* Walks through one list and adds to `held`. */
 static int fp_audit_list(struct fp_pool *pool, struct fp_pifo *p, u32 place, u64 *held,
 			 struct fp_audit *audit)
 {
@@ -105,7 +105,7 @@ FP_INLINE int fp_index_has(struct fp_pool *pool, struct fp_pifo *p, u32 half, u6
 	return (*fp_index_word(pool, p, half, word + i / 64) & fp_bit(i)) != 0;
 }
 
-/* Every bit of every level says what is below it. */
+/* Checks every bit of every level against the level below. */
 static int fp_audit_bitmaps(struct fp_pool *pool, struct fp_pifo *p, u32 half,
 			    struct fp_audit *audit)
 {
@@ -194,7 +194,7 @@ static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 	return fp_audit_index(pool, p, audit);
 }
 
-/* 0, or 1 and the first flaw in `audit`. The header is sound (fp_pool_sound). */
+/* Returns 0, or 1 with the first flaw in `audit`. The header is valid (fp_pool_sound). */
 FP_FUNC int fp_pool_audit(struct fp_pool *pool, struct fp_audit *audit)
 {
 	u64 held = 0, queued = 0;
@@ -209,7 +209,7 @@ FP_FUNC int fp_pool_audit(struct fp_pool *pool, struct fp_audit *audit)
 	audit->pifo = 0;
 	for (item = 1; item <= pool->items; item++)
 		queued += fp_item_at(pool, item)->pifo != 0;
-	/* What stands in PIFOs was seen there, each item once: the others are strays. */
+	/* The items in PIFOs were found there, each once. All others are strays. */
 	return queued == held ? 0 : fp_flawed(audit, FP_FLAW_STRAY, 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool_ops.h: operations on a pool as values, so that one log runs in every runtime and the answers
- * can be compared.
+ * pool_ops.h: operations on a pool as values, so that every runtime runs the same log and the
+ * results can be compared.
  */
 #ifndef FP_POOL_OPS_H
 #define FP_POOL_OPS_H
@@ -30,7 +30,7 @@ struct fp_pool_op {
 	u64 extra; /* written */
 };
 
-/* Answers with an item and its rank. */
+/* Returns an item and its rank. */
 FP_INLINE int fp_op_found(struct fp_pool FP_MEM *pool, struct fp_pool_op FP_MEM *op, u32 item)
 {
 	op->answer = item;
@@ -38,10 +38,7 @@ FP_INLINE int fp_op_found(struct fp_pool FP_MEM *pool, struct fp_pool_op FP_MEM 
 	return 0;
 }
 
-/*
- * Does what `op` says, guessing that it is about an FP_CFFS (fp_pifo_pop_as), and writes down
- * what came of it.
- */
+/* Runs `op`, optimised for an FP_CFFS (fp_pifo_pop_as), and stores the result. */
 FP_FUNC int fp_pool_run_op(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pool_op FP_MEM *op FP_ARG)
 {
 	switch (op->code) {

@@ -2,16 +2,16 @@
 /*
  * echo.h: round-trip times of ICMP and ICMPv6 echo.
  *
- * A flow is (addresses, identifier); a request waits in its direction's list under its number.
- * The first reply is the answer, duplicates find nothing. A number that is asked again while the
- * first request still waits is ambiguous: neither gives a sample.
+ * A flow is (addresses, identifier). A request waits in the list of its direction under its number.
+ * The first reply answers it, and duplicates find nothing. A number that is used again while the
+ * first request waits is ambiguous: neither gives a sample.
  */
 #ifndef FP_ECHO_H
 #define FP_ECHO_H
 
 #include "sample.h"
 
-/* Requests of one flow that wait for their reply. */
+/* Maximum of waiting requests of one flow. */
 #define FP_MAX_ECHO 256
 
 /* The waiting request with this number, or 0. */
@@ -34,7 +34,7 @@ FP_INLINE struct fp_segment FP_MEM *fp_echo_find(struct fp_rtt FP_MEM *r, struct
 	return 0;
 }
 
-/* Drops what is answered, ambiguous or too old from the front of the list. */
+/* Removes answered, ambiguous and old requests from the front of the list. */
 FP_FUNC int fp_echo_trim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_dir FP_MEM *d FP_ARG)
 {
@@ -76,7 +76,7 @@ FP_INLINE void fp_echo_request(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 		s->flags |= FP_SEGMENT_QUEUE;
 }
 
-/* One echo packet of a flow whose set is locked. */
+/* Handles one echo packet of a flow whose set is locked. */
 FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 		    struct fp_flow FP_MEM *f FP_ARG)
 {
@@ -88,8 +88,7 @@ FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_
 	fp_echo_trim(r, w, asked);
 	s = fp_echo_find(r, w, asked);
 	if (mine->point != w->point) {
-		/* At another hook only a request not yet known, or a reply still awaited, is new.
-		 */
+		/* At another hook, only an unknown request or an awaited reply is new. */
 		if (mine->point && (request ? s != 0 : !s || (s->flags & FP_SEGMENT_DEAD))) {
 			w->stats.other_sighting++;
 			return 0;

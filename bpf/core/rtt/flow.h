@@ -2,11 +2,11 @@
 /*
  * flow.h: a flow, and the two tables that hold flows: the flow table and the half-open table.
  *
- * Both are set-associative: a hash chooses a set of FP_WAYS places, a set has one lock and one
- * cache line of tags. A handshake lives in the half-open table until its third packet, so a SYN
- * flood fills that table alone. Lock order: flow set, then half-open set.
+ * Both are set-associative: a hash selects a set of FP_WAYS entries, with one lock and one cache
+ * line of tags. A handshake is in the half-open table until its third packet, so a SYN flood fills
+ * only that table. Lock order: flow set, then half-open set.
  *
- * Lookup only. How a flow begins and ends is in flow_life.h.
+ * Lookup only. flow_life.h has the start and end of a flow.
  */
 #ifndef FP_FLOW_H
 #define FP_FLOW_H
@@ -19,7 +19,7 @@
 #define FP_DIR_FIN	0x04
 #define FP_DIR_SYN	0x08 /* began with a SYN */
 #define FP_DIR_WINDOW_0 0x10 /* the receiver of this direction's data closed its window */
-#define FP_DIR_MIDFLOW	0x20 /* began without a SYN: what was sent before is unknown */
+#define FP_DIR_MIDFLOW	0x20 /* began without a SYN: earlier data is unknown */
 #define FP_DIR_SEEN	0x40
 #define FP_DIR_TS	0x80 /* tsval is valid */
 
@@ -28,35 +28,35 @@
 #define FP_FLOW_SYN_ACK	  0x02 /* a SYN-ACK was seen */
 #define FP_FLOW_CLOSED	  0x04
 #define FP_FLOW_REOPENING 0x08 /* the half-open table may hold the same 5-tuple */
-#define FP_FLOW_ANNOUNCED 0x10 /* its opening was told */
+#define FP_FLOW_ANNOUNCED 0x10 /* its opening was reported */
 
-/* Holes and retransmissions of one direction: a chunk of their own, taken when the first occurs. */
+/* Holes and retransmissions of one direction: a separate chunk, allocated for the first one. */
 #define FP_HOLE_MISSING	      0x100
 #define FP_HOLE_RETRANSMITTED 0x200 /* a retransmission that its own TSval identifies */
 #define FP_HOLE_AMBIGUOUS     0x400 /* a TSval that several copies carried */
 
-struct fp_dir {	   /* what one side sends */
-	u64 last;  /* when a packet of it was seen */
-	u64 point; /* where it is counted */
+struct fp_dir {	   /* the packets of one side */
+	u64 last;  /* time of its last packet */
+	u64 point; /* capture point where it is counted */
 	u64 least; /* minimum RTT towards the receiver of this data; 0 none */
 	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */
 	u32 una;     /* highest acknowledgement of it */
 	u32 trouble; /* chunk of holes and retransmissions, 0 none */
-	u32 behind;  /* the interface behind which its sender lies */
+	u32 behind;  /* the interface towards its sender */
 	u32 flags;   /* FP_DIR_* */
 	u32 tsval;   /* newest TSval sent, if FP_DIR_TS */
 	struct fp_counts counts;
 };
 
-/* What a flow has to tell the classes of its ends (tally.h); one cache line beside the key's. */
+/* Pending counts of a flow for the classes of its ends (tally.h), in one cache line. */
 struct fp_tally {
-	u64 context[2];	      /* by side: generation and facts that its slot was found by */
-	u64 flushed;	      /* when it was told last */
+	u64 context[2];	      /* by side: generation and facts for which its slot was found */
+	u64 flushed;	      /* time of the last report */
 	u32 slot[2];	      /* by side */
-	u32 pending_bytes[2]; /* of IP, by sending side; untold */
-	u32 samples[2];	      /* of that side's data; untold, as the next two */
+	u32 pending_bytes[2]; /* of IP, by sending side; pending */
+	u32 samples[2];	      /* of that side's data; pending, like the next two */
 	u32 max_rtt_us[2];
 	u32 rtt_sum_us[2];
 };
@@ -80,7 +80,7 @@ struct fp_flow {
 	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
 	struct fp_tally tally;
 	struct fp_dir dir[2];
-	struct fp_reported told[2]; /* of dir[].counts: what the classes know */
+	struct fp_reported told[2]; /* of dir[].counts: what the classes have */
 } __attribute__((aligned(64)));
 
 struct fp_run_set_op {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * flow_life.h: how a flow gets its place in a table, and how it ends.
+ * flow_life.h: how a flow gets an entry in a table, and how it ends.
  *
  *   fp_free_way -> fp_flow_start ... fp_close_flow (reported, counted) -> fp_flow_free
  *
- * A place is given up only by policy (fp_choose_victim): closed or idle flows first, one-sided ones
- * next, established ones never before config.evict_guard of silence. Nothing sweeps a whole
- * table: fp_rtt_expire() looks at a few sets a call. The end of a flow is counted for the classes
+ * Flows are evicted only by policy (fp_choose_victim): closed or idle flows first, then one-sided
+ * ones, and established ones only after config.evict_guard without packets. Nothing sweeps a whole
+ * table: fp_rtt_expire() checks a few sets per call. The end of a flow is counted for the classes
  * of its ends (class/tally.h).
  */
 #ifndef FP_FLOW_LIFE_H
@@ -14,10 +14,12 @@
 
 #include "../class/tally.h"
 
-/* A one-sided flow (no answer seen) keeps its place this long against new flows. */
+/*
+ * A one-sided flow (no packet of the other side) is safe from eviction by new flows for this time.
+ */
 #define FP_ONE_SIDED_GUARD 1000000000ull
 
-/* Fills the flow event's head and counts; `side` opened or closed it. */
+/* Fills the head and counts of a flow event; `side` opened or closed the flow. */
 FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			       struct fp_flow FP_MEM *f FP_ARG, u32 kind_reason_side, u64 now)
 {
@@ -61,7 +63,7 @@ FP_INLINE void fp_report_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	fp_fill_flow_event(r, w, f, kind | reason << 8 | side << 16, now);
 }
 
-/* Tells the end of an announced flow once; one that was never answered is only counted. */
+/* Reports the end of an announced flow once. A flow without an answer is only counted. */
 FP_INLINE void fp_close_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			     struct fp_flow FP_MEM *f, u32 reason, u32 side, u64 now)
 {
@@ -85,7 +87,7 @@ FP_INLINE void fp_close_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	fp_report_flow(r, w, f, FP_EVENT_CLOSED, reason, side, now);
 }
 
-/* Gives back what a flow holds and frees its place in a locked set. */
+/* Frees the memory of a flow and its entry in a locked set. */
 FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_run_set_op FP_MEM *s FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 way)
 {
@@ -105,7 +107,7 @@ FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_run_set_op FP
 	return 0;
 }
 
-/* Frees the place of a flow that is over, telling so where it was announced. */
+/* Ends a flow and frees its entry. Reports the end if the flow was announced. */
 FP_INLINE void fp_retire_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			      const struct fp_table *t, u32 set, u32 way, u32 reason, u64 now)
 {
@@ -119,14 +121,14 @@ FP_INLINE void fp_retire_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			w->stats.half_open_evicted++;
 		}
 	} else if (f->flags & FP_FLOW_CLOSED) {
-		fp_tally_flush(r, w, f, 0); /* what came behind its end */
+		fp_tally_flush(r, w, f, 0); /* packets after its end */
 	} else {
 		fp_close_flow(r, w, f, reason, f->closer, now);
 	}
 	fp_flow_free(r, fp_set_at(r, t, set), f, way);
 }
 
-/* How readily a flow gives up its place; 0 never. */
+/* The priority for eviction of a flow; 0 never. */
 FP_INLINE u32 fp_eviction_readiness(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f,
 				    int half, int privileged, u64 now)
 {
@@ -141,7 +143,7 @@ FP_INLINE u32 fp_eviction_readiness(struct fp_rtt FP_MEM *r, const struct fp_flo
 	return idle > r->config.evict_guard ? 1 : 0;
 }
 
-/* The way whose flow gives up its place most readily, FP_NO_WAY if none does. */
+/* The way with the highest priority for eviction, FP_NO_WAY if there is none. */
 FP_FUNC u32 fp_choose_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     u32 half, u32 privileged)
 {
@@ -169,7 +171,7 @@ FP_FUNC u32 fp_choose_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 	return best;
 }
 
-/* A free way of a locked set, made free by policy if need be, or FP_NO_WAY. */
+/* A free way of a locked set, after an eviction if necessary, or FP_NO_WAY. */
 FP_FUNC u32 fp_free_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
 			u32 privileged)
 {
@@ -185,7 +187,7 @@ FP_FUNC u32 fp_free_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return way;
 }
 
-/* A blank flow for w->packet in a way of a locked set. */
+/* Starts an empty flow for w->packet in a way of a locked set. */
 FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
 			  u32 way)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * layout.h: how big a monitor's memory is, and how it is built and ended. User space only: it
- * formats plain memory and the kernel's arena (through its mapping) alike.
+ * layout.h: size and format of the memory of a monitor, and its end. Only for user space, which
+ * formats plain memory and the mapping of an arena in the same way.
  */
 #ifndef FP_LAYOUT_H
 #define FP_LAYOUT_H
@@ -13,7 +13,7 @@ FP_INLINE u64 fp_align(u64 bytes)
 	return (bytes + 63) & ~63ull;
 }
 
-/* The same for what classes need; nothing without classes. */
+/* The tables for classes; empty without classes. */
 static u64 fp_layout_classes(struct fp_rtt *r, const struct fp_config *config, u64 at)
 {
 	u32 half;
@@ -61,8 +61,8 @@ static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 }
 
 /*
- * Formats zeroed memory of fp_layout_tables() bytes: what is zero is empty, so only the header is
- * written. In an arena every page must be touched besides; the kernel's side cannot fault one in.
+ * Formats zeroed memory of fp_layout_tables() bytes. Zero means empty, so only the header is
+ * written. In an arena, also touch every page: the kernel's side cannot fault one in.
  */
 static void fp_format(struct fp_rtt *r, const struct fp_config *config)
 {

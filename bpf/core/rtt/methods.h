@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * rtt/methods.h: the methods by which samples are taken. A line has the method's number (from 1
- * on, without gaps), its name, its constant, and what it matches. The counters, the names in records
- * and reports, and the Rust type are derived from it. A method lies in its own header: one of TCP is
- * called by fp_match_ack() in tcp.h, one with packets separate by fp_measure_in_flow() in rtt.h.
+ * rtt/methods.h: the methods of taking samples. A line has the number of the method (from 1,
+ * without gaps), its name, its constant, and what it matches. The counters, the names in records
+ * and reports, and the Rust type are generated from it. Each method has its own header:
+ * fp_match_ack() in tcp.h calls those of TCP, and fp_measure_in_flow() in rtt.h calls those with
+ * other packets.
  */
 #ifndef FP_METHODS_H
 #define FP_METHODS_H

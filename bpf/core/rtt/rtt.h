@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * rtt.h: the way of a frame through the monitor.
+ * rtt.h: the path of a frame through the monitor.
  *
  *   frame -> parse -> flow table -> TCP or echo -> samples and flow events
  *                       |    ^
@@ -8,8 +8,8 @@
  *                       v    |
  *                  half-open table
  *
- * One call a frame; fp_rtt_expire() closes what went silent, a few sets a call; fp_rtt_finish()
- * tells what is still open. docs/design/0002-passive-rtt.md says why each rule is as it is.
+ * One call per frame. fp_rtt_expire() closes idle flows, a few sets per call. fp_rtt_finish()
+ * reports the flows that are still open. docs/design/0002-passive-rtt.md explains each rule.
  */
 #ifndef FP_RTT_H
 #define FP_RTT_H
@@ -19,7 +19,7 @@
 #include "tcp.h"
 #include "echo.h"
 
-/* Once both sides of a flow were seen it is worth announcing. */
+/* A flow is announced after a packet of each side. */
 FP_FUNC int fp_announce_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     struct fp_flow FP_MEM *f FP_ARG)
 {
@@ -64,11 +64,14 @@ FP_INLINE int fp_handshake_done(const struct fp_work FP_MEM *w, const struct fp_
 {
 	if ((w->packet.tcp_flags & FP_TCP_SYN) || !(w->packet.tcp_flags & FP_TCP_ACK))
 		return 0;
-	/* Where only one direction passes, its second packet says that the other went through. */
+	/* Where only one direction passes, its second packet shows that the other side answered. */
 	return w->packet.side == f->initiator || !(f->flags & FP_FLOW_SYN);
 }
 
-/* Does a packet of an established 5-tuple belong to its next life, which is still half open? */
+/*
+ * Whether a packet of an established 5-tuple belongs to its next connection, which is still half
+ * open.
+ */
 FP_INLINE int fp_is_next_life(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
 {
 	const struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
@@ -80,7 +83,7 @@ FP_INLINE int fp_is_next_life(const struct fp_work FP_MEM *w, const struct fp_fl
 	       w->packet.seq == mine->next && w->packet.ack == other->next;
 }
 
-/* A packet that the half-open table takes; 1 if it did. The flow set is locked. */
+/* Handles a packet of the half-open table. Returns 1 if it did. The flow set is locked. */
 FP_FUNC int fp_track_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			       u32 established)
 {
@@ -113,7 +116,7 @@ FP_FUNC int fp_track_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	if (established && !fp_is_next_life(w, f))
 		goto out;
 	taken = 1;
-	/* Another initial number: the client gave up and began again. */
+	/* Another initial sequence number: the client gave up and started again. */
 	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) && !fp_is_same_syn(w, f) &&
 	    w->packet.side == f->initiator) {
 		fp_flow_free(r, s, f, FP_WAYS);
@@ -136,7 +139,7 @@ out:
 	return taken;
 }
 
-/* A flow whose opening was not seen. RST and lone FIN open nothing. */
+/* Starts a flow whose opening was not observed. RST and a single FIN start nothing. */
 FP_INLINE u32 fp_start_midflow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	u32 way;
@@ -153,13 +156,13 @@ FP_INLINE u32 fp_start_midflow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 	return way;
 }
 
-/* A SYN, or any packet while the next life of its 5-tuple is half open. */
+/* A SYN, or any packet while the next connection of its 5-tuple is half open. */
 FP_INLINE int fp_is_for_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 				  struct fp_flow FP_MEM *f)
 {
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
 
-	/* The handshake's own packets again (its last ACK was lost) stay with the flow. */
+	/* Repeated packets of the handshake (its last ACK was lost) stay with the flow. */
 	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(w, f))
 		return 0;
 	if (syn)
@@ -190,7 +193,7 @@ FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 #include "tshark.h"
 #endif
 
-/* The parsed packet finds its flow. */
+/* Finds the flow of a parsed packet. */
 FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	struct fp_table t = fp_flow_table(r);
@@ -228,7 +231,7 @@ out:
 	return 0;
 }
 
-/* Where a frame was seen, as one number that is never 0. */
+/* The capture point of a frame as a number that is never 0. */
 FP_INLINE u64 fp_capture_point(const struct fp_work FP_MEM *w)
 {
 	return (u64)w->frame.ifindex | (u64)w->packet.vlan << 32 | (u64)w->frame.way << 48 |
@@ -251,7 +254,7 @@ FP_INLINE int fp_filter_matches(const struct fp_filter FP_MEM *f, const struct f
 	return 0;
 }
 
-/* Do the filters leave the packet out? Exceptions win. */
+/* Whether the filters exclude the packet. Exceptions have priority. */
 FP_FUNC int fp_filtered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	u32 i, wanted = !r->filters_only, count = r->filters;
@@ -270,7 +273,7 @@ FP_FUNC int fp_filtered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return !wanted;
 }
 
-/* What becomes of frames whose flow is not looked at. */
+/* Counts frames that are not parsed further. */
 FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 {
 	switch (err) {
@@ -292,9 +295,9 @@ FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 }
 
 /*
- * One frame: w->frame and w->head are filled, w->head_bytes is valid. Returns enum fp_parsed, so
- * that a runtime which showed only part of the headers (FP_TRUNCATED) can show more and call again;
- * `final` says that there is no longer.
+ * Handles one frame: w->frame, w->head and w->head_bytes are set. Returns enum fp_parsed. On
+ * FP_TRUNCATED, a runtime that passed only part of the headers can pass more and call again;
+ * `final` says that there is no more.
  */
 FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 final)
 {
@@ -339,7 +342,7 @@ FP_FUNC int fp_expire_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return 0;
 }
 
-/* Closes flows of one table's set that have been silent too long. */
+/* Closes idle flows in a set of one table. */
 FP_FUNC int fp_expire_set(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,
 			  u32 set)
 {
@@ -351,8 +354,8 @@ FP_FUNC int fp_expire_set(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 		return 0;
 	}
 	/*
-	 * The counter lies in memory: kernels up to 6.18 at least report a verifier bug where a
-	 * register that is linked to others counts calls of global functions.
+	 * The counter is in memory: kernels up to at least 6.18 report a verifier bug if a register
+	 * that is linked to others counts calls of global functions.
 	 */
 	fp_loop(w->way, FP_WAYS)
 		fp_expire_way(r, w, half, set);
@@ -360,7 +363,7 @@ FP_FUNC int fp_expire_set(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return 0;
 }
 
-/* Looks at the next r->expire_sets sets of both tables, at time r->expire_now. */
+/* Checks the next r->expire_sets sets of both tables, at time r->expire_now. */
 FP_FUNC int fp_rtt_expire(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	u32 half = r->config.half_sets, all = half + r->config.flow_sets, i;

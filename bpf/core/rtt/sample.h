@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sample.h: what a matched pair becomes: checked, counted, held back or reported.
+ * sample.h: from a matched pair to a sample: checked, counted, suppressed or reported.
  *
- * The side that answered is the measured host; the sample's direction is that of the data.
- * Before the egress queue (tcx) the interval contains the router's own queue towards that host;
- * behind it (a packet tap on the interface the data left by) it does not.
+ * The side that answered is the measured host. The direction of the sample is that of the data.
+ * Before the egress queue (tcx), the interval contains the router's own queue towards that host.
+ * After it (a packet tap on the egress interface), it does not.
  */
 #ifndef FP_SAMPLE_H
 #define FP_SAMPLE_H
@@ -17,7 +17,10 @@ FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 
 	if (data_way == FP_WAY_UNKNOWN)
 		return FP_OWN_QUEUE_UNKNOWN;
-	/* Seen while leaving, behind the queue: the queue is over. Its way in lies before it. */
+	/*
+	 * Observed at egress, after the queue: the queue is not included. Its ingress is before the
+	 * queue.
+	 */
 	if (data_way == FP_WAY_OUT && (segment_flags & FP_SEGMENT_QUEUE))
 		return FP_OWN_QUEUE_OUT;
 	(void)w;
@@ -29,7 +32,7 @@ FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
 	w->stats.samples[(method - 1) % FP_METHOD_COUNT]++;
 }
 
-/* May a sample of this leg be reported at `now`? */
+/* Whether a sample of this leg may be reported at `now`. */
 FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data,
 				   u64 now)
 {
@@ -44,7 +47,7 @@ FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir 
 	return !data->given || gap == 0 || now - data->given >= gap;
 }
 
-/* Takes a sample of `f`'s data sent by side `from`; the packet at hand completes it. */
+/* Takes a sample of the data of `f` from side `from`, completed by the current packet. */
 FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			   struct fp_flow FP_MEM *f FP_ARG)
 {
@@ -54,7 +57,8 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	struct fp_event FP_MEM *e = &w->event.head;
 	u64 now = w->frame.now, rtt = now - m->time;
 
-	/* Its way in is watched too, perhaps under other addresses (NAT): the sample belongs there.
+	/*
+	 * Its ingress is monitored too, perhaps with other addresses (NAT), and takes the sample.
 	 */
 	if (w->frame.flags & FP_FRAME_SEEN_BEFORE)
 		return 0;

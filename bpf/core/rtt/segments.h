@@ -2,16 +2,16 @@
 /*
  * segments.h: the outstanding segments of a direction, in chunks from one bounded pool.
  *
- * A direction's segments stand in sequence order in a doubly linked list of chunks:
+ * The segments of a direction are in sequence order in a doubly linked list of chunks:
  *
  *        head                                   tail
  *   [ . . 2 3 4 ] <-> [ 5 6 7 8 9 ] <-> [ 10 11 . . . ]
  *         ^ head_at                            ^ tail_at
  *
- * Data appends at the tail, an ACK takes from the head, Karn's rule cuts at the tail: each segment
- * enters and leaves once, so all three are O(1) amortised. Chunk 0 is never used; index 0 is
- * "none". Chunks that were given back lie on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag
- * against ABA.
+ * Data appends at the tail, an ACK removes from the head, and Karn's rule cuts at the tail. Each
+ * segment enters and leaves once, so all three are O(1) amortised. Chunk 0 is unused, and index 0
+ * means "none". Free chunks are on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag against
+ * ABA.
  */
 #ifndef FP_SEGMENTS_H
 #define FP_SEGMENTS_H
@@ -25,7 +25,7 @@
 #define FP_SEGMENT_TS	 0x01 /* tsval is valid */
 #define FP_SEGMENT_SYN	 0x02 /* gives a handshake sample */
 #define FP_SEGMENT_DEAD	 0x04 /* already answered, or ambiguous */
-#define FP_SEGMENT_QUEUE 0x08 /* seen behind the egress queue of its interface */
+#define FP_SEGMENT_QUEUE 0x08 /* observed after the egress queue of its interface */
 #define FP_SEGMENT_WAY	 0x30 /* enum fp_way << 4 of the frame that carried it */
 
 struct fp_segment {
@@ -47,7 +47,7 @@ struct fp_segments {
 	u32 tail;
 	u32 count;
 	u16 head_at;
-	u16 tail_at; /* one behind the last; 0 only in an empty list without chunks */
+	u16 tail_at; /* one after the last; 0 only in an empty list without chunks */
 };
 
 FP_INLINE struct fp_chunk FP_MEM *fp_chunk(struct fp_rtt FP_MEM *r, u32 index)
@@ -55,7 +55,7 @@ FP_INLINE struct fp_chunk FP_MEM *fp_chunk(struct fp_rtt FP_MEM *r, u32 index)
 	return FP_AT(struct fp_chunk, r, r->chunks + (u64)index * sizeof(struct fp_chunk));
 }
 
-/* A chunk that nobody had yet, so that a pool need not be linked up before; 0 when none is left. */
+/* A chunk that was never used, so that the pool needs no initial list. 0 when none is left. */
 FP_INLINE u32 fp_chunk_begin(struct fp_rtt FP_MEM *r)
 {
 	u32 begun;
@@ -66,7 +66,7 @@ FP_INLINE u32 fp_chunk_begin(struct fp_rtt FP_MEM *r)
 	return begun < r->config.chunks ? begun + 1 : 0;
 }
 
-/* Takes a free chunk; `near` chooses where to look first. 0 when none is left. */
+/* Takes a free chunk. `near` selects the first stack to try. 0 when none is left. */
 FP_FUNC u32 fp_chunk_take(struct fp_rtt FP_MEM *r FP_ARG, u32 near)
 {
 	u32 i, shard = near;
@@ -108,7 +108,7 @@ FP_FUNC int fp_chunk_give(struct fp_rtt FP_MEM *r FP_ARG, u32 index, u32 near)
 		if (fp_cas64(&pool->top, top, (u64)index | ((top >> 32) + 1) << 32) == top)
 			return 0;
 	}
-	return -1; /* the chunk is lost to the pool until the monitor ends */
+	return -1; /* the chunk stays unused until the monitor ends */
 }
 
 FP_INLINE struct fp_segment FP_MEM *fp_segments_first(struct fp_rtt FP_MEM *r,
@@ -123,13 +123,13 @@ FP_INLINE struct fp_segment FP_MEM *fp_segments_last(struct fp_rtt FP_MEM *r,
 	return &fp_chunk(r, list->tail)->segment[list->tail_at - 1];
 }
 
-/* The place behind the last segment, or 0 when `limit` or the pool is exhausted. */
+/* The entry after the last segment, or 0 when `limit` or the pool is exhausted. */
 FP_INLINE struct fp_segment FP_MEM *
 fp_segments_append(struct fp_rtt FP_MEM *r, struct fp_segments FP_MEM *list, u32 limit, u32 near)
 {
 	if (list->count >= limit)
 		return 0;
-	if (list->count == 0 && list->tail) { /* the last chunk stays with its owner */
+	if (list->count == 0 && list->tail) { /* the last chunk stays with its list */
 		FP_PUT(list->head_at, 0);
 		FP_PUT(list->tail_at, 0);
 	} else if (!list->tail || list->tail_at == FP_CHUNK_SEGMENTS) {
@@ -181,7 +181,7 @@ FP_INLINE void fp_segments_drop_last(struct fp_rtt FP_MEM *r, struct fp_segments
 	}
 }
 
-/* Gives every chunk back. O(chunks), bounded by max_segments. */
+/* Frees every chunk. O(chunks), bounded by max_segments. */
 FP_FUNC int fp_segments_clear(struct fp_rtt FP_MEM *r FP_ARG,
 			      struct fp_segments FP_MEM *list FP_ARG, u32 near)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * tcp.h: round-trip times, loss and reordering of TCP from what passes.
+ * tcp.h: round-trip times, loss and reordering of TCP from passing packets.
  *
- * Every segment that carries new data is remembered with its time, end and TSval until it is
- * acknowledged. An ACK that advances gives at most one sample, from the newest segment it covers:
+ * Each segment with new data is stored with its time, end and TSval until it is acknowledged. An
+ * ACK that advances gives at most one sample, from the newest segment that it covers:
  *
- *   seq   the segment ends where the ACK does (or the ACK falls inside a GSO packet), was
- *         never retransmitted, and no earlier segment was sent after it: Karn's rule as tcptrace
- *         has it. A retransmission therefore cuts away all segments behind its start.
- *   ts    the newest covered segment whose TSval the ACK echoes; and retransmissions, which Karn
- *         forbids, where a TSval of their own tells them from the original (RFC 7323 section 4.3).
+ *   seq  the segment ends where the ACK does (or the ACK falls inside a GSO packet), was never
+ *        retransmitted, and no earlier segment was sent after it. This is Karn's rule as in
+ *        tcptrace: a retransmission removes all segments after its start.
+ *   ts  the newest covered segment whose TSval the ACK echoes. Also retransmissions, which Karn's
+ *       rule excludes, if a different TSval distinguishes them from the original (RFC 7323
+ *       section 4.3).
  *
- * Hybrid prefers seq and lets the timestamps veto it: an echo newer than the matched segment says
- * that an earlier ACK was lost, an older one that the ACK answers a copy from before.
+ * Hybrid prefers seq, and timestamps can veto it. An echo newer than the matched segment means that
+ * an earlier ACK was lost. An older one means that the ACK answers an earlier copy.
  *
- * Loss: data seen twice here was lost beyond this point; a hole that a later retransmission fills
- * was lost before it; a hole filled by older data is reordering.
+ * Loss: data observed twice was lost downstream. A hole that a later retransmission fills was lost
+ * upstream. A hole filled by older data is reordering.
  *
  * Deliberately absent: reassembly, SACK scoreboards, congestion state.
  */
@@ -25,9 +26,9 @@
 #include "flow_life.h"
 #include "sample.h"
 
-/* A jump of more than this is another connection or garbage: start over. */
+/* A larger jump is another connection or garbage: start again. */
 #define FP_SEQ_JUMP (1 << 30)
-/* What fills a hole later than this was retransmitted, if nothing better is known. */
+/* A hole filled later than this was retransmitted, unless timestamps show otherwise. */
 #define FP_REORDER_NS 3000000ull
 #define FP_NO_PLACE   FP_CHUNK_SEGMENTS
 
@@ -37,7 +38,10 @@ FP_INLINE struct fp_segment FP_MEM *fp_hole_at(struct fp_rtt FP_MEM *r, struct f
 	return &fp_chunk(r, d->trouble)->segment[i];
 }
 
-/* Index of a free place for trouble, the oldest's if all are taken; FP_NO_PLACE without chunk. */
+/*
+ * Index of a free record of a hole, or of the oldest one if all are used. FP_NO_PLACE without a
+ * chunk.
+ */
 FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			struct fp_dir FP_MEM *d FP_ARG)
 {
@@ -60,7 +64,7 @@ FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return oldest;
 }
 
-/* Forgets holes and retransmissions that `ack` covers; unfilled holes were never seen here. */
+/* Drops holes and retransmissions that `ack` covers. Unfilled holes were not observed here. */
 FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM *d FP_ARG, u32 ack,
 			   u32 near)
 {
@@ -100,7 +104,9 @@ FP_FUNC int fp_match_retransmission(struct fp_rtt FP_MEM *r FP_ARG, struct fp_wo
 			continue;
 		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->una) <= 0)
 			continue;
-		/* A warning holds for any part of it: the answer may be to that. */
+		/*
+		 * An ambiguous record applies to any part of it: the answer may be for that part.
+		 */
 		if ((t->flags & FP_HOLE_AMBIGUOUS) && fp_serial(t->seq, w->packet.ack) < 0) {
 			m->method = 0;
 			return 0;
@@ -117,8 +123,8 @@ FP_FUNC int fp_match_retransmission(struct fp_rtt FP_MEM *r FP_ARG, struct fp_wo
 }
 
 /*
- * Takes every segment off that the ACK covers. `newest` is the last of them (or the one it falls
- * into), `echoed` the newest whose TSval it echoes, `oldest` the first.
+ * Removes every segment that the ACK covers. `newest` is the last of them (or the one that contains
+ * the ACK), `echoed` the newest whose TSval the ACK echoes, `oldest` the first.
  */
 FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			      struct fp_dir FP_MEM *d FP_ARG)
@@ -143,7 +149,7 @@ FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 		if (echoes && (s->flags & FP_SEGMENT_TS) && s->tsval == w->packet.tsecr)
 			FP_COPY(&w->echoed, newest);
 		if (fp_serial(ack, s->end) < 0) {
-			s->seq = ack; /* inside a GSO packet: what is left of it stays */
+			s->seq = ack; /* inside a GSO packet: the rest stays */
 			break;
 		}
 		fp_segments_drop_first(r, &d->segments, w->hash);
@@ -151,7 +157,7 @@ FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 	return 0;
 }
 
-/* Does the ACK's echo contradict a match by sequence number? */
+/* Whether the echo of the ACK contradicts a match by sequence number. */
 FP_INLINE int fp_echo_contradicts(struct fp_work FP_MEM *w, const struct fp_dir FP_MEM *d)
 {
 	const struct fp_covered FP_MEM *newest = &w->newest;
@@ -163,7 +169,9 @@ FP_INLINE int fp_echo_contradicts(struct fp_work FP_MEM *w, const struct fp_dir 
 		w->stats.refused_stale_ack++;
 		return 1;
 	}
-	/* Only where the list begins where the last ACK ended is the oldest one what is echoed. */
+	/*
+	 * Only if the list starts where the last ACK ended, the echo is that of the oldest segment.
+	 */
 	if (!(oldest->flags & FP_SEGMENT_TS) ||
 	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una))
 		return 0;
@@ -185,7 +193,7 @@ FP_INLINE void fp_use_match(struct fp_work FP_MEM *w, const struct fp_covered FP
 	m->method = c->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
 }
 
-/* A SYN that this side sent before: the handshake's own, again. */
+/* A SYN that this side sent before: a repeated handshake. */
 FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
 {
 	u32 side = w->packet.side;
@@ -193,7 +201,7 @@ FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flo
 	return (f->dir[side].flags & FP_DIR_SYN) && f->isn[side] == w->packet.seq;
 }
 
-/* An ACK that advances over side `from`'s data: at most one sample. */
+/* Handles an ACK that advances over data of side `from`: at most one sample. */
 FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
 {
@@ -234,8 +242,7 @@ FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	return 0;
 }
 
-/* RFC 2883: the first SACK block tells of a duplicate if it is acknowledged or inside the second.
- */
+/* RFC 2883: the first SACK block reports a duplicate if it is acknowledged or inside the second. */
 FP_INLINE void fp_count_dsack(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
 {
 	u32 left = w->packet.sack[0][0], right = w->packet.sack[0][1];
@@ -260,7 +267,7 @@ FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	else
 		d->flags &= ~FP_DIR_WINDOW_0;
 	fp_count_dsack(w, d);
-	if (fp_serial(ack, d->next) > 0) { /* of data that never passed here */
+	if (fp_serial(ack, d->next) > 0) { /* of data that was not observed here */
 		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
 			return;
 		d->counts.unseen_bytes += ack - d->next;
@@ -271,7 +278,9 @@ FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		fp_match_ack(r, w, f, unseen);
 }
 
-/* Karn: what was sent before this and is not acknowledged yet cannot be matched behind its start.
+/*
+ * Karn's rule: earlier data that is not acknowledged cannot be matched after the start of this
+ * packet.
  */
 FP_FUNC int fp_apply_karn(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			  struct fp_dir FP_MEM *d FP_ARG)
@@ -310,8 +319,8 @@ FP_INLINE void fp_fill_segment(const struct fp_work FP_MEM *w, struct fp_segment
 }
 
 /*
- * Remembers a retransmission by its TSval. Only the first packet of a direction that carries a
- * TSval can be told by it; the others are kept as warnings against the same echo.
+ * Records a retransmission by its TSval. Only the first packet of a direction with a TSval can be
+ * identified by it. The others are stored as ambiguous, to refuse the same echo.
  */
 FP_FUNC int fp_record_retransmission(struct fp_rtt FP_MEM *r FP_ARG,
 				     struct fp_work FP_MEM *w FP_ARG,
@@ -330,7 +339,7 @@ FP_FUNC int fp_record_retransmission(struct fp_rtt FP_MEM *r FP_ARG,
 	return 0;
 }
 
-/* Was the hole's data sent before what came ahead of it? */
+/* Whether the data of the hole was sent before the data that arrived ahead of it. */
 FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f,
 			      const struct fp_segment FP_MEM *hole)
 {
@@ -348,7 +357,7 @@ FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_fl
 	return age < FP_REORDER_NS;
 }
 
-/* Takes [seq, end) out of the holes; returns the bytes of it that were holes. */
+/* Removes [seq, end) from the holes and returns the number of removed bytes. */
 FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			  struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
@@ -399,7 +408,9 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return filled;
 }
 
-/* Data whose beginning lies before what was seen: a hole's filling, a retransmission, or a probe.
+/*
+ * Handles data that begins before the expected number: it fills a hole, or is a retransmission or a
+ * probe.
  */
 FP_FUNC int fp_handle_old_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			       struct fp_flow FP_MEM *f FP_ARG, u32 end)
@@ -432,7 +443,7 @@ FP_FUNC int fp_handle_old_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	return 0;
 }
 
-/* Data that goes beyond what was seen. */
+/* Handles data after the highest number so far. */
 FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			       struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
@@ -450,7 +461,7 @@ FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 			fp_fill_segment(w, fp_hole_at(r, d, place), d->next, seq,
 					fp_segment_flags(w) | FP_HOLE_MISSING);
 	} else if (fp_serial(seq, d->next) < 0) {
-		whole = 0; /* fp_handle_old_data() had its beginning */
+		whole = 0; /* fp_handle_old_data() handled its beginning */
 	}
 	d->next = end;
 	/* A byte into a closed window is answered when the window opens, not when it arrives. */
@@ -476,7 +487,7 @@ FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		return;
 	if (!(d->flags & FP_DIR_SEQ)) {
 		/*
-		 * Mid-flow, the first data seen may itself be a retransmission: it only tells
+		 * In the middle of a flow, the first data may be a retransmission: it only shows
 		 * where new data begins.
 		 */
 		d->next = syn ? w->packet.seq : end;
@@ -494,7 +505,7 @@ FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		fp_handle_new_data(r, w, f, end);
 }
 
-/* Serial order (RFC 7323 section 5.2): reordering must not bring an old TSval back. */
+/* Serial order (RFC 7323 section 5.2): reordering must not restore an old TSval. */
 FP_INLINE void fp_update_tsval(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
 {
 	if (!(w->packet.flags & FP_PACKET_HAS_TS))
@@ -504,7 +515,7 @@ FP_INLINE void fp_update_tsval(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d
 	d->flags |= FP_DIR_TS;
 }
 
-/* Would the packet tell anything new? A repeat at another hook does not. */
+/* Whether the packet has anything new. A repetition at another hook has not. */
 FP_INLINE int fp_advances(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
 {
 	const struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
@@ -536,7 +547,10 @@ FP_INLINE void fp_handle_end(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	}
 }
 
-/* One TCP packet of a flow whose set is locked; 0 where it was only another sighting. */
+/*
+ * Handles one TCP packet of a flow whose set is locked. Returns 0 if another hook observed it
+ * before.
+ */
 FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 		   struct fp_flow FP_MEM *f FP_ARG)
 {

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * tshark.h: pairs data and acknowledgements as tshark 4.0.17 does, to be held against it.
+ * tshark.h: pairs data and acknowledgements like tshark 4.0.17, for comparison with it.
  *
- * Native home only. docs/design/0004-tshark-as-oracle.md says how the rules were found and what
- * they omit. In short:
+ * Only in the native runtime. docs/design/0004-tshark-as-oracle.md explains how the rules were
+ * found and what they omit. In short:
  *
- *   - every segment with payload, SYN or FIN is remembered, also keep-alives, probes and copies;
- *     SYN and FIN count one number, together too; at most config.max_segments a direction;
- *   - the acknowledgement number counts in every packet, even without the ACK flag; it forgets
- *     whatever ends at or before it, and the oldest segment that ends exactly there is the sample;
- *   - a SYN with another initial number than this side's first one begins a new conversation;
- *   - an echo request replaces an earlier one with the same number and checksum, whichever side
- *     sent it; a reply answers it once.
+ * - every segment with payload, SYN or FIN is stored, including keep-alives, probes and copies; SYN
+ * and FIN count one number, even together; at most config.max_segments per direction;
+ * - the acknowledgement number counts in every packet, even without the ACK flag: it removes
+ * everything that ends at or before it, and the oldest segment that ends exactly there is the
+ * sample;
+ * - a SYN with an initial number that differs from the first of this side starts a new
+ * conversation;
+ * - an echo request replaces an earlier one with the same number and checksum from either side, and
+ * a reply answers it once.
  *
- * So a direction's list is in order of arrival, not of sequence. `next` holds the number that the
- * direction began with, FP_DIR_SEQ says that it is known. Flows go straight into the flow table,
- * nothing is ever evicted, and a full set refuses: flows_refused tells.
+ * So the list of a direction is in order of arrival, not of sequence. `next` is the first number of
+ * the direction, valid with FP_DIR_SEQ. Flows go directly into the flow table, nothing is evicted,
+ * and a full set refuses new flows (flows_refused).
  */
 #ifndef FP_TSHARK_H
 #define FP_TSHARK_H
 
 #include "tcp.h"
 
-/* Walks a direction's segments from the oldest on. */
+/* Walks through the segments of a direction, the oldest first. */
 struct fp_tshark_walk {
 	u32 chunk;
 	u32 at;
@@ -44,7 +46,9 @@ static struct fp_segment *fp_tshark_next(struct fp_rtt *r, struct fp_tshark_walk
 	return &fp_chunk(r, walk->chunk)->segment[walk->at++];
 }
 
-/* Keeps the segments that `keep` wants, in their order; `keep` sees each, the oldest first. */
+/*
+ * Keeps the segments for which `keep` returns 1, in order. It is called for each, the oldest first.
+ */
 static void fp_tshark_filter(struct fp_rtt *r, struct fp_work *w, struct fp_segments *list,
 			     int (*keep)(struct fp_work *w, const struct fp_segment *s))
 {
@@ -73,7 +77,9 @@ static void fp_tshark_match(struct fp_work *w, const struct fp_segment *s, u32 m
 	w->match.method = s->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : method;
 }
 
-/* Is the segment still unacknowledged? The first that ends at the acknowledgement is the match. */
+/*
+ * Whether the segment is unacknowledged. The first that ends at the acknowledgement is the match.
+ */
 static int fp_tshark_outstanding(struct fp_work *w, const struct fp_segment *s)
 {
 	if (s->end == w->packet.ack && !w->match.method)
@@ -97,7 +103,7 @@ static void fp_tshark_add(struct fp_rtt *r, struct fp_work *w, struct fp_dir *d)
 		w->stats.segments_refused++;
 }
 
-/* The numbers that both directions began with, as far as this packet tells. */
+/* The initial numbers of both directions, as far as this packet shows them. */
 static void fp_tshark_begins(struct fp_work *w, struct fp_dir *mine, struct fp_dir *other)
 {
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN, ack = w->packet.tcp_flags & FP_TCP_ACK;
@@ -123,15 +129,15 @@ static void fp_tshark_tcp(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f
 	fp_tshark_add(r, w, mine);
 	w->match.method = 0;
 	fp_tshark_filter(r, w, &other->segments, fp_tshark_outstanding);
-	/* Zero is not shown, nor is anything where the capture cut the options off. */
+	/* Zero is not shown, nor anything if the capture truncated the options. */
 	if (w->match.method && w->match.time != w->frame.now &&
 	    !(w->packet.flags & FP_PACKET_CUT_OPTIONS))
 		fp_take_sample(r, w, f);
 }
 
 /*
- * The checksum of the reply that an IPv4 request asks for, or of the request that an IPv6 reply
- * answers: the two differ by their types alone (RFC 1624), and tshark tells requests apart by it.
+ * The checksum of the reply to an IPv4 request, or of the request of an IPv6 reply. The two differ
+ * only in their types (RFC 1624), and tshark distinguishes requests by it.
  */
 static u32 fp_tshark_checksum(const struct fp_work *w)
 {
@@ -141,7 +147,7 @@ static u32 fp_tshark_checksum(const struct fp_work *w)
 	return (w->packet.window + (request == v4 ? types : 0)) % 0xffff;
 }
 
-/* Is it another request than the one that the packet repeats or answers? */
+/* Whether it is another request than the one that the packet repeats or answers. */
 static int fp_tshark_other_echo(struct fp_work *w, const struct fp_segment *s)
 {
 	if (s->seq != w->packet.seq || s->tsval != fp_tshark_checksum(w))
@@ -152,7 +158,7 @@ static int fp_tshark_other_echo(struct fp_work *w, const struct fp_segment *s)
 
 static void fp_tshark_echo(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f)
 {
-	/* Whoever asked: requests of both sides are one list, kept with the first. */
+	/* Requests of both sides are in one list, that of the first side. */
 	struct fp_segments *asked = &f->dir[0].segments;
 	struct fp_segment *s;
 
@@ -190,7 +196,7 @@ static void fp_tshark_in_flow(struct fp_rtt *r, struct fp_work *w, struct fp_flo
 		fp_announce_flow(r, w, f);
 }
 
-/* Does a SYN begin a new conversation of a known 5-tuple? */
+/* Whether a SYN starts a new conversation of a known 5-tuple. */
 static int fp_tshark_reused(const struct fp_work *w, const struct fp_flow *f)
 {
 	const struct fp_dir *mine = &f->dir[w->packet.side];
@@ -200,7 +206,7 @@ static int fp_tshark_reused(const struct fp_work *w, const struct fp_flow *f)
 	       (mine->flags & FP_DIR_SEQ) && w->packet.seq != mine->next;
 }
 
-/* The way of the packet's flow, made where there is none; FP_NO_WAY where the set is full. */
+/* The way of the flow of the packet, created if needed. FP_NO_WAY if the set is full. */
 static u32 fp_tshark_find(struct fp_rtt *r, struct fp_work *w, const struct fp_table *t, u32 set)
 {
 	u32 way = fp_find(r, w, t, set);
@@ -220,7 +226,7 @@ static u32 fp_tshark_find(struct fp_rtt *r, struct fp_work *w, const struct fp_t
 	return way;
 }
 
-/* The parsed packet finds its flow. One thread: no locks. */
+/* Finds the flow of a parsed packet. One thread, so no locks. */
 static void fp_tshark_track(struct fp_rtt *r, struct fp_work *w)
 {
 	struct fp_table t = fp_flow_table(r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/audit.h: looks through a scheduler for what contradicts itself. User space only; walks
- * everything: for tests and fuzzing.
+ * sched/audit.h: checks a scheduler for contradictions. For user space, tests and fuzzing: it walks
+ * through everything.
  */
 #ifndef FP_SCHED_AUDIT_H
 #define FP_SCHED_AUDIT_H
@@ -9,14 +9,14 @@
 #include "sched.h"
 
 enum fp_fault {
-	FP_FAULT_PACKETS = 1, /* packets waiting are not those counted; where: their number */
-	FP_FAULT_BYTES = 2,   /* the same, of bytes */
-	FP_FAULT_LOST = 3,    /* where: a packet that waits in no queue */
-	FP_FAULT_FLOW = 4,    /* where: a flow whose count is not what waits in it */
-	FP_FAULT_UNSEEN = 5, /* where: a node that has something to send and is not in its parent */
-	FP_FAULT_IDLE = 6,   /* where: a node that is in its parent's queue with nothing to send */
-	FP_FAULT_REFERENCES = 7, /* where: a node whose references are not its packets */
-	FP_FAULT_SUM = 8,	 /* packets in are not packets out, dropped and waiting */
+	FP_FAULT_PACKETS = 1,	 /* the count of waiting packets is wrong; where: their number */
+	FP_FAULT_BYTES = 2,	 /* the same for bytes */
+	FP_FAULT_LOST = 3,	 /* where: a packet that is in no queue */
+	FP_FAULT_FLOW = 4,	 /* where: a flow whose count differs from its packets */
+	FP_FAULT_UNSEEN = 5,	 /* where: a node that may send and is not in its parent's queue */
+	FP_FAULT_IDLE = 6,	 /* where: an empty node in its parent's queue */
+	FP_FAULT_REFERENCES = 7, /* where: a node whose references differ from its packets */
+	FP_FAULT_SUM = 8,	 /* packets in differ from packets out, dropped and waiting */
 };
 
 static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
@@ -49,7 +49,7 @@ static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
 	return (u32)bytes != s->bytes_waiting ? FP_FAULT_BYTES : 0;
 }
 
-/* Packets that wait in a flow are linked to it, and it is in a queue. */
+/* Packets of a waiting flow are linked to it, and the flow is in a queue. */
 static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
 {
 	u32 i;
@@ -78,7 +78,7 @@ static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
 	return 0;
 }
 
-/* References to a node, in its parent's queue and with the shaper, are its packets. */
+/* References to a node, in its parent's queue and in the shaper, match its packets. */
 static u32 fp_audit_references(struct fp_sched *s, u64 *where)
 {
 	u32 held = 0, i;

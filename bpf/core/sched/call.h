@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/call.h: calling a policy.
+ * sched/call.h: calls of policies.
  *
- * Natively it works on the scheduler's memory itself. In the kernel it gets copies on per-CPU scratch of
- * this CPU, so that the verifier knows the bounds of all that it can touch.
+ * Natively, a policy works on the memory of the scheduler. In the kernel, it works on copies in
+ * per-CPU scratch, so that the verifier can bound every access.
  */
 #ifndef FP_SCHED_CALL_H
 #define FP_SCHED_CALL_H
@@ -50,7 +50,7 @@ FP_INLINE u32 fp_policy_functions(u32 policy)
 
 #ifdef __bpf__
 
-/* What one call of a policy may touch: per-CPU scratch for each CPU, provided by the program. */
+/* The memory that one call of a policy may access: one for each CPU, provided by the program. */
 struct fp_scratch {
 	struct fp_meta packet;
 	u64 flow[FP_STATE_WORDS];
@@ -92,7 +92,10 @@ FP_INLINE u64 fp_call_on_scratch(struct fp_scratch *d, u32 which)
 	return 0;
 }
 
-/* s->flow_at, s->handle and s->call say of what; the answer is there and in the value. */
+/*
+ * The caller sets s->flow_at, s->handle and s->call. The policy answers in s->call and in the
+ * return value.
+ */
 FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 function)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
@@ -118,7 +121,7 @@ FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 funct
 
 #else
 
-/* A policy that is not compiled in: Rust runs its instructions. */
+/* A policy that is not compiled in: Rust interprets its instructions. */
 u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64 *flow, u64 *class,
 		     u64 *global, struct fp_call *call);
 
@@ -147,13 +150,13 @@ static u64 fp_call_policy(struct fp_sched *s, u32 node, u32 function)
 
 #endif
 
-/* Whether the node's policy has the function. */
+/* Whether the policy of the node has the function. */
 FP_INLINE int fp_policy_has(struct fp_sched FP_MEM *s, u32 node, u32 function)
 {
 	return fp_node_at(s, node)->functions >> function & 1;
 }
 
-/* The rank where the node's policy has no such function: `otherwise`. */
+/* The rank from the policy of the node, or `otherwise` if it has no such function. */
 FP_INLINE u64 fp_call_policy_or(struct fp_sched FP_MEM *s, u32 node, u32 function, u64 otherwise)
 {
 	FP_PUT(s->call.due, FP_NEVER);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/delay_queue.h: the way of a packet through its leaf's impairment, before the leaf.
+ * sched/delay_queue.h: the path of a packet through the impairment of its leaf, before the leaf.
  *
- *   arrives --> fate --> lost
- *                 '----> gate: waits for its time --> leaf, as if it came then
+ *   arrives --> loss --> lost
+ *                 '----> delay queue: waits for its time --> leaf, as if it arrived then
  *
- * A packet at the delay queue has its handle and its leaf and counts nowhere: limits, queue lengths and
- * sojourns begin when it is released. What may be at the delay queue is limited by the number of handles.
- * Leaves may share an impairment, which then numbers the packets of all.
+ * A delayed packet has a handle and a leaf, but counts nowhere: limits, queue lengths and sojourn
+ * times begin when it is released. The number of handles limits the delay queue. Leaves may share
+ * an impairment, which then numbers the packets of all of them.
  *
- * A GSO packet takes as many numbers as it has segments, and has the fate of its first: the mean
- * loss of packets on the wire is what was asked for, but not one by one. stats.supers tells; ports
- * that want the truth hand in packets as on the wire.
+ * A GSO packet takes as many numbers as it has segments, and gets the outcome of its first. The
+ * mean loss of packets on the wire is as configured, but losses are not independent. stats.supers
+ * counts GSO packets. Back ends that need exact loss pass packets as on the wire.
  */
 #ifndef FP_DELAY_QUEUE_H
 #define FP_DELAY_QUEUE_H
@@ -19,9 +19,9 @@
 #include "call.h"
 #include "outcome.h"
 
-/* Packets released by one operation, at most; the rest follow in the next. */
+/* Maximum of packets released by one operation. The rest follow in the next operation. */
 #define FP_DELAY_BATCH 4096
-/* Outcomes that one packet may cause as it is released. */
+/* Maximum of outcomes that the release of one packet causes. */
 #define FP_DELAY_OUTCOMES (FP_FAT_BATCH + 2)
 
 FP_INLINE s64 fp_impair_word(struct fp_sched FP_MEM *s, u32 at, u32 index)
@@ -38,7 +38,9 @@ FP_INLINE int fp_is_delayed(struct fp_sched FP_MEM *s, u32 handle)
 	return fp_slot_at(s, handle)->impaired & FP_IMPAIRED_DELAYED;
 }
 
-/* How many of `count` words, `stride` apart and in order, are not more than `value`. */
+/*
+ * The number of words that are not greater than `value`, among `count` sorted words `stride` apart.
+ */
 FP_FUNC u32 fp_count_up_to(struct fp_sched FP_MEM *s FP_ARG, u32 at, u32 stride, u32 count,
 			   u64 value)
 {
@@ -58,7 +60,7 @@ FP_FUNC u32 fp_count_up_to(struct fp_sched FP_MEM *s FP_ARG, u32 at, u32 stride,
 	return low;
 }
 
-/* The standing delay: fixed, or by the trace. */
+/* The delay without jitter: fixed, or from the trace. */
 FP_FUNC u64 fp_base_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -78,7 +80,7 @@ FP_INLINE s64 fp_signed(u32 number)
 	return (s32)fp_hide32(number);
 }
 
-/* A normal number for packet s->number, correlated with the one before. */
+/* A normally distributed number for packet s->number, correlated with the previous one. */
 FP_FUNC s64 fp_draw_normal(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -114,13 +116,13 @@ FP_FUNC u64 fp_packet_delay(struct fp_sched FP_MEM *s FP_ARG, u32 impair)
 	entry = fp_deviation_entry(fp_draw_normal(s, impair), &part);
 	deviation = fp_interpolate(fp_impair_word(s, at, entry), fp_impair_word(s, at, entry + 1),
 				   part);
-	/* Nothing leaves before it came. */
+	/* No packet leaves before it arrives. */
 	if (deviation < 0 && delay < 0 - (u64)deviation)
 		return 0;
 	return delay + (u64)deviation;
 }
 
-/* Numbers the packet: s->number, and s->lost. */
+/* Numbers the packet: sets s->number and s->lost. */
 FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 segments)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -128,7 +130,7 @@ FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 s
 	u32 lost = (u32)fp_loss_decide(&im->config.loss, &im->state.loss, n);
 	u32 i;
 
-	/* The chain moves on by the rest of a GSO packet, whose fate is that of its first. */
+	/* The other segments of a GSO packet advance the chain without an outcome. */
 	fp_loop(i, segments - 1)
 		fp_loss_decide(&im->config.loss, &im->state.loss, n + 1 + i);
 	im->state.loss.packets = n + segments;
@@ -146,7 +148,7 @@ FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 s
 	return 0;
 }
 
-/* Whether it is copied or corrupted, and what the line is charged for it. */
+/* Decides duplication and corruption, and the bytes that the packet takes on the link. */
 FP_FUNC int fp_duplicate_or_corrupt(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -176,7 +178,7 @@ FP_FUNC int fp_duplicate_or_corrupt(struct fp_sched FP_MEM *s FP_ARG, u32 impair
 	return 0;
 }
 
-/* When packet s->number is released. */
+/* The time at which packet s->number is released. */
 FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 bytes)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -199,7 +201,7 @@ FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 by
 	return at;
 }
 
-/* A packet is released: in which order they came and how late it is is counted. */
+/* Counts a released packet: its lateness and its order. */
 FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -216,7 +218,7 @@ FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 h
 	return 0;
 }
 
-/* When the delay queue opens next. */
+/* The time of the next release. */
 FP_INLINE u64 fp_next_release(struct fp_sched FP_MEM *s)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -225,7 +227,7 @@ FP_INLINE u64 fp_next_release(struct fp_sched FP_MEM *s)
 	return handle ? fp_item_at(pool, handle)->rank : FP_NEVER;
 }
 
-/* The packet waits at the delay queue until s->at. 0, or a reason, and it does not wait. */
+/* Puts the packet into the delay queue until s->at. Returns 0, or the reason of a refusal. */
 FP_FUNC int fp_push_delayed(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -239,7 +241,7 @@ FP_FUNC int fp_push_delayed(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 0;
 }
 
-/* The packet is at the delay queue no longer. */
+/* Clears the mark of a packet that left the delay queue. */
 FP_INLINE void fp_unmark_delayed(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -248,7 +250,9 @@ FP_INLINE void fp_unmark_delayed(struct fp_sched FP_MEM *s, u32 handle)
 	s->delayed--;
 }
 
-/* The packet of an impaired leaf came: 0, or it was lost and told so. Its number is in s->number.
+/*
+ * Applies the impairment to a new packet; its number is in s->number. Returns 0, or 1 if the packet
+ * is lost and its loss reported.
  */
 FP_FUNC int fp_impair_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
@@ -263,30 +267,35 @@ FP_FUNC int fp_impair_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 h
 	return (int)s->lost;
 }
 
-/* Whether the packet waits at the delay queue; else it goes to its leaf now. */
+/* Returns 1 if the packet waits in the delay queue, 0 if it goes to its leaf now. */
 FP_FUNC int fp_enter_delay_queue(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 handle)
 {
 	s->at = fp_release_time(s, impair, fp_slot_at(s, handle)->meta.bytes);
-	/* Where others are due and could not be released for lack of room, it stays behind them. */
+	/*
+	 * Due packets that still wait because outcomes are full keep their order: this one waits
+	 * behind them.
+	 */
 	if (s->at > s->now || (s->delayed && fp_next_release(s) <= s->now))
 		return !fp_push_delayed(s, handle);
 	fp_count_release(s, impair, handle);
 	return 0;
 }
 
-/* The first packet whose time has come leaves the delay queue: s->handle. 0 if there is none. */
+/*
+ * Removes the first due packet from the delay queue and sets s->handle. Returns 0 if there is none.
+ */
 FP_FUNC int fp_pop_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 handle = fp_pifo_peek_as(pool, FP_DELAY_QUEUE, FP_HEAP);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
-	/* Room for the operation itself besides what may be dropped here. */
+	/* Reserves capacity for the outcomes of the operation itself. */
 	if (!handle || fp_item_at(pool, handle)->rank > s->now ||
 	    s->outcomes + FP_OUTCOMES_PER_OP + FP_DELAY_OUTCOMES > s->outcomes_most)
 		return 0;
 	fp_pifo_pop_as(pool, FP_DELAY_QUEUE, FP_HEAP);
-	/* Memory that contradicts itself. */
+	/* Corrupted memory. */
 	if (handle > s->config.packets || !fp_is_delayed(s, handle)) {
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/flows.h: which flow a packet belongs to, and how many flows its hosts have waiting.
+ * sched/flows.h: the flow of a packet, and the number of flows of its hosts that wait.
  *
- * Both tables are sets of eight places, as CAKE's is: two flows meet in one queue only where eight
- * others of their set are waiting. A flow's state stays when its queue is empty, until another
- * needs the place: the one that was idle longest is evicted (stats.state_lost counts it).
+ * Both tables are sets of eight entries, like those of CAKE: two flows share a queue only if eight
+ * others of their set wait. A flow keeps its state when its queue is empty, until another flow
+ * needs the entry. Then the flow that was idle longest is evicted (stats.state_lost counts it).
  */
 #ifndef FP_SCHED_FLOWS_H
 #define FP_SCHED_FLOWS_H
@@ -22,7 +22,7 @@ FP_INLINE u32 fp_mix(u32 a, u32 b, u32 seed)
 	return h ^ h >> 15;
 }
 
-/* The set that a hash falls into, as the number of the place before its first. */
+/* The set of a hash, as the number of the entry before its first. */
 FP_INLINE u32 fp_set_of(u32 hash, u32 places)
 {
 	return (u32)((u64)hash * (places / FP_FLOW_WAYS) >> 32) * FP_FLOW_WAYS;
@@ -42,7 +42,7 @@ FP_INLINE void fp_begin_flow(struct fp_sched FP_MEM *s, u32 flow, u32 leaf, u32 
 		FP_PUT(f->state[i], 0ull);
 }
 
-/* An idle flow may be evicted: nobody waits in it, and neither a queue nor the shaper holds it. */
+/* An idle flow may be evicted: it has no packets, and is neither in a queue nor in the shaper. */
 FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 {
 	return !fp_fq_at(s, flow)->packets &&
@@ -50,8 +50,8 @@ FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 }
 
 /*
- * The number of the flow, its place taken if it is new; another flow's of the same leaf where no
- * place is idle, 0 where there is none of those either.
+ * The number of the flow; a new flow gets an entry. If no entry is idle, it is another flow of the
+ * same leaf, or 0 if there is none.
  */
 FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 {
@@ -90,7 +90,10 @@ FP_INLINE u32 fp_hash_address(const u8 FP_MEM *a)
 		      fp_load32_raw(a + 12));
 }
 
-/* The host's place; two hosts share one where eight others of their set have flows waiting. */
+/*
+ * The entry of the host. Two hosts share an entry if eight others of their set have flows that
+ * wait.
+ */
 FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 address)
 {
 	u32 tag = fp_mix(leaf, address, s->config.seed + 1);
@@ -114,7 +117,7 @@ FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 address
 	return idle;
 }
 
-/* A flow begins to wait: its hosts have one more. Sources and destinations are distinguished. */
+/* A flow starts to wait: counts it for its hosts, separately for source and destination. */
 FP_INLINE void fp_count_hosts(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
 {
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
@@ -148,7 +151,9 @@ FP_INLINE u32 fp_busier_host(struct fp_sched FP_MEM *s, u32 flow)
 	return most ? most : 1;
 }
 
-/* The band of FP_FAT for so many bytes: two an octave, the largest amounts in the first bands. */
+/*
+ * The band of FP_FAT for this many bytes: two per octave, the largest amounts in the first bands.
+ */
 FP_INLINE u32 fp_fat_band(u32 bytes)
 {
 	u32 log = 31 - (u32)__builtin_clz(bytes | 1);
@@ -157,7 +162,9 @@ FP_INLINE u32 fp_fat_band(u32 bytes)
 	return FP_FAT_BANDS - 1 - (2 * log + half);
 }
 
-/* A flow's bytes changed: it may be in another band. Only where a full scheduler drops the fattest.
+/*
+ * Moves the flow to the band of its bytes. Only needed if a full scheduler drops from the fattest
+ * flow.
  */
 FP_FUNC int fp_update_fat_band(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
 {

@@ -1,102 +1,105 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/impair.h: what an impairment is, and what one packet meets by it: pure functions of its
- * number, and of what the packets before it left behind.
+ * sched/impair.h: the configuration of an impairment, and its effect on one packet: pure functions
+ * of the packet's number and of the state that earlier packets left.
  *
  *   packet n --> lost? --> copied? corrupted? --> ahead of others? --> delay --> order --> slot
  *                                                                        '--> burst release -->
  * time
  *
- * No floating point: user space lays tables of quantiles into words. A deviation from the mean is
- * looked up by a normal number z, so that correlated delays keep their distribution: z is rho times
- * the last one and a fresh part (a Gaussian copula), whatever the table says of it.
+ * No floating point: user space writes tables of quantiles into words. A normal number z selects
+ * the deviation from the mean, so that correlated delays keep their distribution: z is rho times
+ * the last z plus a fresh part (a Gaussian copula), for any table.
  *
  *   draw --normal table--> z --(rho)--> z' --table of deviations--> ns
  *
- * Source of what netem has, too: its semantics (sch_netem.c), but for the correlation, which mixes
- * uniform numbers there and keeps neither rate nor variance. Mirrored in Rust's sched/impair.rs.
+ * The semantics are those of netem (sch_netem.c), except the correlation: netem mixes uniform
+ * numbers, which changes both rate and variance. Mirrored in sched/impair.rs of Rust.
  */
 #ifndef FP_IMPAIR_H
 #define FP_IMPAIR_H
 
 #include "loss.h"
 
-/* Parts that a table divides its range into; it has one entry more. */
+/* Parts of a table's range. The table has one more entry. */
 #define FP_TABLE_PARTS 1024
-/* z and rho: 1 is this. */
+/* The value of 1 for z and rho. */
 #define FP_Z_SHIFT 24
-/* z of a table of deviations: from -8 to 8. */
+/* Range of z in a table of deviations: -8 to 8. */
 #define FP_Z_MOST (8ll << FP_Z_SHIFT)
-/* Bytes of an opportunity of a rate trace (Mahimahi: an MTU and the header of its tunnel). */
+/* Bytes of one opportunity of a rate trace (Mahimahi: an MTU and the header of its tunnel). */
 #define FP_OPPORTUNITY 1504
 
-/* Of u64 words: FP_OP_IMPAIR sets one. "at": index of a word plus 1, 0 for none. */
+/*
+ * Made of u64 words: FP_OP_IMPAIR sets one. A field `_at` is the index of a word plus 1, 0 for
+ * none.
+ */
 struct fp_impair_config {
 	struct fp_loss_config loss;
 	u64 delay; /* ns */
-	u64 copy;  /* chances as in loss.h */
+	u64 copy;  /* chance of duplication, as in loss.h */
 	u64 corrupt;
-	u64 ahead;	   /* of going ahead, without delay */
-	u32 gap;	   /* packets that are delayed before one may go ahead, and itself */
-	u32 free_order;	   /* 1: packets leave by their own delay, in whatever order that is */
-	u32 normal_at;	   /* z of the upper half, then of its last part */
-	u32 jitter_at;	   /* deviations in ns, signed, by z */
-	s32 rho;	   /* of z to that of the packet before */
-	s32 fresh;	   /* the square root of 1 - rho * rho */
-	u32 delays_at;	   /* pairs of times and delays in ns, by time, the first at 0 */
-	u32 delays;	   /* pairs */
-	u64 delays_period; /* ns; they begin again */
-	u64 slot_least;	   /* ns between slots */
-	u32 slot_spread;   /* more of them, at most */
-	u32 slot_packets;  /* of a slot, at most; 0 any number */
-	u32 slot_bytes;	   /* the same; the last packet may be beyond */
-	u32 overhead;	   /* bytes that each packet takes on the line besides its own */
-	u32 cell_payload;  /* then it takes whole cells; 0 none */
+	u64 ahead;	/* chance of leaving without delay */
+	u32 gap;	/* packets that are delayed before one may leave early, that one included */
+	u32 free_order; /* 1: packets leave by their own delays, in any order */
+	u32 normal_at;	/* z of the upper half, then of its last part */
+	u32 jitter_at;	/* deviations in ns, signed, by z */
+	s32 rho;	/* correlation of z with the previous z */
+	s32 fresh;	/* the square root of 1 - rho * rho */
+	u32 delays_at;	/* pairs of times and delays in ns, by time, the first at 0 */
+	u32 delays;	/* pairs */
+	u64 delays_period; /* ns; then they repeat */
+	u64 slot_least;	   /* minimum ns between slots */
+	u32 slot_spread;   /* maximum of ns added to it */
+	u32 slot_packets;  /* maximum of packets in a slot; 0 any number */
+	u32 slot_bytes;	   /* maximum of bytes, which the last packet may exceed; 0 any number */
+	u32 overhead;	   /* bytes that each packet takes on the link in addition to its own */
+	u32 cell_payload;  /* then the packet takes whole cells; 0 none */
 	u32 cell_bytes;
 	u64 release;	/* ns; packets leave together at its multiples. 0 none */
-	u32 chances_at; /* times of opportunities in ns, in order; of the root's only */
+	u32 chances_at; /* times of opportunities in ns, in order; only of the root's impairment */
 	u32 chances;
 	u64 chances_period;
 };
 
 #define FP_IMPAIR_WORDS (sizeof(struct fp_impair_config) / 8)
 
-/* What the packets before left behind. */
+/* State from the previous packets. */
 struct fp_impair_state {
 	struct fp_loss_state loss;
-	u64 last;      /* when the one before leaves, where order is kept */
-	u64 began;     /* when the first came; traces begin then */
-	u64 opens;     /* the slot that is filled */
+	u64 last;      /* departure of the previous packet, where order is kept */
+	u64 began;     /* arrival of the first packet, when traces begin */
+	u64 opens;     /* the start of the current slot */
 	u64 newest;    /* the latest arrival that left */
-	s64 slot_left; /* bytes */
-	u32 slot_room; /* packets */
+	s64 slot_left; /* bytes left in it */
+	u32 slot_room; /* packets left in it */
 	u32 slots;     /* so far */
-	u32 delayed;   /* packets since one went ahead */
+	u32 delayed;   /* packets since one left early */
 	s32 z;
 	u32 has_z;
 	u32 has_begun;
-	u64 lap;     /* when the rate trace began */
+	u64 lap;     /* start of the rate trace */
 	u64 chances; /* opportunities since then */
-	s64 credit;  /* bytes that may leave; negative where a packet took more */
+	s64 credit;  /* bytes that may leave; negative after a larger packet */
 	u32 has_lap;
 	u32 zero;
 };
 
-/* Sums since the start. Mirrored. */
+/* Sums since the start. Mirrored in Rust. */
 struct fp_impair_stats {
-	u64 packets; /* on the wire: a GSO packet is as many as its segments */
+	u64 packets; /* on the wire: a GSO packet counts its segments */
 	u64 lost;    /* of them */
-	u64 bursts;  /* runs of packets lost one after another */
-	u64 supers;  /* GSO packets: they are lost whole, which no wire does */
+	u64 bursts;  /* runs of consecutive losses */
+	u64 supers;  /* GSO packets, which are lost whole */
 	u64 copied;
 	u64 corrupted;
-	u64 ahead;    /* gone ahead as planned */
-	u64 delayed;  /* waited at the delay queue */
-	u64 asked_ns; /* sum of their delays */
-	u64 held_ns;  /* sum of what order, slots and release made of them */
-	u64 late_ns;  /* sum of what they were released late */
+	u64 ahead;    /* left early, as configured */
+	u64 delayed;  /* passed the delay queue */
+	u64 asked_ns; /* sum of configured delays */
+	u64 held_ns;  /* sum of delays after order, slots and release */
+	u64 late_ns;  /* sum of lateness at release */
 	u64 late_most_ns;
-	u64 overtaken; /* released after one that came later */
+	u64 overtaken; /* released after a packet that arrived later */
 	u64 zero;
 };
 
@@ -106,7 +109,7 @@ struct fp_impair {
 	struct fp_impair_stats stats;
 };
 
-/* Between two entries of a table: `part` of 2^16 of the way. */
+/* Interpolates between two entries: `part` of 2^16. */
 FP_INLINE s64 fp_interpolate(s64 a, s64 b, u32 part)
 {
 	s64 way = (s64)(((u64)b - (u64)a) * part) >> 16;
@@ -114,14 +117,13 @@ FP_INLINE s64 fp_interpolate(s64 a, s64 b, u32 part)
 	return (s64)((u64)a + (u64)way);
 }
 
-/* Where a draw lies in the normal table: the entry before it, and the part of the way to the next.
- */
+/* The entry of the normal table before a draw, and the part of the distance to the next entry. */
 FP_INLINE u32 fp_normal_entry(u64 draw, u32 *part)
 {
 	u64 half = draw & ~(1ull << 63);
 	u32 entry = (u32)(half >> 53);
 
-	/* The last part has a separate table behind the first: extremes are rare, not missing. */
+	/* The last part has a second table for extremes, which are rare but present. */
 	if (entry == FP_TABLE_PARTS - 1) {
 		*part = (u32)(half >> 27 & 0xffff);
 		return FP_TABLE_PARTS + 1 + (u32)(half >> 43 & (FP_TABLE_PARTS - 1));
@@ -130,13 +132,13 @@ FP_INLINE u32 fp_normal_entry(u64 draw, u32 *part)
 	return entry;
 }
 
-/* The next of correlated normal numbers. */
+/* The next correlated normal number. */
 FP_INLINE s64 fp_next_normal(s64 z, s64 fresh_z, s64 rho, s64 fresh)
 {
 	return (s64)((u64)(rho * z) + (u64)(fresh * fresh_z)) >> FP_Z_SHIFT;
 }
 
-/* Where z lies in a table of deviations. */
+/* The entry of a table of deviations for z. */
 FP_INLINE u32 fp_deviation_entry(s64 z, u32 *part)
 {
 	u64 from;
@@ -150,7 +152,7 @@ FP_INLINE u32 fp_deviation_entry(s64 z, u32 *part)
 	return (u32)(from >> 18);
 }
 
-/* Bytes that a packet takes on the line. */
+/* Bytes of a packet on the link. */
 FP_INLINE u32 fp_link_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, u32 segments)
 {
 	u64 each;
@@ -164,7 +166,7 @@ FP_INLINE u32 fp_link_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, 
 	return (u32)(each * segments);
 }
 
-/* Whether the packet goes ahead; counts those that do not. */
+/* Whether the packet leaves early. Counts those that do not. */
 FP_INLINE int fp_is_reordered_early(const struct fp_impair_config FP_MEM *c,
 				    struct fp_impair_state FP_MEM *state, u64 n)
 {
@@ -179,13 +181,13 @@ FP_INLINE int fp_is_reordered_early(const struct fp_impair_config FP_MEM *c,
 	return 0;
 }
 
-/* So much later, at most the last moment that there is. */
+/* The time `by` after `at`, saturated. */
 FP_INLINE u64 fp_time_after(u64 at, u64 by)
 {
 	return at + by < at || at + by == ~0ull ? ~0ull - 1 : at + by;
 }
 
-/* A slot that begins to be filled: it opens a drawn time after `from`. */
+/* Starts a new slot, which opens a drawn time after `from`. */
 FP_INLINE void fp_begin_slot(const struct fp_impair_config FP_MEM *c,
 			     struct fp_impair_state FP_MEM *state, u64 from)
 {
@@ -198,8 +200,9 @@ FP_INLINE void fp_begin_slot(const struct fp_impair_config FP_MEM *c,
 }
 
 /*
- * When a packet that is due at `at` leaves, where packets leave in slots. A slot that opened before
- * it was due is over; one that is used up is followed by another. Packets come by due time.
+ * The departure of a packet that is due at `at`, where packets leave in slots. A slot that opened
+ * before that time is over, and a full slot is followed by another. Packets come in the order of
+ * due times.
  */
 FP_INLINE u64 fp_time_in_slot(const struct fp_impair_config FP_MEM *c,
 			      struct fp_impair_state FP_MEM *state, u64 at, u32 bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/layout.h: how big a scheduler is, and how it is formatted. User space only: it formats
- * plain memory and an arena (through its mapping) alike.
+ * sched/layout.h: size and format of a scheduler. Only for user space, which formats plain memory
+ * and the mapping of an arena in the same way.
  */
 #ifndef FP_SCHED_LAYOUT_H
 #define FP_SCHED_LAYOUT_H
@@ -22,8 +22,9 @@ struct fp_plan {
 	const u64 *words;
 };
 
-/* Counts the children of each node, for the capacity of its queues. `children` has nodes + 1
- * zeroes. */
+/*
+ * Counts the children of each node, for the capacity of its queues. `children` has nodes + 1 zeros.
+ */
 static void fp_count_children(const struct fp_plan *p, u32 *children)
 {
 	u32 i;
@@ -32,7 +33,7 @@ static void fp_count_children(const struct fp_plan *p, u32 *children)
 		children[p->nodes[i].parent]++;
 }
 
-/* What a node's queue of ranks is like. `children` as counted. */
+/* The queue of ranks of a node. `children` as counted. */
 static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, u32 children)
 {
 	const struct fp_sched_config *c = p->config;
@@ -53,12 +54,12 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 		.beyond = (u8)n->queue_beyond,
 	};
 
-	/* A leaf's own limit is looked at first: more never stand in its queue. */
+	/* The limit of a leaf is checked before its queue, so the queue never holds more. */
 	if (n->over == FP_OVER_PACKETS && n->limit_packets && n->limit_packets < q.capacity)
 		q.capacity = n->limit_packets;
 	if (!q.capacity)
 		q.capacity = 1;
-	/* A capacity that the tree says is shared out among the lists, as in the paper. */
+	/* The capacity in the tree is divided among the lists, as in the paper. */
 	if (n->queue == FP_SP_PIFO)
 		q.each = n->queue_capacity && n->queue_buckets
 				 ? (q.capacity + n->queue_buckets - 1) / n->queue_buckets
@@ -106,13 +107,16 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	return at + fp_pool_bytes(&pool);
 }
 
-/* The shaper holds what has a send time. */
+/* The shaper holds entries with a send time. */
 static u32 fp_shaper_capacity(const struct fp_plan *p)
 {
 	return p->config->packets + p->config->flows + p->config->nodes + p->config->references;
 }
 
-/* Formats all queues, or, with s = 0, only sums up their arrays. A misfit's node, or 0. */
+/*
+ * Formats all queues, or only adds up their arrays if s is 0. Returns the node of an invalid queue,
+ * or 0.
+ */
 static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u32 *children,
 			    u64 *bytes, int *misfit)
 {

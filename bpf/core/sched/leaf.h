@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/leaf.h: packets in and out of the leaves.
+ * sched/leaf.h: enqueue and dequeue at the leaves.
  *
- * A leaf over packets ranks each packet and keeps a flow only for its state. A leaf over flows
- * ranks flows, whose packets never pass each other: each is ranked again as it gets and loses
- * packets.
+ * A leaf over packets ranks each packet and uses flows only for their state. A leaf over flows
+ * ranks flows, whose packets stay in order: a flow is ranked again when it gets or loses packets.
  */
 #ifndef FP_SCHED_LEAF_H
 #define FP_SCHED_LEAF_H
@@ -12,14 +11,14 @@
 #include "delay_queue.h"
 #include "tree.h"
 
-/* What a try to take a packet from a leaf came to. */
+/* The result of one attempt to dequeue from a leaf. */
 enum fp_taken {
-	FP_TAKEN_NOTHING = 0, /* an entry was put off, or had nothing: try again */
+	FP_TAKEN_NOTHING = 0, /* an entry was ranked again, or was empty: try again */
 	FP_TAKEN_SENT = 1,    /* s->handle */
 	FP_TAKEN_DROPPED = 2,
 };
 
-/* The leaf for a packet: by its class, and by DSCP where nodes are split so; 0 none. */
+/* The leaf of a packet: by its class, and by DSCP where a node is split; 0 none. */
 FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dscp)
 {
 	u32 entry = class_id < s->config.classes ? class_id : 0;
@@ -40,20 +39,20 @@ FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dsc
 	return node;
 }
 
-/* Whether hosts count the waiting flows of a leaf: over packets no flow waits. */
+/* Whether hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
 FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
 {
 	return (leaf->wants & WANTS_HOSTS) && leaf->config.over == FP_OVER_FLOWS;
 }
 
-/* A flow has no packets left and no entry: its hosts have one flow less waiting. */
+/* A flow has no packets and no entry: its hosts have one waiting flow less. */
 FP_INLINE void fp_flow_becomes_idle(struct fp_sched FP_MEM *s, u32 leaf, u32 flow)
 {
 	if (fp_counts_hosts(fp_node_at(s, leaf)))
 		fp_uncount_hosts(s, flow);
 }
 
-/* The packet's place in its flow's count, for policies over packets: no separate queue. */
+/* Counts a packet of a leaf over packets in its flow, which has no queue there. */
 FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -70,7 +69,7 @@ FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes
 	}
 }
 
-/* Somebody else's packet took its place in the leaf's queue. */
+/* Drops a packet whose entry went to another packet. */
 FP_INLINE void fp_drop_pushed_out(struct fp_sched FP_MEM *s, u32 handle)
 {
 	u32 new = s->handle;
@@ -91,7 +90,7 @@ FP_INLINE void fp_drop_pushed_out(struct fp_sched FP_MEM *s, u32 handle)
 	s->handle = new;
 }
 
-/* A ranked packet enters its leaf's queue: 0, or why not. */
+/* Pushes a ranked packet into the queue of its leaf. Returns 0, or the reason of a refusal. */
 FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -103,7 +102,7 @@ FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle)
 	return refused;
 }
 
-/* Enqueue at a leaf over packets, s->call prepared: 0, or why not. */
+/* Enqueue at a leaf over packets, with s->call prepared. Returns 0, or the reason of a drop. */
 FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -130,7 +129,7 @@ FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 0;
 }
 
-/* A flow of `leaf` gets its first entry, or a new rank. */
+/* Gives a flow of `leaf` its first entry, or a new rank. */
 FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u64 rank)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -156,7 +155,7 @@ FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u
 	return fp_pifo_push(pool, fp_queue_of(leaf), item, rank);
 }
 
-/* Enqueue at a leaf over flows, s->call prepared: 0, or why not. */
+/* Enqueue at a leaf over flows, with s->call prepared. Returns 0, or the reason of a drop. */
 FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -176,13 +175,13 @@ FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	if (s->config.overflow == FP_OVERFLOW_FATTEST)
 		fp_update_fat_band(s, flow);
 	fp_begin_waiting(s, handle);
-	/* Waiting for its flow's time, which is not known as the packet's own. */
+	/* It waits for the time of its flow, which is not a time of the packet. */
 	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER
 										    : s->now;
 	return 0;
 }
 
-/* What the policy is told of the packet that is about to leave. */
+/* Prepares the call for the packet that is about to leave. */
 FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 handle, u32 item)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -193,13 +192,13 @@ FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 
 	s->call.rank = fp_item_at(fp_pool_of(s), item)->rank;
 }
 
-/* From a leaf over packets: the first leaves, or is dropped. */
+/* Dequeue from a leaf over packets: the first packet leaves, or is dropped. */
 FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 handle = fp_pifo_peek(pool, fp_queue_of(leaf));
 
-	/* Memory that contradicts itself: the entry is no packet of this leaf. */
+	/* Corrupted memory: the entry is not a packet of this leaf. */
 	if (!handle || handle > s->config.packets || fp_slot_at(s, handle)->leaf != leaf) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
 		s->stats.dropped[FP_DROP_BROKEN]++;
@@ -213,7 +212,10 @@ FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
 
-/* The flow's packet left or was dropped: its entry moves, waits with the shaper, or goes. */
+/*
+ * After a packet of the flow left or was dropped: moves its entry, passes it to the shaper, or
+ * removes it.
+ */
 FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 rank)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -252,7 +254,7 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	return 0;
 }
 
-/* The first flow of a leaf has no packet: it goes, or its policy says where it waits on. */
+/* The first flow of a leaf is empty: removes it, or its policy keeps it at a new rank. */
 FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -274,7 +276,9 @@ FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32
 	return 0;
 }
 
-/* From a leaf over flows: the first packet of the first flow leaves, is dropped, or waits on. */
+/*
+ * Dequeue from a leaf over flows: the first packet of the first flow leaves, is dropped, or waits.
+ */
 FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -288,7 +292,7 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		fp_handle_empty_flow(s, leaf, flow);
 		return FP_TAKEN_NOTHING;
 	}
-	/* Memory that contradicts itself. */
+	/* Corrupted memory. */
 	if (item <= s->config.packets || flow > s->config.flows || f->leaf != leaf ||
 	    fp_slot_at(s, handle)->flow != flow) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
@@ -316,7 +320,10 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
 
-/* Takes a waiting packet out, wherever it is; not below references. 0, or -1. Then fp_deactivate_if_empty(). */
+/*
+ * Removes a waiting packet from any queue, but not below references. Returns 0 or -1. Call
+ * fp_deactivate_if_empty() next.
+ */
 FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);

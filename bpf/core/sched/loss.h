@@ -2,23 +2,23 @@
 /*
  * sched/loss.h: which packets are lost.
  *
- * Nothing is drawn from a generator that has a state: the number of a packet, a seed and a purpose
- * give 64 bits, so that packet n of a direction has one fate, whoever asks, and in every runtime.
- * A chance is a threshold of 64 bits; 0 is never and ~0 always, exactly.
+ * There is no generator with state. The number of a packet, a seed and a purpose give 64 bits, so
+ * packet n of a direction has the same outcome in every runtime. A chance is a threshold of 64
+ * bits: 0 is never and ~0 is always, exactly.
  *
- *   each     lost with p
- *   two      good and bad: the state moves, then the packet is lost by the chance of the new one.
- *            Gilbert (1960), Elliott (1963); correlated loss is such a chain, too
- *   four     received 1, lost in a burst 3, received in a burst 2, lost alone 4; the state moves,
- *            and is the fate. Salsano and others: Definition of a general and intuitive loss model
+ *   each     each packet is lost with chance p
+ *   two      good and bad: the state changes, then the chance of the new state decides. Gilbert
+ *            (1960), Elliott (1963). Correlated loss is such a chain.
+ *   four     received 1, lost in a burst 3, received in a burst 2, lost alone 4: the new state is
+ *            the outcome. Salsano and others: Definition of a general and intuitive loss model
  *            for packet networks and its implementation in the Netem module, 2012
- *   pattern  by a list of bits, over and over
+ *   pattern  a list of bits, repeated
  *
- * Chains begin in a state that is drawn from their stationary distribution, so that the mean loss
- * holds from the first packet on.
+ * Chains start in a state that is drawn from their stationary distribution, so that the mean loss
+ * holds from the first packet.
  *
- * Needs nothing but a number a packet: an XDP program includes it with FP_LOSS_MEM defined as
- * nothing, and keeps the state in a map under a lock.
+ * The only input is a packet number. An XDP program includes this file with an empty FP_LOSS_MEM,
+ * and stores the state in a map under a lock.
  */
 #ifndef FP_LOSS_H
 #define FP_LOSS_H
@@ -32,7 +32,7 @@
 #define FP_PATTERN_WORDS 16
 #define FP_LOSS_CHANCES	 8
 
-/* What a number is drawn for: no two of a packet are the same. */
+/* Purposes of draws: different purposes give independent numbers for the same packet. */
 enum fp_purpose {
 	FP_FOR_LOSS = 1,
 	FP_FOR_MOVE = 2,
@@ -63,12 +63,15 @@ struct fp_loss_config {
 };
 
 struct fp_loss_state {
-	u64 packets; /* numbered so far: the number of the next */
+	u64 packets; /* numbered so far, which is the number of the next */
 	u32 state;   /* of the chain; 0 before the first packet */
-	u32 lost;    /* the last one was */
+	u32 lost;    /* whether the last packet was lost */
 };
 
-/* The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit of x decides on all. */
+/*
+ * The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every output bit depends on every
+ * bit of x.
+ */
 FP_INLINE u64 fp_mix64(u64 x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -76,7 +79,7 @@ FP_INLINE u64 fp_mix64(u64 x)
 	return x ^ x >> 31;
 }
 
-/* Packet `n`'s number for a purpose. */
+/* The number of packet `n` for a purpose. */
 FP_INLINE u64 fp_draw(u64 seed, u64 n, u32 purpose)
 {
 	u64 stream = fp_mix64(seed + purpose * 0xda942042e4dd58b5ull);
@@ -89,7 +92,7 @@ FP_INLINE int fp_happens(u64 draw, u64 chance)
 	return draw < chance || chance == ~0ull;
 }
 
-/* Good is 1, bad 2. */
+/* State 1 is good, 2 is bad. */
 FP_INLINE u32 fp_loss_next_of_two(const struct fp_loss_config FP_LOSS_MEM *c, u32 state, u64 n)
 {
 	u64 draw = fp_draw(c->seed, n, FP_FOR_MOVE);
@@ -145,8 +148,8 @@ FP_INLINE int fp_loss_in_pattern(const struct fp_loss_config FP_LOSS_MEM *c, u64
 }
 
 /*
- * Whether packet `n` is lost; the state moves. Packets are asked about in the order of their
- * numbers, each once.
+ * Whether packet `n` is lost. The state changes, so call it once for each packet, in the order of
+ * their numbers.
  */
 FP_INLINE int fp_loss_decide(const struct fp_loss_config FP_LOSS_MEM *c,
 			     struct fp_loss_state FP_LOSS_MEM *state, u64 n)

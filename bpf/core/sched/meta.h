@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/meta.h: from a frame that parse.h looked at to what policies see of it.
+ * sched/meta.h: from a parsed frame to the metadata that policies see.
  *
- * What is no IP has no addresses, no ports, DSCP 0 and no class: one flow. The port sets what it
- * knows better: bytes on the wire and segments of a GSO packet, and the hint.
+ * A frame that is not IP has no addresses and no ports, DSCP 0 and no class: it is one flow. The
+ * back end sets the bytes on the wire, the segments of a GSO packet, and the hint.
  */
 #ifndef FP_SCHED_META_H
 #define FP_SCHED_META_H
@@ -24,7 +24,7 @@ FP_INLINE u64 fp_mix_word(u64 hash, u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* Over addresses, ports and protocol, the way of the packet included; never 0. */
+/* Hash of addresses, ports and protocol, with the direction of the packet; never 0. */
 FP_INLINE u32 fp_meta_hash(const struct fp_meta FP_MEM *m)
 {
 	const u8 FP_MEM *from = m->source;
@@ -37,13 +37,13 @@ FP_INLINE u32 fp_meta_hash(const struct fp_meta FP_MEM *m)
 	return (u32)hash ? (u32)hash : 1;
 }
 
-/* Whose class counts: what leaves towards subscribers belongs to who receives it. */
+/* The end whose class counts: packets towards subscribers belong to their receiver. */
 enum fp_end {
 	FP_OF_SENDER = 0,
 	FP_OF_RECEIVER = 1,
 };
 
-/* What the packet itself tells; w->packet is what fp_parse() left. */
+/* Metadata from the packet itself, as fp_parse() left it in w->packet. */
 FP_INLINE void fp_fill_meta(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
 {
 	u32 sender = w->packet.side & 1;
@@ -69,7 +69,9 @@ FP_INLINE void fp_fill_meta(struct fp_meta FP_MEM *m, const struct fp_work FP_ME
 	FP_PUT(m->flow_hash, fp_meta_hash(m));
 }
 
-/* Parses w->head and fills in what policies see, the class of one end included; enum fp_parsed. */
+/*
+ * Parses w->head and fills in what policies see, with the class of one end. Returns enum fp_parsed.
+ */
 FP_FUNC int fp_parse_and_classify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 				  struct fp_meta FP_MEM *m FP_ARG, u32 end)
 {

@@ -1,46 +1,44 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/move.h: a scheduler takes over what waits in another, so that a whole new plan begins to
- * hold without a packet lost.
+ * sched/move.h: hands the waiting packets of one scheduler over to another, so that a new plan
+ * becomes active without loss.
  *
  *   old: [ trees, queues ] --fp_move_begin--> [ all packets in the shaper, by arrival ]
  *   new: fresh             <--fp_move_one---  the first of them, ranked as if it came now
  *
- * Packets keep handle, metadata, arrival and the time they waited; classes and nodes that changed
- * their numbers are translated by fp_changes. Sums and what nodes counted go on. So does what nodes
- * and flows owe, where the policy charges what leaves: there a packet that is ranked twice pays
- * once. Where it charges what comes (leaves over packets, over references, leaves with send times)
- * the new tree begins again.
+ * Packets keep their handle, metadata, arrival and waiting time. fp_changes translates the numbers
+ * of classes and nodes. Sums and counts of nodes continue. What nodes and flows owe also continues
+ * if the policy charges at dequeue: there a packet that is ranked twice pays once. If it charges at
+ * enqueue (leaves over packets, over references, leaves with send times), the new tree starts
+ * without it.
  *
- * Invariant: every packet that waited is in the new scheduler, or told as dropped for a reason of
- * the new plan's. The old one is spent: it takes no packet any more.
- * Packets at the delay queue keep their times there, whatever the new plan's impairments are; these go on
- * where the same node had one, by their seeds. So does the trace that the root sends by, if it is
- * the same; another one begins again. In addition, fp_clear() empties one at once: of a port whose link
- * went down. Deliberately absent: moving a part now and the rest later; leaving would be out of
- * order.
+ * Invariant: every waiting packet is in the new scheduler, or reported as dropped for a reason of
+ * the new plan. The old one takes no more packets. Delayed packets keep their times, whatever the
+ * impairments of the new plan are. These continue by seed where the same node had one. The rate
+ * trace of the root continues if it is the same, and restarts otherwise. fp_clear() empties a
+ * scheduler at once, for a back end whose link went down. Deliberately absent: moving a part now
+ * and the rest later, which would reorder packets.
  */
 #ifndef FP_SCHED_MOVE_H
 #define FP_SCHED_MOVE_H
 
 #include "sched.h"
 
-/* What became of numbers; two tables of u32 behind it, mirrored in Rust's sched/takeover.rs. */
+/* Translation of numbers, followed by two tables of u32. Mirrored in sched/takeover.rs. */
 struct fp_changes {
-	u64 nodes_at;	/* offset from here: for each node of the new tree, the root first, which
-			   one it was; 0 none */
-	u64 classes_at; /* the same: for each class of the old plan, from 0, which one it is */
+	u64 nodes_at; /* offset from here: for each node of the new tree, the root first, its old number; 0 none */
+	u64 classes_at; /* the same: for each class of the old plan, from 0, its new number */
 	u32 nodes;
 	u32 classes; /* classes from here on keep their numbers */
 };
 
-/* Why nothing can be taken over; nothing was changed then. */
+/* Reasons of a refusal, which changes nothing. */
 enum fp_move_refusal {
-	FP_MOVE_NOT_FRESH = 1, /* the new scheduler has had packets */
-	FP_MOVE_HANDLES = 2,   /* it knows fewer handles than the old one */
+	FP_MOVE_NOT_FRESH = 1, /* the new scheduler was used already */
+	FP_MOVE_HANDLES = 2,   /* it has fewer handles than the old one */
 };
 
-/* Which node of the old tree node `node` of the new one was; 0 none. */
+/* The old number of node `node` of the new tree; 0 none. */
 FP_INLINE u32 fp_old_node(struct fp_sched FP_MEM *old, struct fp_changes FP_MEM *c, u32 node)
 {
 	u32 was;
@@ -56,21 +54,23 @@ FP_INLINE u32 fp_new_class(struct fp_changes FP_MEM *c, u32 class_id)
 	return class_id < c->classes ? *FP_AT(u32, c, c->classes_at + 4ull * class_id) : class_id;
 }
 
-/* Whether a node's policy charges what leaves, so that its state may go on. */
+/* Whether the policy of a node charges at dequeue, so that its state may continue. */
 FP_INLINE int fp_charges_on_dequeue(struct fp_node FP_MEM *n)
 {
 	return n->config.over == FP_OVER_CHILDREN ||
 	       (n->config.over == FP_OVER_FLOWS && !(n->functions >> FP_SEND_TIME & 1));
 }
 
-/* Whether a node continues where the other stopped. */
+/* Whether a node continues with the state of the other. */
 FP_INLINE int fp_can_carry_over(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
 {
 	return n->config.policy == was->config.policy && n->config.over == was->config.over &&
 	       fp_charges_on_dequeue(n);
 }
 
-/* The account goes on, less the packets that wait: they come to it, or to another, once more. */
+/*
+ * Continues an account without the waiting packets, which are counted again when they are enqueued.
+ */
 FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			     u32 node, u32 id)
 {
@@ -88,8 +88,9 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 }
 
 /*
- * An impairment continues where its predecessor stopped: the one with its seed, or else that of the
- * first node. Who joins one that others share must not change their fates. Order is kept by all.
+ * Continues an impairment from its predecessor: the one with its seed, or that of the first node. A
+ * leaf that joins a shared impairment must not change the outcomes of the others. Order is kept for
+ * all.
  */
 FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
 			    struct fp_sched FP_MEM *old FP_ARG, u32 id)
@@ -106,7 +107,7 @@ FP_FUNC int fp_carry_impair(struct fp_sched FP_MEM *s FP_ARG, u32 impair,
 	return 0;
 }
 
-/* Node `node` of the new tree goes on with what its predecessor counted and owes. */
+/* Continues node `node` of the new tree with the counts and debts of its predecessor. */
 FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 node)
 {
@@ -128,7 +129,7 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 		for (i = FP_PARAMS; i < FP_PARAMS + FP_STATE_WORDS; i++)
 			FP_PUT(n->class[i], was->class[i]);
 	}
-	/* A child's clocks are its parent's: they mean nothing to another one. */
+	/* The clocks of a child belong to its parent and have no meaning under another one. */
 	if (n->config.parent && fp_old_node(old, c, n->config.parent) == was->config.parent &&
 	    fp_can_carry_over(above, fp_node_at(old, was->config.parent))) {
 		for (i = 0; i < FP_STATE_WORDS; i++)
@@ -137,14 +138,14 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* Whether both send by the same trace, wherever its words are. O(opportunities). */
+/* Whether both use the same rate trace. O(opportunities). */
 FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair_config FP_MEM *a = &fp_impair_at(s, s->config.service)->config;
 	struct fp_impair_config FP_MEM *b = &fp_impair_at(old, old->config.service)->config;
 	u32 i;
 
-	/* What is beyond the words is no trace, and long. */
+	/* A trace outside the words is invalid. */
 	if (a->chances != b->chances || a->chances_period != b->chances_period ||
 	    a->chances > s->config.words)
 		return 0;
@@ -155,7 +156,7 @@ FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 1;
 }
 
-/* The line continues where it was in its trace, whichever node the impairment was found by. */
+/* Continues the rate trace at its position, for any node that has the impairment. */
 FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
@@ -163,7 +164,7 @@ FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 
 	if (!s->config.service)
 		return 0;
-	/* Impairment 0 is nobody's, and has sent nothing. */
+	/* Impairment 0 is unused and has sent nothing. */
 	FP_PUT(im->state.lap, was->state.lap);
 	FP_PUT(im->state.chances, was->state.chances);
 	FP_PUT(im->state.credit, was->state.credit);
@@ -173,7 +174,7 @@ FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 0;
 }
 
-/* All packets that wait enter the old shaper by arrival; whatever else was in it is gone. */
+/* Puts all waiting packets into the old shaper by arrival, and removes everything else from it. */
 FP_FUNC int fp_sort_by_arrival(struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(old);
@@ -208,8 +209,8 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 }
 
 /*
- * Begins to take over; 0, or enum fp_move_refusal. Some 200 ns a node; each packet then takes one
- * to two us, for all that it meets is cold.
+ * Starts the handover. Returns 0, or enum fp_move_refusal. Takes about 200 ns per node. Each packet
+ * then takes 1 to 2 us, because all of its memory is cold.
  */
 FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u64 now)
@@ -226,7 +227,7 @@ FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The packet's flow continues where it stopped, if it begins in the new tree with this packet. */
+/* Continues the flow of the packet, if the flow starts in the new tree with this packet. */
 FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u32 handle)
 {
@@ -250,7 +251,7 @@ FP_FUNC int fp_carry_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* The next packet of the old scheduler; 0 if there is none. It waits there no longer. */
+/* Removes the next packet from the old scheduler. Returns 0 if there is none. */
 FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			struct fp_changes FP_MEM *c FP_ARG)
 {
@@ -277,7 +278,7 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	return handle;
 }
 
-/* Whether the packet waits at the delay queue on; else it is to be placed. */
+/* Whether the packet stays delayed. Otherwise it is to be queued. */
 FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -291,15 +292,15 @@ FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return delayed && p->leaf && s->at > s->now && !fp_push_delayed(s, handle);
 }
 
-/* What was taken over takes no packet any more. */
+/* The old scheduler takes no more packets. */
 FP_INLINE void fp_close_emptied(struct fp_sched FP_MEM *old)
 {
 	old->config.packets = 0;
 }
 
 /*
- * Moves one packet, told only if it is dropped; there must be room for FP_OUTCOMES_PER_OP. 0 when
- * none is left, and the old scheduler is spent.
+ * Moves one packet, which is reported only if it is dropped. Needs capacity for FP_OUTCOMES_PER_OP
+ * outcomes. Returns 0 if none is left, and closes the old scheduler.
  */
 FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old,
 			  struct fp_changes FP_MEM *c)
@@ -315,7 +316,7 @@ FP_INLINE int fp_move_one(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old
 	return 1;
 }
 
-/* Everything in PIFO `q` goes; references back to their pool. */
+/* Empties PIFO `q` and frees its references. */
 FP_FUNC int fp_clear_queue(struct fp_sched FP_MEM *s FP_ARG, u32 q)
 {
 	u32 i;
@@ -333,8 +334,8 @@ FP_FUNC int fp_clear_queue(struct fp_sched FP_MEM *s FP_ARG, u32 q)
 }
 
 /*
- * Empties a scheduler, whatever its tree: all handles are the port's again, untold, and counted as
- * FP_DROP_REMOVED. Returns how many waited. What nodes and flows owe stays.
+ * Empties a scheduler: all handles return to the back end without outcomes, counted as
+ * FP_DROP_REMOVED. Returns the number of packets that waited. Debts of nodes and flows remain.
  */
 FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 {

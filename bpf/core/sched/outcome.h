@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/outcome.h: telling the port what became of a packet.
+ * sched/outcome.h: reports to the back end the outcome of a packet.
  *
- * An operation gives at most FP_OUTCOMES_PER_OP outcomes, and is only begun where there is room for
- * so many: a handle never gets lost.
+ * An operation has at most FP_OUTCOMES_PER_OP outcomes, and starts only if that many fit, so no
+ * handle is lost.
  */
 #ifndef FP_SCHED_OUTCOME_H
 #define FP_SCHED_OUTCOME_H
@@ -34,7 +34,7 @@ FP_INLINE void fp_report_outcome(struct fp_sched FP_MEM *s, u32 kind, u32 handle
 	s->outcomes++;
 }
 
-/* The handle goes back to the port. */
+/* Frees the handle for the back end. */
 FP_INLINE void fp_free_handle(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -43,7 +43,7 @@ FP_INLINE void fp_free_handle(struct fp_sched FP_MEM *s, u32 handle)
 	FP_PUT(p->flow, 0);
 }
 
-/* The bin of a sojourn: the two bits below the highest tell a quarter of an octave. */
+/* The bin of a sojourn time: the two bits below the highest select a quarter of an octave. */
 FP_INLINE u32 fp_sojourn_bin(u64 ns)
 {
 	u32 octave = fp_highest(ns);
@@ -86,7 +86,7 @@ FP_FUNC int fp_account_dropped(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 r
 	return 0;
 }
 
-/* Since it came to its leaf; 0 at the delay queue. */
+/* The time since its enqueue; 0 while delayed. */
 FP_INLINE u64 fp_sojourn_of(struct fp_sched FP_MEM *s, u32 handle)
 {
 	u64 since = fp_slot_at(s, handle)->enqueued;
@@ -94,7 +94,7 @@ FP_INLINE u64 fp_sojourn_of(struct fp_sched FP_MEM *s, u32 handle)
 	return since < s->now ? s->now - since : 0;
 }
 
-/* A packet that waits nowhere any more is dropped. */
+/* Drops a packet that is in no queue any more. */
 FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 reason)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * policy.h: what the author of a scheduling policy includes, and all that he needs.
+ * policy.h: the header for scheduling policies.
  *
- * A policy is one C file: a POLICY block that says what it is, up to three structures of state, and
- * up to four functions. It sees one packet, the state of its flow (or child), of its node, and its
- * own; it reaches nothing else, calls nothing, and keeps no pointer. Functions:
+ * A policy is one C file: a POLICY block that describes it, up to three structures of state, and up
+ * to four functions. It gets one packet, the state of its flow (or child), of its node, and its
+ * own. It accesses nothing else, calls nothing, and stores no pointer. Functions:
  *
- *   RANK_ENQUEUE  a packet came (r->backlogged tells whether its flow was waiting already): the
- *                 rank of packet, flow or child. KEEP leaves a waiting flow where it is.
+ *   RANK_ENQUEUE  a packet came (r->backlogged is 1 if its flow waited already): returns the rank
+ *                 of packet, flow or child. KEEP leaves a waiting flow at its rank.
  *
- *   RANK_DEQUEUE  its packet is about to leave: the rank at which flow or child waits on (KEEP:
- *                 where it is). r->verdict says SEND (the standard), DROP (this packet; the next
- *                 is asked for) or LATER (not yet: it waits at the new rank).
+ *   RANK_DEQUEUE  its packet is about to leave: returns the next rank of flow or child (KEEP: the
+ *                 same). r->verdict is SEND (the default), DROP (drop this packet and try the
+ *                 next) or LATER (wait at the new rank).
  *
- *   SEND_TIME     not before this time, in ns of r->now; asked for a packet or child that becomes
- *                 the next of its queue.
+ *   SEND_TIME  returns the earliest time to send, in ns of r->now, for a packet or child that
+ *              becomes the next of its queue.
  *
- *   ON_DROP       a queued packet was dropped by somebody else (r->reason).
+ *   ON_DROP  a queued packet was dropped by another part of the scheduler (r->reason).
  *
  * In scope of each: p the packet, f the state of flow or child, c of the node, g of the policy, and
- * r, the call. A function that is not there: rank 0, send at once, nothing.
+ * r, the call. A missing function means: rank 0, send at once, nothing.
  *
- * Integers only. Division and remainder are div() and mod(), shifts by variables shl() and shr():
- * BPF and C disagree about zero divisors and wide shifts, and `fairpath sched check` refuses
+ * Only integers. Use div() and mod() for division and remainder, and shl() and shr() for shifts by
+ * variables: BPF and C differ for zero divisors and wide shifts, and `fairpath sched check` refuses
  * the operators.
  */
 #ifndef FP_POLICY_H
@@ -30,7 +30,7 @@
 
 #include "policy_types.h"
 
-/* Shipped policies are many in one object: each has its own names (sched/policy_begin.h). */
+/* One object holds all shipped policies, so each has its own names (sched/policy_begin.h). */
 #ifndef FP_POLICY_NAME
 #define FP_POLICY_NAME custom
 #endif
@@ -70,7 +70,7 @@
 	.version = FP_POLICY_VERSION, .flow_bytes = sizeof(struct flow),                           \
 	.class_bytes = sizeof(struct class), .global_bytes = sizeof(struct global)
 
-/* What BPF and C agree on, saturating where they would wrap. */
+/* The operations on which BPF and C agree. They saturate instead of wrapping. */
 FP_INLINE u64 div(u64 a, u64 b)
 {
 	return b ? a / b : 0;
@@ -121,9 +121,9 @@ FP_INLINE u64 time_at(u64 bytes, u64 rate)
 }
 
 /*
- * How far `bytes` move virtual time on, for a flow or child whose byte costs `cost` (r->cost): in
- * 64ths of a byte at weight 1, so that a node that never rests at 10 Gbit/s takes seven years to
- * the end of 64 bits.
+ * The increase of virtual time by `bytes`, for a flow or child whose byte costs `cost` (r->cost).
+ * The unit is 1/64 of a byte at weight 1, so that a busy node at 10 Gbit/s needs seven years to
+ * exhaust 64 bits.
  */
 FP_INLINE u64 virtual_time(u64 bytes, u32 cost)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/policy_types.h: what policies and the scheduler say to each other. Authors include
+ * sched/policy_types.h: the interface between policies and the scheduler. Policies include
  * policy.h.
  */
 #ifndef FP_POLICY_TYPES_H
@@ -11,19 +11,19 @@
 
 #define FP_POLICY_VERSION 1
 
-/* What a call knows and what the policy answers. */
+/* Input and output of a call. */
 struct fp_call {
 	/* in */
 	u64 now;
-	u64 rank;	/* at which flow or child waits; of a packet, at dequeue, its own */
+	u64 rank;	/* at which flow or child waits; at dequeue of a packet, its own */
 	u64 sojourn;	/* dequeue: ns that the packet has waited */
 	u64 floor;	/* of the child: ns a byte << FP_RATE_SHIFT; 0 none */
 	u64 ceil;	/* the same */
-	u64 burst;	/* ns that the child may run ahead */
-	u64 next_hint;	/* dequeue: p->hint of the packet behind, of the same flow */
+	u64 burst;	/* ns that the child may be ahead */
+	u64 next_hint;	/* dequeue: p->hint of the next packet of the same flow */
 	u32 next_bytes; /* its length, 0 if there is none */
 	u32 cost;    /* of a byte in virtual time: FP_COST_ONE over the weight of flow or child */
-	u32 packets; /* waiting in flow or leaf, the one in question included */
+	u32 packets; /* waiting in flow or leaf, including this one */
 	u32 bytes;
 	u32 queue_packets; /* waiting in the leaf */
 	u32 queue_bytes;
@@ -34,8 +34,7 @@ struct fp_call {
 	u32 over;	/* enum fp_over: of the queue */
 	u32 waiting;	/* entries in the node's queue that may leave now */
 	/* out */
-	u64 due; /* from then on it goes before all ranks; NEVER (set before the call): by rank
-		    alone */
+	u64 due; /* time from which it precedes all ranks; NEVER (the initial value): by rank only */
 	u32 verdict;
 	u32 zero;
 	u64 zero2;
@@ -46,34 +45,34 @@ _Static_assert(sizeof(struct fp_call) == 128, "sixteen words");
 enum {
 	SEND = 0,
 	DROP = 1,   /* RANK_ENQUEUE, RANK_DEQUEUE of a leaf: this packet */
-	LATER = 2,  /* RANK_DEQUEUE over flows: not now, it waits on at the new rank */
+	LATER = 2,  /* RANK_DEQUEUE over flows: not now, wait at the new rank */
 	MARK = 4,   /* with SEND: set CE */
-	LINGER = 8, /* with SEND, or of an empty flow: it keeps its turn, at the new rank */
+	LINGER = 8, /* with SEND, or for an empty flow: keep the turn, at the new rank */
 };
 
 /* RANK_ENQUEUE: a waiting flow stays where it is. */
 #define KEEP  (~0ull - 1)
 #define NEVER FP_NEVER
 
-/* What the entries are that the policy ranks; and what it fits. */
+/* The entries that the policy can rank. */
 #define PACKETS	   (1u << FP_OVER_PACKETS)
 #define FLOWS	   (1u << FP_OVER_FLOWS)
 #define CHILDREN   (1u << FP_OVER_CHILDREN)
 #define REFERENCES (1u << FP_OVER_REFERENCES)
 
-/* r->hosts is told only to policies that want it: it costs two lookups a packet. Over flows only.
- */
+/* Only policies that want it get r->hosts, which costs two lookups per packet. Over flows only. */
 #define WANTS_HOSTS 1
 /* Entries may be due (r->due): a second queue. Over children only. */
 #define WANTS_DUE 2
 /*
- * A flow keeps its turn when its last packet left or was dropped, until RANK_DEQUEUE, asked once
- * more as its turn comes and it is still empty (r->packets is 0, p nobody's), does not say LINGER.
+ * A flow keeps its turn after its last packet left or was dropped. If it is still empty at its
+ * turn, RANK_DEQUEUE is called again (r->packets is 0, p is empty) and the flow ends unless the
+ * verdict is LINGER.
  */
 #define WANTS_EMPTY 4
 /*
  * Entries become eligible at r->due of the node's own virtual time, the first word of its state
- * after the parameters; the least of them makes it leap where none is. Over children only.
+ * after the parameters. If none is eligible, virtual time jumps to the lowest. Over children only.
  */
 #define WANTS_ELIGIBLE 8
 
@@ -88,7 +87,7 @@ struct fp_param {
 	u64 standard;
 };
 
-/* The queue that a policy wants unless the tree says otherwise (enum fp_pifo_kind). */
+/* The queue that a policy uses unless the tree sets another (enum fp_pifo_kind). */
 struct fp_policy_queue {
 	u32 kind;
 	u32 buckets;
@@ -98,7 +97,7 @@ struct fp_policy_queue {
 
 struct fp_policy {
 	u32 version; /* FP_POLICY_VERSION */
-	u32 over;    /* PACKETS, FLOWS ... that it can rank, the usual one in `usual` */
+	u32 over;    /* PACKETS, FLOWS ... that it can rank */
 	u32 usual;   /* one of FP_OVER_* */
 	u32 wants;   /* WANTS_* */
 	u32 zero;
@@ -112,7 +111,9 @@ struct fp_policy {
 	struct fp_param params[FP_PARAMS];
 };
 
-/* A node's parameters begin its state: `struct class { PARAMS; ... };`, read as c->param[QUANTUM].
+/*
+ * The state of a node begins with its parameters: `struct class { PARAMS; ... };`, read as
+ * c->param[QUANTUM].
  */
 #define PARAMS u64 param[FP_PARAMS]
 

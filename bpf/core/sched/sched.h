@@ -9,18 +9,18 @@
  *               leaf    leaf     leaf
  *             flows     flows    packets
  *
- * In: the packet finds its leaf, is ranked there with its flow, and its leaf and the nodes above
- * enter their parents' queues where they were not waiting already. Out: from the root down by the
- * first entry of each queue, to a packet that leaves; then up again, each policy charging the child
- * that sent. A packet dropped on its way out (CoDel) costs no turn: the next is tried.
+ * Enqueue: the packet finds its leaf and is ranked there with its flow. Its leaf and the nodes
+ * above enter the queues of their parents unless they waited already. Dequeue: from the root down
+ * by the first entry of each queue to a packet that leaves. Then up again: each policy charges the
+ * child that sent. A packet dropped at dequeue (CoDel) costs no turn: the next one is tried.
  *
- * A leaf may have an impairment before it (delay_queue.h), and the root a trace of its rate (service.h).
+ * A leaf may have an impairment (delay_queue.h), and the root a trace of its rate (service.h).
  *
- * PIFO trees: Sivaraman and others, SIGCOMM 2016. Ranking flows, on enqueue and on dequeue, and one
+ * PIFO trees: Sivaraman and others, SIGCOMM 2016. Ranking of flows at enqueue and dequeue, and one
  * shaper for all: Eiffel, NSDI 2019. Floors before shares: hClock, EuroSys 2013.
  *
- * Invariant: every handle taken is given back once, as sent or dropped. Deliberately absent: locks
- * and clocks; the port has one caller at a time and passes `now`.
+ * Invariant: every handle comes back once, as sent or dropped. Deliberately absent: locks and
+ * clocks. The back end has one caller at a time and passes `now`.
  */
 #ifndef FP_SCHED_H
 #define FP_SCHED_H
@@ -28,7 +28,7 @@
 #include "leaf.h"
 #include "service.h"
 
-/* Entries that the shaper gives back in one operation, at most; the rest follow in the next. */
+/* Maximum of entries that the shaper returns in one operation. The rest follow in the next. */
 #define FP_WAKE_BATCH 4096
 
 FP_INLINE int fp_is_full(struct fp_sched FP_MEM *s, u32 bytes)
@@ -37,7 +37,10 @@ FP_INLINE int fp_is_full(struct fp_sched FP_MEM *s, u32 bytes)
 	       (s->config.limit_bytes && s->bytes_waiting + bytes > s->config.limit_bytes);
 }
 
-/* The full scheduler drops from the heads of the fattest flow: half of it, FP_FAT_BATCH at most. */
+/*
+ * Drops from the head of the fattest flow of a full scheduler: half of its bytes, at most
+ * FP_FAT_BATCH packets.
+ */
 FP_FUNC int fp_drop_from_fattest(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 item = fp_pifo_peek(fp_pool_of(s), FP_FAT);
@@ -58,7 +61,7 @@ FP_FUNC int fp_drop_from_fattest(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-/* Finds place for a packet and asks the policy about it; the reason if it cannot stay. */
+/* Finds the flow of a packet and calls its policy. Returns the reason of a drop, or 0. */
 FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -102,8 +105,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	return refused;
 }
 
-/* A packet whose meta, leaf, order and time are in its slot finds its place: 1, or 0 where it was
- * dropped. */
+/* Enqueues a packet whose meta, leaf, order and time are set. Returns 1, or 0 if it was dropped. */
 FP_FUNC int fp_queue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
@@ -124,7 +126,9 @@ FP_FUNC int fp_queue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 1;
 }
 
-/* The packet of an operation comes: its handle, 0 where that is none; s->impair is before its leaf.
+/*
+ * Takes the packet of an operation. Returns its handle, 0 if it is invalid, and sets s->impair of
+ * its leaf.
  */
 FP_FUNC u32 fp_receive_packet(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
@@ -161,7 +165,7 @@ FP_FUNC int fp_report_queued(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 	return 0;
 }
 
-/* The packet of an operation comes: it is lost, waits at the delay queue, or finds its place. */
+/* Enqueues the packet of an operation: it is lost, delayed, or queued. */
 FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op FP_ARG)
 {
 	u32 handle = fp_receive_packet(s, op);
@@ -173,7 +177,7 @@ FP_FUNC int fp_enqueue(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM *op
 	return 0;
 }
 
-/* Time has passed: the root may send more, and everybody whose time has come is released. */
+/* Applies the time that passed: the root may send more, and due packets are released. */
 FP_FUNC int fp_release_delayed(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
@@ -188,7 +192,7 @@ FP_FUNC int fp_release_delayed(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-/* An entry whose time has come goes back to its queue. */
+/* Returns a due entry of the shaper to its queue. */
 FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 {
 	u32 flow = item - fp_flow_item(s, 0);
@@ -221,7 +225,9 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 		if (!fp_waiting(s, node))
 			return 0;
 		fp_push_child(s, node);
-		/* Its leaf is not known here; who stands above is told of no packet but its own. */
+		/*
+		 * The leaf of the entry is unknown here, so its ancestors are called for packet 0.
+		 */
 		fp_activate(s, fp_node_at(s, node)->config.parent, 0, 0);
 	} else if (reference <= s->config.references) {
 		u32 parent = fp_node_at(s, ref->child)->config.parent;
@@ -235,13 +241,13 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 	return 0;
 }
 
-/* The first entry whose time has come goes back to its queue; 0 if there is none. */
+/* Returns the first due entry of the shaper to its queue. Returns 0 if there is none. */
 FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 item = fp_pifo_peek_as(pool, FP_SHAPER, FP_HEAP);
 
-	/* Room for the operation itself besides what may be dropped here. */
+	/* Reserves capacity for the outcomes of the operation itself. */
 	if (!item || fp_item_at(pool, item)->rank > s->now ||
 	    s->outcomes + FP_OUTCOMES_PER_OP + 2 > s->outcomes_most)
 		return 0;
@@ -250,7 +256,7 @@ FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 	return 1;
 }
 
-/* Everything whose time has come goes back to its queue. */
+/* Returns all due entries of the shaper to their queues. */
 FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 i;
@@ -262,7 +268,7 @@ FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-/* From the root down by the first entries: the leaf; 0 if a queue on the way has none. */
+/* Follows the first entries from the root to a leaf. Returns 0 if a queue on the path is empty. */
 FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -298,7 +304,7 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 		node = item - fp_node_item(s, 0);
 		if (n->config.over == FP_OVER_REFERENCES)
 			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;
-		/* Memory that contradicts itself: no child of this node. */
+		/* Corrupted memory: not a child of this node. */
 		if (fp_node_at(s, node)->config.parent != s->path[place] ||
 		    node > s->config.nodes) {
 			fp_pifo_remove(pool, item);
@@ -309,7 +315,7 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-/* Node `child` sent s->handle of `leaf`: its parent's policy charges it and ranks it again. */
+/* Charges node `child` for s->handle of `leaf` by the policy of its parent, and ranks it again. */
 FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -352,7 +358,10 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 lea
 	return 0;
 }
 
-/* Up from the leaf: references are used up, children charged and ranked again, the empty go. */
+/*
+ * Updates the ancestors of a leaf: frees references, charges and ranks children, removes empty
+ * ones.
+ */
 FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
 {
 	u32 handle = s->handle;
@@ -386,7 +395,10 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 
 	return 0;
 }
 
-/* One try: from the root to a packet that leaves or is dropped, or to an entry put off. */
+/*
+ * One attempt: from the root to a packet that leaves or is dropped, or to an entry that is ranked
+ * again.
+ */
 FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 {
 	u32 leaf = fp_choose_leaf(s);
@@ -416,7 +428,7 @@ FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 	return taken;
 }
 
-/* What the port has to do to the packet that was just told as sent. */
+/* Tells the back end how to change the packet that was just reported as sent. */
 FP_INLINE void fp_report_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
 {
 	struct fp_outcome FP_MEM *o =
@@ -443,7 +455,7 @@ FP_INLINE void fp_send_packet(struct fp_sched FP_MEM *s)
 	fp_free_handle(s, s->handle);
 }
 
-/* When something may leave that may not now; now, if something may. */
+/* The next time at which a packet may leave; now if one may leave already. */
 FP_FUNC u64 fp_next_time(struct fp_sched FP_MEM *s FP_ARG)
 {
 	u32 item = fp_pifo_peek(fp_pool_of(s), FP_SHAPER);
@@ -460,7 +472,7 @@ FP_FUNC u64 fp_next_time(struct fp_sched FP_MEM *s FP_ARG)
 	return other < at ? other : at;
 }
 
-/* Up to `count` packets leave, or until `bytes` have (0: no limit). */
+/* Sends up to `count` packets, or until `bytes` are sent (0: no limit). */
 FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 {
 	u64 before = s->stats.sent_bytes;
@@ -488,7 +500,7 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 	return 0;
 }
 
-/* What a parent sees of a node changes. */
+/* Changes what the parent of a node uses of it. */
 FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 {
 	if (setting == FP_SET_COST && value && value <= 0xffffffff)
@@ -504,8 +516,10 @@ FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 	return 1;
 }
 
-/* An impairment changes while packets pass; those at its gate keep their times, and a trace that
- * changes begins again. */
+/*
+ * Changes an impairment while packets pass. Delayed packets keep their times, and a changed trace
+ * restarts.
+ */
 FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64 value)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, impair);
@@ -519,12 +533,12 @@ FP_INLINE int fp_set_impair(struct fp_sched FP_MEM *s, u32 impair, u32 word, u64
 	return 1;
 }
 
-/* Takes a packet out, wherever it is: 0, or -1. */
+/* Removes a packet from any queue. Returns 0 or -1. */
 FP_FUNC int fp_remove(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	u32 leaf = fp_slot_at(s, handle)->leaf;
 
-	/* Place 0 is nobody's, but where memory is corrupted it may say otherwise. */
+	/* Entry 0 has no packet, except in corrupted memory. */
 	if (!handle || handle > s->config.packets)
 		return -1;
 	if (leaf && fp_is_delayed(s, handle)) {
@@ -562,7 +576,7 @@ FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM 
 	return 0;
 }
 
-/* Every operation begins so. Time never goes back, whatever the port says. */
+/* Starts every operation. Time never decreases, even if the back end passes an earlier one. */
 FP_INLINE void fp_begin_op(struct fp_sched FP_MEM *s, u64 now)
 {
 	if (now > s->now)
@@ -572,7 +586,7 @@ FP_INLINE void fp_begin_op(struct fp_sched FP_MEM *s, u64 now)
 	fp_wake(s);
 }
 
-/* One operation; there is room for what it tells. */
+/* Runs one operation. The caller ensures capacity for its outcomes. */
 FP_INLINE int fp_run_op(struct fp_sched FP_MEM *s, struct fp_op FP_MEM *op)
 {
 	fp_begin_op(s, op->now);

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/service.h: the root sends by a trace of opportunities, as a radio link does.
+ * sched/service.h: the root sends by a trace of opportunities, like a radio link.
  *
- * Each opportunity carries FP_OPPORTUNITY bytes (the format and the amount are Mahimahi's:
- * Netravali and others, USENIX ATC 2015). A packet leaves at the first opportunity that is left for
- * it, and what it takes beyond is taken from the next ones: so it may leave a part of an
- * opportunity early, and the rate is exact. What nobody needs is lost.
+ * Each opportunity carries FP_OPPORTUNITY bytes. Format and size are those of Mahimahi (Netravali
+ * and others, USENIX ATC 2015). A packet leaves at the first opportunity that is left, and bytes
+ * above its size are taken from the next ones. So a packet may leave a part of an opportunity
+ * early, and the rate is exact. Unused opportunities are lost.
  *
- * The trace begins with the first operation, and begins again when it ends. Another trace begins
- * with the next operation: its opportunities are not those of the one before, and must not be
- * counted against them. What a packet took beyond the last opportunity stays owed.
+ * The trace begins with the first operation, and repeats. Another trace begins with the next
+ * operation, because its opportunities must not be counted against those of the previous one. Bytes
+ * above the last opportunity stay owed.
  */
 #ifndef FP_SERVICE_H
 #define FP_SERVICE_H
 
 #include "delay_queue.h"
 
-/* The first word of an impairment's configuration that is about the trace; so are all behind it. */
+/*
+ * The first word of an impairment's configuration that belongs to the trace, as do all later ones.
+ */
 #define FP_TRACE_WORD (__builtin_offsetof(struct fp_impair_config, chances_at) / 8)
 
-/* Another trace begins. A debt is less than a packet, so it may stay. */
+/* Starts another trace. A debt is less than a packet, so it may remain. */
 FP_INLINE void fp_restart_service(struct fp_impair FP_MEM *im)
 {
 	FP_PUT(im->state.has_lap, 0);
@@ -29,7 +31,7 @@ FP_INLINE void fp_restart_service(struct fp_impair FP_MEM *im)
 		im->state.credit = 0;
 }
 
-/* Opportunities since the trace began, those of this moment included. */
+/* Opportunities since the start of the trace, up to and including now. */
 FP_FUNC u64 fp_opportunities_until_now(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
@@ -43,7 +45,7 @@ FP_FUNC u64 fp_opportunities_until_now(struct fp_sched FP_MEM *s FP_ARG)
 	return since / period * im->config.chances + here;
 }
 
-/* Time has passed: what it carried is for those who wait. */
+/* Applies the opportunities of the time that passed to the packets that wait. */
 FP_FUNC int fp_update_service(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);
@@ -76,7 +78,7 @@ FP_INLINE void fp_charge_service(struct fp_sched FP_MEM *s, u32 bytes)
 	im->state.credit = (s64)((u64)im->state.credit - bytes);
 }
 
-/* When the next packet may leave. */
+/* The time at which the next packet may leave. */
 FP_FUNC u64 fp_next_opportunity(struct fp_sched FP_MEM *s FP_ARG)
 {
 	struct fp_impair FP_MEM *im = fp_impair_at(s, s->config.service);

@@ -15,14 +15,14 @@
  *   words      what these look up
  *   queues     fp_pool
  *
- * Everything is addressed by offsets from the header. What waits is an item of the pool: packets,
- * flows, nodes and references have theirs by their numbers, so that nothing is allocated:
+ * Everything is addressed by offsets from the header. Items of the pool stand for packets, flows,
+ * nodes and references, each with the number of its object, so nothing is allocated:
  *
  *   1 .. P | P+1 .. P+F | .. +N | .. +R      | .. +N          | .. +F
  *   packet | flow       | node  | reference  | node, when due | flow, by its bytes
  *
- * A flow or node that waits is in one queue: its node's (its parent's), or the shaper's. A packet
- * that was not released to its leaf yet is at the delay queue.
+ * A waiting flow or node is in one queue: that of its node (its parent), or the shaper. A packet
+ * that was not released to its leaf is in the delay queue.
  */
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
@@ -33,39 +33,38 @@
 
 #define FP_FLOW_WAYS 8
 /*
- * Queues: the shaper, the flows by their bytes, the delay queue, then each node's by rank, each node's by
- * due time.
+ * Queues: the shaper, flows by bytes, the delay queue, then for each node its queue by rank, then
+ * for each node its queue by due time.
  */
 #define FP_SHAPER      1
 #define FP_FAT	       2
 #define FP_DELAY_QUEUE 3
-/* Bands of FP_FAT: two an octave, the fattest first. */
+/* Bands of FP_FAT: two per octave, the fattest flows first. */
 #define FP_FAT_BANDS 64
-/* Policies by number, the author's own last. */
+/* Policies by number, the custom policy last. */
 #define FP_POLICIES_MAX 32
 #define FP_CUSTOM	31
 
-/* A packet: its handle is its index. */
+/* A packet; its handle is its index. */
 struct fp_slot {
 	struct fp_meta meta;
 	u64 enqueued; /* ns */
 	u64 rank;
 	u32 leaf; /* 0: the handle is free */
-	u32 flow; /* 0: its leaf knows no flows */
+	u32 flow; /* 0: its leaf has no flows */
 	u32 next; /* in its flow */
 	u32 prev;
-	u64 order; /* of its arrival */
-	u32 bit;   /* to be corrupted */
-	u32 impaired; /* FP_OUTCOME_*, FP_IMPAIRED_DELAYED; from bit 8 on bytes that the line is charged
-		      beyond  its own */
+	u64 order;    /* of arrival */
+	u32 bit;      /* to be inverted */
+	u32 impaired; /* FP_OUTCOME_*, FP_IMPAIRED_DELAYED; from bit 8: additional bytes on the link */
 };
 
-/* Waits at the delay queue. */
+/* In the delay queue. */
 #define FP_IMPAIRED_DELAYED 0x80u
-/* Bytes beyond its own, at most. */
+/* Maximum of additional bytes on the link. */
 #define FP_IMPAIRED_MORE 0xffffffu
 
-/* A flow's queue, or where a packet policy keeps the flow's state. */
+/* The queue of a flow, or the state of a flow under a packet policy. */
 struct fp_fq {
 	u32 leaf; /* 0: never used */
 	u32 hash;
@@ -74,11 +73,11 @@ struct fp_fq {
 	u32 packets;
 	u32 bytes;
 	u32 cost;   /* of a byte: FP_COST_ONE over its weight */
-	u32 source; /* hosts; 0 uncounted */
+	u32 source; /* hosts; 0 if not counted */
 	u32 destination;
 	u32 zero;
-	u64 used; /* when it was last touched, in packets that came; 0: never */
-	u64 rank; /* while the shaper holds it */
+	u64 used; /* last use, in packets that arrived; 0: never */
+	u64 rank; /* while in the shaper */
 	u64 state[FP_STATE_WORDS];
 };
 
@@ -97,17 +96,17 @@ struct fp_reference {
 };
 
 struct fp_node {
-	struct fp_node_config config;	       /* its params lie in `class` */
+	struct fp_node_config config;	       /* its parameters are in `class` */
 	u64 class[FP_PARAMS + FP_STATE_WORDS]; /* parameters, then state */
 	u64 child[FP_STATE_WORDS];	       /* its state as a child of its parent */
-	u64 rank;			       /* while the shaper holds it */
+	u64 rank;			       /* while in the shaper */
 	u64 due;
 	u32 functions; /* bits of fp_function that its policy has */
 	u32 wants;     /* of its policy */
 	u32 level;     /* root 0 */
 	u32 knows_flows;
 	struct fp_node_stats stats;
-	u32 undo; /* a packet may be refused after ranks were given */
+	u32 undo; /* a packet may be refused after ranks were computed */
 	u32 zero;
 };
 
@@ -118,10 +117,10 @@ enum fp_function {
 	FP_ON_DROP = 3,
 };
 
-/* What to put back where a push is refused half way up the tree. */
+/* What to restore if a push is refused halfway up the tree. */
 struct fp_undo {
-	u32 node;      /* whose queue it is, 0: nothing here */
-	u32 reference; /* pushed into it, or held back; 0 none */
+	u32 node;      /* node of the queue, 0: nothing here */
+	u32 reference; /* pushed into it, or delayed; 0 none */
 	u64 flow_at;   /* offset of the state of flow or child */
 	u64 flow[FP_STATE_WORDS];
 	u64 class[FP_STATE_WORDS];
@@ -144,41 +143,41 @@ struct fp_sched {
 	u64 accounts_at;
 	u64 impairments_at;
 	u64 words_at;
-	/* operations of an unattached run, and where outcomes go */
+	/* operations of a test run, and where outcomes go */
 	u64 ops_at;
 	u64 outcomes_at;
 	u32 ops;
 	u32 op; /* the next */
 	u32 outcomes;
 	u32 outcomes_most;
-	u64 custom; /* of the native runtime: who runs a custom policy */
+	u64 custom; /* of the native runtime: the interpreter of a custom policy */
 	/* now */
 	u64 now;
 	u64 came; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
-	u32 delayed; /* packets at the delay queue; not among `packets` */
-	u32 lost;    /* scratch: the packet that comes is */
-	u32 impair;  /* scratch: before the leaf of the packet that comes; 0 none */
+	u32 delayed; /* packets in the delay queue; not among `packets` */
+	u32 lost;    /* scratch: whether the new packet is lost */
+	u32 impair;  /* scratch: impairment before the leaf of the new packet; 0 none */
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
 	/* scratch */
-	u64 flow_at; /* offset of the state that the policy sees as f */
-	u64 at;	     /* when the packet that comes may leave, or be released */
-	u64 number;  /* of the packet that comes, at its impairment */
+	u64 flow_at; /* offset of the state that the policy gets as f */
+	u64 at;	     /* when the new packet may leave, or be released */
+	u64 number;  /* of the new packet, at its impairment */
 	u32 handle;  /* of the packet in question */
 	u32 undone;  /* step of undo */
-	u32 upwards; /* a child that its parent has to hear of */
+	u32 upwards; /* a child to activate in its parent */
 	u32 depth;
 	u32 marked;		    /* the packet that leaves gets CE */
-	u32 wanted;		    /* packets of this operation still to leave */
+	u32 wanted;		    /* packets that this operation may still send */
 	u32 path[FP_SCHED_LEVELS];  /* nodes from the root on */
 	u32 entry[FP_SCHED_LEVELS]; /* items chosen in their queues */
 	u32 by_floor[FP_SCHED_LEVELS];
 	struct fp_call call;
 	struct fp_sched_stats stats;
-	u64 nobody[FP_STATE_WORDS]; /* f where there is none */
+	u64 nobody[FP_STATE_WORDS]; /* f if there is none */
 	u64 global[FP_POLICIES_MAX][FP_STATE_WORDS];
 	struct fp_undo undo[FP_SCHED_LEVELS];
 };
@@ -188,7 +187,7 @@ FP_INLINE struct fp_pool FP_MEM *fp_pool_of(struct fp_sched FP_MEM *s)
 	return FP_AT(struct fp_pool, s, s->pool_at);
 }
 
-/* Every number read from memory is checked: beyond the end is number 0, which is nobody's. */
+/* Every number read from memory is checked: an invalid one becomes 0, which no object uses. */
 FP_INLINE struct fp_slot FP_MEM *fp_slot_at(struct fp_sched FP_MEM *s, u32 handle)
 {
 	if (handle > s->config.packets)
@@ -225,7 +224,7 @@ FP_INLINE struct fp_reference FP_MEM *fp_reference_at(struct fp_sched FP_MEM *s,
 		     s->references_at + (u64)reference * sizeof(struct fp_reference));
 }
 
-/* Only where config.accounts says that there are any. */
+/* Only valid if config.accounts is set. */
 FP_INLINE struct fp_account FP_MEM *fp_account_at(struct fp_sched FP_MEM *s, u32 node)
 {
 	if (node > s->config.nodes)
@@ -241,7 +240,7 @@ FP_INLINE struct fp_impair FP_MEM *fp_impair_at(struct fp_sched FP_MEM *s, u32 i
 		     s->impairments_at + (u64)impair * sizeof(struct fp_impair));
 }
 
-/* Items by what they are. */
+/* The items of objects. */
 FP_INLINE u32 fp_flow_item(const struct fp_sched FP_MEM *s, u32 flow)
 {
 	return s->config.packets + flow;
@@ -282,7 +281,7 @@ FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 	return FP_DELAY_QUEUE + s->config.nodes + node;
 }
 
-/* Whether entries wait in a node's queue and may leave, eligible or not. */
+/* The number of entries in the queue of a node that may leave, eligible or not. */
 FP_INLINE u32 fp_waiting(struct fp_sched FP_MEM *s, u32 node)
 {
 	u32 count = fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * sched/tree.h: what a change at a leaf means further up, and the one shaper for all.
+ * sched/tree.h: the effect of a change at a leaf on its ancestors, and the shaper.
  *
- * A node over children has one entry for each child that has something to send now; a child that
- * must wait for its time is with the shaper instead, and one that has nothing is nowhere. A node
- * over references has one for each packet below. Loops go up the tree, which has FP_SCHED_LEVELS
- * at most.
+ * A node over children has one entry for each child that may send now. A child that must wait for
+ * its time is in the shaper instead, and an empty child is in neither. A node over references has
+ * one entry for each packet below. Loops go up the tree, which has at most FP_SCHED_LEVELS levels.
  *
- *   leaf's queue not empty <=> leaf is in its parent's queue, or with the shaper
+ * queue of the leaf not empty <=> leaf is in the queue of its parent, or in the shaper
  */
 #ifndef FP_SCHED_TREE_H
 #define FP_SCHED_TREE_H
@@ -15,10 +14,13 @@
 #include "call.h"
 #include "flows.h"
 
-/* Children that become eligible at one look, at most; the rest follow at the next. */
+/* Maximum of children that become eligible at once. The rest follow at the next call. */
 #define FP_RELEASE_BATCH 4096
 
-/* What the policy of `node` is told of packet `handle`, whatever it is asked. */
+/*
+ * Prepares a call of the policy of `node` for packet `handle`: the fields that every function
+ * reads.
+ */
 FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, node);
@@ -40,7 +42,7 @@ FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf
 	return 0;
 }
 
-/* The entry is a child of the node. */
+/* Prepares a call for a child of the node. */
 FP_FUNC int fp_prepare_child_call(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
@@ -57,7 +59,7 @@ FP_FUNC int fp_prepare_child_call(struct fp_sched FP_MEM *s FP_ARG, u32 child, u
 	return 0;
 }
 
-/* The entry is a flow of a leaf, or a packet of it; flow 0 has neither state nor weight. */
+/* Prepares a call for a flow of a leaf, or a packet of it. Flow 0 has neither state nor weight. */
 FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
@@ -75,7 +77,7 @@ FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32
 	return 0;
 }
 
-/* When the entry that s->call is about may leave; its verdict and due time stay as they are. */
+/* The send time of the entry of s->call. Keeps its verdict and due time. */
 FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, u32 node)
 {
 	if (!fp_policy_has(s, node, FP_SEND_TIME))
@@ -83,7 +85,7 @@ FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, u32 node)
 	return fp_call_policy(s, node, FP_SEND_TIME);
 }
 
-/* The child enters its parent's queue at child->rank, and the queue of due times. */
+/* Puts the child into the queue of its parent at child->rank, and into the queue of due times. */
 FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -103,7 +105,7 @@ FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child)
 	return 0;
 }
 
-/* The child leaves its parent's queue, or the shaper. */
+/* Removes the child from the queue of its parent, or from the shaper. */
 FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -114,7 +116,7 @@ FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
 	return 0;
 }
 
-/* The child is in its parent's queue, eligible or not; not with the shaper. */
+/* Whether the child is in the queue of its parent, eligible or not, and not in the shaper. */
 FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child)
 {
 	u32 parent = fp_node_at(s, child)->config.parent;
@@ -123,7 +125,7 @@ FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child)
 	return in == fp_queue_of(parent) || in == fp_due_queue_of(s, parent);
 }
 
-/* WANTS_ELIGIBLE: children whose time has come in virtual time may be chosen from now on. */
+/* WANTS_ELIGIBLE: makes children eligible whose virtual time has come. */
 FP_FUNC int fp_make_eligible(struct fp_sched FP_MEM *s FP_ARG, u32 node)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
@@ -154,9 +156,8 @@ FP_INLINE int fp_is_item_queued(struct fp_sched FP_MEM *s, u32 item)
 }
 
 /*
- * Node `child` has something to send, told by packet `handle` of `leaf`: it enters its parent's
- * queue, its parent the next one, up to the first that was waiting already or must wait for its
- * time.
+ * Node `child` may send, because of packet `handle` of `leaf`: puts it into the queue of its
+ * parent, and so on up to the first node that waited already or must wait for its time.
  */
 FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle)
 {
@@ -185,7 +186,7 @@ FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u
 	return 0;
 }
 
-/* Node `child` may have nothing to send any more: then it and all that stood for it alone go. */
+/* Removes node `child` from its parent if it is empty, and then its ancestors that are empty. */
 FP_FUNC int fp_deactivate_if_empty(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 {
 	u32 level;
@@ -222,7 +223,7 @@ FP_FUNC int fp_free_reference(struct fp_sched FP_MEM *s FP_ARG, u32 reference)
 	return 0;
 }
 
-/* Remembers what the policy of `node` may change, to put it back where the push fails. */
+/* Saves what the policy of `node` may change, to restore it if a push fails. */
 FP_INLINE void fp_save_step(struct fp_sched FP_MEM *s, u32 step, u32 node)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
@@ -241,7 +242,7 @@ FP_INLINE void fp_save_step(struct fp_sched FP_MEM *s, u32 step, u32 node)
 	}
 }
 
-/* Puts back one remembered step: the reference, if it got one, and all states. */
+/* Restores one saved step: its reference, if any, and all states. */
 FP_INLINE int fp_undo_step(struct fp_sched FP_MEM *s, u32 step)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
@@ -262,7 +263,7 @@ FP_INLINE int fp_undo_step(struct fp_sched FP_MEM *s, u32 step)
 	return 0;
 }
 
-/* Puts back the steps from s->undone to the first. */
+/* Restores the steps from s->undone to `first`. */
 FP_FUNC int fp_undo_steps(struct fp_sched FP_MEM *s FP_ARG, u32 first)
 {
 	u32 i;
@@ -278,10 +279,10 @@ FP_FUNC int fp_undo_steps(struct fp_sched FP_MEM *s FP_ARG, u32 first)
 }
 
 /*
- * Packet `handle` of `leaf` gets a reference in each node above `child` that is over references, up
- * to the first that must wait for its time. Where one is refused it returns a reason, and s->undone
- * is the last step to put back; else s->upwards is a child to be activated, 0 none. `step` is the
- * first step of undo that it may use.
+ * Gives packet `handle` of `leaf` a reference in each node above `child` that is over references,
+ * up to the first that must wait for its time. Returns the reason of a refusal, with s->undone the
+ * last step to restore. Otherwise s->upwards is a child to activate, 0 none. `step` is the first
+ * free step of undo.
  */
 FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf,
 				      u32 handle, u32 step)
@@ -333,9 +334,9 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 }
 
 /*
- * Packet `handle` of `leaf` is known further up from node `child` on: by references, or by entries
- * of its ancestors. Returns a reason, and leaves nothing, where one is refused. `step` is the first
- * step of undo that it may use.
+ * Adds packet `handle` of `leaf` to the nodes above `child`: as references, or as entries of its
+ * ancestors. Returns the reason of a refusal, which leaves nothing changed. `step` is the first
+ * free step of undo.
  */
 FP_INLINE int fp_add_references(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle,
 				u32 step)

@@ -1,50 +1,52 @@
-//! Checksums that the sender's stack left to the hardware, completed. Pure.
+//! Completes checksums that the sender's stack left to the hardware. Pure.
 //!
-//! A veth has no hardware and its peer trusts it, so a stack sends into it with the sum of the
-//! pseudo-header alone in the checksum's field (a partial checksum). XDP cannot see the mark that the
-//! kernel keeps beside such a packet, and a frame sent through AF_XDP has none: it would leave wrong.
+//! A veth has no hardware and its peer trusts it, so a stack sends packets with a partial checksum
+//! into it: the field has only the sum of the pseudo-header. XDP cannot see the kernel's mark of
+//! such a packet, and a frame sent through AF_XDP has none, so it would leave with a wrong
+//! checksum.
 //!
-//! How it is recognised: the field is the pseudo-header's sum. If so, the checksum is computed in
-//! full. A packet that was right before stays as it is, byte for byte, since computing gives what
-//! was there. What is wrong for another reason (and not by a chance of 1 in 65,536) stays wrong.
+//! A packet is recognised by the sum of the pseudo-header in its field. Then the checksum is
+//! computed in full. A correct packet stays as it is, byte for byte, because the computation gives
+//! the same value. A checksum that is wrong for another reason stays wrong, except by a chance of 1
+//! in 65,536.
 //!
 //! Covers TCP and UDP over IPv4 and IPv6, behind VLAN tags and extension headers (RFC 9293 section
-//! 3.1, RFC 768, RFC 8200 section 8.1). Deliberately absent: SCTP (its CRC), and packets inside of
-//! tunnels, whose inner checksum a stack can leave open, too: turn tx-checksumming off there.
+//! 3.1, RFC 768, RFC 8200 section 8.1). Deliberately absent: SCTP (its CRC), and packets in
+//! tunnels, whose inner checksum a stack can also leave partial: disable tx-checksumming there.
 
 use crate::network::{self, Network, be16};
 
 const MAX_EXTENSIONS: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Where the checksum stands in the transport header.
+/// Offset of the checksum in the transport header.
 const TCP_CHECKSUM: usize = 16;
 /// See [`TCP_CHECKSUM`].
 const UDP_CHECKSUM: usize = 6;
 
-/// What became of a frame.
+/// The result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// Its checksum was partial and is complete now.
     Completed,
-    /// As it was: complete, without a checksum, no TCP or UDP, a fragment, truncated.
+    /// Unchanged: complete, without a checksum, no TCP or UDP, a fragment, truncated.
     Untouched,
 }
 
-/// Where a transport header is, and the sum of what its checksum covers besides.
+/// The position of a transport header, and the sum of other data that its checksum covers.
 struct Transport {
     proto: u8,
     /// The header's first byte.
     at: usize,
-    /// The first byte behind the packet.
+    /// The first byte after the packet.
     end: usize,
     pseudo: u64,
 }
 
 /// Completes the checksum of the packet in an Ethernet frame, if it is partial.
 ///
-/// Some 10 ns where it is not, and a walk over the packet where it is. A result of 0 is written as
-/// 0xffff, as the kernel does for both protocols.
+/// Takes about 10 ns if it is complete, and a pass over the packet otherwise. A result of 0 is
+/// written as 0xffff, like in the kernel for both protocols.
 pub fn complete(frame: &mut [u8]) -> Completion {
     complete_or_none(frame).map_or(Completion::Untouched, |()| Completion::Completed)
 }
@@ -69,11 +71,11 @@ fn complete_or_none(frame: &mut [u8]) -> Option<()> {
         checksum => checksum,
     };
     frame[field..field + 2].copy_from_slice(&checksum.to_ne_bytes());
-    // One right checksum of 65,536 is the pseudo-header's sum, too.
+    // One correct checksum of 65,536 equals the sum of the pseudo-header.
     (checksum != there).then_some(())
 }
 
-/// Equal as ones' complement numbers, of which 0 has two.
+/// Equal as ones' complement numbers, where 0 has two forms.
 fn same(a: u16, b: u16) -> bool {
     a == b || (a == 0 && b == 0xffff) || (a == 0xffff && b == 0)
 }
@@ -129,8 +131,8 @@ fn ipv6(frame: &[u8], ip: usize) -> Option<Transport> {
     })
 }
 
-/// The final destination of a packet that is still on its way through a routing header: the pseudo-
-/// header has that one (RFC 8200 section 8.1). Types 0 and 2 have it last, type 4 (RFC 8754) first.
+/// The final destination of a packet with a routing header, which is in the pseudo-header (RFC 8200
+/// section 8.1). Types 0 and 2 have it last, type 4 (RFC 8754) first.
 fn last_stop(header: &[u8]) -> Option<&[u8]> {
     if header[3] == 0 {
         return None;

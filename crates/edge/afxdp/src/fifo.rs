@@ -1,4 +1,4 @@
-//! First in, first out: the simplest order, and what others are measured beside.
+//! First in, first out: the simplest order, and the baseline for others.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Holds up to `limit` packets for each of `queues` queues, and drops what comes then.
+    /// Holds up to `limit` packets for each of `queues` queues, and drops further ones.
     pub fn new(queues: usize, limit: usize) -> Fifo {
         Fifo {
             queues: vec![VecDeque::with_capacity(limit); queues],

@@ -1,9 +1,9 @@
-//! A thread that runs when its time has come, whatever else the machine does.
+//! Threads that must run on time under load.
 //!
-//! [`precede`] is for a run of some minutes: `SCHED_FIFO` at its lowest priority, before every usual
-//! thread, behind every other real-time one. The kernel's throttling leaves others a part of each
-//! second even where such a thread never sleeps. [`prefer`] is for what carries packets day and night:
-//! more of the processor than others, and nobody starves. Both want [`exact_timers`].
+//! [`precede`] is for a run of some minutes: `SCHED_FIFO` at its lowest priority, before every
+//! normal thread and after every other real-time one. The kernel's throttling leaves a part of each
+//! second to others even if such a thread never sleeps. [`prefer`] is for permanent packet
+//! processing: more CPU time than others, without starvation. Both should use [`exact_timers`].
 
 use std::io;
 
@@ -11,24 +11,24 @@ use fairpath_units::Nanos;
 
 /// The lowest real-time priority.
 const PRIORITY: i32 = 1;
-/// How late the kernel may be deliberately, ns; it is 50,000 by default.
+/// Permitted delay of timers in ns; the default is 50,000.
 const SLACK_NS: u64 = 1;
-/// How much a thread that carries packets is preferred to others (nice).
+/// The nice value of a thread that carries packets.
 pub const PREFERENCE: i32 = -10;
 
-/// How the calling thread was put before others.
+/// The priority of the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precedence {
     /// `SCHED_FIFO`.
     RealTime,
-    /// As others; the limit `RLIMIT_RTPRIO` or a missing CAP_SYS_NICE forbids more.
+    /// Normal: the limit `RLIMIT_RTPRIO` or a missing CAP_SYS_NICE forbids more.
     Usual,
 }
 
-/// Asks for exact timers for the calling thread.
+/// Sets exact timers for the calling thread.
 ///
 /// # Errors
-/// As the kernel refuses it.
+/// The error of the kernel.
 pub fn exact_timers() -> io::Result<()> {
     // SAFETY: takes numbers only.
     match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0) } {
@@ -37,22 +37,22 @@ pub fn exact_timers() -> io::Result<()> {
     }
 }
 
-/// Prefers the calling thread to others by [`PREFERENCE`].
+/// Sets the nice value of the calling thread to [`PREFERENCE`].
 ///
 /// # Errors
-/// As the kernel refuses it: `RLIMIT_NICE` or a missing CAP_SYS_NICE.
+/// The error of the kernel: `RLIMIT_NICE` or a missing CAP_SYS_NICE.
 pub fn prefer() -> io::Result<()> {
-    // SAFETY: takes numbers only; on Linux 0 is the calling thread, whatever the name says.
+    // SAFETY: takes numbers only; on Linux 0 is the calling thread, despite the name.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PREFERENCE) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Puts the calling thread before usual ones where that is allowed, and asks for exact timers.
+/// Gives the calling thread real-time priority if permitted, and sets exact timers.
 ///
 /// # Errors
-/// Where the timers cannot be set; a refused priority is an answer.
+/// If the timers cannot be set. A refused priority is a result, not an error.
 pub fn precede() -> io::Result<Precedence> {
     exact_timers()?;
     let priority = libc::sched_param {
@@ -66,26 +66,26 @@ pub fn precede() -> io::Result<Precedence> {
     }
 }
 
-/// Waking takes time, so that a thread had better be awake before its time has come; but one that is
-/// before all others, and does not sleep, leaves them nothing. So it stays awake for some of the time
-/// only, and is a wake-up late in the rest.
+/// Decides when a thread waits awake. Waking takes time, so a thread should be awake before its
+/// next event. But a thread of highest priority that never sleeps starves all others. So it stays
+/// awake for a part of the time only, and wakes up late in the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Awake {
     before: Nanos,
-    /// Of the time that is accounted for: where it began, what of it was spent awake.
+    /// The current accounting period: its start, and the time spent awake in it.
     begin: u64,
     spent: u64,
-    /// When it was last told to stay awake, and has not slept since.
+    /// When it last started to stay awake, without a sleep since.
     since: Option<u64>,
 }
 
-/// Time that staying awake is accounted in.
+/// Accounting period for time awake.
 const ACCOUNTED_NS: u64 = 10_000_000;
-/// Of it, what may be spent so.
+/// Maximum of time awake in it.
 const SPENT_NS: u64 = ACCOUNTED_NS / 5;
 
 impl Awake {
-    /// Awake for so long before the time at most; 0 never.
+    /// Maximum of time awake before an event; 0 never.
     pub fn before(before: Nanos) -> Awake {
         Awake {
             before,
@@ -93,8 +93,8 @@ impl Awake {
         }
     }
 
-    /// How long to sleep when there is nothing to do `now` and there will be after `left`; `None`:
-    /// not at all.
+    /// How long to sleep if nothing is due `now`, and something is due after `left`. `None`: not at
+    /// all.
     pub fn until(&mut self, now: Nanos, left: Nanos) -> Option<Nanos> {
         self.spent += self
             .since
@@ -118,8 +118,7 @@ impl Awake {
 mod tests {
     use super::*;
 
-    /// Of a second in which something is due every `every` ns and the thread looks every `step`, how
-    /// many ns it was awake.
+    /// Time awake in ns, during a second with an event every `every` ns and a check every `step`.
     fn awake_ns(before: u64, every: u64, step: u64) -> u64 {
         let mut awake = Awake::before(Nanos(before));
         let (mut now, mut spent) = (0, 0);

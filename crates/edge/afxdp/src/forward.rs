@@ -1,21 +1,22 @@
-//! A loop that carries packets between interfaces, in an order that others decide.
+//! A loop that carries packets between interfaces, in an order that a scheduler decides.
 //!
 //! ```text
 //!   receive -> complete the checksum -> Order::arrive        ... a batch from each queue
 //!   Order::leave -> mark, send -> flush -> reap -> refill     ... a batch to each queue
 //! ```
 //!
-//! Invariant: received + copies = sent + dropped + held by the order, at the end of every turn; what
-//! is dropped here, and why, is in [`ForwardCounts`]. Packets are not changed, but for a checksum that
-//! their sender left open and for what the order asks for ([`Change`]).
+//! Invariant: received + duplicates = sent + dropped + held by the order, at the end of every turn.
+//! [`ForwardCounts`] counts drops here by reason. Packets do not change, except for partial
+//! checksums and changes that the order requests ([`Change`]).
 //!
-//! By which queue a packet leaves: by that of the exit which the XDP program noted ([`Note`]: a
-//! bridge's other interface, or what the kernel's FIB said), else by the other one of its pair.
+//! A packet leaves by the queue of the egress interface that the XDP program recorded
+//! ([`FrameMetadata`]: the other interface of a bridge, or the result of the kernel's FIB),
+//! otherwise by the other queue of its pair.
 //!
-//! One thread, driven by its owner: [`Forwarder::run`], or [`Forwarder::turn`] and
-//! [`Forwarder::sleep`]. A link that is down drops what would leave by it, and works again when it is
-//! up; one that was removed leaves the others working. Deliberately absent: routes, neighbours, TTL
-//! (the XDP program's), and any scheduling.
+//! It runs in one thread: [`Forwarder::run`], or [`Forwarder::turn`] and [`Forwarder::sleep`].
+//! Packets to a link that is down are dropped until it is up again. The removal of a link does not
+//! affect the others. Deliberately absent: routes, neighbours, TTL (see the XDP program), and any
+//! scheduling.
 
 use std::io;
 
@@ -26,105 +27,107 @@ use crate::checksum::{self, Completion};
 use crate::first::Awake;
 use crate::frames::FrameId;
 use crate::mark;
+use crate::metadata::FrameMetadata;
 use crate::network;
-use crate::note::Note;
 use crate::port::{LinkState, Port, QueueId};
 use crate::wait::{self, Bell, Stop};
 
-/// Packets of a queue that a turn takes or sends at most: enough to share the cost of a system call,
-/// and few enough that the other queues wait some 50 us.
+/// Maximum of packets of a queue per turn, received or sent: enough to share the cost of a system
+/// call, and few enough that the other queues wait some 50 us.
 const BATCH: u32 = 64;
-/// How long a turn that was told "later" waits before it tries again: a full device queue empties in
-/// this order of time.
+/// Delay of a retry after the kernel reported "later": a full device queue empties in about this
+/// time.
 const RETRY: Nanos = Nanos(1_000_000);
-/// How often links are asked how they are: one that is removed or goes down while nothing is sent
-/// says nothing by itself.
+/// Interval of link checks: a link that is removed or goes down while nothing is sent is not
+/// reported otherwise.
 const LOOK: Nanos = Nanos(1_000_000_000);
-/// The same while one is down.
+/// The same while a link is down.
 const LOOK_DOWN: Nanos = Nanos(10_000_000);
-/// An Ethernet header, where no IP header is found behind it.
+/// Length of an Ethernet header, if no IP header follows.
 const LINK_BYTES: usize = 14;
-/// Exits at most; a note with a larger number is not believed.
+/// Maximum of egress interfaces. Metadata with a larger number is ignored.
 pub const MAX_EXITS: usize = 16;
 
-/// A packet that arrived.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its frame, which the order holds from now on.
+    /// Its frame, which the order owns from now on.
     pub frame: FrameId,
-    /// By which queue it came.
+    /// Ingress queue.
     pub from: QueueId,
-    /// By which exit it is to leave: where both ways use one interface, this tells them apart.
+    /// Egress: if both directions use one interface, this distinguishes them.
     pub exit: usize,
-    /// By which queue it is to leave.
+    /// Egress queue.
     pub to: QueueId,
-    /// When it was found (`CLOCK_MONOTONIC`): read behind the queue, so that it came no later.
+    /// Time of reception (`CLOCK_MONOTONIC`), read after the queue, so it is not too early.
     pub now: Nanos,
-    /// What policies see of it, if the XDP program noted that. Its class is one of the kernel's
-    /// slots: check it before it is an index.
+    /// Metadata for policies, if the XDP program recorded it. Its class is a slot of the kernel:
+    /// check it before use as an index.
     pub meta: Option<Meta>,
 }
 
-/// What is to become of a packet that the order held.
+/// The decision about a packet of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It leaves by the queue that was asked for, changed like this before.
+    /// Send it by the given queue after these changes.
     Send(FrameId, Change),
-    /// It is no longer; why is the order's to count.
+    /// Drop it. The order counts the reason.
     Drop(FrameId),
 }
 
-/// Decides which packets leave, and when. Gives every frame that it was given back exactly once.
+/// Decides which packets leave, and when. Returns every frame exactly once.
 pub trait Order {
-    /// Takes a packet, whose bytes begin with the Ethernet header. Appends what it drops for that to
-    /// `out`, this packet or others; what it tells to send here is dropped, too.
+    /// Takes a packet, whose bytes begin with the Ethernet header. Appends dropped packets to
+    /// `out`, this one or others. Packets to be sent here are dropped, too.
     fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>);
 
-    /// Appends what leaves by `to` now, `room` packets at most, and what it drops on the way. One that
-    /// leaves twice takes the room of two.
+    /// Appends packets that leave by `to` now, at most `room`, and packets that are dropped. A
+    /// duplicated packet counts twice.
     fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>);
 
-    /// What became of what [`Order::leave`] appended for `to` just now; the kernel has had it.
+    /// Reports the result of the packets that [`Order::leave`] just appended for `to`, after the
+    /// kernel has them.
     fn handed(&mut self, _to: QueueId, _done: &ForwardCounts) {}
 
-    /// Packets that it holds at once at most; a port whose frames are fewer refuses it.
+    /// Maximum of packets that it holds. A port with fewer frames refuses it.
     fn limit(&self) -> u32;
 
-    /// When a packet that is held back may leave; `None`: when another arrives, or there is room.
+    /// The time at which a waiting packet may leave. `None`: after the next arrival, or when there
+    /// is capacity.
     fn wake_at(&self) -> Option<Nanos> {
         None
     }
 }
 
-/// What a forwarder did.
+/// Counters of a forwarder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardCounts {
     /// Packets taken from RX rings.
     pub received: u64,
     /// Packets put into TX rings.
     pub sent: u64,
-    /// Packets that the order dropped.
+    /// Packets dropped by the order.
     pub dropped: u64,
-    /// Packets that the order sent where there was no room, or out of turn.
+    /// Packets that the order sent without capacity, or outside of its turn.
     pub no_room: u64,
-    /// Packets that were to leave by a link that is down or gone.
+    /// Packets to a link that is down or removed.
     pub no_link: u64,
-    /// Checksums completed.
+    /// Completed checksums.
     pub completed: u64,
-    /// Of the sent, those that got CE.
+    /// Sent packets marked CE.
     pub marked: u64,
-    /// Of the sent, second ones.
+    /// Sent duplicates.
     pub copies: u64,
-    /// Second ones for which there was no frame or no room.
+    /// Duplicates without a free frame or capacity.
     pub not_copied: u64,
-    /// Of the sent, those with a bit inverted.
+    /// Sent packets with an inverted bit.
     pub corrupted: u64,
-    /// Of the received, those whose note named an exit that there is not: they went by their pair.
+    /// Received packets whose metadata named an unknown egress interface: they left by their pair.
     pub strange_exits: u64,
 }
 
 impl ForwardCounts {
-    /// What came since an earlier reading.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(&self, before: &ForwardCounts) -> ForwardCounts {
         ForwardCounts {
@@ -142,16 +145,16 @@ impl ForwardCounts {
         }
     }
 
-    /// Packets that the order has and must have.
+    /// The number of packets that the order must hold.
     pub fn held(&self) -> u64 {
         self.received + self.copies - self.sent - self.dropped - self.no_room - self.no_link
     }
 }
 
-/// A forwarder could not begin.
+/// A forwarder could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// Pairs that do not cover the port's queues.
+    /// Pairs that do not cover the queues of the port.
     #[error(
         "forward between {pairs} pairs of queues of a back end with {queues} queues: name every queue in exactly one pair"
     )]
@@ -161,7 +164,7 @@ pub enum ForwardError {
         /// The port's.
         queues: usize,
     },
-    /// An exit by an interface that the port does not have, or too many.
+    /// An egress interface that the port does not have, or too many.
     #[error(
         "forward to egress {exit} by interface {}: the back end has no queue of it; name up to {MAX_EXITS} of its own interfaces", .ifindex.0
     )]
@@ -171,7 +174,7 @@ pub enum ForwardError {
         /// As given.
         ifindex: IfIndex,
     },
-    /// The order may hold more than the port can.
+    /// The order may hold more packets than the port can.
     #[error(
         "forward with a scheduler of up to {limit} packets: only {holdable} of the {frames} frames are outside the rings; lower the scheduler's limit or add {} frames", limit - holdable
     )]
@@ -183,35 +186,35 @@ pub enum ForwardError {
         /// All of the port's.
         frames: u32,
     },
-    /// No descriptor is left to wake it by.
+    /// No file descriptor is left for wake-ups.
     #[error("create an eventfd to wake the forwarder: {0}; raise the limit (ulimit -n)")]
     Bell(#[source] io::Error),
 }
 
-/// The loop and what it works on.
+/// The loop and its state.
 #[derive(Debug)]
 pub struct Forwarder<O> {
     port: Port,
     order: O,
-    /// By arrival's queue: the exit of its pair.
+    /// By ingress queue: the egress of its pair.
     pair: Vec<usize>,
-    /// By arrival's queue and exit: the queue to leave by.
+    /// By ingress queue and egress: the egress queue.
     to: Vec<Vec<QueueId>>,
-    /// By queue: the order may have more than there was room for.
+    /// By queue: whether the order may have more packets than the last batch.
     more: Vec<bool>,
     counts: ForwardCounts,
     arrived: Vec<FrameId>,
     outcomes: Vec<Outcome>,
     bell: Bell,
-    /// When links are to be asked next how they are.
+    /// Time of the next link check.
     look_at: Nanos,
-    /// Whether it sleeps shortly before the order's time.
+    /// Whether it sleeps until shortly before the order's time.
     awake: Awake,
 }
 
 impl<O: Order> Forwarder<O> {
-    /// Between the two queues of each pair, both ways; a queue can be paired with itself. Exits are
-    /// the port's interfaces, in the order in which its queues name them.
+    /// Forwards between the two queues of each pair, in both directions. A queue can be paired with
+    /// itself. Egress interfaces are the port's interfaces, in the order of its queues.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -230,9 +233,9 @@ impl<O: Order> Forwarder<O> {
         Forwarder::with_exits(port, pairs, &exits, order)
     }
 
-    /// As [`Forwarder::new`], with the exits that the XDP programs were told of: two of them can be
-    /// one interface. A packet leaves by the queue that has the number of the one by which it came,
-    /// as far as there are as many.
+    /// Like [`Forwarder::new`], with the egress interfaces of the XDP programs, two of which can be
+    /// one interface. A packet leaves by the queue with the number of its ingress queue, if it
+    /// exists.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -279,44 +282,45 @@ impl<O: Order> Forwarder<O> {
         })
     }
 
-    /// What it works on.
+    /// The port.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// Who decides.
+    /// The order.
     pub fn order(&self) -> &O {
         &self.order
     }
 
-    /// Who decides, to be told something.
+    /// The order, for changes.
     pub fn order_mut(&mut self) -> &mut O {
         &mut self.order
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn counts(&self) -> ForwardCounts {
         self.counts
     }
 
-    /// Stays awake for this long before a packet is due ([`Order::wake_at`]), so that it leaves on
-    /// time: a thread that sleeps is woken some 50 us late. Costs that much of a CPU.
+    /// Stays awake for this time before a packet is due ([`Order::wake_at`]), so that it leaves on
+    /// time: waking up takes some 50 us. Costs that much of a CPU.
     pub fn stay_awake(&mut self, before: Nanos) {
         self.awake = Awake::before(before);
     }
 
-    /// What wakes it, from any thread.
+    /// Wakes it from any thread.
     pub fn bell(&self) -> Bell {
         self.bell.clone()
     }
 
-    /// Carries packets until `stop` is asked, sleeping where there is nothing to do.
+    /// Carries packets until `stop` is set, and sleeps when idle.
     ///
-    /// `between` is called at every waking, at the bell's ring within one turn, and under load once
-    /// in 64 turns (some milliseconds): commands are taken and counts reported there.
+    /// Calls `between` at every wake-up, within one turn after the bell, and under load once in 64
+    /// turns (some milliseconds): for commands and reports.
     pub fn run(&mut self, stop: &Stop, mut between: impl FnMut(&mut Forwarder<O>)) {
         loop {
-            // A busy loop looks for its end once in so many turns: the look is a system call.
+            // A busy loop checks `stop` once per this number of turns, because the check is a
+            // system call.
             for _ in 0..BATCH {
                 if !self.turn() {
                     self.sleep(stop);
@@ -330,7 +334,7 @@ impl<O: Order> Forwarder<O> {
         }
     }
 
-    /// Takes and sends a batch at every queue. False: there was nothing to do.
+    /// Receives and sends a batch at every queue. Returns false if there was nothing to do.
     pub fn turn(&mut self) -> bool {
         let mut now = wait::now();
         let before = self.counts;
@@ -346,7 +350,7 @@ impl<O: Order> Forwarder<O> {
         before != self.counts
     }
 
-    /// Asks the links how they are; packets already in a TX ring leave where it is up again.
+    /// Checks the links. Packets in a TX ring leave when a link is up again.
     fn look(&mut self, now: Nanos) {
         let states = (0..self.to.len()).map(|queue| self.port.look(QueueId(queue)));
         let down = states.filter(|state| *state == LinkState::Down).count() > 0;
@@ -354,15 +358,15 @@ impl<O: Order> Forwarder<O> {
         self.look_at = Nanos(now.0 + next.0);
     }
 
-    /// Takes what came by a queue until the time that is returned.
+    /// Receives the packets that came by a queue until the returned time.
     fn take(&mut self, from: QueueId) -> Nanos {
         let mut arrived = std::mem::take(&mut self.arrived);
         self.port.receive(from, BATCH as usize, &mut arrived);
         let now = wait::now();
         self.counts.received += arrived.len() as u64;
         for frame in arrived.drain(..) {
-            let note = self.port.note(frame);
-            let arrival = self.arrival(frame, from, now, note);
+            let metadata = self.port.metadata(frame);
+            let arrival = self.arrival(frame, from, now, metadata);
             let packet = self.port.bytes_mut(frame);
             if checksum::complete(packet) == Completion::Completed {
                 self.counts.completed += 1;
@@ -380,12 +384,12 @@ impl<O: Order> Forwarder<O> {
         frame: FrameId,
         from: QueueId,
         now: Nanos,
-        note: Option<Note>,
+        metadata: Option<FrameMetadata>,
     ) -> Arrival {
         let to = &self.to[from.0];
-        let noted = note.map(|note| note.exit as usize);
-        let known = noted.filter(|exit| *exit < to.len());
-        self.counts.strange_exits += u64::from(known != noted);
+        let recorded = metadata.map(|metadata| metadata.exit as usize);
+        let known = recorded.filter(|exit| *exit < to.len());
+        self.counts.strange_exits += u64::from(known != recorded);
         let exit = known.unwrap_or(self.pair[from.0]);
         Arrival {
             frame,
@@ -393,7 +397,7 @@ impl<O: Order> Forwarder<O> {
             exit,
             to: to[exit],
             now,
-            meta: note.map(|note| note.meta),
+            meta: metadata.map(|metadata| metadata.meta),
         }
     }
 
@@ -419,7 +423,7 @@ impl<O: Order> Forwarder<O> {
         }
     }
 
-    /// Does what the order said.
+    /// Carries out the decisions of the order.
     fn settle(&mut self, to: Option<(QueueId, bool)>) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
@@ -478,7 +482,7 @@ impl<O: Order> Forwarder<O> {
         *count += u64::from(self.port.discard(frame));
     }
 
-    /// Waits for packets, for room, for the time that the order named, the bell, or the end.
+    /// Waits for packets, for capacity, for the time of the order, for the bell, or for the end.
     pub fn sleep(&mut self, stop: &Stop) {
         let now = wait::now();
         let queues = || (0..self.to.len()).map(QueueId);
@@ -508,7 +512,7 @@ impl<O: Order> Forwarder<O> {
     }
 }
 
-/// Turns a bit of an Ethernet frame's payload over. False: it has none.
+/// Inverts a bit in the payload of an Ethernet frame. False if it has none.
 fn flip(frame: &mut [u8], bit: u32) -> bool {
     let at = network::find(frame).map_or(LINK_BYTES, |network| network.at());
     let Some(payload) = frame.get_mut(at..).filter(|bytes| !bytes.is_empty()) else {
@@ -519,7 +523,7 @@ fn flip(frame: &mut [u8], bit: u32) -> bool {
     true
 }
 
-/// By queue: the other one of its pair.
+/// By queue: the other queue of its pair.
 fn others(pairs: &[(QueueId, QueueId)], queues: usize) -> Result<Vec<QueueId>, ForwardError> {
     let wrong = || ForwardError::Pairs {
         pairs: pairs.len(),
@@ -538,7 +542,7 @@ fn others(pairs: &[(QueueId, QueueId)], queues: usize) -> Result<Vec<QueueId>, F
     others.ok_or_else(wrong)
 }
 
-/// By exit: the queue by which a packet of `from` leaves.
+/// By egress: the queue for packets of `from`.
 fn queues_to(port: &Port, from: QueueId, exits: &[IfIndex]) -> Result<Vec<QueueId>, ForwardError> {
     let number = port.link(from).queue as usize;
     let one = |(exit, &ifindex): (usize, &IfIndex)| {

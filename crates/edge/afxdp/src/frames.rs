@@ -1,4 +1,4 @@
-//! Where every frame of a UMEM is. Pure.
+//! The state of every frame of a UMEM. Pure.
 //!
 //! ```text
 //!   free -- take --> filling -- arrive --> held -- send --> sending
@@ -7,18 +7,18 @@
 //!      '------------------------- drop ------'---- complete ---'
 //! ```
 //!
-//! Invariant: a frame is in exactly one place, and the counts of the places add up to all frames. A
-//! step that does not fit where the frame is changes nothing and is counted ([`Frames::strays`]), so
-//! that neither a caller's error nor a strange descriptor can make a frame be in two places.
+//! Invariant: a frame is in exactly one state, and the counts add up to all frames. A step that
+//! does not fit the state changes nothing and is counted ([`Frames::strays`]). So neither an error
+//! of a caller nor an invalid descriptor can put a frame into two states.
 //!
-//! A frame that the kernel has belongs to the queue by which it went there, so that all of them can be
-//! taken back when that queue's interface is gone.
+//! A frame in the kernel belongs to its queue, so that all frames of a queue can be reclaimed when
+//! its interface is removed.
 
-/// A frame of the port's UMEM, by number: what a scheduler's handles are.
+/// A frame of the port's UMEM, by number: the handle of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
-/// Where a frame is.
+/// The state of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
@@ -30,24 +30,24 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     place: Place,
-    /// The queue by which the kernel got it; meaningless elsewhere.
+    /// The queue of a frame in the kernel; otherwise undefined.
     queue: u8,
-    /// Where the packet begins in the frame, in bytes.
+    /// Offset of the packet in the frame, in bytes.
     offset: u16,
     /// Its length in bytes.
     len: u16,
 }
 
-/// How many frames are where.
+/// Frames by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Nobody has them.
+    /// Free.
     pub free: u32,
-    /// With the kernel, to receive into.
+    /// In the kernel, for reception.
     pub filling: u32,
-    /// With the port's user.
+    /// Held by the user of the port.
     pub held: u32,
-    /// With the kernel, to be sent.
+    /// In the kernel, for transmission.
     pub sending: u32,
 }
 
@@ -62,16 +62,16 @@ impl FrameCounts {
 #[derive(Debug)]
 pub(crate) struct Frames {
     slots: Vec<Slot>,
-    /// Numbers of free frames; the last freed is taken first, while it is in the cache.
+    /// Numbers of free frames. The last freed is used first, while it is in the cache.
     free: Vec<u32>,
     counts: FrameCounts,
-    /// Steps that did not fit.
+    /// Steps that did not fit the state.
     pub strays: u64,
     frame_bytes: u32,
 }
 
 impl Frames {
-    /// `frames` free ones of `frame_bytes`, a power of two up to 4,096.
+    /// Creates `frames` free frames of `frame_bytes`, a power of two up to 4,096.
     pub fn new(frames: u32, frame_bytes: u32) -> Frames {
         let slot = Slot {
             place: Place::Free,
@@ -92,12 +92,12 @@ impl Frames {
         }
     }
 
-    /// How many are where.
+    /// The number of frames by state.
     pub fn counts(&self) -> FrameCounts {
         self.counts
     }
 
-    /// A free frame, which now is to be filled at `queue`: the address of its start in the UMEM.
+    /// Takes a free frame for reception at `queue`. Returns the address of its start in the UMEM.
     pub fn take(&mut self, queue: usize) -> Option<u64> {
         let frame = self.free.pop()?;
         let slot = &mut self.slots[frame as usize];
@@ -128,7 +128,7 @@ impl Frames {
         (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
     }
 
-    /// Free to held, for a copy of a held packet: while it, and as far behind the frame's start.
+    /// Free to held, for a copy of a held packet of the same length and offset.
     pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
         let slot = *self.slots.get(of.0 as usize)?;
         if slot.place != Place::Held {
@@ -153,7 +153,7 @@ impl Frames {
         true
     }
 
-    /// Held to free: the packet is no longer.
+    /// Held to free, for a dropped packet.
     pub fn drop(&mut self, frame: FrameId) -> bool {
         if !self.step(frame.0, Place::Held, Place::Free) {
             return false;
@@ -176,8 +176,8 @@ impl Frames {
         true
     }
 
-    /// Frees all frames that the kernel has of `queue`, whose socket must be closed. Tells how many of
-    /// them were to be sent. A walk over all frames.
+    /// Frees all frames of `queue` in the kernel, whose socket must be closed. Returns how many of
+    /// them were for transmission. O(frames).
     pub fn take_back(&mut self, queue: usize) -> u32 {
         let mut unsent = 0;
         for frame in 0..self.slots.len() as u32 {
@@ -203,7 +203,7 @@ impl Frames {
         self.free.push(frame);
     }
 
-    /// The frame that has this address, and how far behind its start it is.
+    /// The frame at this address, and the offset in it.
     fn at(&mut self, address: u64) -> Option<(u32, u32)> {
         let frame = address / u64::from(self.frame_bytes);
         if frame >= self.slots.len() as u64 {

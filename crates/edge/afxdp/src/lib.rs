@@ -1,28 +1,28 @@
-//! The AF_XDP port: frames in UMEM, rings, sockets, and a forwarder whose order is given by others.
+//! The AF_XDP back end: frames in UMEM, rings, sockets, and a forwarder with an order from a trait.
 //!
 //! ```text
-//!   ring ─ one producer, one consumer          frames ─ where every frame is (pure)
+//!   ring ─ one producer, one consumer          frames ─ state of every frame (pure)
 //!      └ socket ─ four rings, a queue             └ umem ─ the memory
 //!           └──────────── port ──────────────────────┘
 //!                           └ forward ─ a loop between two interfaces, order by a trait
-//!   place ─ the CPU and the node     first ─ a thread before all others
-//!   checksum ─ what a veth's stack left open   mark ─ CE   note ─ what the XDP program saw (all pure)
+//!   place ─ CPU and NUMA node          first ─ priority of a thread
+//!   checksum ─ partial checksums of a veth   mark ─ CE   metadata ─ of the XDP program (all pure)
 //! ```
 //!
-//! Invariant: frames never leak and packets never disappear: what arrived is held, sent, or dropped for a
-//! reason that is counted. What was lost before the port is in its [`RingStatistics`].
+//! Invariant: frames never leak and packets never disappear. A received packet is held, sent, or
+//! dropped for a counted reason. Losses before the port are in its [`RingStatistics`].
 //!
-//! A frame's number is a scheduler's handle. The XDP program that sends packets here is fairpath-bpf's
-//! `Redirect` or its monitor's `rtt_forward`; whoever assembles a router puts [`Port::sockets`] into its map. When this process dies,
-//! its sockets and the program go, and the stack forwards again.
+//! The number of a frame is the handle of a scheduler. The XDP program is `Redirect` of
+//! fairpath-bpf or `rtt_forward` of its monitor. The caller puts [`Port::sockets`] into its map.
+//! When this process ends, its sockets and the program end, and the stack forwards again.
 //!
-//! Own rings over the kernel's interface, because what there is lacks things that a scheduler needs:
-//! `xsk-rs` wraps libxdp, whose sockets own their rings and frames by types that are in a scheduler's
-//! way; `xdp` has neither shared UMEM over several interfaces nor ring statistics.
+//! The rings use the kernel's interface directly, because existing crates lack what a scheduler
+//! needs. `xsk-rs` wraps libxdp, whose types own rings and frames. `xdp` has neither shared UMEM
+//! over several interfaces nor ring statistics.
 //!
-//! On a veth a VLAN tag can be kept beside the frame, where AF_XDP cannot see it: turn `txvlan` off at
-//! its peer. Deliberately absent so far: packets of several frames (`XDP_USE_SG`; too large an MTU is
-//! refused), metadata for transmission, huge pages.
+//! On a veth, the kernel can store a VLAN tag outside the frame, where AF_XDP cannot see it:
+//! disable `txvlan` at its peer. Deliberately absent so far: packets of several frames
+//! (`XDP_USE_SG`; a larger MTU is refused), metadata for transmission, huge pages.
 
 mod checksum;
 mod fifo;
@@ -30,8 +30,8 @@ mod first;
 mod forward;
 mod frames;
 mod mark;
+mod metadata;
 mod network;
-mod note;
 mod open;
 mod place;
 mod port;
@@ -46,7 +46,7 @@ pub use first::{Awake, PREFERENCE, Precedence, exact_timers, precede, prefer};
 pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};
 pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
-pub use note::{NOTE_BYTES, Note};
+pub use metadata::{FrameMetadata, NOTE_BYTES};
 pub use open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
 pub use place::Placement;
 pub use port::{LinkState, Port, QueueCounts, QueueId, QueueReport};

@@ -1,20 +1,20 @@
-//! Congestion Experienced, set in a packet's IP header (RFC 3168 section 5). Pure.
+//! Sets Congestion Experienced in the IP header of a packet (RFC 3168 section 5). Pure.
 //!
-//! Only in packets whose sender said that it understands (ECT): any other stays as it is. IPv4's
-//! checksum is adjusted by what changed (RFC 1624), so that one that was wrong stays wrong.
+//! Only for packets of ECN-capable senders (ECT); others stay unchanged. The IPv4 checksum is
+//! adjusted by the difference (RFC 1624), so a wrong one stays wrong.
 
 use crate::network::{self, Network, be16};
 
 /// Both bits: CE.
 const CE: u8 = 3;
-/// Where the field stands in the second byte of an IPv6 header.
+/// Offset of the field in the second byte of an IPv6 header.
 const V6_SHIFT: u32 = 4;
 /// IPv4's header checksum.
 const CHECKSUM: usize = 10;
 
-/// Sets CE in the packet of an Ethernet frame. False: it is no IP, truncated, or not ECT.
+/// Sets CE in the packet of an Ethernet frame. False if it is not IP, truncated, or not ECT.
 ///
-/// A packet that has CE already stays as it is, and counts as marked.
+/// A packet that already has CE stays unchanged, and counts as marked.
 pub fn set_ce(frame: &mut [u8]) -> bool {
     match network::find(frame) {
         Some(Network::V4(at)) => v4(frame, at).is_some(),

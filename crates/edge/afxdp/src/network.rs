@@ -1,7 +1,7 @@
-//! Where a frame's IP header is. Pure.
+//! The position of the IP header in a frame. Pure.
 //!
-//! Behind Ethernet and up to four VLAN tags (IEEE 802.1Q, 802.1ad). Deliberately absent: PPPoE, whose
-//! frames the XDP programs leave to the stack.
+//! After Ethernet and up to four VLAN tags (IEEE 802.1Q, 802.1ad). Deliberately absent: PPPoE,
+//! whose frames the XDP programs pass to the stack.
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -11,7 +11,7 @@ const MAX_VLAN_TAGS: usize = 4;
 const ETHERTYPE: usize = 12;
 const TAG_BYTES: usize = 4;
 
-/// The first byte of a header, by its family.
+/// The first byte of a header, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
     V4(usize),
@@ -19,7 +19,7 @@ pub(crate) enum Network {
 }
 
 impl Network {
-    /// Where the header begins.
+    /// Offset of the header.
     pub fn at(self) -> usize {
         match self {
             Network::V4(at) | Network::V6(at) => at,
@@ -27,7 +27,7 @@ impl Network {
     }
 }
 
-/// What the EtherType says; the header itself is not looked at and may be truncated.
+/// By the EtherType; the header itself is not read and may be truncated.
 pub(crate) fn find(frame: &[u8]) -> Option<Network> {
     let mut at = ETHERTYPE;
     let mut ethertype = be16(frame, at)?;

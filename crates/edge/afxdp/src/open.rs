@@ -1,4 +1,4 @@
-//! What a port is made of, and why it could not be opened.
+//! The options of a port, and the errors of opening it.
 
 use std::io;
 
@@ -6,58 +6,59 @@ use fairpath_units::IfIndex;
 
 use crate::umem::{FRAME_BYTES, HEADROOM_BYTES, MAX_FRAMES};
 
-/// Ethernet and two VLAN tags: what a frame has before the bytes that an MTU counts.
+/// Ethernet and two VLAN tags: the bytes of a frame in addition to its MTU.
 const LINK_BYTES: u32 = 14 + 2 * 4;
-/// Entries of a ring at most; a port has eight rings for two links.
+/// Maximum of entries of a ring. A port has eight rings for two links.
 pub const MAX_RING: u32 = 1 << 16;
-/// Links and queues of a port at most.
+/// Maximum of links and queues of a port.
 pub const MAX_SOCKETS: usize = 64;
 
-/// How frames come into the UMEM and leave it.
+/// How frames are received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// By the driver itself where it can, else copied: detected by trying.
+    /// Zero copy if the driver supports it, otherwise copied: tried at opening.
     #[default]
     Tried,
     /// Copied by the kernel; works with every driver.
     Copy,
-    /// By the driver itself, or opening fails.
+    /// Zero copy, or opening fails.
     ZeroCopy,
 }
 
-/// A queue of an interface that gets a socket.
+/// A queue of an interface for a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkQueue {
     /// The interface, in the thread's network namespace.
     pub ifindex: IfIndex,
     /// Its name, for its MTU and for messages.
     pub name: String,
-    /// The receive queue, whose number is that of the transmit queue, too.
+    /// The receive queue, and the transmit queue of the same number.
     pub queue: u32,
 }
 
-/// What to open.
+/// The options of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// One socket each; all share the UMEM.
+    /// One socket each, with a shared UMEM.
     pub queues: Vec<LinkQueue>,
     /// Frames of the UMEM.
     pub frames: u32,
-    /// Of them, those that the port's user may hold at once: the scheduler's limit in packets. The
-    /// rings' come on top, so that receiving never waits for a frame.
+    /// Maximum of frames that the user of the port may hold: the scheduler's limit in packets.
+    /// Frames for the rings are in addition, so that reception never waits for a frame.
     pub held: u32,
     /// Bytes of a frame: 2,048 or 4,096.
     pub frame_bytes: u32,
-    /// Entries of each ring, a power of two; so many frames wait with the kernel for each queue.
+    /// Entries of each ring, a power of two; also the frames in the kernel for each queue.
     pub ring: u32,
     /// Copied or not.
     pub copying: Copying,
-    /// The NUMA node of the NICs, if the UMEM is to be there.
+    /// The NUMA node of the NICs, to place the UMEM there.
     pub node: Option<u32>,
 }
 
 impl Plan {
-    /// Usual sizes: rings of 2,048 and twice as many frames for each queue to be held, of 2,048 bytes.
+    /// Usual sizes: rings of 2,048, twice as many frames for each queue to hold, frames of 2,048
+    /// bytes.
     pub fn new(queues: Vec<LinkQueue>) -> Plan {
         let ring = 2048;
         let held = 2 * ring * queues.len() as u32;
@@ -72,7 +73,7 @@ impl Plan {
         }
     }
 
-    /// The same with `held` frames to be held, and rings of `ring` entries.
+    /// The same with `held` frames to hold, and rings of `ring` entries.
     pub fn sized(self, ring: u32, held: u32) -> Plan {
         let rings = Plan::ring_frames(ring, self.queues.len());
         Plan {
@@ -83,18 +84,18 @@ impl Plan {
         }
     }
 
-    /// Frames that the rings take at most: a fill ring and a TX ring full for each queue.
+    /// Maximum of frames in the rings: a full fill ring and a full TX ring for each queue.
     fn ring_frames(ring: u32, queues: usize) -> u32 {
         ring.saturating_mul(2).saturating_mul(queues as u32)
     }
 
-    /// The largest MTU whose packets fit into a frame of `frame_bytes`.
+    /// The maximum MTU of packets that fit into a frame of `frame_bytes`.
     pub fn largest_mtu(frame_bytes: u32) -> u32 {
         frame_bytes.saturating_sub(HEADROOM_BYTES + LINK_BYTES)
     }
 
-    /// Frames that can be held while every fill and TX ring is full: a scheduler's limit in packets
-    /// must not exceed it.
+    /// Frames to hold while every fill and TX ring is full. The scheduler's limit in packets must
+    /// not exceed it.
     pub fn holdable(&self) -> u32 {
         let rings = Plan::ring_frames(self.ring, self.queues.len());
         self.frames.saturating_sub(rings)
@@ -104,43 +105,43 @@ impl Plan {
 /// A port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Sizes that the kernel does not take.
+    /// Sizes that the kernel does not support.
     #[error(
         "create a UMEM of {frames} frames of {frame_bytes} bytes: the kernel accepts frames of {} or {} bytes; use 1 to {MAX_FRAMES} frames",
         FRAME_BYTES[0], FRAME_BYTES[1]
     )]
     Frames {
-        /// As asked.
+        /// Requested.
         frames: u32,
-        /// As asked.
+        /// Requested.
         frame_bytes: u32,
     },
-    /// No ring has this size.
+    /// Invalid ring size.
     #[error("create rings of {0} entries: use a power of two up to {MAX_RING}")]
     Ring(u32),
-    /// Sockets and frames do not fit.
+    /// Too few frames for the sockets.
     #[error(
         "open {queues} queues with {frames} frames, {held} of them for queued packets: use 1 to {MAX_SOCKETS} queues and {held} frames in addition to the {rings} frames of their rings, or queue fewer packets"
     )]
     TooFew {
-        /// As asked.
+        /// Requested.
         queues: usize,
-        /// As asked.
+        /// Requested.
         frames: u32,
-        /// As asked.
+        /// Requested.
         held: u32,
-        /// What the rings alone take.
+        /// Frames of the rings.
         rings: u32,
     },
-    /// No memory.
+    /// Not enough memory.
     #[error("map {bytes} bytes of frames: {source}; use fewer frames")]
     Memory {
-        /// As asked.
+        /// Requested.
         bytes: usize,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The interface's packets do not fit.
+    /// The MTU of the interface is too large.
     #[error(
         "open AF_XDP on \"{name}\": its MTU of {mtu} is above {largest}, the largest possible with frames of {frame_bytes} bytes; {}",
         mtu_remedy(*mtu, *frame_bytes)
@@ -150,21 +151,21 @@ pub enum OpenError {
         name: String,
         /// Its MTU.
         mtu: u32,
-        /// The largest that would do.
+        /// The maximum MTU.
         largest: u32,
-        /// Of the plan.
+        /// Requested.
         frame_bytes: u32,
     },
     /// A system call failed.
     #[error("{doing} AF_XDP socket of \"{name}\" queue {queue}: {source}; {}", remedy(.source))]
     Socket {
-        /// What was done: "open the", "bind the".
+        /// The operation: "open the", "bind the".
         doing: &'static str,
         /// The interface.
         name: String,
         /// Its queue.
         queue: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }

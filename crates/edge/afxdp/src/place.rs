@@ -1,4 +1,4 @@
-//! Where a forwarder's thread runs and its frames lie: apart from the interrupts, near the NIC.
+//! CPU and NUMA node of a forwarder: separate from the interrupts, near the NIC.
 //!
 //! ```text
 //!   /sys/class/net/NAME/device/{numa_node, msi_irqs/}   the NIC's node and interrupts
@@ -6,9 +6,9 @@
 //!   /proc/irq/N/effective_affinity_list                 the CPUs they go to
 //! ```
 //!
-//! Invariant: what is not known is not guessed. A thread is pinned only where the CPUs of its queues'
-//! interrupts are known and another one of the allowed is left; otherwise the kernel's scheduler
-//! decides. Deliberately absent: moving interrupts, which is the administrator's (irqbalance).
+//! Invariant: nothing is guessed. A thread is pinned only if the CPUs of its queues' interrupts are
+//! known and another permitted CPU is free. Otherwise the kernel's scheduler decides. Deliberately
+//! absent: moving interrupts, which is up to the administrator (irqbalance).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,31 +18,31 @@ use std::path::{Path, PathBuf};
 
 use crate::open::LinkQueue;
 
-/// CPUs that a mask of the kernel's usual size names.
+/// CPUs in a mask of the kernel's usual size.
 const MAX_CPUS: usize = 1024;
 
-/// Where to run, and why there.
+/// The selected CPU and node, with the interrupts they depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The CPU to be pinned to; none: wherever the kernel's scheduler likes.
+    /// The CPU to pin to; none: the kernel's scheduler decides.
     pub cpu: Option<u32>,
-    /// The NUMA node of all NICs, for [`Plan::node`](crate::Plan); none: several, or not known.
+    /// The NUMA node of all NICs, for [`Plan::node`](crate::Plan); none: several, or unknown.
     pub node: Option<u32>,
-    /// CPUs that the queues' interrupts go to, as far as known.
+    /// CPUs of the queues' interrupts, as far as known.
     pub interrupts: Vec<u32>,
 }
 
 impl Placement {
-    /// For a thread that serves these queues; `taken` are CPUs that others of its kind have.
+    /// Selects a CPU for a thread of these queues; `taken` are CPUs of other such threads.
     pub fn of(queues: &[LinkQueue], taken: &[u32]) -> Placement {
         let allowed = allowed().unwrap_or_default();
         Machine::real().place(queues, &allowed, taken)
     }
 
-    /// Pins the calling thread, if there is a CPU to pin it to.
+    /// Pins the calling thread, if a CPU is selected.
     ///
     /// # Errors
-    /// What the kernel says: the CPU went offline, or a cpuset forbids it.
+    /// The error of the kernel: the CPU went offline, or a cpuset forbids it.
     pub fn pin(&self) -> io::Result<()> {
         let Some(cpu) = self.cpu else { return Ok(()) };
         // SAFETY: a structure of numbers, for which zeros are fine.
@@ -81,12 +81,12 @@ fn allowed() -> io::Result<BTreeSet<u32>> {
     if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: looks at bits of this very mask.
+    // SAFETY: reads bits of this very mask.
     let is_set = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
     Ok((0..MAX_CPUS).filter(is_set).map(|cpu| cpu as u32).collect())
 }
 
-/// Where the kernel tells of itself.
+/// The directories in which the kernel shows its state.
 struct Machine {
     sys: PathBuf,
     proc: PathBuf,
@@ -110,7 +110,7 @@ impl Machine {
         let free = |cpu: &&u32| !interrupts.contains(cpu) && !taken.contains(cpu);
         let near = node.map(|node| self.cpus_near(node)).unwrap_or_default();
         let mut candidates = allowed.iter().filter(free);
-        // The last: low ones are where everything else is.
+        // The last one: low CPUs run everything else.
         let cpu = match interrupts.is_empty() {
             true => None,
             false => candidates
@@ -133,7 +133,7 @@ impl Machine {
     /// The kernel reports -1 where only one node exists.
     fn node(&self, name: &str) -> Option<u32> {
         let device = self.device(name);
-        // A virtio device's node is told by the device that it is on.
+        // The node of a virtio device is that of its parent device.
         let texts = [device.join("numa_node"), device.join("../numa_node")];
         texts
             .iter()
@@ -147,7 +147,7 @@ impl Machine {
         read(&list).map(|text| cpu_list(&text)).unwrap_or_default()
     }
 
-    /// CPUs that a queue's interrupts go to.
+    /// CPUs of the interrupts of a queue.
     fn cpus_of(&self, queue: &LinkQueue) -> BTreeSet<u32> {
         let device = self.device(&queue.name);
         let folders = [device.join("msi_irqs"), device.join("../msi_irqs")];
@@ -177,7 +177,7 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The entries of a folder that are numbers.
+/// The entries of a directory that are numbers.
 fn names(folder: &Path) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

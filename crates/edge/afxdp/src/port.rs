@@ -1,4 +1,4 @@
-//! The port: sockets that share a UMEM, and frames that go round between them.
+//! The port: sockets that share a UMEM, and the cycle of its frames.
 //!
 //! ```text
 //!   refill -> fill ring -> kernel -> RX ring -> receive -> held: bytes, bytes_mut
@@ -6,12 +6,12 @@
 //!    free <- reap <- completion ring <- kernel <- TX ring <-+ send   + discard
 //! ```
 //!
-//! Invariant: every frame is free, with the kernel, or held by the port's user, and
-//! [`Port::frames`] adds up to the same number at any time. A held frame stays until it is sent or
-//! discarded; sending never fails silently: what finds no room stays held. A queue whose interface is
-//! removed gives its frames back and leaves the others working.
+//! Invariant: every frame is free, in the kernel, or held by the user of the port, and
+//! [`Port::frames`] always adds up to the same number. A held frame stays until it is sent or
+//! discarded. Sending never fails silently: without capacity, the frame stays held. If an interface
+//! is removed, its queue returns its frames and the others continue.
 //!
-//! A port is one thread's. Deliberately absent: order, time, and what packets mean.
+//! One thread uses a port. Deliberately absent: order, time, and the meaning of packets.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,81 +21,81 @@ use fairpath_units::Nanos;
 use libc::xdp_desc;
 
 use crate::frames::{FrameCounts, FrameId, Frames};
-use crate::note::{NOTE_BYTES, Note};
+use crate::metadata::{FrameMetadata, NOTE_BYTES};
 use crate::open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
 use crate::socket::{self, Kicked, RingStatistics, Socket};
 use crate::umem::Umem;
 
-/// Bytes of metadata that the XDP program writes before a packet: when it came.
+/// Bytes of metadata that the XDP program writes before a packet: the time of arrival.
 const STAMP_BYTES: u32 = 8;
-/// How often a busy queue is tried, and how long a pause is: half a second in all.
+/// Retries of a busy queue and the pause between them: half a second in total.
 const BUSY_TRIES: u32 = 100;
 /// See [`BUSY_TRIES`].
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Which of the plan's queues, in the plan's order.
+/// A queue of the plan, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId(pub usize);
 
-/// How a queue's link is, as far as its socket told when it was last asked.
+/// The state of a queue's link at its last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
     /// It sends.
     Up,
-    /// It is down or has no carrier; that may change.
+    /// Down or without carrier, perhaps temporarily.
     Down,
-    /// The interface was removed, and with it what its rings held: the port must be opened again when
-    /// it is back.
+    /// The interface was removed, with the packets in its rings. The port must be opened again when
+    /// it returns.
     Gone,
 }
 
-/// What a queue did, in addition what the kernel counts.
+/// Counters of a queue, in addition to those of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Packets received.
     pub received: u64,
     /// Packets handed to the kernel to be sent.
     pub sent: u64,
-    /// Sent, and their frames back.
+    /// Sent, with the frames returned.
     pub completed: u64,
-    /// Calls that told the kernel to send.
+    /// Calls to the kernel for sending.
     pub kicks: u64,
-    /// Those that it answered with "later" or "link down".
+    /// Calls that returned "later" or "link down".
     pub put_off: u64,
-    /// Of the completed, packets that the kernel dropped since the link had no carrier.
+    /// Completed packets that the kernel dropped because the link had no carrier.
     pub refused: u64,
-    /// Of the sent, packets that were not completed when the interface was removed.
+    /// Sent packets that were not completed when the interface was removed.
     pub lost: u64,
 }
 
-/// A queue, for who shows it.
+/// A queue, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueReport {
-    /// Which.
+    /// The queue.
     pub link: LinkQueue,
-    /// How its link is.
+    /// The state of its link.
     pub state: LinkState,
-    /// What the port did.
+    /// Counters of the port.
     pub counts: QueueCounts,
-    /// What the kernel counted; zeros once the interface is gone.
+    /// Counters of the kernel; zeros after the interface was removed.
     pub kernel: RingStatistics,
 }
 
 struct Queue {
     link: LinkQueue,
-    /// None: its interface is gone.
+    /// None: the interface was removed.
     socket: Option<Socket>,
     state: LinkState,
     counts: QueueCounts,
-    /// Frames in the fill ring or with the kernel to be filled.
+    /// Frames in the fill ring or in the kernel for reception.
     filling: u32,
-    /// Sent and not completed: never more than the completion ring has room for.
+    /// Sent and not completed: at most the size of the completion ring.
     sending: u32,
     /// Written to the TX ring since the last kick.
     unkicked: u32,
 }
 
-/// An open port; dropping it closes the sockets, and traffic goes to the stack again.
+/// An open port. Dropping it closes the sockets, and the stack gets the traffic again.
 pub struct Port {
     queues: Vec<Queue>,
     frames: Frames,
@@ -108,8 +108,8 @@ pub struct Port {
 impl Port {
     /// Opens a socket for each queue of the plan, all on one UMEM, with full fill rings.
     ///
-    /// With [`Copying::Tried`], one driver that must copy makes all copy. Nothing arrives before the
-    /// sockets are in the map of an XDP program.
+    /// With [`Copying::Tried`], one driver without zero copy makes all copy. Nothing arrives before
+    /// the sockets are in the map of an XDP program.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -127,7 +127,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Tries again while a queue is busy: the kernel frees those of a process that ended a little later.
+    /// Retries while a queue is busy: the kernel frees the queues of a dead process a little later.
     fn bind_when_free(plan: &Plan, copying: Copying) -> Result<Port, OpenError> {
         for _ in 0..BUSY_TRIES {
             match Port::bind(plan, copying) {
@@ -165,63 +165,63 @@ impl Port {
         })
     }
 
-    /// The queues, in the plan's order, and the socket of each for the XDP program's map. Those whose
-    /// interface is gone are omitted.
+    /// The queues, in the order of the plan, with the socket of each for the map of the XDP
+    /// program. Queues of removed interfaces are omitted.
     pub fn sockets(&self) -> impl Iterator<Item = (&LinkQueue, BorrowedFd<'_>)> {
         let queues = self.queues.iter();
         queues.filter_map(|queue| Some((&queue.link, queue.socket.as_ref()?.as_fd())))
     }
 
-    /// The socket of a queue, to be waited for; none where its interface is gone.
+    /// The socket of a queue, for polling; none after its interface was removed.
     pub fn socket(&self, queue: QueueId) -> Option<BorrowedFd<'_>> {
         self.queues[queue.0].socket.as_ref().map(Socket::as_fd)
     }
 
-    /// A queue as the plan has it.
+    /// A queue of the plan.
     pub fn link(&self, queue: QueueId) -> &LinkQueue {
         &self.queues[queue.0].link
     }
 
-    /// How a queue's link was when the port last sent or looked ([`Port::look`]).
+    /// The state of a queue's link when the port last sent or checked ([`Port::look`]).
     pub fn state(&self, queue: QueueId) -> LinkState {
         self.queues[queue.0].state
     }
 
-    /// Frames that may be held at once without receiving having to wait.
+    /// Frames that may be held without stopping reception.
     pub fn holdable(&self) -> u32 {
         self.holdable
     }
 
-    /// Whether drivers fill and empty frames themselves, on every queue.
+    /// Whether all queues use zero copy.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Where the frames are.
+    /// Frames by state.
     pub fn frames(&self) -> FrameCounts {
         self.frames.counts()
     }
 
-    /// Descriptors and calls that named a frame that was elsewhere; 0 unless something is broken.
+    /// Descriptors and calls for a frame in another state; 0 unless there is a defect.
     pub fn strays(&self) -> u64 {
         self.frames.strays
     }
 
-    /// What a queue did.
+    /// Counters of a queue.
     pub fn counts(&self, queue: QueueId) -> QueueCounts {
         self.queues[queue.0].counts
     }
 
-    /// What the kernel counted at a queue's socket; nothing more is told once its interface is gone.
+    /// Counters of the kernel for the socket of a queue, constant after its interface was removed.
     ///
     /// # Errors
-    /// What the kernel says; a bound socket always answers.
+    /// The error of the kernel; a bound socket always answers.
     pub fn statistics(&self, queue: QueueId) -> io::Result<RingStatistics> {
         let socket = self.queues[queue.0].socket.as_ref();
         socket.map_or(Ok(RingStatistics::default()), Socket::statistics)
     }
 
-    /// All that there is to tell of a queue. A system call.
+    /// The whole state of a queue. A system call.
     ///
     /// # Errors
     /// As [`Port::statistics`].
@@ -234,7 +234,7 @@ impl Port {
         })
     }
 
-    /// Gives free frames to a queue's fill ring, as many as fit: one ring full, if there are so many.
+    /// Puts free frames into the fill ring of a queue, as many as fit.
     pub fn refill(&mut self, queue: QueueId) {
         let Queue {
             socket: Some(socket),
@@ -249,7 +249,7 @@ impl Port {
             let Some(address) = self.frames.take(queue.0) else {
                 break;
             };
-            // Room was asked for.
+            // The capacity was reserved.
             socket.fill.push(address);
             *filling += 1;
         }
@@ -286,40 +286,41 @@ impl Port {
     /// A held frame's packet, from the Ethernet header on; empty for a frame that is not held.
     pub fn bytes(&self, frame: FrameId) -> &[u8] {
         let held = self.frames.packet(frame);
-        // SAFETY: `packet` tells of held frames only.
+        // SAFETY: `packet` returns held frames only.
         held.and_then(|(address, len)| unsafe { self.umem.get(address, len) })
             .unwrap_or_default()
     }
 
-    /// As [`Port::bytes`], to be changed.
+    /// Like [`Port::bytes`], mutable.
     pub fn bytes_mut(&mut self, frame: FrameId) -> &mut [u8] {
         let held = self.frames.packet(frame);
-        // SAFETY: `packet` tells of held frames only.
+        // SAFETY: `packet` returns held frames only.
         held.and_then(|(address, len)| unsafe { self.umem.get_mut(address, len) })
             .unwrap_or_default()
     }
 
-    /// What the XDP program noted about a held packet, if it notes anything.
-    pub fn note(&self, frame: FrameId) -> Option<Note> {
+    /// The metadata of a held packet from the XDP program, if it writes any.
+    pub fn metadata(&self, frame: FrameId) -> Option<FrameMetadata> {
         let (address, _) = self.frames.packet(frame)?;
         let before = address.checked_sub(NOTE_BYTES as u64)?;
-        // SAFETY: of the same held frame, whose packets begin behind the kernel's headroom.
+        // SAFETY: of the same held frame, whose packets begin after the kernel's headroom.
         let bytes = unsafe { self.umem.get(before, NOTE_BYTES as u32) }?;
-        Note::read(bytes.first_chunk()?)
+        FrameMetadata::read(bytes.first_chunk()?)
     }
 
-    /// When a held packet came to the XDP program (`CLOCK_MONOTONIC`), if that writes the time.
+    /// The time at which a held packet reached the XDP program (`CLOCK_MONOTONIC`), if that writes
+    /// it.
     ///
-    /// Meaningless for packets of a program that does not.
+    /// Undefined for packets of a program that does not.
     pub fn stamp(&self, frame: FrameId) -> Option<Nanos> {
         let (address, _) = self.frames.packet(frame)?;
         let before = address.checked_sub(u64::from(STAMP_BYTES))?;
-        // SAFETY: of the same held frame, whose packets begin behind the kernel's headroom.
+        // SAFETY: of the same held frame, whose packets begin after the kernel's headroom.
         let bytes = unsafe { self.umem.get(before, STAMP_BYTES) }?;
         Some(Nanos(u64::from_ne_bytes(bytes.try_into().ok()?)))
     }
 
-    /// Packets that a queue's TX ring takes now, at most `most`.
+    /// Packets that the TX ring of a queue accepts now, at most `most`.
     pub fn room(&mut self, queue: QueueId, most: u32) -> u32 {
         let ring = self.ring;
         let queue = &mut self.queues[queue.0];
@@ -328,7 +329,8 @@ impl Port {
         queue.socket.as_mut().map_or(0, room)
     }
 
-    /// Puts a held packet into a queue's TX ring; [`Port::flush`] sends. False: no room, or not held.
+    /// Puts a held packet into the TX ring of a queue; [`Port::flush`] sends. False if the ring is
+    /// full, or the packet is not held.
     pub fn send(&mut self, queue: QueueId, frame: FrameId) -> bool {
         if self.room(queue, 1) == 0 {
             return false;
@@ -354,7 +356,7 @@ impl Port {
         true
     }
 
-    /// A second packet with the bytes of a held one, held as well; `None` where no frame is free.
+    /// A duplicate of a held packet, held as well; `None` if no frame is free.
     pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
         let copy = self.frames.copy(of)?;
         let bytes = self.bytes(of).to_vec();
@@ -362,12 +364,12 @@ impl Port {
         Some(copy)
     }
 
-    /// Forgets a held packet. False: it was not held.
+    /// Drops a held packet. False if it was not held.
     pub fn discard(&mut self, frame: FrameId) -> bool {
         self.frames.drop(frame)
     }
 
-    /// Publishes what was put into a queue's TX ring and tells the kernel, if it wants to be told.
+    /// Publishes the TX ring of a queue and wakes the kernel, if it needs to be woken.
     pub fn flush(&mut self, queue: QueueId) {
         let Queue {
             socket: Some(socket),
@@ -385,23 +387,24 @@ impl Port {
         counts.kicks += 1;
         let mut kicked = socket.kick(*unkicked);
         if kicked == Kicked::Refused {
-            // One packet may be refused for its own sake; a second one tells of the link.
+            // One refused packet may have its own reason. A second one means that the link is down.
             counts.refused += 1;
             kicked = socket.tell();
         }
-        self.note_state(queue, kicked);
+        self.record_state(queue, kicked);
     }
 
-    /// Asks the socket how its link is; what waits in the TX ring leaves, if it can. A system call.
+    /// Checks the state of the link through the socket. Packets in the TX ring leave, if possible.
+    /// A system call.
     pub fn look(&mut self, queue: QueueId) -> LinkState {
         if let Some(socket) = &self.queues[queue.0].socket {
             let told = socket.tell();
-            self.note_state(queue, told);
+            self.record_state(queue, told);
         }
         self.state(queue)
     }
 
-    fn note_state(&mut self, queue: QueueId, kicked: Kicked) {
+    fn record_state(&mut self, queue: QueueId, kicked: Kicked) {
         let number = queue.0;
         let queue = &mut self.queues[number];
         let Some(socket) = &mut queue.socket else {
@@ -423,7 +426,7 @@ impl Port {
         }
     }
 
-    /// Takes back what the rings of a queue have, whose interface the kernel has let go of.
+    /// Reclaims the frames in the rings of a queue whose interface was removed.
     fn close(&mut self, queue: QueueId) {
         self.reap(queue);
         let number = queue.0;
@@ -433,7 +436,7 @@ impl Port {
         queue.counts.lost += u64::from(self.frames.take_back(number));
     }
 
-    /// Takes frames back that a queue has sent.
+    /// Reclaims the sent frames of a queue.
     pub fn reap(&mut self, queue: QueueId) -> u32 {
         let queue = &mut self.queues[queue.0];
         let Some(socket) = &mut queue.socket else {
@@ -449,17 +452,17 @@ impl Port {
         back
     }
 
-    /// Packets in a queue's TX ring that the kernel put off.
+    /// Packets in the TX ring of a queue that the kernel delayed.
     pub fn unsent(&self, queue: QueueId) -> u32 {
         self.queues[queue.0].unkicked
     }
 
-    /// How many queues there are.
+    /// The number of queues.
     pub fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// Never: a port has a queue at least.
+    /// Never: a port has at least one queue.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The rings that kernel and process share: one writes entries, the other reads them.
+//! The rings that kernel and process share: one side writes entries, the other reads them.
 //!
 //! ```text
 //!          consumer            producer
@@ -6,19 +6,19 @@
 //!   [ free | taken by nobody yet  | free ]     indices run on without limit; place = index & mask
 //! ```
 //!
-//! Invariant: a producer writes only entries between its own index and the other's plus the size; a
-//! consumer reads only those between its own and the producer's. An index is published by a release
-//! store and looked at by an acquire load, so what it covers is there when it is seen. Both sides
-//! keep a copy of the other's index and look again only when that says too little: a batch touches
-//! the other side's cache line once.
+//! Invariant: a producer writes only entries between its own index and the other's plus the size. A
+//! consumer reads only entries between its own index and the producer's. An index is published by a
+//! release store and read by an acquire load, so the entries before it are visible. Each side keeps
+//! a copy of the other's index and reads it again only when needed, so a batch touches the other
+//! side's cache line once.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`. Deliberately absent: several threads
-//! at one side, since a ring has one owner.
+//! on one side, since a ring has one owner.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the parts of a ring lie, from its mapping's start, as `XDP_MMAP_OFFSETS` tells.
+/// Offsets of the parts of a ring in its mapping, from `XDP_MMAP_OFFSETS`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub producer: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Layout {
     pub entries: usize,
 }
 
-/// A ring's memory, seen from either side.
+/// The memory of a ring, for both sides.
 #[derive(Debug)]
 struct Shared<T> {
     producer: NonNull<AtomicU32>,
@@ -42,11 +42,11 @@ unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
     /// # Safety
-    /// `start` is the start of memory with a ring of `size` entries of `T`, a power of two, built
-    /// as said and aligned; it lives longer than the value, and each side has one value.
+    /// `start` is the start of memory with a ring of `size` entries of `T`, a power of two, with
+    /// this layout and aligned. It outlives the value, and each side has one value.
     unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Shared<T> {
         debug_assert!(size.is_power_of_two());
-        // SAFETY: the caller promises that it lies in the same memory.
+        // SAFETY: the caller ensures that it is in the same memory.
         let producer = unsafe { start.add(layout.producer) }.cast();
         // SAFETY: as above.
         let consumer = unsafe { start.add(layout.consumer) }.cast();
@@ -80,25 +80,25 @@ impl<T: Copy> Shared<T> {
     }
 
     fn entry(&self, index: u32) -> NonNull<T> {
-        // SAFETY: the mask keeps it inside of the entries that `at`'s caller promised.
+        // SAFETY: the mask keeps it within the entries that the caller of `at` ensured.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }
     }
 }
 
-/// The side that writes: of the fill and TX rings, this process.
+/// The writing side: this process for the fill and TX rings.
 #[derive(Debug)]
 pub(crate) struct Producer<T> {
     ring: Shared<T>,
-    /// Written so far, and published up to the last [`Producer::submit`].
+    /// Written so far, published up to the last [`Producer::submit`].
     written: u32,
-    /// The other side's index when last seen.
+    /// The last known index of the other side.
     read: u32,
 }
 
 impl<T: Copy> Producer<T> {
     /// # Safety
-    /// As the ring's memory demands: `size` entries, a power of two, built and aligned as said,
-    /// alive while the value; no other producer.
+    /// As for the memory of the ring: `size` entries, a power of two, with the layout and
+    /// alignment, alive while the value; no other producer.
     pub unsafe fn at(start: NonNull<u8>, layout: &Layout, size: u32) -> Producer<T> {
         // SAFETY: the same promise.
         let ring: Shared<T> = unsafe { Shared::at(start, layout, size) };
@@ -111,7 +111,8 @@ impl<T: Copy> Producer<T> {
         }
     }
 
-    /// Entries that can be written now, at most `wanted`; looks at the other side only if needed.
+    /// Entries that can be written now, at most `wanted`. Reads the other side's index only if
+    /// needed.
     pub fn room(&mut self, wanted: u32) -> u32 {
         let mut room = self.ring.size - self.pending();
         if room < wanted {
@@ -121,7 +122,8 @@ impl<T: Copy> Producer<T> {
         room.min(wanted)
     }
 
-    /// Written and not read, as far as known; never more than the size, whatever the other side says.
+    /// Written and not read, as far as known; never more than the size, whatever the other side
+    /// writes.
     fn pending(&self) -> u32 {
         self.written.wrapping_sub(self.read).min(self.ring.size)
     }
@@ -131,13 +133,13 @@ impl<T: Copy> Producer<T> {
         if self.room(1) == 0 {
             return false;
         }
-        // SAFETY: free by the ring's protocol: nobody else reads or writes it.
+        // SAFETY: free by the protocol of the ring: no other thread reads or writes it.
         unsafe { self.ring.entry(self.written).write(value) };
         self.written = self.written.wrapping_add(1);
         true
     }
 
-    /// Publishes what was written.
+    /// Publishes the written entries.
     pub fn submit(&mut self) {
         self.ring.producer().store(self.written, Ordering::Release);
     }
@@ -148,19 +150,19 @@ impl<T: Copy> Producer<T> {
         self.pending()
     }
 
-    /// Whether the kernel sleeps until it is told.
+    /// Whether the kernel sleeps until it is woken.
     pub fn wants_wakeup(&self) -> bool {
         self.ring.wants_wakeup()
     }
 }
 
-/// The side that reads: of the RX and completion rings, this process.
+/// The reading side: this process for the RX and completion rings.
 #[derive(Debug)]
 pub(crate) struct Consumer<T> {
     ring: Shared<T>,
-    /// Read so far, and given back up to the last [`Consumer::release`].
+    /// Read so far, returned up to the last [`Consumer::release`].
     read: u32,
-    /// The other side's index when last seen.
+    /// The last known index of the other side.
     written: u32,
 }
 
@@ -179,7 +181,7 @@ impl<T: Copy> Consumer<T> {
         }
     }
 
-    /// The next entry; looks at the other side only when what is known of is used up.
+    /// The next entry. Reads the other side's index only if needed.
     pub fn pop(&mut self) -> Option<T> {
         if self.read == self.written {
             self.written = self.ring.producer().load(Ordering::Acquire);
@@ -187,13 +189,13 @@ impl<T: Copy> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: published by the other side, and not given back yet.
+        // SAFETY: published by the other side, and not returned yet.
         let value = unsafe { self.ring.entry(self.read).read() };
         self.read = self.read.wrapping_add(1);
         Some(value)
     }
 
-    /// Gives the places of what was read back to the other side.
+    /// Returns the entries that were read to the other side.
     pub fn release(&mut self) {
         self.ring.consumer().store(self.read, Ordering::Release);
     }
@@ -205,7 +207,7 @@ mod tests {
 
     const SIZE: u32 = 8;
 
-    /// A ring in this process, whose indices begin where the test wants them.
+    /// A ring in this process with given first indices.
     #[repr(C, align(64))]
     struct Memory {
         producer: AtomicU32,
@@ -221,7 +223,7 @@ mod tests {
         entries: std::mem::offset_of!(Memory, entries),
     };
 
-    /// Leaked, so that both sides may keep it.
+    /// Leaked, so that both sides may use it.
     fn ring(first: u32) -> (Producer<u64>, Consumer<u64>, NonNull<u8>) {
         let memory = Box::leak(Box::new(Memory {
             producer: AtomicU32::new(first),

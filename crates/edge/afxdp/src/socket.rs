@@ -1,11 +1,11 @@
 //! One AF_XDP socket: its rings, bound to a queue of an interface.
 //!
-//! Invariant: the rings' mappings live while the rings. The first socket of a port registers the
-//! UMEM and chooses between copying and not; the others share it, with fill and completion rings of
-//! their own, and do as the first does (the kernel allows no other).
+//! Invariant: the mappings of the rings outlive the rings. The first socket of a port registers the
+//! UMEM and selects copy or zero copy. The others share it, with separate fill and completion
+//! rings, and use the same mode (the kernel permits no other).
 //!
-//! In copy mode a TX ring is emptied by a system call, 32 entries each, or more where the kernel lets
-//! the limit be raised (`XDP_MAX_TX_SKB_BUDGET`, tried). Source: the kernel's `af_xdp.rst`.
+//! In copy mode, a system call sends 32 entries of a TX ring, or more if the kernel permits
+//! (`XDP_MAX_TX_SKB_BUDGET`, tried). Source: the kernel's `af_xdp.rst`.
 
 use std::ffi::c_int;
 use std::io;
@@ -18,56 +18,56 @@ use crate::open::{Copying, LinkQueue, OpenError};
 use crate::ring::{Consumer, Layout, Producer};
 use crate::umem::Umem;
 
-/// Entries that a call sends in copy mode unless the kernel was told otherwise.
+/// Default of entries that a call sends in copy mode.
 const USUAL_BUDGET: u32 = 32;
-/// Those that we ask for.
+/// Requested number.
 const WANTED_BUDGET: u32 = 256;
 /// `linux/if_xdp.h` of Linux 6.17; libc has no name for it yet.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 
-/// What the kernel counted at a socket.
+/// The kernel's counters of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStatistics {
     /// Packets not received: too long for a frame, or no frame to receive into.
     pub rx_dropped: u64,
     /// Packets not received because the RX ring was full.
     pub rx_ring_full: u64,
-    /// How often the fill ring was empty; in copy mode a part of `rx_dropped`.
+    /// How often the fill ring was empty; in copy mode included in `rx_dropped`.
     pub fill_ring_empty: u64,
-    /// Entries of the fill ring that name no frame.
+    /// Entries of the fill ring with an invalid frame.
     pub rx_invalid: u64,
-    /// Entries of the TX ring that name no packet.
+    /// Entries of the TX ring with an invalid packet.
     pub tx_invalid: u64,
     /// How often the kernel found the TX ring empty.
     pub tx_ring_empty: u64,
 }
 
 impl RingStatistics {
-    /// Packets that reached the socket and not its user.
+    /// Packets that reached the socket but not its user.
     pub fn lost(&self) -> u64 {
         self.rx_dropped + self.rx_ring_full
     }
 }
 
-/// Why the kernel did not send.
+/// The result of a call for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kicked {
-    /// It took what it could.
+    /// The kernel took what it could.
     Sent,
-    /// Something is full: to be tried again.
+    /// A queue is full: try again.
     Later,
     /// The link is down.
     Down,
-    /// The link has no carrier: the kernel dropped a packet instead of sending it.
+    /// The link has no carrier: the kernel dropped a packet.
     Refused,
-    /// The interface is gone.
+    /// The interface was removed.
     Gone,
 }
 
 /// A bound socket with its four rings.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    // The rings come before what they lie in.
+    // The rings precede their memory, to be dropped first.
     pub fill: Producer<u64>,
     pub completion: Consumer<u64>,
     pub rx: Consumer<xdp_desc>,
@@ -78,7 +78,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket and binds it; `first` is the one that has the UMEM, if it is not this one.
+    /// Opens a socket and binds it; `first` is the socket with the UMEM, unless it is this one.
     pub fn open(
         link: &LinkQueue,
         umem: &Umem,
@@ -129,14 +129,14 @@ impl Socket {
         })
     }
 
-    /// Whether the driver fills and empties frames itself.
+    /// Whether it uses zero copy.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         let mut options = libc::xdp_options { flags: 0 };
         get(&self.fd, libc::XDP_OPTIONS, &mut options)?;
         Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// What the kernel has counted so far.
+    /// The counters of the kernel so far.
     pub fn statistics(&self) -> io::Result<RingStatistics> {
         let mut raw = libc::xdp_statistics {
             rx_dropped: 0,
@@ -157,16 +157,16 @@ impl Socket {
         })
     }
 
-    /// Asks the kernel to send what is in the TX ring, if it wants to be asked.
+    /// Makes the kernel send the TX ring, if it needs to be woken.
     ///
-    /// As many calls as `pending` entries take, at most; each sends a budget full.
+    /// At most as many calls as `pending` entries need, each for one budget.
     pub fn kick(&mut self, pending: u32) -> Kicked {
         for _ in 0..pending.div_ceil(self.budget) {
             if !self.tx.wants_wakeup() {
                 return Kicked::Sent;
             }
             match self.tell() {
-                // Also what it says when its budget is used up.
+                // The kernel also returns it when the budget is used up.
                 Kicked::Later => (),
                 kicked => return kicked,
             }
@@ -174,7 +174,7 @@ impl Socket {
         Kicked::Later
     }
 
-    /// One call, whatever is in the TX ring: how the link is, is its answer.
+    /// One call with any TX ring: the result shows the state of the link.
     pub fn tell(&self) -> Kicked {
         // SAFETY: no bytes are passed.
         let sent = unsafe {
@@ -231,8 +231,8 @@ impl Rings {
         let (rx, rx_at) = map(&offsets.rx, 16, libc::XDP_PGOFF_RX_RING as u64)?;
         let (tx, tx_at) = map(&offsets.tx, 16, libc::XDP_PGOFF_TX_RING as u64)?;
         Ok(Rings {
-            // SAFETY: the kernel's ring of that many entries, built as it said; the mapping lies
-            // beside the ring in `Socket`, and each ring is made once.
+            // SAFETY: the kernel's ring of that many entries with its layout; the mapping is next
+            // to the ring in `Socket`, and each ring is created once.
             fill: unsafe { Producer::at(fill.start, &fill_at, ring) },
             // SAFETY: as above.
             completion: unsafe { Consumer::at(done.start, &done_at, ring) },
@@ -245,7 +245,7 @@ impl Rings {
     }
 }
 
-/// A ring's memory.
+/// The memory of a ring.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -278,7 +278,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `new` made exactly this mapping, and the rings in it go with it.
+        // SAFETY: `new` made exactly this mapping, and the rings in it are dropped with it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -300,7 +300,7 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
-/// A socket that interfaces can be asked about with.
+/// A socket for ioctls on interfaces.
 pub(crate) fn asking() -> io::Result<OwnedFd> {
     socket(libc::AF_INET, libc::SOCK_DGRAM)
 }
@@ -380,7 +380,7 @@ fn set<T>(fd: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
     checked(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, value, len) })
 }
 
-/// Of structures of numbers only; an older kernel fills the first part.
+/// Only for structures of numbers; an older kernel fills the first part.
 fn get<T>(fd: &OwnedFd, option: c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = (value as *mut T).cast();

@@ -1,25 +1,25 @@
-//! A UMEM: the memory in which frames lie, for kernel and process alike.
+//! A UMEM: the memory of frames, shared by kernel and process.
 //!
-//! Invariant: only a held frame's bytes are looked at or changed here; those of others are the
-//! kernel's. Which ones are held, [`Frames`](crate::frames::Frames) knows.
+//! Invariant: only bytes of held frames are read or changed here. The others belong to the kernel.
+//! [`Frames`](crate::frames::Frames) knows the state of each.
 //!
-//! Deliberately absent: huge pages and unaligned chunks, which zero copy may want later.
+//! Deliberately absent: huge pages and unaligned chunks, which zero copy may need later.
 
 use std::io;
 use std::ptr::NonNull;
 
 use crate::open::OpenError;
 
-/// Bytes at a frame's start that the kernel keeps for itself (`XDP_PACKET_HEADROOM`); metadata of the
-/// XDP program lies at their end.
+/// Bytes at the start of a frame that the kernel reserves (`XDP_PACKET_HEADROOM`). Metadata of the
+/// XDP program is at their end.
 pub const HEADROOM_BYTES: u32 = 256;
-/// The sizes of frames that the kernel takes: half a page and a page.
+/// Frame sizes that the kernel supports: half a page and a page.
 pub const FRAME_BYTES: [u32; 2] = [2048, 4096];
-/// Frames of a UMEM at most: 4 GiB of the larger.
+/// Maximum of frames of a UMEM: 4 GiB of the larger size.
 pub const MAX_FRAMES: u32 = 1 << 20;
 /// `MPOL_PREFERRED` of `linux/mempolicy.h`: pages of another node rather than none.
 const PREFERRED: libc::c_int = 1;
-/// Nodes that a mask of one word names.
+/// Nodes in a mask of one word.
 const MAX_NODES: u32 = 64;
 
 /// The mapping.
@@ -34,7 +34,7 @@ pub(crate) struct Umem {
 unsafe impl Send for Umem {}
 
 impl Umem {
-    /// Maps `frames` of `frame_bytes`, on NUMA node `node` if the kernel can and it has one.
+    /// Maps `frames` of `frame_bytes`, on NUMA node `node` if possible.
     pub fn map(frames: u32, frame_bytes: u32, node: Option<u32>) -> Result<Umem, OpenError> {
         if !FRAME_BYTES.contains(&frame_bytes) || !(1..=MAX_FRAMES).contains(&frames) {
             return Err(OpenError::Frames {
@@ -71,13 +71,13 @@ impl Umem {
         Ok(umem)
     }
 
-    /// A hint: what the kernel cannot place there lies elsewhere, and works.
+    /// A hint: pages that the kernel cannot place there are on another node, and work.
     fn prefer(&self, node: u32) {
         if node >= MAX_NODES {
             return;
         }
         let mask = 1u64 << node;
-        // SAFETY: our own mapping, whose pages nobody has touched; the mask is one word.
+        // SAFETY: our own mapping, whose pages are untouched; the mask is one word.
         unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -103,23 +103,23 @@ impl Umem {
         self.start.as_ptr().addr() as u64
     }
 
-    /// `len` bytes from `address` of the UMEM; `None` where they are not all in it.
+    /// `len` bytes from `address` of the UMEM; `None` if they are not all in it.
     ///
     /// # Safety
     /// They are of a held frame.
     pub unsafe fn get(&self, address: u64, len: u32) -> Option<&[u8]> {
         let start = self.at(address, len)?;
-        // SAFETY: inside of the mapping; the caller promises that the kernel does not write it.
+        // SAFETY: inside of the mapping; the caller ensures that the kernel does not write it.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 
-    /// As [`Umem::get`], to be changed.
+    /// Like [`Umem::get`], mutable.
     ///
     /// # Safety
     /// As [`Umem::get`].
     pub unsafe fn get_mut(&mut self, address: u64, len: u32) -> Option<&mut [u8]> {
         let start = self.at(address, len)?;
-        // SAFETY: inside of the mapping; the caller promises that the kernel does not use it.
+        // SAFETY: inside of the mapping; the caller ensures that the kernel does not use it.
         Some(unsafe { std::slice::from_raw_parts_mut(start, len as usize) })
     }
 
@@ -135,8 +135,8 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: `map` made exactly this mapping; the kernel has its own hold of the pages as long
-        // as a socket uses them.
+        // SAFETY: `map` made exactly this mapping; the kernel holds its own reference to the pages
+        // while a socket uses them.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes()) };
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn bytes_outside_are_not_given() {
         let mut umem = Umem::map(2, 2048, Some(0)).unwrap();
-        // SAFETY: no kernel knows this memory.
+        // SAFETY: no kernel uses this memory.
         unsafe { umem.get_mut(4090, 6) }.unwrap().fill(7);
         // SAFETY: as above.
         assert_eq!(unsafe { umem.get(4090, 6) }, Some(&[7; 6][..]));

@@ -1,4 +1,4 @@
-//! Waiting for packets, for room, for a time, or for the end.
+//! Waiting for packets, for capacity, for a time, or for the end.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use fairpath_units::Nanos;
 
-/// Ends a forwarder's loop from another thread; clones end the same one.
+/// Ends the loop of a forwarder from another thread; clones end the same one.
 #[derive(Clone, Debug)]
 pub struct Stop(Event);
 
 impl Stop {
-    /// One that has not been asked for yet.
+    /// Not set yet.
     ///
     /// # Errors
-    /// Where no descriptor is left.
+    /// If no file descriptor is left.
     pub fn new() -> io::Result<Stop> {
         Event::new().map(Stop)
     }
 
-    /// Asks for the end; it stays asked for.
+    /// Sets it permanently.
     pub fn ask(&self) {
         self.0.set();
     }
@@ -31,8 +31,8 @@ impl Stop {
     }
 }
 
-/// Wakes a forwarder that sleeps, from another thread, so that it looks for what its owner has to
-/// say; clones wake the same one.
+/// Wakes a sleeping forwarder from another thread, so that it handles requests of its owner. Clones
+/// wake the same one.
 #[derive(Clone, Debug)]
 pub struct Bell(Event);
 
@@ -41,13 +41,13 @@ impl Bell {
         Event::new().map(Bell)
     }
 
-    /// Wakes it once, now or when it next sleeps.
+    /// Wakes it once, now or at its next sleep.
     pub fn ring(&self) {
         self.0.set();
     }
 }
 
-/// A descriptor that can be waited for.
+/// A descriptor for polling.
 #[derive(Clone, Debug)]
 struct Event(Arc<OwnedFd>);
 
@@ -68,19 +68,19 @@ impl Event {
 
     fn set(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. It fails only when it was set 2^64 times.
+        // SAFETY: eight readable bytes. It fails only after 2^64 writes.
         unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
     fn clear(&self) {
         let mut times = [0u8; 8];
-        // SAFETY: eight writable bytes. It fails where nothing was set, which is as well.
+        // SAFETY: eight writable bytes. It fails if nothing was set, which is harmless.
         unsafe { libc::read(self.fd(), times.as_mut_ptr().cast(), times.len()) };
     }
 }
 
-/// Sleeps until a socket has packets (or, where wanted, room), the bell rings, the end is asked for,
-/// or `most` is over.
+/// Sleeps until a socket has packets (or, if wanted, capacity), the bell rings, the end is set, or
+/// `most` is over.
 pub(crate) fn wait<'a>(
     sockets: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
     stop: &Stop,
@@ -118,7 +118,7 @@ fn entry(fd: i32, events: i16) -> libc::pollfd {
     }
 }
 
-/// An interruption counts as an event: whoever waits looks again anyway.
+/// An interruption counts as an event: the caller checks again anyway.
 fn poll(events: &mut [libc::pollfd], most: Option<Nanos>) {
     let time = most.map(|most| libc::timespec {
         tv_sec: (most.0 / 1_000_000_000) as libc::time_t,

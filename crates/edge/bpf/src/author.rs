@@ -1,19 +1,19 @@
-//! An author's policy in the kernel: what compiles it, and what the verifier says.
+//! Custom policies in the kernel: compilation and verification.
 //!
-//! The binary carries the headers and the scheduler's program. A [`Compiler`] writes them into a
-//! directory separate and runs clang there, once for each of three objects:
+//! The binary includes the headers and the scheduler's program. A [`Compiler`] writes them into a
+//! temporary directory and runs clang there, once for each of three objects:
 //!
 //! | object | what | for |
 //! |---|---|---|
-//! | [`Compiler::policy`] | the author's file alone, BPF version 3 | the native runtime interprets it |
-//! | [`Compiler::trial`] | the file, and a program that calls each function | the verifier's opinion ([`verify`]) |
+//! | [`Compiler::policy`] | the policy file, BPF version 3 | the native runtime interprets it |
+//! | [`Compiler::trial`] | the file, and a program that calls each function | the verifier ([`verify`]) |
 //! | [`Compiler::scheduler`] | the whole scheduler, linked with the first | the kernel runtime |
 //!
-//! In the first, clang calls a trap (by name) before each division and each shift that it cannot
-//! prove harmless at -O2; whoever reads the object refuses it by that name, with the line. What went
-//! through div() and shl() proves itself. Signed overflow wraps everywhere (-fwrapv), and an
-//! endless loop stays one (-fno-finite-loops), to be refused.
-//! Absent: running what was compiled; that is the scheduler's home.
+//! In the first object, clang calls a trap (by name) before each division and each shift that it
+//! cannot prove safe at -O2. The reader of the object refuses it by that name, with the line. Uses
+//! of div() and shl() are safe. Signed overflow wraps everywhere (-fwrapv), and an endless loop
+//! remains (-fno-finite-loops), to be refused. Deliberately absent: running the policy, which the
+//! runtimes of the scheduler do.
 
 mod read;
 mod verdict;
@@ -28,22 +28,22 @@ use libbpf_rs::Linker;
 pub use read::{ReadError, parse, read};
 pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 
-/// Path below bpf/ and text of all that programs and policies include.
+/// Path below bpf/ and text of all files that programs and policies include.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// The oldest clang that knows all that the core uses.
+/// The oldest supported clang.
 const CLANG: u32 = 19;
 
-/// An author's file could not be compiled.
+/// A policy file could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// Only authors need it.
+    /// Only custom policies need it.
     #[error(
         "run {0}: {1}; custom policies need clang {CLANG} or newer: \
          run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     NoClang(String, io::Error),
-    /// Too old, or something else.
+    /// Too old, or not clang.
     #[error(
         "use {0}: found clang {1}, but clang {CLANG} or newer is needed: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
@@ -54,10 +54,10 @@ pub enum CompileError {
     /// The file cannot be read.
     #[error("read {0}")]
     Read(PathBuf, #[source] io::Error),
-    /// Its name does not fit into a line of C.
+    /// Its name cannot be written into a line of C.
     #[error("compile {0}: its path has a quote, a backslash or a control character; rename it")]
     Path(PathBuf),
-    /// Policy and scheduler do not fit together.
+    /// Policy and scheduler cannot be linked.
     #[error("link the policy with the scheduler: {0}")]
     Link(libbpf_rs::Error),
     /// The directory of headers.
@@ -67,7 +67,7 @@ pub enum CompileError {
     Write(#[from] io::Error),
 }
 
-/// Compiles policy authors' files, in a directory that goes with the value.
+/// Compiles custom policies in a temporary directory, which is removed on drop.
 #[derive(Debug)]
 pub struct Compiler {
     clang: OsString,
@@ -75,7 +75,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Finds clang and writes the headers. `CLANG` names another than clang-19.
+    /// Finds clang and writes the headers. `CLANG` names another one than clang-19.
     ///
     /// # Errors
     /// [`CompileError::NoClang`], [`CompileError::TooOld`], [`CompileError::Write`].
@@ -84,7 +84,7 @@ impl Compiler {
         Compiler::with_clang(Path::new(&clang))
     }
 
-    /// The same, with the clang that is named.
+    /// The same with the given clang.
     ///
     /// # Errors
     /// As [`Compiler::new`].
@@ -104,11 +104,11 @@ impl Compiler {
         Ok(Compiler { clang, dir })
     }
 
-    /// The file alone: what `fairpath_policy` reads. Its state's true sizes are in a section of
-    /// their own, so that what its POLICY block says can be compared.
+    /// The policy file only, as `fairpath_policy` reads it. The actual sizes of its state are in a
+    /// separate section, to compare them with its POLICY block.
     ///
     /// # Errors
-    /// What clang says of it.
+    /// The messages of clang.
     pub fn policy(&self, file: &Path) -> Result<Vec<u8>, CompileError> {
         const GUARDS: [&str; 4] = [
             "-Xclang",
@@ -122,19 +122,20 @@ impl Compiler {
         self.compile(file, "policy", SIZES, &GUARDS)
     }
 
-    /// The file and a program that calls each of its functions, `has` telling which there are.
+    /// The file and a program that calls each of its functions, which `has` lists.
     ///
     /// # Errors
-    /// What clang says of it.
+    /// The messages of clang.
     pub fn trial(&self, file: &Path, has: u32) -> Result<Vec<u8>, CompileError> {
         self.compile(file, "trial", TRIAL, &[&format!("-DFP_HAS={has}")])
     }
 
-    /// The whole scheduler with a policy in it, linked from an object of [`Compiler::policy`], so that the
-    /// kernel gets the instructions that the native runtime interprets; `has` as in [`Compiler::trial`].
+    /// The whole scheduler with a policy in it, linked from an object of [`Compiler::policy`], so
+    /// that the kernel gets the instructions that the native runtime interprets. `has` is as in
+    /// [`Compiler::trial`].
     ///
     /// # Errors
-    /// [`CompileError::Link`], or what clang says of the scheduler.
+    /// [`CompileError::Link`], or the messages of clang for the scheduler.
     pub fn scheduler(&self, policy: &[u8], has: u32) -> Result<Vec<u8>, CompileError> {
         let letters = ["E", "D", "T", "P"];
         let letter = |n: usize| if has >> n & 1 == 1 { letters[n] } else { "N" };
@@ -162,7 +163,7 @@ impl Compiler {
         Ok(fs::read(linked)?)
     }
 
-    /// Compiles a file that includes the author's, and `rest` behind it.
+    /// Compiles a file that includes the policy, followed by `rest`.
     fn compile(
         &self,
         file: &Path,
@@ -222,9 +223,9 @@ impl Compiler {
         self.clang.to_string_lossy().into_owned()
     }
 
-    /// What clang said, without our own directory in it.
+    /// The messages of clang without the path of the temporary directory.
     fn diagnostics(&self, said: &str) -> String {
-        /// A policy that is wrong in more places than this is wrong in all.
+        /// A policy with more errors than this is not worth a longer list.
         const LINES: usize = 40;
         let dir = format!("{}/", self.dir.path().display());
         let ours = |line: &&str| line.starts_with("In file included from") && line.contains(&dir);
@@ -235,7 +236,7 @@ impl Compiler {
         let lines = lines.take(LINES);
         let lines = lines.map(|line| {
             let line = line.replace(&dir, "");
-            // clang for BPF has no floating point, and says so in its own way.
+            // clang for BPF has no floating point, and reports it in its own words.
             if line.contains("A call to built-in function '__") && is_float(&line) {
                 return line + ": floating point; a policy counts in integers";
             }
@@ -250,14 +251,14 @@ impl Compiler {
     }
 }
 
-/// The structure of state that a policy has not, if that is what clang says.
+/// The missing structure of state, if that is the message of clang.
 fn missing_structure(line: &str) -> Option<&'static str> {
     let names = ["flow", "class", "global"];
     let is_of = |name: &&str| line.contains(&format!("incomplete type 'struct custom_{name}'"));
     names.into_iter().find(is_of)
 }
 
-/// A call of clang's own floating-point routines: types sf and df in their names.
+/// A call of clang's floating-point routines: types sf and df in their names.
 fn is_float(line: &str) -> bool {
     line.contains("df") || line.contains("sf")
 }
@@ -302,12 +303,12 @@ fn absolute(file: &Path) -> Result<PathBuf, CompileError> {
     Ok(path)
 }
 
-/// What the scheduler is told of an author's functions; they are linked to it.
+/// The scheduler's declaration of the policy's functions, which are linked to it.
 const DECLARED: &str = "struct flow;\nstruct class;\nstruct global;\n\
      u64 FP_OWN(rank_enqueue)(FP_POLICY_ARGS);\nu64 FP_OWN(rank_dequeue)(FP_POLICY_ARGS);\n\
      u64 FP_OWN(send_time)(FP_POLICY_ARGS);\nu64 FP_OWN(on_drop)(FP_POLICY_ARGS);\n";
 
-/// Calls each function that there is, on per-CPU scratch as the scheduler has one.
+/// Calls each function of the policy, with scratch as in the scheduler.
 const TRIAL: &str = r#"
 char LICENSE[] __attribute__((section("license"), used)) = "Dual MIT/GPL";
 static struct {

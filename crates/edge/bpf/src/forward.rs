@@ -1,12 +1,13 @@
-//! Forwarding through AF_XDP by the monitor's own XDP program (`rtt_forward`, bpf/prog/forward.h);
-//! what it decides is the core's ([`fairpath_core::forward`]).
+//! Forwarding through AF_XDP by the XDP program of the monitor (`rtt_forward`, bpf/prog/forward.h).
+//! The core decides ([`fairpath_core::forward`]).
 //!
 //! ```text
 //!   set_forwarding(plan), set_socket(exit, queue, fd), attach_forward(interface)   in this order
 //! ```
 //!
-//! Invariant: a queue without a socket, and every frame before [`RttMonitor::set_forwarding`], is the
-//! stack's. The map does not keep a socket alive: a process that dies leaves traffic to the stack.
+//! Invariant: the stack gets the packets of a queue without a socket, and every frame before
+//! [`RttMonitor::set_forwarding`]. The map does not keep a socket open: if a process ends, the
+//! stack handles its traffic.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,18 +23,18 @@ use crate::rtt::{RttMonitor, RunError};
 use crate::stack_sent::StackSent;
 use crate::stage::{self, Stage};
 
-/// Receive queues of an exit's interface that can have a socket.
+/// Maximum of receive queues per interface with a socket.
 pub const EXIT_QUEUES: u32 = 64;
-/// What a frame can grow by: a note and a tag.
+/// Maximum growth of a frame: metadata and a tag.
 const ROOM_BYTES: usize = 256;
 
 /// Forwarding could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// Loaded without.
+    /// Loaded without forwarding.
     #[error("forward through AF_XDP: the monitor was loaded without `Options::with_forwarding`")]
     NotLoaded,
-    /// Nothing tells them apart.
+    /// Two egress interfaces with the same identity.
     #[error(
         "forward between two VLANs of interface {} with VLAN {vlan}: one interface needs two different VLANs, 1 to 4094", .ifindex.0
     )]
@@ -48,32 +49,32 @@ pub enum ForwardError {
         "bridge between VLAN {} and VLAN {}: a bridge changes tags, but neither adds nor removes them; set a VLAN on both sides or on none", .0[0], .0[1]
     )]
     Tags([u16; EXITS]),
-    /// More addresses than there is room for.
+    /// Too many addresses.
     #[error(
         "{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces"
     )]
     Own(usize),
-    /// A map did not take it.
+    /// A map refused an entry.
     #[error(
         "set up forwarding in the XDP program: {0}; egress interfaces are 0 and 1, queues 0 to 63"
     )]
     Map(#[from] libbpf_rs::Error),
-    /// The stack's counts could not be mapped.
+    /// The counters of the stack could not be mapped.
     #[error("map the counters of the stack: {0}; see `fairpath features`")]
     Counts(#[from] io::Error),
 }
 
-/// Frames that came by one exit, by what became of them.
+/// Frames by ingress interface and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitWays([u64; Way::COUNT]);
 
 impl ExitWays {
-    /// Of one way.
+    /// With one outcome.
     pub fn of(&self, way: Way) -> u64 {
         self.0[way as usize]
     }
 
-    /// Those that the stack got.
+    /// Frames that the stack got.
     pub fn to_stack(&self) -> u64 {
         self.0.iter().sum::<u64>() - self.of(Way::ToSocket) - self.of(Way::Lost)
     }
@@ -85,8 +86,8 @@ impl RttMonitor {
         self.forwards
     }
 
-    /// Puts a plan into force for all interfaces that [`RttMonitor::attach_forward`] is called for;
-    /// frames under way may meet parts of the one before.
+    /// Activates a plan for all interfaces of [`RttMonitor::attach_forward`]. Frames in progress
+    /// may use parts of the previous plan.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -100,7 +101,7 @@ impl RttMonitor {
         Ok(())
     }
 
-    /// Gives the packets of an exit's receive queue to a socket that is bound to it.
+    /// Assigns a socket to the receive queue to which it is bound.
     ///
     /// # Errors
     /// [`ForwardError::Map`].
@@ -113,7 +114,7 @@ impl RttMonitor {
         if !self.forwards {
             return Err(ForwardError::NotLoaded);
         }
-        // What is out of range is beyond the map's end.
+        // Values out of range are outside the map.
         let key = match queue {
             queue if queue < EXIT_QUEUES => exit as u32 * EXIT_QUEUES + queue,
             _ => u32::MAX,
@@ -126,8 +127,7 @@ impl RttMonitor {
     /// Attaches `rtt_forward` to an interface of the current network namespace, in place of the
     /// measuring XDP program. An interface of two exits has it once.
     ///
-    /// # Errors
-    /// [`AttachError`]; another XDP program is named, and stays.
+    /// [`AttachError`]: names another XDP program, which is not replaced.
     pub fn attach_forward(
         &mut self,
         ifindex: IfIndex,
@@ -139,7 +139,7 @@ impl RttMonitor {
         Ok(attached)
     }
 
-    /// What became of frames so far, by the exit by which they came.
+    /// Frames so far by ingress interface and outcome.
     pub fn ways(&self) -> [ExitWays; EXITS] {
         let frames = |exit: usize, way: usize| {
             let key = (exit * Way::COUNT + way) as u32;
@@ -155,8 +155,8 @@ impl RttMonitor {
         std::array::from_fn(|exit| ExitWays(std::array::from_fn(|way| frames(exit, way))))
     }
 
-    /// Runs `rtt_forward` once over a frame, as if it came by an interface that has the program, and
-    /// tells what became of it; nothing is sent. For tests.
+    /// Runs `rtt_forward` once over a frame, as if it came by an interface with the program, and
+    /// returns the result. Nothing is sent. For tests.
     ///
     /// # Errors
     /// [`RunError::TestRun`].
@@ -189,8 +189,8 @@ impl RttMonitor {
         })
     }
 
-    /// A reader of what the stack itself sends by the exits, for another thread; it needs the tcx
-    /// egress programs on their interfaces.
+    /// A reader of the traffic of the stack on the egress interfaces, for another thread. It needs
+    /// the tcx egress programs on these interfaces.
     ///
     /// # Errors
     /// [`ForwardError`].
@@ -202,14 +202,14 @@ impl RttMonitor {
     }
 }
 
-/// What [`RttMonitor::run_forward`] saw.
+/// The result of [`RttMonitor::run_forward`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// 1 dropped, 2 passed, 4 redirected.
     pub verdict: u32,
-    /// What stands before the frame.
+    /// The bytes before the frame.
     pub note: Vec<u8>,
-    /// The frame as it is then.
+    /// The frame afterwards.
     pub frame: Vec<u8>,
 }
 

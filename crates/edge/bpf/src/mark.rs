@@ -1,17 +1,17 @@
-//! Marks that lead packets into HTB's classes, at tcx egress of the shaped interface.
+//! Marks that select HTB classes for packets, at tcx egress of the shaped interface.
 //!
 //! ```text
 //! rules + minors --set--> arena <-- mark.bpf.c: fp_parse_and_classify -> class number -> minor -> skb->priority
 //! ```
 //!
-//! It runs before other programs of the hook, so that none of theirs can end the chain first; rules of
-//! an operator's own (`skbedit priority`, run later) win. A marked VLAN interface's
-//! `egress-qos-map` sees our number instead of the packet's priority, and so does any root qdisc but HTB
-//! (`pfifo_fast` chooses its band by it): take the marks off before the tree.
+//! The program runs before other programs of the hook, so that none of them can end the chain
+//! first. Rules of an operator (`skbedit priority`, run later) have priority. `egress-qos-map` of a
+//! marked VLAN interface gets the mark instead of the packet's priority, and so does any root qdisc
+//! other than HTB (`pfifo_fast` selects its band by it). So remove the marks before the tree.
 //!
-//! Attached by [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
-//! takes them over in one step: packets are marked by the old or the new program, never by none. The
-//! counts begin again then.
+//! With [`Mark::attach_pinned`], program, rules and table outlive this process, and the next one
+//! replaces them in one step: the old or the new program marks every packet. The counts restart
+//! then.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -28,12 +28,12 @@ use crate::pin::{self, PinError, Pins};
 use crate::rtt::wait_for_programs;
 use crate::skel::mark::{MarkSkel, MarkSkelBuilder, OpenMarkSkel};
 
-/// Flows that the rules' memory has room for: none are followed.
+/// Capacity of the rules' memory in flows: none are tracked.
 const FLOWS: u32 = 8;
-/// Bytes of `struct __sk_buff`, as a test run gives it, and where its priority lies (`linux/bpf.h`).
+/// Bytes of `struct __sk_buff` in a test run, and the offset of its priority (`linux/bpf.h`).
 const SKB_CONTEXT_BYTES: usize = 192;
 const SKB_PRIORITY_AT: usize = 32;
-/// What pins of this program are called.
+/// Name of the pins of this program.
 const PIN_KIND: &str = "mark";
 
 /// Packets could not be marked.
@@ -49,7 +49,7 @@ pub enum MarkError {
         "load the marking program: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer classes"
     )]
     TooLarge {
-        /// What was asked for.
+        /// Requested.
         bytes: u64,
     },
     /// The arena's mapping is missing.
@@ -58,9 +58,9 @@ pub enum MarkError {
     /// More classes than the program was loaded for.
     #[error("set the marks of {classes} classes: the program was loaded for {room}; load it again")]
     Classes {
-        /// What was asked for.
+        /// Requested.
         classes: usize,
-        /// What there is room for.
+        /// Capacity.
         room: u32,
     },
     /// The rules do not fit.
@@ -69,7 +69,7 @@ pub enum MarkError {
     /// It could not be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// There is no place for its pin.
+    /// The directory for its pin is missing.
     #[error("pin the marking program")]
     Pin(#[from] PinError),
 }
@@ -77,15 +77,15 @@ pub enum MarkError {
 /// How the program is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
-    /// Greatest class number.
+    /// Maximum class number.
     pub classes: u32,
-    /// Whose class counts: [`End::Receiver`] on an interface towards subscribers.
+    /// The end whose class counts: [`End::Receiver`] on an interface towards subscribers.
     pub end: End,
     /// HTB's major number.
     pub major: u16,
 }
 
-/// What a class's packets came to, as HTB sees them: Ethernet frames, segments by themselves.
+/// Counts of a class as in HTB: Ethernet frames, one per segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MarkCount {
@@ -95,12 +95,12 @@ pub struct MarkCount {
     pub bytes: u64,
 }
 
-/// How an attachment began.
+/// The previous state of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     /// There was none.
     Fresh,
-    /// An earlier process's, which was replaced in one step.
+    /// A program of an earlier process, which was replaced in one step.
     Over,
 }
 
@@ -115,7 +115,7 @@ struct Header {
     metas: u64,
 }
 
-/// Where what lies in the arena, from its beginning.
+/// Offsets in the arena.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     header: u64,
@@ -159,17 +159,17 @@ pub struct Mark {
 unsafe impl Send for Mark {}
 
 impl Mark {
-    /// Loads the program with its arena; attaches nothing. Until [`Mark::set`], all is class 0 and
-    /// minor 0, which HTB takes as it takes what it does not know.
+    /// Loads the program with its arena, and attaches nothing. Until [`Mark::set`], all packets are
+    /// class 0 and minor 0, which HTB treats as unclassified.
     ///
     /// # Errors
-    /// [`MarkError`] names what is missing.
+    /// [`MarkError`] names the missing support.
     pub fn load(options: &MarkOptions) -> Result<Mark, MarkError> {
         let mut config = Config::default()
             .with_flows(FLOWS)
             .with_classes(options.classes);
         config.cpus = libbpf_rs::num_possible_cpus()? as u32;
-        // Nothing is counted by the rules' own means.
+        // The counters of the rules are not used.
         (config.cell_sets, config.pair_sets, config.chunks) = (1, 1, 1);
         let rows = config.slots;
         let places = Places::new(&config, rows);
@@ -196,7 +196,7 @@ impl Mark {
         };
         // SAFETY: within the arena.
         let at = unsafe { start.add(places.header as usize) }.cast::<Header>();
-        // SAFETY: room was left for it, aligned to 64.
+        // SAFETY: reserved for it, aligned to 64.
         unsafe { at.write(header) };
         Ok(Mark {
             skel,
@@ -208,12 +208,12 @@ impl Mark {
         })
     }
 
-    /// Puts rules and minors into force under traffic, by one store: every packet goes by the old ones
-    /// or by these. The rules' slots are class numbers; `minors` is by class number, the first for
-    /// what has no class; 0 means: as that.
+    /// Activates rules and minors under traffic by one store: every packet uses either the old or
+    /// the new ones. The slots of the rules are class numbers. `minors` is by class number, the
+    /// first for packets without a class. 0 means: the same as those.
     ///
-    /// Returns when no packet goes by the old ones any more (some 20 ms): from then on, a class of
-    /// HTB that is named no more gets nothing.
+    /// Returns when no packet uses the old ones any more (about 20 ms). From then on, an HTB class
+    /// that is not named gets no packets.
     ///
     /// # Errors
     /// [`MarkError`]; then the old ones stay active.
@@ -237,8 +237,8 @@ impl Mark {
         Ok(())
     }
 
-    /// Attaches to an interface of the current network namespace, until the value is dropped; `raw`
-    /// says that its packets begin with an IP header.
+    /// Attaches to an interface of the current network namespace until the value is dropped. `raw`:
+    /// its packets begin with an IP header.
     ///
     /// # Errors
     /// [`MarkError::Attach`].
@@ -251,8 +251,8 @@ impl Mark {
         Ok(attach::attach_first(self.program(raw), ifindex, name)?)
     }
 
-    /// As [`Mark::attach`], but stays when this process ends, however it ends; what an earlier one left
-    /// is replaced in one step. [`Mark::detach_pinned`] removes it.
+    /// Like [`Mark::attach`], but the program remains after the end of this process in any case. It
+    /// replaces one of an earlier process in one step. [`Mark::detach_pinned`] removes it.
     ///
     /// # Errors
     /// [`MarkError`].
@@ -269,7 +269,7 @@ impl Mark {
             if Link::open(&path).is_ok_and(|mut link| link.update_prog(program).is_ok()) {
                 return Ok(Took::Over);
             }
-            // The interface that it was for is gone, and another has its index.
+            // The interface was removed, and another one has its index.
             pin::remove(&path)?;
         }
         let attached = attach::attach_first(program, ifindex, name)?;
@@ -281,8 +281,8 @@ impl Mark {
         Ok(Took::Fresh)
     }
 
-    /// Removes what [`Mark::attach_pinned`] left on an interface, in this process or an earlier one;
-    /// false where there is none.
+    /// Removes the program of [`Mark::attach_pinned`] from an interface, of this or an earlier
+    /// process. False if there is none.
     ///
     /// # Errors
     /// [`MarkError::Pin`].
@@ -290,8 +290,8 @@ impl Mark {
         Ok(pin::remove(&pins.of(PIN_KIND, ifindex)?)?)
     }
 
-    /// Removes what [`Mark::attach_pinned`] left on interfaces of this network namespace that are not
-    /// `present` any more.
+    /// Removes the programs of [`Mark::attach_pinned`] from interfaces of this network namespace
+    /// that are not in `present`.
     ///
     /// # Errors
     /// [`MarkError::Pin`].
@@ -299,8 +299,8 @@ impl Mark {
         Ok(pins.sweep(PIN_KIND, present)?)
     }
 
-    /// What was marked since loading, by class number; the first is what has no class. Counts of
-    /// several CPUs are read one after the other. O(classes x CPUs).
+    /// Counts since loading, by class number, the first for packets without a class. Counts of
+    /// several CPUs are read one after another. O(classes x CPUs).
     pub fn counts(&self) -> Vec<MarkCount> {
         let mut sums = vec![MarkCount::default(); self.rows as usize];
         for row in 0..self.cpus as usize * sums.len() {
@@ -316,7 +316,7 @@ impl Mark {
         sums
     }
 
-    /// Runs the program once over a packet, unattached, and tells the priority that it gave: for tests.
+    /// Runs the program once over a packet without attaching, and returns the priority: for tests.
     ///
     /// # Errors
     /// [`MarkError::Refused`].
@@ -363,10 +363,11 @@ fn open(
     Ok(open)
 }
 
-/// Touches what the program writes to, and the first page; the rules' images lie between.
+/// Touches the pages that the program writes, and the first page. The images of the rules are
+/// between.
 ///
 /// # Safety
-/// The arena is mapped from `start` on, up to the places' end, and nobody works on it yet.
+/// The arena is mapped from `start` to the end of the offsets, and not used yet.
 unsafe fn touch_written(start: NonNull<u8>, config: &Config, places: &Places) {
     let images = 2 * config.image_bytes;
     let before = (START + Memory::bytes(config) - images).div_ceil(PAGE);

@@ -1,13 +1,13 @@
-//! The scheduler as a qdisc: registered under a separate name, then put on a device like any other
+//! The scheduler as a qdisc: registered under its own name, then put on a device like any other
 //! (`tc qdisc add dev IF root NAME`, or `fairpath_netlink::Tc`).
 //!
-//! One value, one object, one name, one qdisc: devices and children of mq never share state, each is
-//! refused a second place, and what breaks in one is not the others'. The kernel part classifies by
-//! itself and needs nobody; with [`Pins`] name and memory outlive the process, and the next one
-//! finds them again ([`BpfQdisc::find`]) and gives them a new plan while packets flow
+//! One value is one object, one name and one qdisc. Devices and children of mq never share state, a
+//! second use of a name is refused, and a fault in one does not affect the others. The kernel part
+//! classifies without user space. With [`Pins`], name and memory outlive the process. The next
+//! process finds them ([`BpfQdisc::find`]) and replaces the plan while packets flow
 //! ([`BpfQdisc::replace`]). Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
-//! Absent: putting it on a device, which is netlink's; an author's own policy.
+//! Deliberately absent: putting it on a device (see netlink), and custom policies.
 
 mod content;
 mod owner;
@@ -44,10 +44,10 @@ const OPS_MAP: &str = "fairpath";
 /// A qdisc could not be registered, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum QdiscError {
-    /// The kernel cuts names off, and tools take them for words.
+    /// The kernel truncates long names, and tools parse them as words.
     #[error("register the qdisc {0:?}: a name has 1 to 15 bytes, letters, digits, `-` and `_`")]
     Name(String),
-    /// Names are the machine's.
+    /// Names are global to the machine.
     #[error(
         "register the qdisc {0}: the name is in use; another Fairpath runs, or was killed: stop it, or start this one with its pins"
     )]
@@ -66,42 +66,42 @@ pub enum QdiscError {
     /// The arena's mapping is missing.
     #[error("register a BPF qdisc: its arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
-    /// The plan outgrew what was reserved when the qdisc was registered.
+    /// The plan exceeds the memory reserved at registration.
     #[error(
         "change the plan of a qdisc: {needed} bytes exceed the {room} bytes that were reserved at registration; register the qdisc again"
     )]
     TooLarge {
-        /// What the new plan needs.
+        /// Needed by the new plan.
         needed: u64,
-        /// What there is.
+        /// Reserved.
         room: u64,
     },
-    /// What the new plan delays would wait without a place.
+    /// Packets delayed by the new plan need more handles.
     #[error(
         "change the plan of a qdisc: it delays packets and needs {needed} handles, but was registered with {room}; register the qdisc again"
     )]
     TooFew {
-        /// What the new plan needs.
+        /// Needed by the new plan.
         needed: u32,
-        /// What there are.
+        /// Available.
         room: u32,
     },
-    /// Nothing comes by that would take the settings.
+    /// No packet comes to apply the settings.
     #[error(
         "change settings of a qdisc: too many changes wait for the next packet; change the whole plan instead"
     )]
     Idle,
-    /// Found, and not built by this process.
+    /// Found, but not built by this process.
     #[error(
         "change the rules of a qdisc: another process owns its content; replace the content first"
     )]
     Foreign,
-    /// Two would change one ring and one memory.
+    /// Two processes would change one ring and one memory.
     #[error("replace the owner of qdisc {name}: process {pid} owns it; stop that process first")]
     Held {
         /// The qdisc.
         name: String,
-        /// Who has it.
+        /// Its owner.
         pid: u32,
     },
     /// Pins.
@@ -112,17 +112,17 @@ pub enum QdiscError {
 /// How a qdisc is registered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QdiscOptions<'a> {
-    /// Name and memory outlive the process here.
+    /// Directory of pins, where name and memory outlive the process.
     pub pins: Option<&'a Pins>,
-    /// Operations that are logged, for tests; 128 bytes each.
+    /// Maximum of logged operations, for tests; 128 bytes each.
     pub log: u32,
 }
 
-/// Who keeps the arena mapped.
+/// The owner of the mapping of the arena.
 enum Held {
-    /// libbpf, of an object of ours.
+    /// libbpf, for an object of this process.
     Loaded { link: Link, _object: Object },
-    /// We, of one that was found.
+    /// This process, for an object that was found.
     Found {
         _link: Link,
         _arena: MapHandle,
@@ -130,14 +130,14 @@ enum Held {
     },
 }
 
-/// A scheduler that a device can have as its qdisc.
+/// A scheduler that a device can use as its qdisc.
 pub struct BpfQdisc {
     name: String,
     base: NonNull<u8>,
     places: Places,
-    /// By half; the rules where this process laid them out.
+    /// By half; rules only if this process built them.
     halves: [Option<(SchedMemory, Option<Memory>)>; 2],
-    /// Plans taken or refused once the last one asked for is.
+    /// The number of plans, applied or refused, after the last request.
     awaited: u64,
     held: Held,
 }
@@ -153,7 +153,7 @@ impl fmt::Debug for BpfQdisc {
     }
 }
 
-/// Which object this is: 64-bit FNV-1a over its bytes.
+/// A hash of the object: 64-bit FNV-1a over its bytes.
 fn code() -> u64 {
     OBJECT.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -170,11 +170,11 @@ fn check_name(name: &str) -> Result<(), QdiscError> {
 }
 
 impl BpfQdisc {
-    /// Lays a plan and its rules out and registers them as the qdisc `name`, of 1 to 15 bytes
-    /// ([`qdisc_names`]). Takes the verifier's time: most of a second.
+    /// Builds a plan and its rules and registers them as the qdisc `name` of 1 to 15 bytes
+    /// ([`qdisc_names`]). Takes most of a second in the verifier.
     ///
     /// # Errors
-    /// [`QdiscError`]: the plan cannot be built, the name is taken, or what the kernel lacks.
+    /// [`QdiscError`]: the plan cannot be built, the name is in use, or the kernel lacks support.
     pub fn register(
         content: &QdiscContent<'_>,
         name: &str,
@@ -194,7 +194,7 @@ impl BpfQdisc {
         let base = mapped(&object).ok_or(QdiscError::NotMapped)?;
         // SAFETY: a fresh arena of as many pages.
         unsafe { places.format(base, code(), content.end as u32) };
-        // SAFETY: formatted just now.
+        // SAFETY: formatted above.
         let port = unsafe { Places::port(base) };
         // SAFETY: the first half of a fresh arena; nothing runs before the port is opened.
         let content =
@@ -219,9 +219,9 @@ impl BpfQdisc {
         Ok(qdisc)
     }
 
-    /// The qdisc that another process registered under `name` and left: `None` where there is none,
-    /// or one of another version, which can only be removed and registered again. Its content goes on;
-    /// it can be read and replaced.
+    /// The qdisc that another process registered under `name` and left. `None` if there is none, or
+    /// if it has another version and can only be removed and registered again. Its content
+    /// continues, and can be read and replaced.
     ///
     /// # Errors
     /// [`QdiscError::Refused`]: the pins cannot be opened; [`QdiscError::Held`].
@@ -257,7 +257,7 @@ impl BpfQdisc {
         Ok(Some(qdisc))
     }
 
-    /// From now on this process changes it, if no other does.
+    /// Makes this process its owner, if no other process is.
     fn take_hold(&self) -> Result<(), QdiscError> {
         let owner = &self.port().owner;
         let noted = owner.load(Ordering::Acquire);
@@ -277,7 +277,7 @@ impl BpfQdisc {
         Err(QdiscError::Held { name, pid })
     }
 
-    /// Whether what was found is what this object writes.
+    /// Whether the found object equals this one.
     fn recognise(&mut self, bytes: u64) -> bool {
         let port = self.port();
         let places = Places::found(port, bytes);
@@ -311,7 +311,7 @@ impl BpfQdisc {
         if let Some(mut arena) = arena {
             let place = pins::arena(pins, &self.name);
             if !pins::link(pins, &self.name).exists() {
-                // Of one that ended between the two.
+                // Of a process that ended between the two calls.
                 pin::remove(&place)?;
             }
             arena.pin(place).map_err(QdiscError::Refused)?;
@@ -329,17 +329,17 @@ impl BpfQdisc {
         (self.port().half.load(Ordering::Acquire) & 1) as usize
     }
 
-    /// The name to put it on a device by.
+    /// The name for a device.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is on a device.
+    /// Whether a device uses it.
     pub fn is_used(&self) -> bool {
         self.port().qdisc.load(Ordering::Relaxed) != 0
     }
 
-    /// What [`QdiscContent::note`] of the active content was.
+    /// The [`QdiscContent::note`] of the active content.
     pub fn note(&self) -> Vec<u8> {
         let note = self.port().halves[self.in_force()]
             .note
@@ -351,13 +351,13 @@ impl BpfQdisc {
         }
         // SAFETY: within the arena.
         let from = unsafe { self.base.add(at as usize) };
-        // SAFETY: `bytes` bytes follow, which nobody writes while their half is active.
+        // SAFETY: `bytes` bytes follow, which are not written while their half is active.
         unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes as usize) }.to_vec()
     }
 
-    /// Gives the qdisc a new plan and new rules, both active from one packet to the next: what waits
-    /// moves over in the order of its arrival, when the next packet comes or is asked for
-    /// ([`BpfQdisc::is_settled`]). One that was not taken yet is evicted to this one.
+    /// Replaces plan and rules, both between two packets. Waiting packets move over in order of
+    /// arrival, at the next enqueue or dequeue ([`BpfQdisc::is_settled`]). A plan that is not
+    /// applied yet is dropped.
     ///
     /// # Errors
     /// [`QdiscError`]; then the old plan stays active.
@@ -374,12 +374,12 @@ impl BpfQdisc {
             return Err(QdiscError::TooLarge { needed, room });
         }
         self.port().next.swap(0, Ordering::AcqRel);
-        // Who took it before that is done then.
+        // The half is free only after that.
         wait_for_programs();
         let half = 1 - self.in_force();
         let (at, op) = (self.places.half(half), self.places.room);
         self.halves[half] = None;
-        // SAFETY: the half that is not active, and that nobody is told of.
+        // SAFETY: the inactive half, which is not announced yet.
         let laid = unsafe { laid.format(content, &self.port().halves[half], self.base, at, op) }?;
         self.halves[half] = Some((laid.0, Some(laid.1)));
         self.awaited = self.port().flips() + 1;
@@ -387,29 +387,29 @@ impl BpfQdisc {
         Ok(())
     }
 
-    /// Whether the plan that was asked for last is active, or was refused.
+    /// Whether the last requested plan is active, or was refused.
     pub fn is_settled(&self) -> bool {
         self.port().flips() >= self.awaited
     }
 
-    /// Whether all posted settings hold.
+    /// Whether all posted settings are applied.
     pub fn is_posted(&self) -> bool {
         let port = self.port();
         port.post_head.load(Ordering::Relaxed) == port.post_tail.load(Ordering::Acquire)
     }
 
-    /// Changes a setting of the plan active from the next packet on: [`Op::node`], [`Op::param`],
-    /// [`Op::weight`]; others are counted as refused.
+    /// Changes a setting of the active plan from the next packet: [`Op::node`], [`Op::param`],
+    /// [`Op::weight`]. Others are counted as refused.
     ///
     /// # Errors
     /// [`QdiscError::Idle`].
     pub fn post(&mut self, op: &Op) -> Result<(), QdiscError> {
-        // SAFETY: the arena of this port; `&mut self` is the one that posts.
+        // SAFETY: the arena of this back end; `&mut self` is the only one that posts.
         let posted = unsafe { self.port().post(self.base, op) };
         posted.then_some(()).ok_or(QdiscError::Idle)
     }
 
-    /// Puts other rules into force for the same classes: every packet goes by the old ones or by these.
+    /// Replaces the rules for the same classes. Every packet uses either the old or the new rules.
     ///
     /// # Errors
     /// [`QdiscError`]; then the old rules stay active.
@@ -423,8 +423,9 @@ impl BpfQdisc {
         Ok(())
     }
 
-    /// What the qdisc counted and what its scheduler did, read between two packets, so that they agree:
-    /// all that came was sent, dropped, lost or waits. False where packets come too fast for that.
+    /// Counters of the qdisc and of its scheduler, read between two packets, so that they are
+    /// consistent: every packet was sent, dropped, lost, or waits. False if packets come too fast
+    /// for that.
     pub fn reading(&self) -> (QdiscCounters, SchedStats, bool) {
         let port = self.port();
         let read = || (port.counters(), self.stats());
@@ -432,36 +433,36 @@ impl BpfQdisc {
         (counters, stats, agree)
     }
 
-    /// Sums since it was registered, of all its plans.
+    /// Sums over all plans since registration.
     pub fn stats(&self) -> SchedStats {
         let half = self.halves[self.in_force()].as_ref();
         half.map(|(sched, _)| sched.stats()).unwrap_or_default()
     }
 
-    /// What node `node` of the plan active sent, dropped and holds.
+    /// Counters and backlog of node `node` of the active plan.
     pub fn node_stats(&self, node: u32) -> NodeStats {
         let half = self.halves[self.in_force()].as_ref();
         half.map(|(sched, _)| sched.node_stats(node))
             .unwrap_or_default()
     }
 
-    /// What became of all packets that came to leaf `node`, over all plans, where the plan asks for it;
-    /// of node 0 of those that had no leaf.
+    /// Counts of all packets of leaf `node` over all plans, if the plan requests accounts. Node 0
+    /// counts packets without a leaf.
     pub fn account(&self, node: u32) -> Account {
         let half = self.halves[self.in_force()].as_ref();
         half.map(|(sched, _)| sched.account(node))
             .unwrap_or_default()
     }
 
-    /// What the qdisc itself counted.
+    /// Counters of the qdisc itself.
     pub fn counters(&self) -> QdiscCounters {
         self.port().counters()
     }
 
-    /// Looks for what contradicts itself; only of a qdisc that no packet passes now.
+    /// Checks its memory for contradictions. Only while no packet passes.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the contradiction.
     pub fn audit(&self) -> Result<(), String> {
         let half = self.halves[self.in_force()].as_ref();
         half.map_or(Ok(()), |(sched, _)| sched.audit())?;
@@ -478,8 +479,8 @@ impl BpfQdisc {
         Ok(())
     }
 
-    /// What was done, in order, up to [`QdiscOptions::log`]: operations as a native scheduler runs
-    /// them. `node` of a packet that came is its leaf (0: dropped at once), of one that was asked for the
+    /// The operations so far, up to [`QdiscOptions::log`], in the form of a native scheduler.
+    /// `node` of an enqueue is the leaf of the packet (0: dropped at once), `node` of a dequeue the
     /// handle that left (0: none).
     pub fn log(&self) -> Vec<Op> {
         let port = self.port();
@@ -489,21 +490,21 @@ impl BpfQdisc {
         // SAFETY: the log lies in the arena.
         let log = unsafe { self.base.add(at) }.cast::<Op>();
         let read = |index| {
-            // SAFETY: the log has `most` places.
+            // SAFETY: the log has `most` entries.
             let op = unsafe { log.add(index) };
-            // SAFETY: a field of it.
+            // SAFETY: a field of the entry.
             let kind = unsafe { op.cast::<u8>().add(std::mem::offset_of!(Op, kind)) }.cast::<u32>();
             // SAFETY: aligned, as the operation is.
             let known = (OpKind::Enqueue as u32..=OpKind::Impair as u32)
                 .contains(&unsafe { kind.read_volatile() });
-            // SAFETY: its kind is one that there is; all else are integers.
+            // SAFETY: a valid kind; all else are integers.
             known.then(|| unsafe { op.read_volatile() })
         };
         (0..count).map_while(read).collect()
     }
 
-    /// Gives the name up, for good: pins go, and the next device cannot have it. Take it off its
-    /// device before.
+    /// Removes the name permanently: the pins are removed, and the next device cannot use it.
+    /// Remove it from its device first.
     ///
     /// # Errors
     /// [`QdiscError::Pins`].
@@ -522,7 +523,7 @@ impl Drop for BpfQdisc {
         let _ = self.port().owner.compare_exchange(me, 0, ours.0, ours.1);
         arena::release_address(self.base.addr().get() as u64);
         if let Held::Found { bytes, .. } = self.held {
-            // SAFETY: mapped by `map`, and nothing of it is used any more.
+            // SAFETY: mapped by `map`, and not used any more.
             let _ = unsafe { munmap(self.base.cast(), bytes) };
         }
     }
@@ -533,7 +534,7 @@ fn mapped(object: &Object) -> Option<NonNull<u8>> {
     arena.and_then(|map| arena::mapped_at(&map))
 }
 
-/// Maps an arena that was found, at the one address where it can be.
+/// Maps a found arena at its only valid address.
 fn map(map: &MapHandle, address: u64, bytes: u64) -> Option<NonNull<u8>> {
     if address == 0 || bytes > STRIDE || !arena::take_address(address) {
         return None;
@@ -582,7 +583,7 @@ fn load(name: &str, packets: u32, pages: u64, address: u64) -> Result<Object, Qd
     open.load().map_err(QdiscError::Refused)
 }
 
-/// Loads the programs and nothing else: whether this kernel takes them.
+/// Loads the programs only, to test whether this kernel accepts them.
 pub(crate) fn load_object() -> Result<(), libbpf_rs::Error> {
     let address = arena::next_address();
     open("fairpath-trial", 16, 16, address)?.load().map(drop)

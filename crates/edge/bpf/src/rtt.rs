@@ -21,10 +21,10 @@ use crate::cost::{self, RunTime};
 use crate::skel::rtt::{OpenRttSkel, RttSkel, RttSkelBuilder};
 use crate::stage::{self, Stage};
 
-/// How often a live reader should look: a full ring of [`Options::live`] then takes some seven
-/// million samples a second.
+/// Interval of reads: a full ring of [`Options::live`] then holds some seven million samples a
+/// second.
 pub const READ_EVERY: Duration = Duration::from_millis(20);
-/// Frames of one unattached run: the kernel bounds its loops by time (a quarter of a second).
+/// Frames of one test run. The kernel limits the time of its loops (a quarter of a second).
 const REPLAY_FRAMES: usize = 2048;
 
 /// The monitor could not be loaded.
@@ -40,7 +40,7 @@ pub enum LoadError {
         "load the RTT programs: tables of {bytes} bytes exceed the arena's 4 GiB; use fewer flows"
     )]
     TooLarge {
-        /// What was asked for.
+        /// Requested.
         bytes: u64,
     },
     /// The arena's mapping is missing.
@@ -54,33 +54,33 @@ pub enum RunError {
     /// Reading the ring failed.
     #[error("read events of the RTT programs: {0}")]
     Read(#[source] libbpf_rs::Error),
-    /// There is no space for frames of an unattached run.
+    /// There is no memory for frames of a test run.
     #[error("replay frames: this monitor was loaded for live use; load it with `Options::replay`")]
     NoSpace,
-    /// An unattached run failed.
+    /// A test run failed.
     #[error("run an RTT program without attaching it: {0}")]
     TestRun(#[source] libbpf_rs::Error),
 }
 
-/// How a monitor is loaded.
+/// Options of loading a monitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Tables and methods; `cpus` and `seed` are set by [`RttMonitor::load`] where they are 0.
+    /// Tables and methods. [`RttMonitor::load`] sets `cpus` and `seed` where they are 0.
     pub config: Config,
     /// Bytes of the event ring; a power of two, at least a page.
     pub ring_bytes: u32,
-    /// Space for this many frames of unattached runs; 0 for live use.
+    /// Memory for this number of frames of test runs; 0 for live use.
     pub replay_frames: usize,
-    /// Load the program that forwards through AF_XDP, too: [`RttMonitor::attach_forward`].
+    /// Also load the program that forwards through AF_XDP: [`RttMonitor::attach_forward`].
     pub forwarding: bool,
 }
 
-/// Events read so far and not yet taken.
+/// Events that were read and not taken yet.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// In the order of the ring.
     pub events: Vec<Event>,
-    /// Entries that were no event.
+    /// Entries that were not an event.
     pub bad: u64,
 }
 
@@ -92,18 +92,18 @@ pub struct RttMonitor {
     table_bytes: u64,
     replay_frames: usize,
     pub(crate) forwards: bool,
-    /// XDP programs of interfaces that have `rtt_xdp` as a stage: the kernel's statistics are theirs.
+    /// XDP programs of interfaces with `rtt_xdp` as a stage, for the kernel's statistics.
     roots: BTreeMap<IfIndex, OwnedFd>,
     pub(crate) skel: RttSkel<'static>,
 }
 
 impl RttMonitor {
-    /// Loads programs and tables into the kernel; attaches nothing.
+    /// Loads programs and tables into the kernel, and attaches nothing.
     ///
     /// Takes most of a second (the verifier) and commits the tables' memory.
     ///
     /// # Errors
-    /// [`LoadError`] names what is missing.
+    /// [`LoadError`] names the missing support.
     pub fn load(options: &Options) -> Result<RttMonitor, LoadError> {
         let mut config = options.config;
         if config.cpus <= 1 {
@@ -114,13 +114,14 @@ impl RttMonitor {
         if pages * PAGE > STRIDE {
             return Err(LoadError::TooLarge { bytes });
         }
-        // The skeleton borrows its place for good: a few bytes a monitor, freed with the process.
+        // The skeleton borrows its memory permanently: a few bytes per monitor, freed with the
+        // process.
         let place: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let open = open(place, pages, options).map_err(LoadError::Refused)?;
         let skel = open.load().map_err(LoadError::Refused)?;
         let start = arena::mapped_at(&skel.maps.arena).ok_or(LoadError::NotMapped)?;
-        // The first page stays empty, but must be there: the programs read a zero from it.
+        // The first page stays empty but must exist: the programs read a zero from it.
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
         unsafe { start.write_volatile(0) };
         // SAFETY: as above.
@@ -146,8 +147,8 @@ impl RttMonitor {
 
     /// Attaches to one hook of an interface of the current network namespace.
     ///
-    /// `raw` says that its packets begin with an IP header (ppp, tun, wireguard). A watched
-    /// ingress is noted, so that samples are not taken twice.
+    /// `raw`: its packets begin with an IP header (ppp, tun, wireguard). The monitor records a
+    /// monitored ingress, so that samples are not taken twice.
     ///
     /// # Errors
     /// [`AttachError`] names interface, hook, cause and remedy.
@@ -179,19 +180,20 @@ impl RttMonitor {
         Ok(attached)
     }
 
-    /// Notes that an interface's ingress is watched, as [`RttMonitor::attach`] does: for unattached
-    /// runs. False where there are too many.
+    /// Records that the ingress of an interface is monitored, like [`RttMonitor::attach`], for test
+    /// runs. False if there are too many.
     pub fn watch(&mut self, ifindex: IfIndex) -> bool {
         self.memory.watch(ifindex.0, true)
     }
 
-    /// Forgets that an interface's ingress is watched.
+    /// Removes an interface from the monitored ingresses.
     pub fn unwatch(&mut self, ifindex: IfIndex) {
         self.memory.watch(ifindex.0, false);
         self.roots.remove(&ifindex);
     }
 
-    /// Reads all events that are there. The programs wake nobody: ask every [`READ_EVERY`].
+    /// Reads all available events. The programs do not wake the reader: call it every
+    /// [`READ_EVERY`].
     ///
     /// # Errors
     /// [`RunError::Read`].
@@ -199,12 +201,12 @@ impl RttMonitor {
         self.ring.consume().map_err(RunError::Read)
     }
 
-    /// Takes what was read.
+    /// Returns the events that were read.
     pub fn take(&self) -> Batch {
         self.batch.take()
     }
 
-    /// Looks at the next `sets` sets for flows that went silent.
+    /// Checks the next `sets` sets for idle flows.
     ///
     /// # Errors
     /// [`RunError::TestRun`].
@@ -223,7 +225,7 @@ impl RttMonitor {
             .map_err(RunError::TestRun)
     }
 
-    /// Runs frames through the kernel runtime, unattached, in their order.
+    /// Runs frames through the kernel runtime without attaching, in order.
     ///
     /// # Errors
     /// [`RunError`]; [`RunError::NoSpace`] where the monitor was loaded for live use.
@@ -232,7 +234,8 @@ impl RttMonitor {
             return Err(RunError::NoSpace);
         }
         for part in frames.chunks(self.replay_frames.min(REPLAY_FRAMES)) {
-            // SAFETY: load() made space for `replay_frames` frames; a part has no longer.
+            // SAFETY: load() reserved memory for `replay_frames` frames, which a part does not
+            // exceed.
             unsafe { self.memory.replay(part.iter().copied()) };
             let input = ProgramInput::default();
             self.skel
@@ -245,7 +248,7 @@ impl RttMonitor {
         Ok(())
     }
 
-    /// Runs one hook's program once over a packet, unattached: the glue's own tests.
+    /// Runs the program of one hook once over a packet without attaching: for tests of the hooks.
     ///
     /// # Errors
     /// [`RunError::TestRun`]; the program of the other runtime is not loaded.
@@ -264,53 +267,53 @@ impl RttMonitor {
         self.ring.consume().map_err(RunError::Read)
     }
 
-    /// Puts rules into force under traffic: every packet goes by the old ones or by these.
+    /// Activates rules under traffic: every packet uses either the old or the new ones.
     ///
-    /// `begun` are slots that belong to somebody new from now on: their counts begin at zero.
-    /// Waits until no packet goes by the old rules any more (some 20 ms).
+    /// `begun` are slots with a new owner: their counts start at zero. Waits until no packet uses
+    /// the old rules any more (about 20 ms).
     ///
     /// # Errors
     /// [`TooManyRules`]; then the old rules stay active.
     ///
     /// # Panics
-    /// Where the monitor was loaded without classes ([`Config::with_classes`]).
+    /// If the monitor was loaded without classes ([`Config::with_classes`]).
     pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
         self.memory.set_rules(rules, begun)?;
         wait_for_programs();
         Ok(())
     }
 
-    /// Reads all classes' counts, and takes out the cells and pairs since the last reading.
+    /// Reads the counts of all classes, and takes the cells and pairs since the last reading.
     ///
-    /// Nothing is lost or counted twice: the programs fill another half meanwhile, and those that
-    /// still fill this one are waited for (some 20 ms).
+    /// Nothing is lost or counted twice: the programs fill the other half in the meantime, and the
+    /// call waits for those that still fill this one (about 20 ms).
     pub fn read_classes(&mut self, into: &mut ClassReading) {
         let half = self.memory.turn_reading();
         wait_for_programs();
         self.memory.read_classes(half, into);
     }
 
-    /// Says which packets are looked at; false if there are more than [`fairpath_core::MAX_FILTERS`].
+    /// Sets the filters. False if there are more than [`fairpath_core::MAX_FILTERS`].
     pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
         self.memory.set_filters(filters)
     }
 
-    /// Looks only at some classes' packets, see [`Memory::filter_classes`].
+    /// Measures only packets of some classes, see [`Memory::filter_classes`].
     pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
         self.memory.filter_classes(only, except);
     }
 
-    /// Counts what passes a watched interface in a separate slot; false if it is not watched.
+    /// Counts packets of a monitored interface in a separate slot. False if it is not monitored.
     pub fn count_interface(&mut self, ifindex: IfIndex, slot: u32) -> bool {
         self.memory.count_interface(ifindex.0, slot)
     }
 
-    /// Live flows of a slot's class, see [`Memory::flows`].
+    /// Open flows of the class of a slot, see [`Memory::flows`].
     pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
         self.memory.flows(slot, limit)
     }
 
-    /// Tells every flow that is still open; everything must be detached.
+    /// Reports every flow that is still open. Everything must be detached.
     pub fn finish(&mut self, now: u64, tell: impl FnMut(Event)) {
         self.memory.finish(now, tell);
     }
@@ -320,7 +323,7 @@ impl RttMonitor {
         self.memory.stats()
     }
 
-    /// Used places; walks all tables.
+    /// Used entries; walks through all tables.
     pub fn usage(&self) -> Usage {
         self.memory.usage()
     }
@@ -335,13 +338,13 @@ impl RttMonitor {
         self.table_bytes + self.memory.image_bytes()
     }
 
-    /// What the kernel's statistics say of each program, with its name; see [`crate::cost`].
+    /// The kernel's statistics of each program, with its name; see [`crate::cost`].
     ///
-    /// `rtt_xdp` runs as a stage of the interfaces' XDP programs, whose time is told: all stages
-    /// that were there when it was attached, without those of others that joined later.
+    /// `rtt_xdp` runs as a stage of the XDP programs of the interfaces, whose time is reported: all
+    /// stages that existed when it was attached, without stages of owners that joined later.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn run_times(&self) -> std::io::Result<Vec<(&'static str, RunTime)>> {
         let programs = &self.skel.progs;
         let mut times = vec![
@@ -367,9 +370,9 @@ impl RttMonitor {
     }
 }
 
-/// Space that one unattached run of [`RttMonitor::replay`] needs at most.
+/// Maximum memory of one test run of [`RttMonitor::replay`].
 impl Options {
-    /// Options for unattached runs: differential tests.
+    /// Options for test runs: differential tests.
     pub fn replay(config: Config) -> Options {
         Options {
             config,
@@ -408,7 +411,7 @@ fn open(
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(arena::next_address())?;
     open.maps.events.set_max_entries(options.ring_bytes)?;
-    // The verifier takes a tenth of a second a program: none is loaded for nothing.
+    // The verifier takes 0.1 s per program, so unused ones are not loaded.
     let replay = options.replay_frames > 0;
     let programs = &mut open.progs;
     programs.rtt_replay.set_autoload(replay);
@@ -431,27 +434,27 @@ fn open(
     Ok(open)
 }
 
-/// PREEMPT_RT says so here; there, softirqs of one CPU can interrupt each other.
+/// PREEMPT_RT is shown here. There, softirqs of one CPU can interrupt each other.
 pub(crate) fn softirqs_nest() -> bool {
     std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|t| t.trim() == "1")
 }
 
-/// Waits until no program runs any more that is running now.
+/// Waits for the end of all program runs that are in progress.
 ///
-/// Programs at tcx and XDP run in RCU's read-side sections, and `MEMBARRIER_CMD_GLOBAL` waits for
-/// those (`synchronize_rcu()`, Linux 4.3). Kernels with `nohz_full` refuse it: there, a second's
-/// sleep is more than any packet takes.
+/// Programs at tcx and XDP run in read-side sections of RCU, and `MEMBARRIER_CMD_GLOBAL` waits for
+/// those (`synchronize_rcu()`, Linux 4.3). Kernels with `nohz_full` refuse it. There, a sleep of a
+/// second is longer than any packet takes.
 pub(crate) fn wait_for_programs() {
     const MEMBARRIER_CMD_GLOBAL: i32 = 1;
-    // SAFETY: takes numbers only and touches no memory of ours.
+    // SAFETY: takes numbers only and accesses no memory.
     let failed = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;
     if failed {
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-/// Pages that the programs may write to: the rules' images behind them are written by user space,
-/// as far as they need, and so is what unattached runs read.
+/// Pages that the programs may write to. User space writes the images of the rules behind them as
+/// far as needed, and the input of test runs.
 fn used_pages(config: &Config, pages: u64) -> u64 {
     let images = 2 * config.image_bytes * u64::from(config.slots > 0);
     let written = START + Memory::bytes(config) - images;

@@ -4,16 +4,16 @@
 //!   fairpath_xdp:  impair ─ measure ─ (rules) ─ forward          each a map of one program
 //! ```
 //!
-//! The owner of a stage holds its map and the link of the root. The kernel empties the map when the
-//! last descriptor or pin of it goes, and detaches the root when that of the link goes: whatever
-//! happens to an owner, its stage ends with it, and the root with the last one.
+//! The owner of a stage holds its map and the link of the root. The kernel empties the map when its
+//! last descriptor or pin is closed, and detaches the root when that of the link is. So a stage
+//! ends with its owner in any case, and the root with the last one.
 //!
-//! Invariant: **a stage's map has one owner, ever.** Whoever joins loads the root again, with a new
-//! map for its own stage and those of the others, and replaces the program in the link at once.
-//! Otherwise the emptying of a dead owner's map, which the kernel does a moment later, could meet
-//! the program of the next one. A lock on the network namespace keeps two from joining at a time.
-//! Anybody may hold that lock, so that it only saves work: the link takes a new program for the one
-//! that was looked at, and for no other.
+//! Invariant: **the map of a stage has only one owner, ever.** A process that joins loads the root
+//! again, with a new map for its own stage and the maps of the others, and replaces the program in
+//! the link at once. Otherwise, the kernel could empty the map of a dead owner a moment later, with
+//! the program of the next owner in it. A lock on the network namespace prevents two processes from
+//! joining at the same time. Any process may hold that lock, so it only saves work: the link
+//! accepts a new program only as a replacement of the one that was read before.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -31,22 +31,22 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::attach::{self, AttachError, Attached, Foreign, Hook};
 use crate::skel::xdp::XdpSkelBuilder;
 
-/// The root's name, by which it is known.
+/// The name of the root, which identifies it.
 const ROOT: &str = "fairpath_xdp";
-/// How long a stage may take to go after its owner; the kernel takes some milliseconds.
+/// Timeout for the end of a stage after its owner. The kernel takes some milliseconds.
 const GOING: Duration = Duration::from_millis(250);
-/// How long others may take to join.
+/// Timeout for other processes that join.
 const JOINING: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A part of what XDP does, in the order in which packets meet them.
+/// A step of XDP, in the order of processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Drops what a lossy wire would have dropped.
+    /// Drops packets like a link with loss.
     Impair,
     /// Measures.
     Measure,
-    /// Filters: reserved.
+    /// Reserved for filters.
     Rules,
     /// Sends packets past the stack.
     Forward,
@@ -60,7 +60,7 @@ const STAGES: [(Stage, &str); 4] = [
 ];
 
 impl Stage {
-    /// Whether a test shows that both on one interface do what each does alone.
+    /// Whether a test shows that both work on one interface as they do alone.
     fn composes_with(self, other: Stage) -> bool {
         matches!(
             (self, other),
@@ -69,7 +69,7 @@ impl Stage {
     }
 }
 
-/// A stage on an interface; dropping it ends the stage, and with the last one the root.
+/// A stage on an interface. Dropping it ends the stage, and the last one ends the root.
 #[derive(Debug)]
 pub(crate) struct Held {
     map: OwnedFd,
@@ -79,16 +79,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The root as this owner loaded it: the kernel counts what its stages take as the root's.
+    /// The root that this owner loaded: the kernel counts the run time of its stages as the root's.
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// Lets the stage outlive this process, by a pin of its map, and of the link (`PATH-link`).
+    /// Keeps the stage after the end of this process, by a pin of its map, and of the link
+    /// (`PATH-link`).
     pub(crate) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
         pin(self.map.as_fd(), path)?;
         pin(self.link.as_fd(), &link_pin(path)).inspect_err(|_| {
-            // Half a pin would hold the name for good. What fails here is told by the next one.
+            // A half pin would reserve the name permanently. The next owner reports this error.
             let _ = std::fs::remove_file(path);
         })?;
         self.pinned = true;
@@ -99,7 +100,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.pinned {
-            // At once, and not a moment later; what fails here the kernel does then.
+            // Empties it at once. If this fails, the kernel does it later.
             let key = 0u32;
             // SAFETY: reads four bytes of `key`.
             unsafe {
@@ -109,7 +110,7 @@ impl Drop for Held {
     }
 }
 
-/// Where the link of a stage is pinned whose map is pinned at `path`.
+/// The path of the pin of the link, for the pin of the map at `path`.
 fn link_pin(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-link");
@@ -129,8 +130,8 @@ fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), libbpf_rs::Error> {
 
 /// Puts `program` into a stage of an interface of the current network namespace.
 ///
-/// Another XDP program is named in the error, and stays; so is the program of another owner that
-/// the stage does not go with.
+/// An error names another XDP program, which is not replaced. The same holds for a program of
+/// another owner that cannot run with the stage.
 pub(crate) fn attach(
     program: &mut ProgramMut<'_>,
     stage: Stage,
@@ -148,15 +149,15 @@ pub(crate) fn attach(
     Ok(Attached::of_stage(held))
 }
 
-/// Why a stage cannot be had.
+/// Reasons of a refusal.
 struct Refused {
     source: io::Error,
     foreign: Option<Foreign>,
 }
 
 impl Refused {
-    /// The link has another program by now, or a root of ours was there that could not be joined: its
-    /// last owner has just ended, or somebody installed it since we looked.
+    /// The link has another program now, or the root could not be joined: its last owner has just
+    /// ended, or another process installed it in the meantime.
     fn is_late(&self) -> bool {
         match self.source.raw_os_error() {
             Some(libc::ESTALE) => true,
@@ -183,11 +184,11 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
         let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
         match in_the_way {
             None => match install(program, stage, ifindex, there) {
-                // Another one joined without the lock: what was looked at is no longer.
+                // Another process joined without the lock: what was read is outdated.
                 Err(refused) if refused.is_late() && Instant::now() < until => {}
                 done => return done,
             },
-            // Its owner may have ended just now. Our descriptors of its map are closed meanwhile.
+            // Its owner may have just ended. Our descriptors of its map are closed in the meantime.
             Some(_) if Instant::now() < until => drop(there),
             Some(id) => {
                 return Err(Refused {
@@ -203,7 +204,8 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
     }
 }
 
-/// Of this network namespace: nobody else joins or looks meanwhile. `None`: somebody keeps it.
+/// The lock of this network namespace: no other process joins in the meantime. `None`: another
+/// process holds it.
 fn lock() -> Option<Flock<File>> {
     let until = Instant::now() + JOINING;
     let mut space = File::open("/proc/thread-self/ns/net").ok()?;
@@ -217,7 +219,7 @@ fn lock() -> Option<Flock<File>> {
     }
 }
 
-/// A root that is attached already.
+/// A root that is already attached.
 struct Root {
     program: OwnedFd,
     link: OwnedFd,
@@ -225,10 +227,10 @@ struct Root {
 }
 
 impl Root {
-    /// `None`: no XDP program, another one, or we may not look.
+    /// `None`: no XDP program, another one, or no permission.
     fn find(ifindex: IfIndex) -> Option<Root> {
         let mut id = 0;
-        // SAFETY: writes the id; no flags means: in whatever mode it is.
+        // SAFETY: writes the id; no flags means: in any mode.
         let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
         if asked != 0 || id == 0 || attach::name_of(id)? != ROOT {
             return None;
@@ -258,7 +260,7 @@ impl Root {
         (!failed && id != 0).then_some(id)
     }
 
-    /// A program that is there and does not go with this stage, or has it.
+    /// A program that exists and cannot run with this stage, or uses it.
     fn in_the_way_of(&self, stage: Stage) -> Option<u32> {
         let others = STAGES
             .iter()
@@ -320,7 +322,7 @@ fn install(
     })
 }
 
-/// What libbpf says, as the kernel said it.
+/// The errno of the kernel from an error of libbpf.
 fn told(error: libbpf_rs::Error) -> Refused {
     let source = match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => io::Error::from_raw_os_error(libc::EPERM),
@@ -329,7 +331,7 @@ fn told(error: libbpf_rs::Error) -> Refused {
     source.into()
 }
 
-/// Puts a new root where the one was that was looked at, and nowhere else.
+/// Replaces the root that was read before, and no other one.
 fn replace(there: &Root, root: BorrowedFd<'_>) -> io::Result<()> {
     let (link, new) = (there.link.as_raw_fd(), root.as_raw_fd());
     let options = libbpf_sys::bpf_link_update_opts {
@@ -338,12 +340,12 @@ fn replace(there: &Root, root: BorrowedFd<'_>) -> io::Result<()> {
         old_prog_fd: there.program.as_raw_fd() as _,
         ..libbpf_sys::bpf_link_update_opts::default()
     };
-    // SAFETY: descriptors, and options of the size that they tell.
+    // SAFETY: descriptors, and options with their size.
     if unsafe { libbpf_sys::bpf_link_update(link, new, &raw const options) } == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();
-    // The root is loaded already: this is not about rights.
+    // The root is loaded already, so permissions are not the reason.
     Err(match error.raw_os_error() {
         Some(libc::EPERM) => io::Error::from_raw_os_error(libc::ESTALE),
         _ => error,
@@ -362,7 +364,7 @@ fn create(root: BorrowedFd<'_>, ifindex: IfIndex) -> Result<OwnedFd, Refused> {
     })
 }
 
-/// What a call of libbpf gave: a descriptor that no other code owns, or an error.
+/// The result of a libbpf call: a descriptor that no other code owns, or an error.
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
@@ -373,7 +375,7 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
 
 /// The maps of a program, with their names.
 fn maps_of(program: BorrowedFd<'_>) -> Option<Vec<(String, OwnedFd)>> {
-    // The root's are the stages', and its constants.
+    // The maps of the root are the stages and its constants.
     let mut ids = [0u32; 2 * STAGES.len()];
     let mut info = libbpf_sys::bpf_prog_info {
         nr_map_ids: ids.len() as u32,
@@ -382,7 +384,7 @@ fn maps_of(program: BorrowedFd<'_>) -> Option<Vec<(String, OwnedFd)>> {
     };
     let mut len = size_of_val(&info) as u32;
     let to = &raw mut info;
-    // SAFETY: `to` points to `len` writable bytes, which name an array of as many numbers as they say.
+    // SAFETY: `to` points to `len` writable bytes, an array of that many numbers.
     if unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), to, &mut len) } != 0 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! A netlink socket that asks one question at a time and waits for the whole answer.
+//! A netlink socket that sends one request at a time and waits for its complete answer.
 
 use std::io;
 
@@ -14,41 +14,41 @@ const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 /// Above the 32 KiB the kernel uses for one datagram of a dump.
 const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
-/// How often a dump is begun again because the table changed meanwhile.
+/// Retries of a dump when the table changed during it.
 const DUMP_ATTEMPT_LIMIT: usize = 8;
 
-/// Changes in one datagram: if all are refused, their answers fit into the socket's standard receive buffer.
+/// Changes per datagram: if all are refused, their answers fit into the default receive buffer.
 const BATCH_MESSAGE_LIMIT: usize = 128;
-/// Bytes of such a datagram, far below the standard send buffer.
+/// Bytes of such a datagram, far below the default send buffer.
 const BATCH_BYTE_LIMIT: usize = 32 * 1024;
-/// More than any one change takes.
+/// More than any change needs.
 const BATCH_SPARE_BYTES: usize = 1024;
 
-/// A question to the kernel that was not answered as hoped.
+/// A request to the kernel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// The socket could not be opened, written or read.
     #[error("{operation}: netlink socket")]
     Socket {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The kernel refused; its own explanation follows when it gave one.
+    /// The kernel refused, perhaps with an explanation.
     #[error("{operation}{}", message.as_deref().map(|m| format!(": kernel reports \"{m}\"")).unwrap_or_default())]
     Refused {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// The kernel's words (extended acknowledgement).
+        /// The kernel's text (extended acknowledgement).
         message: Option<String>,
         /// The error code.
         source: io::Error,
     },
-    /// The answer lacked what it must contain.
+    /// The answer is incomplete.
     #[error("{operation}: the kernel's reply lacks {lacks}")]
     Malformed {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// The missing part.
         lacks: &'static str,
@@ -88,7 +88,7 @@ impl Connection {
         })
     }
 
-    /// Sends `request` and waits for its acknowledgement; answers that come before it are given to `each`.
+    /// Sends `request` and waits for its acknowledgement. Passes answers before it to `each`.
     pub(crate) fn ask(
         &mut self,
         operation: &'static str,
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::ask`] for a request that only says yes or no.
+    /// Like [`Connection::ask`] for a request that is only acknowledged.
     pub(crate) fn command(
         &mut self,
         operation: &'static str,
@@ -114,8 +114,8 @@ impl Connection {
 
     /// Sends many changes, [`BATCH_MESSAGE_LIMIT`] to a datagram, and waits for each datagram's last one.
     ///
-    /// The kernel does all of a datagram, whatever fails in it, and answers for what failed; `failed` is given the
-    /// index of such a request and the refusal. No further datagram is sent then.
+    /// The kernel processes a whole datagram despite failures in it, and answers for the failed
+    /// requests. `failed` gets the index and the refusal of each. No further datagram is sent then.
     pub(crate) fn batch(
         &mut self,
         operation: &'static str,
@@ -177,7 +177,8 @@ impl Connection {
         }
     }
 
-    /// Dumps a table: `convert` picks what it wants from each message. Starts over when the table changed meanwhile.
+    /// Dumps a table: `convert` selects from each message. Restarts if the table changed during the
+    /// dump.
     pub(crate) fn dump<T>(
         &mut self,
         operation: &'static str,
@@ -245,14 +246,14 @@ impl Connection {
     }
 }
 
-/// What one datagram said about the answer as a whole.
+/// The state of the answer after one datagram.
 #[derive(Default)]
 struct Status {
     ended: bool,
     interrupted: bool,
 }
 
-/// Flags of a request that is answered by an acknowledgement; `extra` are added.
+/// Flags of a request that is acknowledged, with `extra` added.
 pub(crate) fn acked(extra: u16) -> u16 {
     NLM_F_REQUEST | NLM_F_ACK | extra
 }
@@ -262,7 +263,7 @@ pub(crate) fn dumped() -> u16 {
     NLM_F_REQUEST | NLM_F_DUMP
 }
 
-/// Opens and binds a socket that explains refusals in words where the kernel can.
+/// Opens and binds a socket on which the kernel explains refusals, if it can.
 pub(crate) fn open_socket(protocol: isize) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
@@ -271,7 +272,7 @@ pub(crate) fn open_socket(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Reads one datagram from the kernel into `buffer`; anything another process sent is passed over.
+/// Reads one datagram from the kernel into `buffer`. Datagrams of other processes are ignored.
 pub(crate) fn receive_datagram(
     socket: &Socket,
     buffer: &mut Vec<u8>,
@@ -306,7 +307,7 @@ fn acknowledged(operation: &'static str, message: &Received<'_>) -> Result<(), N
     }
 }
 
-/// A dump's end carries an error code where it failed on the way.
+/// The end of a dump carries an error code if it failed.
 fn dump_ended(operation: &'static str, message: &Received<'_>) -> Result<(), NetlinkError> {
     match u32_at(message.payload, 0) {
         None | Some(0) => Ok(()),
@@ -318,7 +319,7 @@ fn dump_ended(operation: &'static str, message: &Received<'_>) -> Result<(), Net
     }
 }
 
-/// The kernel's words: attributes after the echoed request, which is only its header when capped.
+/// The kernel's text: attributes after the echoed request, which is only its header when capped.
 fn explanation(message: &Received<'_>) -> Option<String> {
     if message.flags & NLM_F_ACK_TLVS == 0 {
         return None;

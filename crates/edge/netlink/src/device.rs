@@ -1,4 +1,4 @@
-//! tun and ppp units, which are made through character devices and not through rtnetlink.
+//! tun and ppp units, which are created by character devices and not by rtnetlink.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,7 +19,7 @@ struct TunRequest {
     rest_of_union: [u8; 22],
 }
 
-/// Makes a tun link with a name of the kernel's choice in the calling thread's namespace.
+/// Creates a tun link with a name of the kernel's choice in the calling thread's namespace.
 ///
 /// It lives while the returned file. Needs `CAP_NET_ADMIN`; `ENOENT` means that there is no `/dev/net/tun`.
 pub fn create_tun() -> io::Result<File> {
@@ -34,7 +34,7 @@ pub fn create_tun() -> io::Result<File> {
     checked(result).map(|()| file)
 }
 
-/// Makes a ppp link with a number of the kernel's choice in the calling thread's namespace.
+/// Creates a ppp link with a number of the kernel's choice in the calling thread's namespace.
 ///
 /// It lives while the returned file. Needs `CAP_NET_ADMIN`; `ENOENT`, `ENXIO` or `ENODEV` mean that there is
 /// no ppp.

@@ -1,8 +1,8 @@
-//! What links lost: the counters of drivers and of the kernel around them.
+//! Packets lost by links: the counters of drivers and of the kernel around them.
 //!
-//! A veth has none for what did not fit into its ring: whoever sent counts that, at the other end, which
-//! may be in another namespace. The kernel answers for a link there, too, if it is asked with the number
-//! by which this namespace knows that one, and if the caller may administer it.
+//! A veth has no counter for packets that did not fit into its ring. The sender counts them, at the
+//! other end, which may be in another namespace. The kernel also returns counters of a link there
+//! if the request has the number of that namespace, and if the caller may administer it.
 
 use fairpath_units::IfIndex;
 
@@ -16,44 +16,44 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_TARGET_NETNSID: u16 = 46;
 const OPERATION: &str = "read the counters of a link";
-/// Places in `struct rtnl_link_stats64`, in words of eight bytes.
+/// Indices in `struct rtnl_link_stats64`, in words of eight bytes.
 const RX_DROPPED: usize = 6;
 const TX_DROPPED: usize = 7;
 const RX_MISSED: usize = 15;
 
-/// Packets that a link lost since it was made.
+/// Packets lost by a link since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkDrops {
-    /// Of those that arrived: the driver had no room, or nobody in the kernel wanted them
-    /// (`rx_dropped`, `rx_missed_errors`).
+    /// Received: no buffer in the driver, or no receiver in the kernel (`rx_dropped`,
+    /// `rx_missed_errors`).
     pub arriving: u64,
-    /// Of those that were to leave (`tx_dropped`).
+    /// To be sent (`tx_dropped`).
     pub leaving: u64,
 }
 
-/// What one message says.
+/// The content of one message.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     drops: Option<LinkDrops>,
-    /// The link's other: its index, and the number of its namespace where that is not this one.
+    /// The other end: its index, and the number of its namespace if that is not this one.
     other: Option<(IfIndex, Option<u32>)>,
 }
 
 impl Links {
-    /// What the link lost.
+    /// The losses of the link.
     ///
     /// # Errors
-    /// Where there is no such link, or the kernel tells no counters of it.
+    /// If there is no such link, or the kernel returns no counters of it.
     pub fn drops(&mut self, ifindex: IfIndex) -> Result<LinkDrops, NetlinkError> {
         let seen = self.look(ifindex, None)?;
         seen.drops.ok_or_else(|| lacking("its counters"))
     }
 
-    /// What the other end of a veth lost, wherever it is.
+    /// The losses of the other end of a veth, in any namespace.
     ///
     /// # Errors
-    /// Where the link has no other end, its counters are not told, or the caller may not administer the
-    /// namespace of the other end.
+    /// If the link has no other end, if there are no counters, or if the caller may not administer
+    /// the namespace of the other end.
     pub fn drops_of_other_end(&mut self, ifindex: IfIndex) -> Result<LinkDrops, NetlinkError> {
         let seen = self.look(ifindex, None)?;
         let other = seen.other.ok_or_else(|| lacking("its other end"));

@@ -1,6 +1,6 @@
-//! What a driver says of its rings, channels, offloads and receive-side scaling (ethtool's netlink family).
+//! Rings, channels, offloads and receive-side scaling of a driver (ethtool's netlink family).
 //!
-//! Only questions; needs no privilege. A driver that does not know an answer gives `None`.
+//! Read only; needs no privilege. The result is `None` if the driver does not support the request.
 
 use std::collections::BTreeSet;
 
@@ -40,34 +40,34 @@ const ETHTOOL_A_RSS_HKEY: u16 = 5;
 /// Sizes of the descriptor rings, in descriptors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// Receive, now.
+    /// Receive, current.
     pub rx: u32,
-    /// Receive, at most.
+    /// Receive, maximum.
     pub rx_max: u32,
-    /// Transmit, now.
+    /// Transmit, current.
     pub tx: u32,
-    /// Transmit, at most.
+    /// Transmit, maximum.
     pub tx_max: u32,
 }
 
-/// Numbers of channels: queues that have their own interrupt.
+/// Numbers of channels: queues with a separate interrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// Receive only, now.
+    /// Receive only, current.
     pub rx: u32,
-    /// Receive only, at most.
+    /// Receive only, maximum.
     pub rx_max: u32,
-    /// Transmit only, now.
+    /// Transmit only, current.
     pub tx: u32,
-    /// Transmit only, at most.
+    /// Transmit only, maximum.
     pub tx_max: u32,
-    /// Both directions in one, now.
+    /// Both directions in one, current.
     pub combined: u32,
-    /// Both directions in one, at most.
+    /// Both directions in one, maximum.
     pub combined_max: u32,
 }
 
-/// How received packets are spread over the receive queues.
+/// The distribution of received packets to receive queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rss {
     /// The queue of each hash bucket; empty if the driver has no table.
@@ -170,7 +170,8 @@ impl Ethtool {
     }
 }
 
-/// The names of the bits that are set. Without a mask every listed bit is; with one, those that carry the flag.
+/// The names of the set bits. Without a mask, all listed bits are set. With one, those that carry
+/// the flag.
 fn bitset(nested: Option<&[u8]>) -> BTreeSet<String> {
     let Some(nested) = nested else {
         return BTreeSet::new();

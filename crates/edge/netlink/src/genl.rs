@@ -12,7 +12,7 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 /// `struct genlmsghdr`.
 const GENL_HEADER_LEN: usize = 4;
 
-/// An open socket and one family's number on it.
+/// An open socket and the number of one family.
 #[derive(Debug)]
 pub(crate) struct Family {
     connection: Connection,
@@ -20,7 +20,7 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// `ENOENT` means that the kernel does not know the family.
+    /// `ENOENT` means that the kernel has no such family.
     pub(crate) fn open(name: &str) -> Result<Family, NetlinkError> {
         let mut connection = Connection::open(NETLINK_GENERIC)?;
         let request = Request::new(GENL_ID_CTRL, acked(0), &[CTRL_CMD_GETFAMILY, 1, 0, 0])
@@ -37,12 +37,13 @@ impl Family {
         Ok(Family { connection, id })
     }
 
-    /// A request for `command`, to be filled and handed to [`Family::ask`].
+    /// A request for `command`, to be filled and passed to [`Family::ask`].
     pub(crate) fn request(&self, command: u8) -> Request {
         Request::new(self.id, acked(0), &[command, 1, 0, 0])
     }
 
-    /// The attributes of the answer, converted; `None` when the driver or the kernel does not know the question.
+    /// The attributes of the answer, converted. `None` if the driver or the kernel does not support
+    /// the request.
     pub(crate) fn ask<T>(
         &mut self,
         operation: &'static str,

@@ -1,19 +1,23 @@
-//! HTB, the kernel's own hierarchy of rates, as an intent: what shall run is said whole, and what differs is sent.
+//! HTB, the kernel's hierarchy of rates, as a desired state: the caller passes the whole tree, and
+//! only differences are sent.
 //!
 //! ```text
 //! HtbTree --check--> diff with the dump --> adds, changes (batches) --> Applied { stale } --later--> retire
 //! ```
 //!
-//! Invariant: a class that is in the old tree and in the new one is never removed on the way, and neither is the
-//! qdisc below it; what is no longer wanted goes by [`Htb::retire`], when it is empty. So a change under traffic loses
-//! no packet, if packets are sent elsewhere before their class is retired (`fairpath_bpf::Mark` does so).
+//! Invariant: a class in both the old and the new tree is never removed in between, nor its qdisc.
+//! [`Htb::retire`] removes classes that are no longer wanted when they are empty. So a change under
+//! traffic loses no packet, if packets are sent elsewhere before their class is retired (as with
+//! `fairpath_bpf::Mark`).
 //!
-//! A packet finds its class by `skb->priority` = major and minor of a leaf; nothing else is needed, and no filter is
-//! made here. What names no class goes to the tree's default; what finds no class at all, as in the moment between the
-//! root and its classes, passes unshaped and is counted ([`HtbStats::direct_packets`]).
+//! `skb->priority` selects the class of a packet, by the major and minor number of a leaf. No
+//! filter is needed or created. Packets without a class go to the default of the tree. Packets that
+//! find no class at all, for example between the creation of the root and of its classes, pass
+//! unshaped and are counted ([`HtbStats::direct_packets`]).
 //!
-//! Sources: tc-htb(8), Linux `net/sched/sch_htb.c`. Absent: offload into the NIC, filters, `overhead` and link layers
-//! other than Ethernet; weights between inner classes, which HTB does not have.
+//! Sources: tc-htb(8), Linux `net/sched/sch_htb.c`. Deliberately absent: offload into the NIC,
+//! filters, `overhead` and link layers other than Ethernet, and weights between inner classes,
+//! which HTB does not have.
 
 mod apply;
 mod diff;
@@ -31,66 +35,68 @@ pub use apply::{Applied, Htb};
 pub use dump::{HtbClassStats, HtbRunning, HtbStats};
 pub use leaf::{CAKE_LEAVES, LeafChoice, LeafKind, Leaves};
 
-/// The major number of our own trees, by which they are known again: `fa1:`.
+/// The major number that identifies our trees: `fa1:`.
 pub const HTB_MAJOR: u16 = 0x0fa1;
-/// Greatest minor number: `ffff:` belongs to clsact, and a leaf's qdisc has its class's number.
+/// Maximum minor number: `ffff:` belongs to clsact, and the qdisc of a leaf has the number of its
+/// class.
 pub const MAX_MINOR: u16 = 0xfffe;
 /// From the root's child to a leaf (`TC_HTB_MAXDEPTH`).
 pub const MAX_LEVELS: usize = 8;
 
-/// A class. Rates are bits a second of Ethernet frames without FCS.
+/// A class. Rates are bits per second of Ethernet frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HtbClass {
     /// Its number, 1 to [`MAX_MINOR`].
     pub minor: u16,
     /// Its parent's, 0 for the root qdisc.
     pub parent: u16,
-    /// What it is given whatever others want; not 0.
+    /// Guaranteed rate; not 0.
     pub rate_bps: u64,
-    /// What it may have at most, at least the rate.
+    /// Maximum rate, not below the rate.
     pub ceil_bps: u64,
-    /// How much it may send at once at its rate: what comes while its turn is late, or rate is lost.
+    /// Burst at its rate: too small a burst loses rate when a turn is late.
     pub burst_bytes: u32,
-    /// The same at its ceiling.
+    /// Burst at its ceiling.
     pub cburst_bytes: u32,
-    /// A leaf's share of what its siblings leave over; the kernel warns of less than 1,000 and more than 200,000.
-    /// Inner classes have none.
+    /// Share of a leaf in the rate that its siblings leave. The kernel warns below 1,000 and above
+    /// 200,000. Inner classes have none.
     pub quantum_bytes: u32,
-    /// 0 to 7; a lower number takes what is left over first.
+    /// 0 to 7; lower numbers borrow first.
     pub prio: u8,
 }
 
 /// All of an interface's classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbTree {
-    /// Of the root qdisc and so of all classes; [`HTB_MAJOR`].
+    /// Major number of the root qdisc and of all classes; [`HTB_MAJOR`].
     pub major: u16,
-    /// The leaf of what names no class. It cannot be changed while the tree runs.
+    /// The leaf for packets without a class. It cannot change while the tree runs.
     pub default: u16,
     /// In any order.
     pub classes: Vec<HtbClass>,
-    /// What the leaves are.
+    /// Kind of the leaves.
     pub leaves: Leaves,
 }
 
-/// A tree that HTB could not have.
+/// An invalid tree.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHtb {
-    /// Minor 0, or more than [`MAX_MINOR`], or the root's own major, which a leaf's qdisc cannot have.
+    /// Minor 0, or more than [`MAX_MINOR`], or the major of the root, which the qdisc of a leaf
+    /// cannot have.
     #[error("class number {0:x}: reserved; use 1 to {MAX_MINOR:x}, but not the root's major")]
     Minor(u16),
-    /// Two classes of one number.
+    /// Two classes with the same number.
     #[error("class number {0:x}: used twice")]
     Twice(u16),
-    /// A parent that is not there.
+    /// A parent that does not exist.
     #[error("class {minor:x}: its parent {parent:x} does not exist")]
     Parent {
         /// The class.
         minor: u16,
-        /// What it hangs on.
+        /// Its parent.
         parent: u16,
     },
-    /// Classes that are each other's parents, or more than [`MAX_LEVELS`] levels.
+    /// Classes that are ancestors of each other, or more than [`MAX_LEVELS`] levels.
     #[error(
         "class {0:x}: deeper than {MAX_LEVELS} levels, or its own ancestor; make the tree flatter"
     )]
@@ -107,15 +113,15 @@ pub enum BadHtb {
         /// Its ceiling.
         ceil_bps: u64,
     },
-    /// The default is no leaf of the tree.
+    /// The default is not a leaf of the tree.
     #[error("class {0:x} is the default class, but is not a leaf of the tree")]
     Default(u16),
 }
 
-/// HTB was not made, changed or read.
+/// HTB was not created, changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum HtbError {
-    /// The tree is not one.
+    /// The tree is invalid.
     #[error("shape \"{name}\" by HTB: {bad}")]
     Tree {
         /// The interface.
@@ -123,7 +129,7 @@ pub enum HtbError {
         /// What is wrong.
         bad: BadHtb,
     },
-    /// Somebody's own root qdisc is there.
+    /// The root qdisc was created by another program.
     #[error(
         "shape \"{name}\" by HTB: its root qdisc is {kind} {major:x}:, created by another program, and is not replaced; remove it (`tc qdisc del dev {name} root`), or request its replacement by name"
     )]
@@ -146,7 +152,7 @@ pub enum HtbError {
         minor: u16,
         /// Its parent.
         running: u16,
-        /// Its parent in the tree that is wanted.
+        /// Its parent in the desired tree.
         wanted: u16,
     },
     /// The running tree has another default.
@@ -156,33 +162,33 @@ pub enum HtbError {
     Default {
         /// The interface.
         name: String,
-        /// The running tree's.
+        /// In the running tree.
         running: u16,
-        /// The wanted tree's.
+        /// In the desired tree.
         wanted: u16,
     },
-    /// The kernel refused a class or what hangs on it.
+    /// The kernel refused a class or its qdisc.
     #[error("{what} class {major:x}:{minor:x} of \"{name}\"")]
     Class {
         /// The interface.
         name: String,
-        /// What was done to it.
+        /// The operation.
         what: &'static str,
         /// Of the tree.
         major: u16,
         /// Of the class.
         minor: u16,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: NetlinkError,
     },
-    /// The root could not be made, found or removed.
+    /// The root could not be created, found or removed.
     #[error("{what} of \"{name}\"{}", no_htb(.source))]
     Root {
         /// The interface.
         name: String,
-        /// What was done.
+        /// The operation.
         what: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: NetlinkError,
     },
 }
@@ -205,7 +211,7 @@ pub struct Device<'a> {
 }
 
 impl HtbTree {
-    /// Looks whether HTB can have it; the classes' places in an order in which parents come first. O(classes).
+    /// Checks the tree for HTB, and returns indices of classes with parents first. O(classes).
     pub(crate) fn check(&self) -> Result<Vec<usize>, BadHtb> {
         let mut places = std::collections::HashMap::with_capacity(self.classes.len());
         for (at, class) in self.classes.iter().enumerate() {

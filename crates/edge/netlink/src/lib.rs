@@ -1,26 +1,28 @@
 //! Links, their attributes and their changes, over netlink; synchronous.
 //!
-//! | question | answer |
+//! | task | item |
 //! |---|---|
-//! | which links are there | [`Links::dump`] |
-//! | what changes from now on | [`LinkWatch`] |
-//! | make, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
-//! | what did links lose | [`Links::drops`], [`Links::drops_of_other_end`] |
-//! | which qdiscs sit where, can this kernel make that one, putting one on | [`Tc`] |
-//! | classes with rates, as an intent | [`Htb`] |
-//! | what do packets pass in the stack | [`stages`] |
-//! | what does the driver say of rings, channels, offloads, RSS | [`Ethtool`] |
-//! | what does the driver say of XDP | [`Netdev`] |
-//! | what do TCP sockets tell of themselves | [`SocketDiag`] |
-//! | by which link do packets to an address leave | [`link_towards`] |
-//! | can a packet queue be bound | [`bind_nfqueue`] |
-//! | can tun and ppp units be made | [`create_tun`], [`create_ppp`] |
+//! | list links | [`Links::dump`] |
+//! | watch changes | [`LinkWatch`] |
+//! | create, change, delete a link | [`NewLink`], [`Links::set_up`], [`Links::rename`], [`Links::delete`] |
+//! | read losses of links | [`Links::drops`], [`Links::drops_of_other_end`] |
+//! | list, probe and install qdiscs | [`Tc`] |
+//! | classes with rates, as a desired state | [`Htb`] |
+//! | list the stages of the stack | [`stages`] |
+//! | read rings, channels, offloads, RSS | [`Ethtool`] |
+//! | read XDP features | [`Netdev`] |
+//! | read the state of TCP sockets | [`SocketDiag`] |
+//! | find the link towards an address | [`link_towards`] |
+//! | probe NFQUEUE | [`bind_nfqueue`] |
+//! | probe tun and ppp | [`create_tun`], [`create_ppp`] |
 //!
-//! Every socket belongs to the network namespace its thread was in when it was opened, and stays there.
+//! Every socket belongs permanently to the network namespace of its thread at the time of opening.
 //!
-//! Attributes are walked, not decoded whole: a newer kernel's unknown or grown attribute never hides a link.
-//! That is why `netlink-packet-route`, whose link decoder refuses the whole message then, is not used here.
-//! Deliberately absent: routes (but for the questions whether there are rules, and which link leads to an address), addresses, neighbours (nothing in Fairpath asks for them yet).
+//! Attributes are read one by one: an unknown or longer attribute of a newer kernel never hides a
+//! link. Therefore `netlink-packet-route` is not used: its link decoder then refuses the whole
+//! message.
+//! Deliberately absent: routes (except whether there are rules, and which link leads to an address),
+//! addresses, neighbours. Fairpath does not need them.
 
 mod connection;
 mod device;

@@ -1,7 +1,7 @@
-//! A link as a value, and its reading from an `RTM_NEWLINK` message.
+//! A link as a value, read from an `RTM_NEWLINK` message.
 //!
-//! Only messages that describe a whole link are read: a bridge's report about its port (`AF_BRIDGE`) and a
-//! wireless event (no MTU) look alike but say nothing of the link itself.
+//! Only messages that describe a whole link are read. Reports of a bridge about its port
+//! (`AF_BRIDGE`) and wireless events (no MTU) look similar but do not describe the link.
 
 use fairpath_units::IfIndex;
 
@@ -33,7 +33,7 @@ pub(crate) const IFINFO_LEN: usize = 16;
 const OPER_UP: u8 = 6;
 const OPER_UNKNOWN: u8 = 0;
 
-/// What a link's frames begin with: the kernel's `ARPHRD_*`.
+/// The link-layer header of frames: the kernel's `ARPHRD_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArpType {
     /// An Ethernet header.
@@ -68,7 +68,7 @@ pub struct LinkKind(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VlanId(pub u16);
 
-/// Where an attached XDP program runs.
+/// The mode of an attached XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XdpMode {
     /// In the driver.
@@ -77,7 +77,7 @@ pub enum XdpMode {
     Generic,
     /// In the network card.
     Offloaded,
-    /// In more than one of these places.
+    /// In several modes.
     Several,
 }
 
@@ -86,18 +86,18 @@ pub enum XdpMode {
 pub struct XdpAttached {
     /// The program's id, as `bpftool prog show id` takes it.
     pub program_id: u32,
-    /// Where it runs.
+    /// Its mode.
     pub mode: XdpMode,
 }
 
-/// A network interface and what rtnetlink says of it.
+/// A network interface as in rtnetlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The kernel's index; never 0.
     pub ifindex: IfIndex,
     /// The name, at most 15 bytes.
     pub name: String,
-    /// What its frames begin with.
+    /// The link-layer header of its frames.
     pub arp_type: ArpType,
     /// The virtual kind (`veth`, `vlan`, `ppp`, ...); `None` for loopback and physical devices.
     pub kind: Option<LinkKind>,
@@ -111,7 +111,7 @@ pub struct Link {
     pub mtu_bytes: u32,
     /// Set up by the administrator (`IFF_UP`).
     pub up: bool,
-    /// Able to pass packets: up, and the carrier there or not known to be missing.
+    /// Able to pass packets: up, with a carrier or without carrier detection.
     pub running: bool,
     /// The VLAN identifier of a `vlan` link.
     pub vlan_id: Option<VlanId>,
@@ -119,7 +119,7 @@ pub struct Link {
     pub tx_queues: u32,
     /// Receive queues allocated (the driver may use fewer).
     pub rx_queues: u32,
-    /// Length of the device's own queue in packets, as `pfifo_fast` and HTB's leaves take it.
+    /// Length of the device queue in packets, used by `pfifo_fast` and the leaves of HTB.
     pub txqueuelen_packets: u32,
     /// The root qdisc's kind.
     pub qdisc: Option<String>,
@@ -166,14 +166,14 @@ impl Link {
     }
 }
 
-/// The index of the link that an `RTM_DELLINK` reports gone; `None` if only a bridge port's membership ended.
+/// The index of a link removed by `RTM_DELLINK`; `None` if only its bridge membership ended.
 pub(crate) fn parse_vanished(payload: &[u8]) -> Option<IfIndex> {
     (*payload.first()? == libc::AF_UNSPEC as u8)
         .then(|| u32_at(payload, 4).map(IfIndex))
         .flatten()
 }
 
-/// The operational state where the kernel knows it, else the running flag.
+/// The operational state if the kernel has it, else the running flag.
 fn operational(attrs: &[u8], flags: u32) -> bool {
     match attr(attrs, IFLA_OPERSTATE).and_then(|v| v.first()) {
         Some(&OPER_UP) => true,

@@ -1,4 +1,4 @@
-//! Listing, making, changing and deleting links.
+//! Listing, creating, changing and deleting links.
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -27,10 +27,10 @@ pub struct Links {
     connection: Connection,
 }
 
-/// A link to be made.
+/// A new link.
 #[derive(Clone, Copy, Debug)]
 pub enum NewLink<'a> {
-    /// Two ends, each receiving what the other sends.
+    /// Two ends; each receives what the other sends.
     Veth {
         /// One end.
         name: &'a str,
@@ -46,11 +46,11 @@ pub enum NewLink<'a> {
         /// The VLAN identifier, 1 to 4094.
         id: u16,
     },
-    /// A kind that needs no more than its name: `dummy`, `bridge`, `ifb`, `wireguard`.
+    /// A kind that needs only a name: `dummy`, `bridge`, `ifb`, `wireguard`.
     Plain {
         /// Its name.
         name: &'a str,
-        /// The kernel's word for the kind.
+        /// The kernel's name of the kind.
         kind: &'a str,
     },
 }
@@ -74,7 +74,7 @@ impl Links {
         Links::open()?.list()
     }
 
-    /// All links, by index. A dump that a change interrupts is begun again.
+    /// All links, by index. A dump that a change interrupts is repeated.
     pub fn list(&mut self) -> Result<Vec<Link>, NetlinkError> {
         let request = Request::new(RTM_GETLINK, dumped(), &[0; IFINFO_LEN]);
         let mut links = self.connection.dump("list links", &request, |message| {
@@ -103,7 +103,7 @@ impl Links {
         }
     }
 
-    /// Makes a link. `EOPNOTSUPP` means that the kernel does not know the kind.
+    /// Creates a link. `EOPNOTSUPP` means that the kernel has no such kind.
     pub fn create(&mut self, link: NewLink<'_>) -> Result<(), NetlinkError> {
         let flags = acked(NLM_F_CREATE | NLM_F_EXCL);
         let request = Request::new(RTM_NEWLINK, flags, &[0; IFINFO_LEN]);
@@ -156,7 +156,7 @@ impl Links {
         self.connection.command("set link MTU", request)
     }
 
-    /// Makes a link a port of a bridge, bond or VRF, or of nothing.
+    /// Makes a link a port of a bridge, bond or VRF, or of none.
     pub fn set_master(
         &mut self,
         ifindex: IfIndex,

@@ -1,6 +1,7 @@
-//! A netlink message as bytes: built by appending, read by walking.
+//! A netlink message as bytes: written by appending, read attribute by attribute.
 //!
-//! Everything is in host byte order unless the method's name says otherwise, and padded to four bytes.
+//! Numbers are in host byte order unless the name of the method says otherwise. Attributes are
+//! padded to four bytes.
 
 use netlink_packet_core::{NLA_HEADER_SIZE, NLA_TYPE_MASK, NlasIterator};
 
@@ -25,7 +26,7 @@ impl Request {
         request
     }
 
-    /// Asks for an acknowledgement besides.
+    /// Requests an acknowledgement.
     pub(crate) fn acked(mut self) -> Request {
         let flags = u16_at(&self.bytes, 6).unwrap_or(0) | netlink_packet_core::NLM_F_ACK;
         self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());

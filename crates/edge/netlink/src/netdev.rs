@@ -1,4 +1,5 @@
-//! What a driver says of XDP (the `netdev` family, Linux 6.3 and newer). Only a question; needs no privilege.
+//! XDP features of a driver (the `netdev` family, Linux 6.3 and newer). Read only; needs no
+//! privilege.
 
 use fairpath_units::IfIndex;
 
@@ -16,20 +17,20 @@ const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
 const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 8;
 const NETDEV_XDP_ACT_RX_SG: u64 = 32;
 
-/// What a driver does with XDP.
+/// XDP features of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
     /// Runs programs in the driver (drop, pass, send back).
     pub native: bool,
     /// Redirects to other devices, CPUs and AF_XDP sockets.
     pub redirect: bool,
-    /// Takes frames that others redirect to it.
+    /// Accepts frames redirected to it.
     pub redirect_target: bool,
-    /// Gives frames to AF_XDP sockets without copying.
+    /// Passes frames to AF_XDP sockets without copying.
     pub zero_copy: bool,
-    /// Takes frames larger than one buffer.
+    /// Accepts frames larger than one buffer.
     pub multi_buffer: bool,
-    /// Buffers of one frame in zero-copy mode, at most.
+    /// Maximum of buffers per frame in zero-copy mode.
     pub zero_copy_segments: u32,
 }
 
@@ -47,7 +48,7 @@ impl Netdev {
         })
     }
 
-    /// What the link's driver declares.
+    /// The features of the link's driver.
     pub fn xdp(&mut self, ifindex: IfIndex) -> Result<Option<XdpFeatures>, NetlinkError> {
         let request = self
             .family

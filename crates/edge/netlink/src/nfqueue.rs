@@ -1,4 +1,4 @@
-//! Whether a packet queue to user space can be bound (`nfnetlink_queue`).
+//! Whether NFQUEUE works (`nfnetlink_queue`).
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
@@ -10,10 +10,10 @@ const NFQNL_MSG_CONFIG: u16 = 2;
 const NFQA_CFG_CMD: u16 = 1;
 const NFQNL_CFG_CMD_BIND: u8 = 1;
 
-/// Binds `queue` in the calling thread's namespace and gives it up again at once.
+/// Binds `queue` in the calling thread's namespace and unbinds it at once.
 ///
-/// For finding out, in a namespace of one's own: packets sent to the queue in between are dropped.
-/// `EINVAL` means that the kernel has no such queues, `EPERM` that `CAP_NET_ADMIN` is missing.
+/// For probes in a separate namespace: packets to the queue in between are dropped. `EINVAL` means
+/// that the kernel has no such queues, `EPERM` that `CAP_NET_ADMIN` is missing.
 pub fn bind_nfqueue(queue: u16) -> Result<(), NetlinkError> {
     let mut connection = Connection::open(NETLINK_NETFILTER)?;
     let [high, low] = queue.to_be_bytes();

@@ -1,4 +1,4 @@
-//! By which link packets to an address leave.
+//! The link towards an address.
 
 use std::net::IpAddr;
 
@@ -15,11 +15,11 @@ const RTA_OIF: u16 = 4;
 /// `struct rtmsg`.
 const ROUTE_LEN: usize = 12;
 
-/// The link by which this host's packets to `to` leave, in the calling thread's namespace; `None`
-/// where there is no route, or one that refuses.
+/// The link by which packets of this host to `to` leave, in the calling thread's namespace. `None`
+/// if there is no route, or one that refuses.
 ///
 /// # Errors
-/// What else the kernel says.
+/// Other errors of the kernel.
 pub fn link_towards(to: IpAddr) -> Result<Option<IfIndex>, NetlinkError> {
     let mut connection = Connection::open(NETLINK_ROUTE)?;
     let (family, bits, bytes) = match to {

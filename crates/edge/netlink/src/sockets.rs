@@ -1,11 +1,11 @@
-//! TCP sockets of a namespace, as `sock_diag` tells them: who, which state, `tcp_info`, congestion control.
+//! TCP sockets of a namespace from `sock_diag`: addresses, state, `tcp_info`, congestion control.
 //!
-//! | question | answer | cost |
+//! | task | method | cost |
 //! |---|---|---|
-//! | which are there | [`SocketDiag::dump`] | a walk over the machine's whole hash table of connections |
-//! | how is this one | [`SocketDiag::get`] | one look into it |
+//! | list all | [`SocketDiag::dump`] | a walk over the machine's whole hash table of connections |
+//! | read one | [`SocketDiag::get`] | one look-up in it |
 //!
-//! A sampler therefore lists once and then asks for each. Only connections: listening sockets are omitted.
+//! So a sampler lists once and then reads each. Only connections: listening sockets are excluded.
 
 mod parse;
 mod tcp_info;
@@ -26,52 +26,53 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// Bits of `idiag_ext`: one less than the attribute's number.
 const EXT_INFO: u8 = 1 << 1;
-/// Asks for Vegas, DCTCP and BBR alike.
+/// Requests Vegas, DCTCP and BBR.
 const EXT_VEGASINFO: u8 = 1 << 2;
 const EXT_CONG: u8 = 1 << 3;
 /// Established, and closing in either direction; neither listening nor half-open nor in time-wait.
 const CONNECTED_STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
-/// "Whatever cookie it has".
+/// "Any cookie".
 const NO_COOKIE: u64 = u64::MAX;
 /// Bytes of `struct inet_diag_req_v2`.
 const REQUEST_BYTES: usize = 56;
 
-/// What names a connection.
+/// The identity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId {
     /// Own address; an IPv4 connection of an IPv6 socket keeps its mapped address, which [`SocketDiag::get`] needs.
     pub local: SocketAddr,
-    /// The other's.
+    /// The remote address.
     pub peer: SocketAddr,
-    /// The socket's cookie, never given twice while the machine runs. BPF calls it the socket cookie, too.
+    /// The socket cookie, as in BPF; unique until the machine restarts.
     pub cookie: u64,
 }
 
-/// One connection at one moment.
+/// The state of a connection at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpSocket {
-    /// Which.
+    /// The connection.
     pub id: SocketId,
     /// TCP's state, as the kernel numbers it (1: established).
     pub state: u8,
     /// Inode, as `/proc/PID/fd` shows it; 0 when no process holds the socket any more.
     pub inode: u32,
-    /// `struct tcp_info`, as far as this kernel has it.
+    /// `struct tcp_info`, as far as this kernel provides it.
     pub info: Option<TcpInfo>,
     /// The congestion control that it uses.
     pub congestion: Option<String>,
-    /// BBR's own figures, where it uses BBR.
+    /// BBR's state, if it uses BBR.
     pub bbr: Option<BbrInfo>,
 }
 
-/// A socket that asks about the TCP sockets of the namespace in which it was opened.
+/// A socket for requests about TCP sockets in the namespace in which it was opened.
 #[derive(Debug)]
 pub struct SocketDiag {
     connection: Connection,
 }
 
 impl SocketDiag {
-    /// Opens it in the namespace of the calling thread, for which it asks from then on. Needs no privilege.
+    /// Opens it in the namespace of the calling thread, to which all requests apply. Needs no
+    /// privilege.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -83,7 +84,8 @@ impl SocketDiag {
 
     /// All connections, IPv4 first.
     ///
-    /// The kernel walks its table of the whole machine, twice: a millisecond or so where memory is large.
+    /// The kernel walks through its table of the whole machine twice: about a millisecond with much
+    /// memory.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -100,7 +102,7 @@ impl SocketDiag {
         Ok(found)
     }
 
-    /// This connection now; none if it is gone (or another one has its addresses).
+    /// This connection now; none if it ended (or another one has its addresses).
     ///
     /// # Errors
     /// [`NetlinkError`].

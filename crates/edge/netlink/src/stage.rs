@@ -1,16 +1,18 @@
-//! What a packet passes in the stack, and would not pass if a port carried it around the stack (AF_XDP).
+//! The stages of the stack that packets pass, and that AF_XDP would bypass.
 //!
 //! ```text
 //!            tc ingress --- prerouting --- routing --- forward --- postrouting --- tc egress --- qdisc
 //! in --- XDP ---------------------- AF_XDP goes straight ------------------------------------------- out
 //! ```
 //!
-//! [`stages`] lists what has something to do there: chains with rules or a policy other than accept, NAT, tracked
-//! connections, policy routing, filters and qdiscs of the interfaces. Empty chains, which every distribution's firewall
-//! leaves, are not listed; neither is what concerns this host's own traffic only (input, output).
+//! [`stages`] lists those that have something to do: chains with rules or a policy other than
+//! accept, NAT, connection tracking, policy routing, filters and qdiscs of the interfaces. Empty
+//! chains, which the firewall of every distribution leaves, are not listed. Chains for local
+//! traffic only (input, output) are not listed either.
 //!
-//! Absent: programs of others at tcx and XDP (`fairpath_bpf::tcx_programs` and [`crate::Link::xdp`] tell), and
-//! `bridge-nf-call-iptables`, which sends bridged packets through the chains that are listed here.
+//! Deliberately absent: other programs at tcx and XDP (see `fairpath_bpf::tcx_programs` and
+//! [`crate::Link::xdp`]), and `bridge-nf-call-iptables`, which sends bridged packets through the
+//! chains listed here.
 
 mod device;
 mod hooks;
@@ -33,11 +35,11 @@ pub enum StageKind {
     Nat,
     /// Connections are tracked.
     Conntrack,
-    /// A routing rule besides the three that every host has.
+    /// A routing rule in addition to the three default ones.
     PolicyRouting,
     /// A filter of tc at the interface.
     Filter,
-    /// A root qdisc that somebody made.
+    /// A root qdisc that is not the default.
     Qdisc,
 }
 
@@ -55,14 +57,15 @@ impl StageKind {
     }
 }
 
-/// Something that packets pass.
+/// A stage that packets pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// What it is.
+    /// Its kind.
     pub kind: StageKind,
-    /// As its own tool calls it: `nft inet filter forward`, `iptables nat POSTROUTING`, `rule 100 (table 5)`.
+    /// In the words of its tool: `nft inet filter forward`, `iptables nat POSTROUTING`, `rule 100
+    /// (table 5)`.
     pub name: String,
-    /// The interface that it belongs to; `None` where it is the whole namespace's.
+    /// Its interface; `None` if it applies to the whole namespace.
     pub interface: Option<String>,
 }
 
@@ -76,7 +79,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// It is not known what packets pass.
+/// The stages could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The kernel did not answer.
@@ -87,7 +90,7 @@ pub enum StageError {
     Read {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A table of iptables could not be read.
@@ -99,18 +102,18 @@ pub enum StageError {
         table: String,
         /// Its tool.
         tool: &'static str,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
-/// Everything that packets between these interfaces pass, in the calling thread's namespace.
+/// All stages for packets between these interfaces, in the calling thread's namespace.
 ///
-/// A part that this kernel does not have is no stage. Needs `CAP_NET_ADMIN`, for iptables `CAP_NET_RAW` too.
-/// O(chains, rules of iptables, routing rules, qdiscs).
+/// Parts that this kernel lacks are no stages. Needs `CAP_NET_ADMIN`, and for iptables also
+/// `CAP_NET_RAW`. O(chains, rules of iptables, routing rules, qdiscs).
 ///
 /// # Errors
-/// [`StageError`]: then nothing is known, and nothing should be bypassed.
+/// [`StageError`]: then the list is unknown, and nothing should be bypassed.
 pub fn stages(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     let mut found = nftables::chains(devices)?;
     found.extend(xtables::chains()?);
@@ -122,7 +125,7 @@ pub fn stages(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     Ok(found)
 }
 
-/// Connections that are tracked now: a namespace without rules for it tracks none.
+/// Connections tracked now: a namespace without rules for it tracks none.
 fn conntrack() -> Result<Option<Stage>, StageError> {
     let count = read("/proc/sys/net/netfilter/nf_conntrack_count")?;
     let tracked = count.as_deref().and_then(|text| text.trim().parse().ok());
@@ -145,7 +148,7 @@ fn read(path: &str) -> Result<Option<String>, StageError> {
     }
 }
 
-/// What a netlink family's absence looks like.
+/// Errors that mean that a netlink family is missing.
 fn absent<T: Default>(answer: Result<T, NetlinkError>) -> Result<T, StageError> {
     match answer {
         Err(error)

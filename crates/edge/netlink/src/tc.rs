@@ -1,7 +1,7 @@
-//! Qdiscs and filters: listing them, and making the smallest one of a kind.
+//! Qdiscs and filters: listing them, and creating a minimal one of a kind.
 //!
-//! The options are the least each kind accepts; this is for finding out, not for shaping. What is put
-//! on a link to stay there, and what it counts, is `place.rs`.
+//! The options are the minimum that each kind accepts, for probes and not for shaping. See
+//! `place.rs` for permanent qdiscs and their counters.
 
 mod place;
 
@@ -31,24 +31,24 @@ const CLSACT_HANDLE: u32 = 0xffff_0000;
 const CLSACT_INGRESS: u32 = 0xffff_fff2;
 const ROOT_HANDLE: u32 = 0x0001_0000;
 const ETH_P_IP: u16 = 0x0800;
-/// Of every namespace.
+/// In every namespace.
 const LOOPBACK: IfIndex = IfIndex(1);
 
-/// A qdisc and its place.
+/// A qdisc and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// The link it sits on.
+    /// Its link.
     pub ifindex: IfIndex,
-    /// The kernel's word for the kind.
+    /// The kernel's name of the kind.
     pub kind: String,
     /// Major number in the upper 16 bits; 0 for defaults.
     pub handle: u32,
-    /// The handle of the class it hangs under.
+    /// The handle of its parent class.
     pub parent: u32,
 }
 
 impl Qdisc {
-    /// Whether it is the root of its link's egress.
+    /// Whether it is the root qdisc of its link's egress.
     pub fn is_root(&self) -> bool {
         self.parent == TC_H_ROOT
     }
@@ -82,7 +82,8 @@ impl Tc {
         })
     }
 
-    /// Makes a qdisc of `kind` the link's root. `ENOENT` means that the kernel does not know the kind.
+    /// Makes a qdisc of `kind` the root qdisc of the link. `ENOENT` means that the kernel has no
+    /// such kind.
     ///
     /// The kernel may load the module for it.
     pub fn add_root(&mut self, ifindex: IfIndex, kind: &str) -> Result<(), NetlinkError> {
@@ -105,12 +106,12 @@ impl Tc {
         self.connection.command("delete qdisc", request)
     }
 
-    /// Whether the kernel knows a kind of classful or classless qdisc, by asking for one where only
-    /// `ingress` and `clsact` may be: on the loopback link, on which nothing changes. It may load the
-    /// module for it; needs `CAP_NET_ADMIN`.
+    /// Whether the kernel has a kind of classful or classless qdisc. It requests one on the
+    /// loopback link at a position that only `ingress` and `clsact` may have, so nothing changes.
+    /// May load the module; needs `CAP_NET_ADMIN`.
     ///
     /// # Errors
-    /// It cannot be asked: no privilege, or the loopback link has an ingress qdisc.
+    /// The probe failed: no privilege, or the loopback link has an ingress qdisc.
     pub fn knows(&mut self, kind: &str) -> Result<bool, NetlinkError> {
         let request = new_qdisc(LOOPBACK, 0, TC_H_CLSACT, kind);
         match self.connection.command("look up qdisc", request) {
@@ -120,13 +121,13 @@ impl Tc {
         }
     }
 
-    /// Adds `clsact`, the place where filters at ingress and egress hang.
+    /// Adds `clsact`, the parent of filters at ingress and egress.
     pub fn add_clsact(&mut self, ifindex: IfIndex) -> Result<(), NetlinkError> {
         let request = new_qdisc(ifindex, CLSACT_HANDLE, TC_H_CLSACT, "clsact");
         self.connection.command("add clsact", request)
     }
 
-    /// Adds a flower filter for IPv4 without an action at ingress; `clsact` must be there.
+    /// Adds a flower filter for IPv4 without an action at ingress; needs `clsact`.
     pub fn add_flower(&mut self, ifindex: IfIndex) -> Result<(), NetlinkError> {
         let protocol = u32::from(ETH_P_IP.to_be());
         let priority = 1 << 16;

@@ -1,13 +1,14 @@
-//! Link changes as events, none missed: what the kernel could not deliver is found by listing again.
+//! Link changes as events, without gaps: after a loss of messages, all links are listed again.
 //!
 //! ```text
 //!   RTNLGRP_LINK --> socket --> LinkTable --> events
 //!   overflow -----> list all ------^
 //! ```
 //!
-//! The invariant: after every call the table equals what the kernel last said, and the events reported so far,
-//! applied in order, lead from nothing to the table. The socket joins the group before the first listing, so a
-//! change in between is seen twice rather than never; the second time it makes no event.
+//! Invariant: after every call, the table equals the last state reported by the kernel, and the
+//! events so far, applied in order, lead from nothing to the table. The socket joins the group
+//! before the first listing, so a change in between arrives twice rather than never. The second
+//! time it makes no event.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,13 +25,13 @@ use crate::message::messages;
 
 const RTNLGRP_LINK: u32 = 1;
 const DATAGRAM_LIMIT_BYTES: usize = 128 * 1024;
-/// Datagrams read in one call, so that a storm of changes cannot hold the caller forever.
+/// Maximum of datagrams per call, so that a storm of changes cannot block the caller.
 const DATAGRAMS_PER_CALL: usize = 256;
 
 /// A change of one link. Each carries the link as it is after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// A link is there now (made, or moved into this namespace).
+    /// A new link (created, or moved into this namespace).
     Appeared(Link),
     /// A link has another name; its index is the same.
     Renamed {
@@ -43,13 +44,13 @@ pub enum LinkEvent {
     Up(Link),
     /// A link is no longer able to pass packets.
     Down(Link),
-    /// Something else of it changed: MTU, master, qdisc, XDP program, ...
+    /// Another change: MTU, master, qdisc, XDP program, ...
     Changed(Link),
-    /// A link is gone (deleted, or moved to another namespace); the link as it last was.
+    /// A link was removed (deleted, or moved to another namespace); its last state.
     Vanished(Link),
 }
 
-/// The links known so far; turns reports into events. Pure: reads no socket.
+/// The known links; turns reports into events. Pure: reads no socket.
 #[derive(Clone, Debug, Default)]
 pub struct LinkTable {
     links: BTreeMap<IfIndex, Link>,
@@ -66,7 +67,7 @@ impl LinkTable {
         self.links.get(&ifindex)
     }
 
-    /// Takes a report of a link as it is now and appends what changed.
+    /// Applies a report of the current state of a link, and appends the changes.
     ///
     /// One report may make two events: a rename first, then up, down or another change.
     pub fn apply(&mut self, link: Link, events: &mut Vec<LinkEvent>) {
@@ -92,12 +93,12 @@ impl LinkTable {
         }
     }
 
-    /// Takes a report that a link is gone; one that was never known makes no event.
+    /// Applies the removal of a link. An unknown link makes no event.
     pub fn remove(&mut self, ifindex: IfIndex, events: &mut Vec<LinkEvent>) {
         events.extend(self.links.remove(&ifindex).map(LinkEvent::Vanished));
     }
 
-    /// Takes a whole listing: what is not in it has disappeared, the rest is applied.
+    /// Applies a whole listing: links that are not in it were removed.
     pub fn resync(&mut self, listing: Vec<Link>, events: &mut Vec<LinkEvent>) {
         let gone: Vec<IfIndex> = self
             .links
@@ -149,7 +150,8 @@ pub struct LinkWatch {
 impl LinkWatch {
     /// Subscribes in the calling thread's namespace.
     ///
-    /// The first call of [`LinkWatch::events`] reports all links that are there as [`LinkEvent::Appeared`].
+    /// The first call of [`LinkWatch::events`] reports all existing links as
+    /// [`LinkEvent::Appeared`].
     pub fn open() -> Result<LinkWatch, NetlinkError> {
         let socket = subscribe().map_err(|source| NetlinkError::Socket {
             operation: "watch links",
@@ -177,9 +179,9 @@ impl LinkWatch {
 
     /// What changed since the last call, in order; empty if nothing did. Never waits for a change.
     ///
-    /// After an overflow of the socket (`ENOBUFS`) it lists all links and reports the difference. On an error
-    /// nothing is lost: the next call lists all links again. At most 256 datagrams are read; when there are more,
-    /// the descriptor stays readable.
+    /// After an overflow of the socket (`ENOBUFS`), it lists all links and reports the difference.
+    /// An error loses nothing: the next call lists all links again. Reads at most 256 datagrams; if
+    /// there are more, the descriptor stays readable.
     pub fn events(&mut self) -> Result<Vec<LinkEvent>, NetlinkError> {
         let mut events = Vec::new();
         for _ in 0..DATAGRAMS_PER_CALL {
@@ -202,8 +204,8 @@ impl LinkWatch {
         Ok(events)
     }
 
-    /// Old reports still queued are read before listing: applied after it they would undo what it said.
-    /// Emptying the queue also ends the state in which the kernel drops reports without saying so again.
+    /// Reads old reports from the queue before listing: applied later, they would undo the list. An
+    /// empty queue also ends the state in which the kernel drops reports without another error.
     fn resync(&mut self, events: &mut Vec<LinkEvent>) -> Result<(), NetlinkError> {
         let emptied = self.discard_queued()?;
         let listing = self.lister.list()?;
@@ -298,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Collects events until `done` says so; a deadline stands in for a hang.
+    /// Collects events until `done` returns true, with a deadline.
     fn collect(watch: &mut LinkWatch, done: impl Fn(&[LinkEvent]) -> bool) -> Vec<LinkEvent> {
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut all = Vec::new();

@@ -1,7 +1,7 @@
-//! What a queue shall be like, and the one message that tells the kernel.
+//! The configuration of a queue, and the one message that sends it to the kernel.
 //!
-//! One message binds, sets the copy mode, the length and the flags: there is no moment in which the
-//! queue exists and refuses packets because its mode is not set.
+//! One message binds the queue and sets copy mode, length and flags, so the queue never refuses
+//! packets because its mode is not set.
 
 use crate::message::{ACK, CONFIG, REQUEST, VALUE_LIMIT_BYTES, put, write};
 
@@ -20,27 +20,27 @@ const FLAG_GSO: u32 = 4;
 const FLAG_UID_GID: u32 = 8;
 const FLAG_SECCTX: u32 = 16;
 
-/// The most of a packet that one message carries; a longer packet is cut.
+/// Maximum bytes of a packet in one message. A longer packet is truncated.
 pub const COPY_LIMIT_BYTES: u32 = VALUE_LIMIT_BYTES as u32;
-/// What the kernel takes if it is told nothing.
+/// The kernel's default.
 const DEFAULT_LENGTH: u32 = 1024;
-/// Packets of one read.
+/// Packets per read.
 const DEFAULT_AT_ONCE: usize = 64;
-/// `recvmmsg` takes no longer.
+/// The maximum of `recvmmsg`.
 const AT_ONCE_LIMIT: usize = 1024;
-/// Of one message: headers and attributes beside the payload.
+/// Per message: headers and attributes in addition to the payload.
 const BESIDE_PAYLOAD_BYTES: usize = 4096;
-/// What a message costs in the socket's account beside its payload.
+/// The size of a message in the account of the socket, in addition to its payload.
 const MESSAGE_COST_BYTES: usize = 2048;
-/// A payload where GSO packets are segmented before.
+/// A payload if GSO packets are segmented before.
 const FRAME_COST_BYTES: usize = 2048;
-/// The default receive buffer is never larger.
+/// The maximum of the default receive buffer.
 const DEFAULT_BUFFER_LIMIT_BYTES: usize = 64 << 20;
 
-/// What a queue shall be like.
+/// The configuration of a queue.
 ///
-/// By default: all of the packet's bytes, GSO packets whole, 1,024 packets, closed on overload, no
-/// extra attributes, a receive buffer for all that the queue may hold.
+/// Defaults: all bytes of each packet, GSO packets whole, 1,024 packets, closed on overload, no
+/// extra attributes, and a receive buffer for a full queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub(crate) queue: u16,
@@ -53,7 +53,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A queue of this number, as the rule has it (`--queue-num`).
+    /// A queue with this number, as in the rule (`--queue-num`).
     pub fn new(queue: u16) -> Config {
         Config {
             queue,
@@ -66,82 +66,86 @@ impl Config {
         }
     }
 
-    /// Copies at most so many bytes of each packet, from the network header on; 0 as [`Config::metadata_only`].
+    /// Copies at most this many bytes of each packet, from the network header. 0 is
+    /// [`Config::metadata_only`].
     ///
-    /// Packets that are cut cannot be rewritten. 128 hold every header and spare the copying.
+    /// Truncated packets cannot be rewritten. 128 bytes include every header and save copying.
     #[must_use]
     pub fn copy_bytes(mut self, bytes: u32) -> Config {
         self.copy_bytes = bytes.min(COPY_LIMIT_BYTES);
         self
     }
 
-    /// Copies nothing of the packet: id, hook, interfaces and mark only.
+    /// Copies no bytes of the packet: only id, hook, interfaces and mark.
     #[must_use]
     pub fn metadata_only(self) -> Config {
         self.copy_bytes(0)
     }
 
-    /// The most packets that wait for a verdict, held ones among them.
+    /// Maximum of packets without a verdict, including held ones.
     #[must_use]
     pub fn length(mut self, packets: u32) -> Config {
         self.length = packets;
         self
     }
 
-    /// Whether GSO packets come whole (default), or segmented in the kernel, which costs most of the speed.
+    /// Whether GSO packets come whole (default), or segmented by the kernel at most of the speed.
     ///
-    /// Whole ones may be longer than the MTU and cannot be rewritten. Some are segmented all the same (SCTP).
+    /// Whole ones may exceed the MTU and cannot be rewritten. Some are segmented anyway (SCTP).
     #[must_use]
     pub fn gso(self, on: bool) -> Config {
         self.flag(FLAG_GSO, on)
     }
 
-    /// Whether packets pass unseen when the queue or the socket's buffer is full (default: they are dropped).
+    /// Whether packets bypass a full queue or socket buffer (default: they are dropped).
     ///
-    /// What passes so is counted nowhere.
+    /// Bypassing packets are not counted.
     #[must_use]
     pub fn fail_open(self, on: bool) -> Config {
         self.flag(FLAG_FAIL_OPEN, on)
     }
 
-    /// Whether each packet comes with its connection's attributes.
+    /// Whether each packet has the attributes of its connection.
     #[must_use]
     pub fn conntrack(self, on: bool) -> Config {
         self.flag(FLAG_CONNTRACK, on)
     }
 
-    /// Whether local packets come with their socket's user and group.
+    /// Whether local packets have the user and group of their socket.
     #[must_use]
     pub fn uid_gid(self, on: bool) -> Config {
         self.flag(FLAG_UID_GID, on)
     }
 
-    /// Whether local packets come with their security label.
+    /// Whether local packets have their security label.
     #[must_use]
     pub fn security_context(self, on: bool) -> Config {
         self.flag(FLAG_SECCTX, on)
     }
 
-    /// Reads at most so many packets a system call, 1 to 1,024.
+    /// Reads at most this many packets per system call, 1 to 1,024.
     ///
-    /// More cost fewer calls when there is a backlog; the first of a batch waits for the last's decision.
+    /// More need fewer calls under load, but the first packet of a batch waits for the decision
+    /// about the last.
     #[must_use]
     pub fn at_once(mut self, packets: usize) -> Config {
         self.at_once = packets.clamp(1, AT_ONCE_LIMIT);
         self
     }
 
-    /// Asks for a receive buffer of so many bytes, as the kernel counts them (payload and some 2 KiB a packet).
+    /// Requests a receive buffer of this many bytes, as the kernel counts them (payload and about 2
+    /// KiB per packet).
     #[must_use]
     pub fn receive_buffer_bytes(mut self, bytes: usize) -> Config {
         self.buffer_bytes = Some(bytes);
         self
     }
 
-    /// Whether a full receive buffer is said at once, in [`PacketCounters::overruns`](crate::PacketCounters::overruns).
+    /// Whether a full receive buffer is reported at once, in
+    /// [`PacketCounters::overruns`](crate::PacketCounters::overruns).
     ///
-    /// Off by default, for the kernel then goes on dropping until the socket has been read empty. The
-    /// kernel's own columns count each packet either way.
+    /// Off by default, because the kernel then drops packets until the socket was read empty. The
+    /// kernel's own counters count each packet in both cases.
     #[must_use]
     pub fn overrun_reports(mut self, on: bool) -> Config {
         self.overrun_reports = on;
@@ -157,7 +161,7 @@ impl Config {
         self
     }
 
-    /// The receive buffer to ask for.
+    /// The receive buffer to request.
     pub(crate) fn buffer_wanted(&self) -> usize {
         let payload = if self.flags & FLAG_GSO != 0 {
             self.copy_bytes as usize
@@ -169,7 +173,7 @@ impl Config {
             .unwrap_or(all.min(DEFAULT_BUFFER_LIMIT_BYTES))
     }
 
-    /// Number and size of the places for one read.
+    /// Number and size of the buffers for one read.
     pub(crate) fn slots(&self) -> (usize, usize) {
         (
             self.at_once,
@@ -177,7 +181,7 @@ impl Config {
         )
     }
 
-    /// The flags beyond the usual in words, for an error.
+    /// The flags that differ from the default, for an error message.
     pub(crate) fn options(&self) -> String {
         let named = [
             (FLAG_GSO, "GSO"),
@@ -190,7 +194,7 @@ impl Config {
         on.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Binds and sets all.
+    /// Binds the queue and sets all options.
     pub(crate) fn bind_message(&self, sequence: u32) -> Vec<u8> {
         let mode = if self.copy_bytes == 0 {
             COPY_META
@@ -210,7 +214,7 @@ impl Config {
                 put(out, NFQA_CFG_PARAMS, &[a, b, c, d, mode]);
                 put(out, NFQA_CFG_QUEUE_MAXLEN, &self.length.to_be_bytes());
                 let mask = FLAG_FAIL_OPEN | FLAG_CONNTRACK | FLAG_GSO | FLAG_UID_GID | FLAG_SECCTX;
-                // A flag that is not asked for must not be refused by a kernel that does not know it.
+                // A kernel without a flag must not refuse a queue that does not request it.
                 let mask = mask & (self.flags | FLAG_FAIL_OPEN | FLAG_GSO);
                 put(out, NFQA_CFG_MASK, &mask.to_be_bytes());
                 put(out, NFQA_CFG_FLAGS, &self.flags.to_be_bytes());
@@ -220,7 +224,7 @@ impl Config {
     }
 }
 
-/// Gives the queue up; wants no answer.
+/// Unbinds the queue; requests no acknowledgement.
 pub(crate) fn unbind_message(queue: u16) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out, CONFIG, REQUEST, 0, queue, |out| {

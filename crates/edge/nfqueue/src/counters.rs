@@ -1,9 +1,9 @@
-//! What one queue has seen and done, by our count and by the kernel's.
+//! Counters of one queue, from this crate and from the kernel.
 //!
-//! Ours and the kernel's add up: of the packets that rules sent to a queue without fail-open,
-//! `received + kernel's queue_dropped + user_dropped` is the sum (what still waits in the socket aside),
-//! and `missing` is the kernel's `user_dropped`. With fail-open the kernel counts nothing for what it
-//! let pass: compare the rule's counter.
+//! They are consistent. Of the packets that rules sent to a queue without fail-open, the sum is
+//! `received` + the kernel's `queue_dropped` + `user_dropped` (without packets in the socket), and
+//! `missing` is the kernel's `user_dropped`. With fail-open, the kernel does not count bypassing
+//! packets: compare the counter of the rule.
 
 use std::fs::File;
 use std::io;
@@ -16,33 +16,35 @@ const FILE: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
 /// A line has about 60 bytes, and there are 65,536 queues at most.
 const FILE_LIMIT_BYTES: usize = 8 << 20;
 
-/// What a queue's owner has seen and done. All count from binding.
+/// Counters of the owner of a queue, since binding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What came.
+    /// Received packets.
     pub packets: PacketCounters,
-    /// What was answered.
+    /// Verdicts.
     pub verdicts: VerdictCounters,
 }
 
-/// What came.
+/// Received packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounters {
-    /// Packets handed out.
+    /// Packets passed to the caller.
     pub received: u64,
-    /// Ids that never came: the socket's buffer was full (the kernel's `user_dropped`, or passed by fail-open).
+    /// Missing ids: the socket's buffer was full (the kernel's `user_dropped`, or bypassed by
+    /// fail-open).
     pub missing: u64,
-    /// Verdicts that the kernel refused: it had dropped the packet (its interface went down, its rule's table went).
+    /// Refused verdicts: the kernel had dropped the packet (its interface went down, or the table
+    /// of its rule was removed).
     pub refused: u64,
-    /// Times the kernel said that the buffer was full; far fewer than the packets lost then.
+    /// Reports of a full buffer; far fewer than the packets lost then.
     pub overruns: u64,
-    /// Messages that could not be read to their end; a kernel sends none.
+    /// Messages that could not be parsed; the kernel sends none.
     pub malformed: u64,
-    /// System calls that read.
+    /// System calls for reading.
     pub reads: u64,
 }
 
-/// What was answered.
+/// Verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerdictCounters {
     /// To accept.
@@ -53,9 +55,9 @@ pub struct VerdictCounters {
     pub requeued: u64,
     /// To repeat.
     pub repeated: u64,
-    /// Of all these, with new content.
+    /// Verdicts of all kinds with new content.
     pub rewritten: u64,
-    /// System calls that sent them.
+    /// System calls for sending.
     pub sends: u64,
 }
 
@@ -77,13 +79,13 @@ pub struct KernelCounts {
     pub queue: u16,
     /// The netlink port that owns it.
     pub port: u32,
-    /// Packets that wait for their verdict.
+    /// Packets that wait for a verdict.
     pub waiting: u32,
     /// 1 for metadata only, 2 for payload.
     pub copy_mode: u8,
-    /// Bytes of payload copied at most.
+    /// Maximum bytes of copied payload.
     pub copy_range: u32,
-    /// Dropped because the queue had its full length. Wraps at 2^32.
+    /// Dropped because the queue was full. Wraps at 2^32.
     pub queue_dropped: u32,
     /// Dropped because the socket's receive buffer was full. Wraps at 2^32.
     pub user_dropped: u32,
@@ -108,7 +110,7 @@ impl KernelCounts {
     }
 }
 
-/// The kernel's table, of the namespace in which it was opened.
+/// The kernel's table of the namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct KernelTable(File);
 
@@ -117,14 +119,14 @@ impl KernelTable {
         File::open(FILE).map(KernelTable)
     }
 
-    /// The line of `queue`; `None` where nobody is bound to it.
+    /// The line of `queue`; `None` if the queue is not bound.
     pub fn look(&self, queue: u16) -> io::Result<Option<KernelCounts>> {
         let text = self.text()?;
         let mut lines = text.lines().filter_map(KernelCounts::read);
         Ok(lines.find(|line| line.queue == queue))
     }
 
-    /// The file gives at most a page each time.
+    /// A read returns at most a page.
     fn text(&self) -> io::Result<String> {
         let mut bytes = Vec::new();
         let mut page = [0; 4096];
@@ -138,10 +140,10 @@ impl KernelTable {
     }
 }
 
-/// Who is bound to which queue in the calling thread's namespace, and what was dropped there.
+/// The owner of each queue in the calling thread's namespace, and its drops.
 ///
 /// # Errors
-/// Where `/proc` is not there, or the kernel has no such queues.
+/// If `/proc` is missing, or the kernel has no NFQUEUE support.
 pub fn kernel_counts() -> io::Result<Vec<KernelCounts>> {
     let text = KernelTable::open()?.text()?;
     Ok(text.lines().filter_map(KernelCounts::read).collect())

@@ -1,15 +1,16 @@
-//! Leaving without losing a packet.
+//! Closing a queue without losing a packet.
 //!
-//! The kernel drops whatever waits in a queue that loses its owner. So, in this order:
+//! The kernel drops the packets of a queue that loses its owner. So close it in this order:
 //!
-//! 1. take the rule away that sends packets to the queue (what manages rules does that; this crate does not);
-//! 2. give held packets their verdicts, at their times, or all at once ([`Queue::release_all`]);
-//! 3. [`Queue::drain`], which waits until no packet is between the old rules and the queue, decides what
-//!    still comes, and returns when the kernel says that nothing waits;
+//! 1. remove the rule that sends packets to the queue (the owner of the rules does that, not this
+//! crate);
+//! 2. give held packets their verdicts, at their times or all at once ([`Queue::release_all`]);
+//! 3. [`Queue::drain`]: it waits until no packet is between the old rules and the queue, decides
+//! about remaining packets, and returns when the kernel reports an empty queue;
 //! 4. drop the queue.
 //!
-//! A rule that cannot go away first needs `--queue-bypass`: packets then pass by the queue as soon as it
-//! is unbound, but those that wait at that moment are lost. `kill -9` loses them always.
+//! A rule that cannot be removed first needs `--queue-bypass`: packets then bypass the queue as
+//! soon as it is unbound, but packets waiting at that moment are lost. `kill -9` always loses them.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +19,18 @@ use crate::packet::Packet;
 use crate::queue::{Answer, Mode, Queue, Wait};
 use crate::socket::wait_for_rules;
 
-/// A pause where the kernel has packets but the socket none: they are on their way to it.
+/// A pause if the kernel has packets that are not in the socket yet.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl<M: Mode> Queue<M> {
-    /// Decides what still comes until nothing is left, for at most `limit`; returns how many packets that were.
+    /// Decides about remaining packets until none is left, for at most `limit`. Returns their
+    /// number.
     ///
-    /// The rule that sends packets here must be gone. Takes some milliseconds, for the kernel's grace period.
+    /// The rule that sends packets here must be removed. Takes some milliseconds, for the kernel's
+    /// grace period.
     ///
     /// # Errors
-    /// Where packets are held, or still come after `limit`; the queue works on then.
+    /// If packets are held, or still come after `limit`; the queue continues then.
     pub fn drain<A: Into<Answer>>(
         &mut self,
         limit: Duration,

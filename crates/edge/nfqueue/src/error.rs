@@ -1,4 +1,4 @@
-//! What can go wrong, one enumeration an operation.
+//! Errors, one enumeration per operation.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A queue could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The kernel has no such queues.
+    /// The kernel has no NFQUEUE support.
     #[error(
         "bind packet queue {queue}: the kernel has no NFQUEUE support; run `modprobe nfnetlink_queue`, \
          or boot a kernel with CONFIG_NETFILTER_NETLINK_QUEUE"
@@ -17,7 +17,7 @@ pub enum BindError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The right is missing.
+    /// Missing capability.
     #[error("bind packet queue {queue}: needs CAP_NET_ADMIN in this network namespace")]
     NotPermitted {
         /// The queue's number.
@@ -25,7 +25,7 @@ pub enum BindError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// Somebody else has it.
+    /// Another socket uses it.
     #[error(
         "bind packet queue {queue}: another socket uses it (netlink port {port}, often the \
          process's id); stop that program, or use another queue number here and in the rule"
@@ -46,17 +46,17 @@ pub enum BindError {
     Unsupported {
         /// The queue's number.
         queue: u16,
-        /// What was asked for, in words.
+        /// The requested options, for the message.
         options: String,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A system call failed otherwise.
+    /// Another system call failed.
     #[error("bind packet queue {queue}: {operation}")]
     System {
         /// The queue's number.
         queue: u16,
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -74,7 +74,7 @@ pub enum QueueError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The verdicts could not be sent; they still wait and may be sent again.
+    /// The verdicts could not be sent. They stay queued and may be sent again.
     #[error("send verdicts of queue {queue}; the verdicts are still queued, flush again")]
     Send {
         /// The queue's number.
@@ -82,7 +82,7 @@ pub enum QueueError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel's counts could not be read.
+    /// The counters of the kernel could not be read.
     #[error("read the kernel's counts of queue {queue}; is /proc mounted?")]
     Counts {
         /// The queue's number.
@@ -90,7 +90,7 @@ pub enum QueueError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// A packet of another queue, or one that was let go with all others.
+    /// A packet of another queue, or one that was released with all others.
     #[error(
         "give a verdict in queue {queue}: the queue does not hold packet {id}; give the verdict to the queue \
          that the packet came from, and none after all packets were released"
@@ -103,7 +103,7 @@ pub enum QueueError {
     },
 }
 
-/// A queue could not be emptied.
+/// A queue could not be drained.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     /// Packets are held.
@@ -113,7 +113,7 @@ pub enum DrainError {
     Held {
         /// The queue's number.
         queue: u16,
-        /// How many.
+        /// Their number.
         held: u64,
     },
     /// Packets kept coming.
@@ -123,7 +123,7 @@ pub enum DrainError {
     StillComing {
         /// The queue's number.
         queue: u16,
-        /// The time that it was given.
+        /// The time limit.
         limit: Duration,
     },
     /// The queue failed.
@@ -134,13 +134,13 @@ pub enum DrainError {
 /// A packet's content may not be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
-    /// It leaves as several packets, whose sizes are not known here.
+    /// It leaves as several packets of unknown size.
     #[error("change packet {id}: a GSO packet cannot be changed; bind the queue without GSO")]
     SuperPacket {
         /// The packet's id.
         id: u32,
     },
-    /// What was not copied would be lost.
+    /// Bytes that were not copied would be lost.
     #[error(
         "change packet {id}: only a part of the packet was copied; bind the queue with a longer copy range"
     )]
@@ -155,7 +155,7 @@ pub enum RewriteError {
         id: u32,
         /// Length of the new content.
         len: usize,
-        /// Greatest length.
+        /// Maximum length.
         limit: usize,
     },
     /// Its checksums cannot be computed.

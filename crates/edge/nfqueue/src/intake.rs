@@ -1,8 +1,8 @@
-//! Packets that have been read and not yet handed out.
+//! Packets that were read and not passed to the caller yet.
 //!
-//! Invariant: a packet leaves here once. What a caller leaves behind (it stopped early, or its decision
-//! panicked) is the first of the next round. Answers to verdicts come on the same socket: they are
-//! counted here, and packets that came between binding and its acknowledgement are kept.
+//! Invariant: a packet leaves here once. If a caller stops early, or its decision panics, the
+//! remaining packets come first in the next round. Answers to verdicts come on the same socket and
+//! are counted here. Packets between binding and its acknowledgement are kept.
 
 use std::num::NonZeroU32;
 
@@ -16,12 +16,12 @@ use crate::verdict::Held;
 #[derive(Debug)]
 pub(crate) struct Intake {
     slots: Slots,
-    /// Came before the queue was ready; they go first.
+    /// Packets from before the queue was ready, which go first.
     early: Vec<Vec<u8>>,
     cursor: Cursor,
 }
 
-/// Where the next packet is, and what has been seen before it.
+/// The position of the next packet, and the state so far.
 #[derive(Debug, Default)]
 struct Cursor {
     at: usize,
@@ -39,7 +39,7 @@ impl Intake {
         }
     }
 
-    /// Whether all has been handed out.
+    /// Whether all packets were passed on.
     pub fn is_empty(&self) -> bool {
         self.cursor.at >= self.len()
     }
@@ -52,7 +52,7 @@ impl Intake {
         }
     }
 
-    /// The places for the next read; only when [`Intake::is_empty`].
+    /// The buffers for the next read; only when [`Intake::is_empty`].
     pub fn refill(&mut self) -> &mut Slots {
         self.early.clear();
         self.cursor.at = 0;
@@ -60,12 +60,12 @@ impl Intake {
         &mut self.slots
     }
 
-    /// The places, as the last read left them.
+    /// The buffers after the last read.
     pub fn slots(&mut self) -> &mut Slots {
         &mut self.slots
     }
 
-    /// The kernel said that packets were lost.
+    /// The kernel reported lost packets.
     pub fn overrun(&mut self) {
         self.cursor.counters.overruns += 1;
     }
@@ -79,7 +79,7 @@ impl Intake {
         self.cursor.newest
     }
 
-    /// Looks in the slots for the answer to request `sequence` and keeps the packets among them.
+    /// Finds the answer to request `sequence` in the slots, and keeps the packets among them.
     pub fn answer_to(&mut self, sequence: u32) -> Option<i32> {
         let mut answer = None;
         for at in 0..self.slots.filled() {
@@ -92,7 +92,7 @@ impl Intake {
         answer
     }
 
-    /// What has not been handed out.
+    /// The packets that were not passed on.
     pub fn packets(&mut self, of: NonZeroU32) -> Packets<'_> {
         Packets {
             slots: &self.slots,
@@ -103,7 +103,7 @@ impl Intake {
     }
 }
 
-/// The error of an acknowledgement as a positive number, 0 where all went well.
+/// The error of an acknowledgement as a positive number, 0 for success.
 fn code(message: &Message<'_>) -> Option<i32> {
     native_u32(message.body, 0).map(|code| code.cast_signed().wrapping_neg())
 }
@@ -118,7 +118,7 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// The next packet, which stays the next until [`Packets::hand_out`].
+    /// The next packet, which stays the next one until [`Packets::hand_out`].
     pub(crate) fn peek(&mut self) -> Option<Packet<'a>> {
         loop {
             let message = Messages(self.datagram(self.cursor.at)?).next();
@@ -133,7 +133,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// The packet that was looked at is handed out.
+    /// Passes on the packet that was peeked at.
     pub(crate) fn hand_out(&mut self, packet: &Packet<'_>) {
         let cursor = &mut *self.cursor;
         cursor.at += 1;
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Looks at everything; what lies outside the datagram would not be in it.
+    /// Reads all fields; fields outside the datagram would fail.
     fn look_at_all(intake: &mut Intake) {
         let datagrams = intake.early.clone();
         let total: usize = datagrams.iter().map(Vec::len).sum();

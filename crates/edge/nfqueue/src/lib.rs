@@ -1,8 +1,8 @@
 //! Packets that netfilter queues to user space (NFQUEUE), and the verdicts on them.
 //!
-//! A rule sends packets to a queue; whoever has bound it gets them, looks, and says what shall become of
-//! each: accepted, dropped, sent to another queue, marked, changed, now or later, in any order. Nothing
-//! of scheduling or filtering is in here: this is the port.
+//! A rule sends packets to a queue. The owner of the queue gets them and decides about each:
+//! accept, drop, send to another queue, mark or change, now or later, in any order. This crate
+//! contains no scheduling or filtering: it is only the back end.
 //!
 //! ```sh
 //! iptables -I FORWARD -i lan -o wan -j NFQUEUE --queue-num 0 --queue-bypass
@@ -42,59 +42,61 @@
 //! # }
 //! ```
 //!
-//! `examples/accept_all.rs` is a whole program that also leaves without losing a packet.
+//! `examples/accept_all.rs` is a complete program that also exits without losing a packet.
 //!
-//! # Which parts there are
+//! # Parts
 //!
 //! | part | for |
 //! |---|---|
-//! | [`Config`] | what the queue shall be like; binds it |
-//! | [`Queue`]`<`[`Holding`]`>` | packets with their [`Held`], verdicts in any order, packed many to a system call |
+//! | [`Config`] | the configuration of the queue; binds it |
+//! | [`Queue`]`<`[`Holding`]`>` | packets with their [`Held`], verdicts in any order, many per system call |
 //! | [`Queue`]`<`[`InOrder`]`>` | each packet decided at once; runs of equal verdicts are one message to the kernel |
-//! | [`Packet`] | a packet, borrowed from the receive buffer; nothing is allocated for it |
-//! | [`Packet::rewrite`] | new content, with lengths and checksums that fit |
-//! | [`Queue::drain`] | leaving without losing a packet |
-//! | [`Counters`], [`KernelCounts`] | what came, what was answered, and what was dropped by whom |
+//! | [`Packet`] | a packet, borrowed from the receive buffer without allocation |
+//! | [`Packet::rewrite`] | new content, with matching lengths and checksums |
+//! | [`Queue::drain`] | closing a queue without losing a packet |
+//! | [`Counters`], [`KernelCounts`] | received packets, verdicts, and drops by their place |
 //!
-//! # What to know
+//! # Notes for users
 //!
-//! **Batch verdicts.** The kernel's batch verdict counts for every packet that still waits with an id up
-//! to the given one. A program that holds packets and gives one releases them all. Here only
-//! [`InOrder`] gives it, which cannot hold; [`Holding`] packs single verdicts into one datagram, which
-//! saves most of what batches save. [`Queue::release_all`] is the exception, and says so.
+//! **Batch verdicts.** The kernel's batch verdict applies to every waiting packet with an id up to
+//! the given one. In a program that holds packets, one batch verdict releases them all. Here only
+//! [`InOrder`] uses it, which cannot hold packets. [`Holding`] packs single verdicts into one
+//! datagram, which saves most of the cost. [`Queue::release_all`] is the documented exception.
 //!
-//! **GSO packets.** With GSO (the default) up to 64 KiB of a TCP stream come as one packet whose
-//! checksum is not ready. Accept it untouched: the kernel finishes it. The size of its segments is not
-//! told. It cannot be rewritten ([`RewriteError`]): bind without GSO to change packets. Marks are free.
+//! **GSO packets.** With GSO (the default), up to 64 KiB of a TCP stream come as one packet without
+//! a final checksum. Accept it unchanged: the kernel completes it. The size of its segments is
+//! unknown, so it cannot be rewritten ([`RewriteError`]): bind without GSO to change packets. Marks
+//! can always be set.
 //!
-//! **Buffers.** A packet is lost when the queue has its full [`length`](Config::length) (the kernel's
-//! `queue_dropped`) or the socket's receive buffer is full (`user_dropped`, [`PacketCounters::missing`]).
-//! The default buffer holds a full queue up to 64 MiB; it is forced past `net.core.rmem_max`, or
-//! [`Queue::receive_buffer`] says that it is not. With [`fail_open`](Config::fail_open) such packets pass
-//! instead, uncounted. Accounting without it: packets that met the rule = received + missing +
-//! `queue_dropped` + what waits in the socket.
+//! **Buffers.** A packet is lost if the queue has its full [`length`](Config::length) (the kernel's
+//! `queue_dropped`) or the receive buffer of the socket is full (`user_dropped`,
+//! [`PacketCounters::missing`]). The default buffer holds a full queue up to 64 MiB. It is forced
+//! past `net.core.rmem_max`, and [`Queue::receive_buffer`] shows whether that succeeded. With
+//! [`fail_open`](Config::fail_open), such packets pass without being counted. Without it: packets
+//! that matched the rule = received + missing + `queue_dropped` + packets in the socket.
 //!
-//! **Many queues.** One thread and one [`Queue`] each; only the socket that bound a queue may answer.
-//! `--queue-balance 0:3` chooses by a hash of the *addresses*: all flows of two hosts land in one
-//! queue. `--queue-cpu-fanout` chooses by the CPU, so a flow that migrates loses its order. Better: rules
-//! that choose by mark, u32 or class, one queue each.
+//! **Several queues.** Use one thread and one [`Queue`] each, because only the socket that bound a
+//! queue may answer. `--queue-balance 0:3` selects by a hash of the *addresses*: all flows of two
+//! hosts use the same queue. `--queue-cpu-fanout` selects by CPU, so a flow that migrates loses its
+//! order. Prefer rules that select by mark, u32 or class, with one queue each.
 //!
-//! **Conntrack.** Packets of a connection that is not confirmed yet are dropped by newer kernels where
-//! they share their entry (bridged multicast; segments released out of order or by several threads). A
-//! rule in `raw` with `-j CT --notrack`, or order within a flow until it is confirmed, avoids that.
+//! **Conntrack.** Newer kernels drop packets of an unconfirmed connection that share their entry
+//! (bridged multicast, or segments released out of order or by several threads). A rule in `raw`
+//! with `-j CT --notrack`, or order within a flow until it is confirmed, avoids that.
 //!
-//! **What drops held packets.** Their interface going down, their hook's table going away, the queue's
-//! owner ending (`kill -9`: all, at once). Verdicts for them are refused and counted.
+//! **Loss of held packets.** The kernel drops them if their interface goes down, if the table of
+//! their hook is removed, or if the owner of the queue ends (`kill -9`: all at once). Verdicts for
+//! them are refused and counted.
 //!
-//! **Ids out of order.** Kernels before 2026 look for an id along a list: release a queue of thousands
-//! in order there, or spread it over several queues.
+//! **Ids out of order.** Kernels before 2026 search an id in a list: release a queue of thousands
+//! of packets in order there, or use several queues.
 //!
 //! # Why not an existing crate
 //!
-//! `nfq` gives one verdict a system call, reads one packet a system call, and cannot size its buffer by
-//! force; `nfqueue` binds the C library; `netlink-packet-netfilter` knows logs but not queues. The socket
-//! itself is `netlink-sys`'s. Absent here: rules (iptables, nftables), protocol parsing, async runtimes
-//! (a [`Queue`] is [`AsFd`](std::os::fd::AsFd) for them).
+//! `nfq` needs one system call per verdict and per packet, and cannot force the size of its buffer.
+//! `nfqueue` binds the C library. `netlink-packet-netfilter` supports logs but not queues. The
+//! socket itself is from `netlink-sys`. Deliberately absent: rules (iptables, nftables), protocol
+//! parsing, async runtimes (a [`Queue`] is [`AsFd`](std::os::fd::AsFd) for them).
 
 mod config;
 mod counters;

@@ -1,8 +1,8 @@
 //! Netlink messages and their attributes, read from any bytes and written for the kernel.
 //!
-//! Invariant of reading: nothing outside the given bytes is looked at, whatever lengths they claim; a
-//! length that cannot be ends the walk and says so. Layout: `linux/netlink.h`, `nfnetlink.h`.
-//! Absent: multi-part answers, which this part of the kernel never gives.
+//! Invariant of reading: nothing outside the given bytes is accessed, with any lengths in them. An
+//! invalid length ends the walk and is reported. Layout: `linux/netlink.h`, `nfnetlink.h`.
+//! Deliberately absent: multi-part answers, which this part of the kernel never sends.
 
 /// `nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -11,7 +11,7 @@ pub(crate) const FAMILY_BYTES: usize = 4;
 const ATTRIBUTE_BYTES: usize = 4;
 /// Attributes and messages begin at multiples of it.
 const ALIGN: usize = 4;
-/// Without the bits that say "nested" and "network order".
+/// Without the flags "nested" and "network order".
 const TYPE_MASK: u16 = 0x3fff;
 
 pub(crate) const NLMSG_ERROR: u16 = 2;
@@ -23,13 +23,13 @@ pub(crate) const VERDICT: u16 = SUBSYSTEM | 1;
 pub(crate) const CONFIG: u16 = SUBSYSTEM | 2;
 pub(crate) const VERDICT_BATCH: u16 = SUBSYSTEM | 3;
 
-/// One message; `body` is what follows its header, cut where the datagram ends.
+/// One message; `body` follows its header, truncated at the end of the datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub kind: u16,
     pub sequence: u32,
     pub body: &'a [u8],
-    /// The header claims more than there is.
+    /// The header states more bytes than there are.
     pub cut: bool,
 }
 
@@ -57,7 +57,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes of a message or of an attribute; [`Attributes::damaged`] tells of a bad length.
+/// The attributes of a message or of an attribute; [`Attributes::damaged`] reports an invalid
+/// length.
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
     damaged: bool,
@@ -117,7 +118,7 @@ pub(crate) fn be64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Appends one message for `queue` to `out`; `attributes` appends what is in it, with [`put`].
+/// Appends one message for `queue` to `out`; `attributes` appends its content with [`put`].
 pub(crate) fn write(
     out: &mut Vec<u8>,
     kind: u16,
@@ -139,10 +140,10 @@ pub(crate) fn write(
     out[begin..begin + 4].copy_from_slice(&len.to_ne_bytes());
 }
 
-/// The longest value of an attribute.
+/// The maximum length of an attribute's value.
 pub(crate) const VALUE_LIMIT_BYTES: usize = u16::MAX as usize - ATTRIBUTE_BYTES;
 
-/// Appends an attribute, padded. The caller keeps to [`VALUE_LIMIT_BYTES`].
+/// Appends an attribute with padding. The caller respects [`VALUE_LIMIT_BYTES`].
 pub(crate) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     debug_assert!(value.len() <= VALUE_LIMIT_BYTES, "checked by the caller");
     out.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());

@@ -1,9 +1,8 @@
-//! A packet as the kernel describes it, borrowed from the receive buffer.
+//! A packet as described by the kernel, borrowed from the receive buffer.
 //!
-//! Invariant: reading never fails without an attribute other than the header with the id; what is
-//! not there is `None`, zero or empty. Attributes: `linux/netfilter/nfnetlink_queue.h`, numbers in
-//! network order. Absent: what the payload means (there are parsers for that) and what a conntrack
-//! entry holds.
+//! Invariant: only a missing header with the id makes reading fail. Other missing attributes are
+//! `None`, zero or empty. Attributes: `linux/netfilter/nfnetlink_queue.h`, numbers in network
+//! order. Deliberately absent: the meaning of the payload (see parsers) and of a conntrack entry.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,20 +38,20 @@ const INFO_CSUM_NOT_READY: u32 = 1;
 const INFO_GSO: u32 = 2;
 const INFO_CSUM_NOT_VERIFIED: u32 = 4;
 
-/// Where in the kernel's path the packet was queued (`NF_INET_*`; the bridge's hooks have the same numbers).
+/// The hook that queued the packet (`NF_INET_*`; the bridge's hooks have the same numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// Before routing.
     PreRouting,
-    /// On the way to a local socket.
+    /// To a local socket.
     LocalIn,
-    /// On the way through.
+    /// Forwarded.
     Forward,
     /// From a local socket.
     LocalOut,
     /// After routing.
     PostRouting,
-    /// One that these names do not cover.
+    /// Another hook.
     Other(u8),
 }
 
@@ -69,41 +68,41 @@ impl From<u8> for Hook {
     }
 }
 
-/// The interfaces of a packet; `None` where there is none at this hook.
+/// The interfaces of a packet; `None` if this hook has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// Where it came in.
+    /// Ingress interface.
     pub input: Option<IfIndex>,
-    /// Where it will go out.
+    /// Egress interface.
     pub output: Option<IfIndex>,
-    /// The bridge's port where it came in; `input` is then the bridge.
+    /// Bridge port at ingress; `input` is then the bridge.
     pub bridge_input: Option<IfIndex>,
-    /// The bridge's port where it will go out.
+    /// Bridge port at egress.
     pub bridge_output: Option<IfIndex>,
 }
 
-/// What the kernel knows of the packet's checksums and size (`NFQA_SKB_INFO`).
+/// Checksums and size of the packet in the kernel (`NFQA_SKB_INFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkbInfo(u32);
 
 impl SkbInfo {
-    /// The transport checksum is not there yet: device or kernel would fill it in on the way out.
+    /// The transport checksum is partial: device or kernel completes it at egress.
     pub fn checksum_not_ready(self) -> bool {
         self.0 & INFO_CSUM_NOT_READY != 0
     }
 
-    /// A GSO packet: up to 64 KiB that leave as several. The size of a segment is not told.
+    /// A GSO packet: up to 64 KiB that leave as several packets of unknown size.
     pub fn gso(self) -> bool {
         self.0 & INFO_GSO != 0
     }
 
-    /// Nobody has verified the checksum yet: do so before you believe the content.
+    /// The checksum is not verified: verify it before using the content.
     pub fn checksum_not_verified(self) -> bool {
         self.0 & INFO_CSUM_NOT_VERIFIED != 0
     }
 }
 
-/// The user and group whose socket sent the packet; with [`Config::uid_gid`](crate::Config::uid_gid) only.
+/// The user and group of the sending socket; only with [`Config::uid_gid`](crate::Config::uid_gid).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// User id.
@@ -112,7 +111,7 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// A VLAN tag that the kernel keeps beside the packet's bytes.
+/// A VLAN tag that the kernel stores outside the packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
     /// 0x8100 or 0x88a8.
@@ -148,7 +147,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// From one message; `None` where it has no readable packet header, and so no id.
+    /// From one message; `None` without a valid packet header, and so without an id.
     pub(crate) fn read(message: &Message<'a>) -> Option<Packet<'a>> {
         let family = *message.body.first()?;
         let mut attributes = Attributes::of(message.body.get(FAMILY_BYTES..)?);
@@ -156,7 +155,7 @@ impl<'a> Packet<'a> {
         let mut known = false;
         for (kind, value) in attributes.by_ref() {
             known |= kind == PACKET_HDR && value.len() >= 7;
-            // An attribute too short for what it is says nothing.
+            // An attribute that is too short for its type is ignored.
             let _ = packet.take(kind, value);
         }
         packet.whole = !(attributes.damaged() || message.cut);
@@ -229,34 +228,35 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The kernel's number of the packet in its queue: from 1, one more each, wrapping.
+    /// The kernel's number of the packet in its queue: starts at 1, increments by 1, wraps.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The bytes from the network header on; at most the copy range of [`Config`](crate::Config).
+    /// The bytes from the network header; at most the copy range of [`Config`](crate::Config).
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Length of the packet from the network header on, also where less of it was copied.
+    /// Length of the packet from the network header, even if less of it was copied.
     ///
-    /// With metadata only ([`Config::metadata_only`](crate::Config::metadata_only)) the kernel does not tell: 0.
+    /// 0 with metadata only ([`Config::metadata_only`](crate::Config::metadata_only)), where the
+    /// kernel does not provide it.
     pub fn len(&self) -> u32 {
         self.cap_len.unwrap_or(self.payload.len() as u32)
     }
 
-    /// Whether no length is known.
+    /// Whether the length is unknown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether [`Packet::payload`] is all of the packet.
+    /// Whether [`Packet::payload`] is the whole packet.
     pub fn is_complete(&self) -> bool {
         self.whole && !self.payload.is_empty() && self.cap_len.is_none()
     }
 
-    /// Whether the message was read to its end; the kernel sends no other.
+    /// Whether the whole message was parsed; the kernel sends no other.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
     }
@@ -266,7 +266,7 @@ impl<'a> Packet<'a> {
         self.info
     }
 
-    /// What the payload is: IPv4, IPv6, ARP.
+    /// The protocol of the payload: IPv4, IPv6, ARP.
     pub fn ether_type(&self) -> EtherType {
         EtherType(self.ether_type)
     }
@@ -276,17 +276,17 @@ impl<'a> Packet<'a> {
         self.family
     }
 
-    /// Where it was queued.
+    /// The hook that queued it.
     pub fn hook(&self) -> Hook {
         Hook::from(self.hook)
     }
 
-    /// Its mark; 0 where none was set.
+    /// Its mark; 0 if not set.
     pub fn mark(&self) -> u32 {
         self.mark
     }
 
-    /// `skb->priority`; 0 where none was set, and on kernels before 5.18, which do not tell.
+    /// `skb->priority`; 0 if not set, and on kernels before 5.18, which do not provide it.
     pub fn priority(&self) -> u32 {
         self.priority
     }
@@ -296,17 +296,18 @@ impl<'a> Packet<'a> {
         self.devices
     }
 
-    /// The link address of the sender, where the interface has such addresses of six bytes.
+    /// The link address of the sender, if the interface has addresses of six bytes.
     pub fn source_mac(&self) -> Option<MacAddr> {
         self.hwaddr.map(MacAddr)
     }
 
-    /// When it arrived, since the Unix epoch, in microseconds; only where something asked the kernel for timestamps.
+    /// Time of arrival since the Unix epoch in microseconds; only if timestamps are enabled in the
+    /// kernel.
     pub fn timestamp(&self) -> Option<Duration> {
         self.timestamp
     }
 
-    /// The VLAN tag beside the bytes, in the bridge family.
+    /// The VLAN tag outside the bytes, in the bridge family.
     pub fn vlan(&self) -> Option<Vlan> {
         let (tpid, tci) = self.vlan_proto.zip(self.vlan_tci)?;
         Some(Vlan {
@@ -320,23 +321,23 @@ impl<'a> Packet<'a> {
         self.link_header
     }
 
-    /// Who sent it, if a local socket did and it was asked for.
+    /// The sender, if it was a local socket and this was requested.
     pub fn owner(&self) -> Option<Owner> {
         let (uid, gid) = self.uid.zip(self.gid)?;
         Some(Owner { uid, gid })
     }
 
-    /// The security label, if it was asked for.
+    /// The security label, if requested.
     pub fn security_context(&self) -> Option<&'a [u8]> {
         self.security
     }
 
-    /// The connection's attributes, nested as ctnetlink has them, if they were asked for.
+    /// The connection's attributes, nested as in ctnetlink, if requested.
     pub fn conntrack(&self) -> Option<&'a [u8]> {
         self.conntrack
     }
 
-    /// The packet's place in its connection (`enum ip_conntrack_info`), if it was asked for.
+    /// The packet's state in its connection (`enum ip_conntrack_info`), if requested.
     pub fn conntrack_info(&self) -> Option<u32> {
         self.conntrack_info
     }

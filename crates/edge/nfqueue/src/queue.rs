@@ -1,15 +1,16 @@
 //! A bound queue: packets in, verdicts out.
 //!
-//! Two kinds, which differ in what may be done with a packet:
+//! There are two kinds, which differ in the use of a packet:
 //!
 //! | kind | a packet | verdicts | for |
 //! |---|---|---|---|
 //! | [`Holding`] | may be kept and released in any order | packed, one each | schedulers, delays |
-//! | [`InOrder`] | is decided before the next is looked at | packed, one for each run of equal ones | filters, marking |
+//! | [`InOrder`] | is decided before the next one is read | packed, one for each run of equal ones
+//! | filters, marking |
 //!
-//! The kernel's verdict for a run counts for *every* packet that still waits with an id up to the
-//! given one. It is right where nothing is held, and would release held packets: so only the second
-//! kind gives it, and that kind cannot hold.
+//! The kernel's verdict for a run applies to *every* waiting packet with an id up to the given one,
+//! so it would release held packets. Only the second kind uses it, and that kind cannot hold
+//! packets.
 
 use std::fmt::Debug;
 use std::io;
@@ -30,7 +31,7 @@ use crate::verdict::{Load, Pending, Verdict, Verdicts};
 
 const BIND_SEQUENCE: u32 = 1;
 
-/// How a packet may be treated.
+/// The kind of a queue.
 pub trait Mode: sealed::Sealed + Debug {}
 
 mod sealed {
@@ -41,7 +42,7 @@ mod sealed {
 #[derive(Debug)]
 pub enum Holding {}
 
-/// Each packet is decided before the next is looked at.
+/// Each packet is decided before the next one is read.
 #[derive(Debug)]
 pub enum InOrder {}
 
@@ -53,29 +54,30 @@ impl Mode for InOrder {}
 /// How long to wait for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until one exists, or a signal.
+    /// Until a packet arrives, or a signal.
     Forever,
-    /// Until one exists, or a signal, but at most so long.
+    /// Until a packet arrives, or a signal, but at most this long.
     For(Duration),
     /// Not at all.
     Not,
 }
 
-/// The socket's receive buffer, as the kernel counts (payload and some 2 KiB a packet).
+/// The socket's receive buffer, as counted by the kernel (payload and about 2 KiB per packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffer {
-    /// What was asked for.
+    /// Requested.
     pub asked_bytes: usize,
-    /// What there is.
+    /// Granted.
     pub bytes: usize,
-    /// Whether `net.core.rmem_max` was overruled. If not, and `bytes` is less than asked, raise that.
+    /// Whether `net.core.rmem_max` was overridden. If not, and `bytes` is less than requested,
+    /// raise it.
     pub forced: bool,
 }
 
 /// A packet queue of the namespace in which it was bound.
 ///
-/// Dropping it unbinds it, and the kernel drops what waits there: [`Queue::drain`] first. It is
-/// `Send`: one thread each, each with its own socket and queue number.
+/// Dropping it unbinds it, and the kernel drops its waiting packets: call [`Queue::drain`] first.
+/// It is `Send`: use one thread per queue, each with its own socket and queue number.
 #[derive(Debug)]
 pub struct Queue<M: Mode> {
     number: u16,
@@ -87,19 +89,19 @@ pub struct Queue<M: Mode> {
     mode: PhantomData<fn() -> M>,
 }
 
-/// What one read brought, and where its verdicts go.
+/// The result of one read, and the sink for verdicts.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// The packets; those that are not taken come again.
+    /// The packets. Those that are not taken come again.
     pub packets: Packets<'a>,
-    /// Gives verdicts, also on packets held earlier.
+    /// Gives verdicts, also for packets held earlier.
     pub verdicts: Verdicts<'a>,
 }
 
-/// What a filter says to one packet.
+/// The decision of a filter about one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The packet goes its way as it is.
+    /// The packet continues unchanged.
     Unchanged(Verdict),
     /// The packet gets new content.
     Changed(Verdict, Rewrite),
@@ -112,9 +114,10 @@ impl From<Verdict> for Answer {
 }
 
 impl Config {
-    /// Binds the queue, its packets to be kept and released in any order.
+    /// Binds the queue for packets that may be held and released in any order.
     ///
-    /// Packets come from then on. In the calling thread's network namespace; needs `CAP_NET_ADMIN` there.
+    /// Packets arrive from then on. In the calling thread's network namespace; needs
+    /// `CAP_NET_ADMIN` there.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -122,7 +125,8 @@ impl Config {
         Queue::open(self)
     }
 
-    /// Binds the queue, its packets to be decided one after the other: a third less CPU than [`Config::bind`] at best.
+    /// Binds the queue for packets that are decided one by one: at best a third less CPU than
+    /// [`Config::bind`].
     ///
     /// # Errors
     /// See [`BindError`].
@@ -176,7 +180,7 @@ impl<M: Mode> Queue<M> {
         self.buffer
     }
 
-    /// What was seen and done since it was bound.
+    /// Counters since binding.
     pub fn counters(&self) -> Counters {
         Counters {
             packets: self.intake.counters(),
@@ -184,10 +188,10 @@ impl<M: Mode> Queue<M> {
         }
     }
 
-    /// What the kernel counts of this queue. Some microseconds, more with many queues.
+    /// The kernel's counters of this queue. Takes some microseconds, more with many queues.
     ///
     /// # Errors
-    /// Where `/proc` cannot be read.
+    /// If `/proc` cannot be read.
     pub fn kernel_counts(&self) -> Result<KernelCounts, QueueError> {
         let failed = |source| QueueError::Counts {
             queue: self.number,
@@ -197,7 +201,7 @@ impl<M: Mode> Queue<M> {
         line.ok_or_else(|| failed(io::Error::other("the kernel does not list the queue")))
     }
 
-    /// Sends the verdicts that wait, then reads unless packets of an earlier read are left.
+    /// Sends queued verdicts, then reads unless packets of an earlier read are left.
     pub(crate) fn refill(&mut self, wait: Wait) -> Result<(), QueueError> {
         self.verdicts().flush()?;
         if !self.intake.is_empty() {
@@ -222,12 +226,12 @@ impl<M: Mode> Queue<M> {
         }
     }
 
-    /// Packets received that have no verdict yet; always none where they are decided in order.
+    /// Received packets without a verdict; always 0 if they are decided in order.
     pub fn held(&self) -> u64 {
         self.intake.counters().received - self.pending.settled
     }
 
-    /// Decides each packet of one read by itself; returns how many there were.
+    /// Decides about each packet of one read. Returns their number.
     pub(crate) fn decide_each<A: Into<Answer>>(
         &mut self,
         wait: Wait,
@@ -263,12 +267,13 @@ impl<M: Mode> Queue<M> {
 }
 
 impl Queue<Holding> {
-    /// Sends the verdicts that wait, then reads what there is: at most [`Config::at_once`] packets.
+    /// Sends queued verdicts, then reads the available packets: at most [`Config::at_once`].
     ///
-    /// With none when time was up or a signal came, or where nothing but refusals had come. Two system calls under load, for up to 64 packets each.
+    /// Returns none after the time limit or a signal, or if only refusals arrived. Two system calls
+    /// under load, for up to 64 packets each.
     ///
     /// # Errors
-    /// Where the socket fails. A full receive buffer is no error, but counted.
+    /// If the socket fails. A full receive buffer is counted, and is not an error.
     pub fn receive(&mut self, wait: Wait) -> Result<Received<'_>, QueueError> {
         self.refill(wait)?;
         Ok(Received {
@@ -280,17 +285,17 @@ impl Queue<Holding> {
         })
     }
 
-    /// Gives verdicts on packets received earlier.
+    /// Gives verdicts for packets received earlier.
     pub fn release(&mut self) -> Verdicts<'_> {
         self.verdicts()
     }
 
-    /// Gives every packet that is held the same verdict, in the order of arrival, at once.
+    /// Gives all held packets the same verdict at once, in the order of arrival.
     ///
-    /// Their [`Held`](crate::Held) are void then, also those that were lost.
+    /// Their [`Held`](crate::Held) values become invalid, including lost ones.
     ///
     /// # Errors
-    /// Where the verdict cannot be sent.
+    /// If the verdict cannot be sent.
     pub fn release_all(&mut self, verdict: Verdict) -> Result<(), QueueError> {
         let (held, newest) = (self.held(), self.intake.newest());
         if held == 0 {
@@ -308,13 +313,14 @@ impl Queue<Holding> {
 }
 
 impl Queue<InOrder> {
-    /// Reads what there is, and gives each packet the answer of `decide`; returns how many there were.
+    /// Reads the available packets, and calls `decide` for each. Returns their number.
     ///
-    /// Verdicts leave before it returns, the first after about 128 KiB of packets. None when time was up or a signal came, or where nothing but
-    /// refusals had come. If `decide` panics, its packet and those behind it come again.
+    /// Verdicts are sent before it returns, the first after about 128 KiB of packets. 0 after the
+    /// time limit or a signal, or if only refusals arrived. If `decide` panics, its packet and the
+    /// following ones come again.
     ///
     /// # Errors
-    /// Where the socket fails. A full receive buffer is no error, but counted.
+    /// If the socket fails. A full receive buffer is counted, and is not an error.
     pub fn answer<A: Into<Answer>>(
         &mut self,
         wait: Wait,
@@ -325,21 +331,22 @@ impl Queue<InOrder> {
 }
 
 impl<M: Mode> AsFd for Queue<M> {
-    /// Readable when packets wait; for an event loop of one's own.
+    /// Readable when packets wait, for event loops.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 impl<M: Mode> Drop for Queue<M> {
-    /// Closing does it too, but later where a child that is just being started has the socket as well.
+    /// Closing unbinds too, but later if a child process that is being started has the socket as
+    /// well.
     fn drop(&mut self) {
-        // Where it fails, closing remains.
+        // If it fails, closing does it.
         let _ = self.socket.send(&unbind_message(self.number));
     }
 }
 
-/// Equal verdicts on packets that follow one another.
+/// Equal verdicts on consecutive packets.
 #[derive(Default)]
 struct Run(Option<(Verdict, u32, Load)>);
 
@@ -383,13 +390,13 @@ impl Run {
     }
 }
 
-/// A number that no queue of this process has had.
+/// A number that was not used for a queue of this process.
 fn fresh() -> NonZeroU32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NonZeroU32::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or_else(fresh)
 }
 
-/// The answer is in the socket when the request has been sent, behind packets that came meanwhile.
+/// The answer is in the socket after the request was sent, after packets that arrived in between.
 fn acknowledgement(socket: &Socket, intake: &mut Intake) -> io::Result<i32> {
     loop {
         let slots = intake.slots();
@@ -420,7 +427,7 @@ fn no_socket(queue: u16, source: io::Error) -> BindError {
     }
 }
 
-/// What the kernel's refusal means.
+/// The error for a refusal of the kernel.
 fn refused(config: &Config, ours: u32, source: io::Error) -> BindError {
     let queue = config.queue;
     let line = KernelTable::open().and_then(|table| table.look(queue));

@@ -1,17 +1,16 @@
-//! New content for a packet, with lengths and checksums that fit.
+//! New content for a packet, with matching lengths and checksums.
 //!
-//! A packet whose content is written back leaves the kernel as it was written: nothing fills in a
-//! checksum any more. So the content is completed here: total or payload length, the IPv4 header's
-//! checksum, the length of UDP, the checksums of TCP, UDP, ICMP and ICMPv6 (RFC 9293 section 3.1,
-//! RFC 768, RFC 792, RFC 4443 section 2.3). Left as they are: fragments beyond the IP header, UDP over
-//! IPv4 that has none, and protocols not named here.
+//! The kernel does not complete checksums of rewritten packets. So the content is completed here:
+//! total or payload length, the IPv4 header checksum, the length of UDP, the checksums of TCP, UDP,
+//! ICMP and ICMPv6 (RFC 9293 section 3.1, RFC 768, RFC 792, RFC 4443 section 2.3). Not completed:
+//! fragments after the IP header, UDP over IPv4 without a checksum, and other protocols.
 //!
-//! Refused: GSO packets (each segment needs its own headers, and the size of a segment is not told),
-//! packets that were not copied whole, unfinished checksums of other protocols (SCTP), and source
-//! routes not yet travelled, whose checksum is over another destination.
+//! Refused: GSO packets (each segment needs its own headers, and the segment size is unknown),
+//! packets that were not copied whole, partial checksums of other protocols (SCTP), and unfinished
+//! source routes, whose checksum is for another destination.
 //!
-//! Consequence: a packet that arrived damaged, unverified (`checksum_not_verified`), leaves with a
-//! right checksum. Verify it first where that matters.
+//! Consequence: a packet that arrived corrupted and unverified (`checksum_not_verified`) leaves
+//! with a valid checksum. Verify it first if that matters.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -27,7 +26,7 @@ use crate::packet::Packet;
 const EXTENSION_LIMIT: usize = 16;
 const IPV6_BYTES: usize = 40;
 
-/// New content of one packet, complete.
+/// New content of one packet, completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewrite {
     id: u32,
@@ -35,18 +34,18 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Which packet it is for.
+    /// The packet that it belongs to.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What the packet will be, from the network header on.
+    /// The new packet from the network header.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Turns a bit over, counted from the first of the network header; a number beyond the packet
-    /// starts again at its first bit. False: the packet is empty.
+    /// Inverts a bit, counted from the start of the network header. A larger number than the packet
+    /// has bits wraps. False if the packet is empty.
     pub fn flip(&mut self, bit: u32) -> bool {
         let Some(at) = (bit as usize).checked_rem(self.bytes.len() * 8) else {
             return false;
@@ -57,12 +56,12 @@ impl Rewrite {
 }
 
 impl Packet<'_> {
-    /// Makes `content` (from the network header on, of any length) this packet's new content.
+    /// Makes `content` (from the network header, of any length) the new content of this packet.
     ///
-    /// Lengths and checksums are set to what `content` demands. Cost: the sum over all of it.
+    /// Sets lengths and checksums for `content`. Cost: the checksum over all of it.
     ///
     /// # Errors
-    /// Where that would corrupt the packet: see [`RewriteError`].
+    /// If that would corrupt the packet: see [`RewriteError`].
     pub fn rewrite(&self, mut content: Vec<u8>) -> Result<Rewrite, RewriteError> {
         let id = self.id;
         if self.info().gso() {
@@ -82,12 +81,12 @@ impl Packet<'_> {
 }
 
 impl Packet<'_> {
-    /// The packet with its own content as it came, damage and all, to be damaged ([`Rewrite::flip`]):
-    /// nothing is completed, so a receiver finds the damage.
+    /// The packet with its original content, including corruption, for [`Rewrite::flip`]: nothing
+    /// is completed, so a receiver detects the inverted bit.
     ///
     /// # Errors
-    /// As [`Packet::rewrite`]; also where a checksum is not ready, which would be wrong by itself: bind
-    /// without GSO, then the kernel finishes it.
+    /// As [`Packet::rewrite`]; also if a checksum is partial, which would be wrong: bind without
+    /// GSO, then the kernel completes it.
     pub fn verbatim(&self) -> Result<Rewrite, RewriteError> {
         let id = self.id;
         if self.info().gso() {
@@ -104,7 +103,7 @@ impl Packet<'_> {
     }
 }
 
-/// Sets lengths and checksums; `None` where that is not possible.
+/// Sets lengths and checksums; `None` if that is not possible.
 fn complete(bytes: &mut [u8], unfinished: bool) -> Option<()> {
     match bytes.first()? >> 4 {
         4 => complete_v4(bytes, unfinished),
@@ -123,7 +122,7 @@ fn complete_v4(bytes: &mut [u8], unfinished: bool) -> Option<()> {
     set(header, 2, total)?;
     set(header, 10, 0)?;
     set(header, 10, checksum(header))?;
-    // More fragments, or not the first: the transport's checksum is over all of them.
+    // The transport checksum of a fragment covers all fragments.
     if be16(header, 6)? & 0x3fff != 0 {
         return Some(());
     }
@@ -146,7 +145,7 @@ fn complete_v6(bytes: &mut [u8], unfinished: bool) -> Option<()> {
     complete_transport(proto, ends, transport, unfinished, false)
 }
 
-/// Protocol and place of the transport header, `Some(None)` in a fragment.
+/// Protocol and offset of the transport header, `Some(None)` in a fragment.
 fn transport_v6(bytes: &[u8]) -> Option<Option<(IpProto, usize)>> {
     let (mut proto, mut at) = (IpProto(bytes[6]), IPV6_BYTES);
     for _ in 0..EXTENSION_LIMIT {
@@ -193,7 +192,7 @@ fn complete_transport(
             .bytes(transport)
             .finish()
     };
-    // RFC 768: 0 means "none", so a sum of 0 is sent as its other form.
+    // RFC 768: 0 means "none", so a sum of 0 is sent as 0xffff.
     let sum = if proto == IpProto::UDP && sum == 0 {
         0xffff
     } else {
@@ -244,7 +243,7 @@ mod tests {
         for bytes in right() {
             let mut wrong = bytes.clone();
             let transport = if bytes[0] >> 4 == 4 { 20 } else { 40 };
-            // Length of the packet; a partial checksum in every place where one may be.
+            // The length of the packet, with a partial checksum at every possible position.
             let length_at = if transport == 20 { 2 } else { 4 };
             wrong[length_at] ^= 0xff;
             if transport == 20 {

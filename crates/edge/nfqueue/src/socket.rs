@@ -1,7 +1,7 @@
-//! The netlink socket of one queue: connected to the kernel, read many datagrams a call.
+//! The netlink socket of one queue: connected to the kernel, reading many datagrams per call.
 //!
-//! Invariant: a connected netlink socket takes datagrams from its peer only, and the peer is the kernel;
-//! nobody else can put a packet into our hands. All of this crate's unsafe code is here.
+//! Invariant: a connected netlink socket accepts only datagrams from its peer, the kernel, so no
+//! other process can inject a packet. All unsafe code of this crate is here.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 
 use crate::queue::Wait;
 
-/// A socket that speaks with the kernel's netfilter.
+/// A socket connected to the kernel's netfilter.
 pub(crate) struct Socket {
     inner: netlink_sys::Socket,
     port: u32,
@@ -28,25 +28,25 @@ impl Socket {
         let mut inner = netlink_sys::Socket::new(NETLINK_NETFILTER)?;
         let port = inner.bind_auto()?.port_number();
         inner.connect(&SocketAddr::new(0, 0))?;
-        // Errors echo the request's header and not all of it.
+        // Errors echo only the header of the request.
         inner.set_cap_ack(true)?;
         Ok(Socket { inner, port })
     }
 
-    /// Our address among netlink sockets.
+    /// The netlink address of this socket.
     pub fn port(&self) -> u32 {
         self.port
     }
 
-    /// Whether a full buffer is said once as `ENOBUFS`, or not at all.
+    /// Whether a full buffer is reported once as `ENOBUFS`, or not at all.
     pub fn set_overrun_reports(&self, on: bool) -> io::Result<()> {
         self.inner.set_no_enobufs(!on)
     }
 
-    /// Asks for a receive buffer of so many bytes; returns what there is now and whether the limit of
-    /// `net.core.rmem_max` was passed by right (`CAP_NET_ADMIN` in the first user namespace).
+    /// Requests a receive buffer of this many bytes. Returns the granted size, and whether the
+    /// limit of `net.core.rmem_max` was overridden (`CAP_NET_ADMIN` in the first user namespace).
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<(usize, bool)> {
-        // The kernel doubles what it is given, and takes it as an int.
+        // The kernel doubles the value, which is an int.
         let half = (bytes / 2).min(i32::MAX as usize / 2);
         let forced = setsockopt(&self.inner, sockopt::RcvBufForce, &half).is_ok();
         if !forced {
@@ -55,7 +55,7 @@ impl Socket {
         Ok((getsockopt(&self.inner, sockopt::RcvBuf)?, forced))
     }
 
-    /// Sends one datagram; the kernel has worked it off when this returns.
+    /// Sends one datagram, which the kernel has processed on return.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         loop {
             match self.inner.send(bytes, 0) {
@@ -66,7 +66,7 @@ impl Socket {
         }
     }
 
-    /// Reads as many datagrams as there are and `slots` takes; none when time is up or a signal came.
+    /// Reads the available datagrams into `slots`; none after the time limit or a signal.
     pub fn receive(&self, slots: &mut Slots, wait: Wait) -> io::Result<()> {
         slots.arm();
         let flags = match wait {
@@ -81,8 +81,8 @@ impl Socket {
                 }
             }
         };
-        // SAFETY: `arm` has just pointed every header to a vector and that to a separate slot, all
-        // owned by `slots`, which is borrowed mutably meanwhile.
+        // SAFETY: `arm` just set every header to a vector and that to its own slot, all owned by
+        // `slots`, which is mutably borrowed during the call.
         let received = unsafe {
             libc::recvmmsg(
                 self.inner.as_raw_fd(),
@@ -124,9 +124,9 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Places for datagrams, one `recvmmsg` fills them.
+/// Buffers for datagrams, filled by one `recvmmsg`.
 pub(crate) struct Slots {
-    /// Slots of `bytes` each, one after the other.
+    /// Slots of `bytes` each, in one block.
     memory: Box<[u8]>,
     bytes: usize,
     vectors: Box<[libc::iovec]>,
@@ -138,7 +138,7 @@ pub(crate) struct Slots {
 unsafe impl Send for Slots {}
 
 impl Slots {
-    /// Memory that is never written costs nothing: a slot of 64 KiB is as cheap as the packets that come.
+    /// Unwritten memory costs nothing: a slot of 64 KiB costs as much as the packets in it.
     pub fn new(count: usize, bytes: usize) -> Slots {
         let vector = libc::iovec {
             iov_base: ptr::null_mut(),
@@ -155,7 +155,7 @@ impl Slots {
         }
     }
 
-    /// Empties all slots and points the headers to them.
+    /// Empties all slots and sets the headers.
     fn arm(&mut self) {
         self.filled = 0;
         let slots = self.memory.chunks_exact_mut(self.bytes);
@@ -167,17 +167,17 @@ impl Slots {
         }
     }
 
-    /// Forgets what the last read brought.
+    /// Drops the result of the last read.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
 
-    /// How many datagrams the last read brought.
+    /// The number of datagrams of the last read.
     pub fn filled(&self) -> usize {
         self.filled
     }
 
-    /// The datagram in slot `at`, cut at the slot's length.
+    /// The datagram in slot `at`, truncated at the length of the slot.
     pub fn datagram(&self, at: usize) -> &[u8] {
         let len = self.headers[at].msg_len as usize;
         let begin = at * self.bytes;
@@ -192,12 +192,12 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// Waits until every packet that is on its way through the kernel's rules has left them.
+/// Waits until every packet in the kernel's rules has left them.
 ///
-/// The barrier waits for an RCU grace period, and rules are walked under RCU. Kernels that refuse it
-/// (`nohz_full`) leave a window of microseconds.
+/// The barrier waits for an RCU grace period, and rules are evaluated under RCU. On kernels that
+/// refuse it (`nohz_full`), a window of microseconds remains.
 pub(crate) fn wait_for_rules() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
-    // SAFETY: the call takes three numbers and touches no memory of ours.
+    // SAFETY: the call takes three numbers and accesses no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }

@@ -1,13 +1,13 @@
-//! What shall become of a packet, and how that is told to the kernel: many verdicts in one datagram.
+//! Verdicts on packets, many of them in one datagram to the kernel.
 //!
 //! ```text
 //! give(held, verdict) ─► [verdict|verdict|verdict|...] ─ flush: one sendmsg ─► the kernel works them off in order
 //! ```
 //!
-//! Invariant: a verdict leaves in the order in which it was given, and none waits while we sleep. A
-//! datagram stays below what the kernel allocates without `vmalloc` (`NLMSG_GOODSIZE`, less than a
-//! page), unless one changed payload alone is larger. Sending is slow deliberately: the kernel walks the
-//! rest of the packet's way (forward, transmit) inside our system call.
+//! Invariant: verdicts leave in the order in which they were given, and none waits during a sleep.
+//! A datagram stays below the size that the kernel allocates without `vmalloc` (`NLMSG_GOODSIZE`,
+//! less than a page), except for a single larger payload. Sending is slow by design: the kernel
+//! runs the rest of the packet path (forward, transmit) in the system call.
 
 use std::num::NonZeroU32;
 
@@ -20,31 +20,31 @@ use crate::socket::Socket;
 const NFQA_VERDICT_HDR: u16 = 2;
 const NFQA_MARK: u16 = 3;
 const NFQA_PAYLOAD: u16 = 10;
-/// A page, less the kernel's bookkeeping beside a datagram.
+/// A page, less the kernel's overhead per datagram.
 const DATAGRAM_BYTES: usize = 3_700;
-/// What may be decided and not yet on its way: two GSO packets, or more small ones than a read brings.
-/// More would leave the flow's window standing here while sender and receiver wait.
+/// Maximum of decided but unsent packets: two GSO packets, or more small ones than a read returns.
+/// More would stall the window of a flow here.
 const DECIDED_LIMIT_BYTES: u64 = 128 << 10;
-/// A verdict with a mark, the longest without payload.
+/// A verdict with a mark, the longest one without payload.
 const LONGEST_BYTES: usize = 40;
-/// Verdicts that say so with the flag `--queue-bypass` (`NF_VERDICT_FLAG_QUEUE_BYPASS`).
+/// The kernel's flag for `--queue-bypass` in a verdict (`NF_VERDICT_FLAG_QUEUE_BYPASS`).
 const FLAG_QUEUE_BYPASS: u32 = 0x8000;
 
-/// What shall become of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It goes on after this hook's rules; tables that come later still see it.
+    /// It continues after the rules of this hook. Later tables still process it.
     Accept,
     /// It is freed.
     Drop,
-    /// It goes to another queue of the same kind, and is then that queue's.
+    /// It goes to another queue of the same kind, which then owns it.
     Queue {
         /// The queue's number.
         number: u16,
-        /// Where nobody is bound there, it is accepted instead of dropped.
+        /// If that queue is not bound, accept it instead of dropping it.
         bypass: bool,
     },
-    /// It meets this hook's rules again from the start: change its mark, or it comes back without limit.
+    /// It restarts at the first rule of this hook: change its mark, or it loops.
     Repeat,
 }
 
@@ -62,7 +62,7 @@ impl Action {
     }
 }
 
-/// An action, and the mark the packet gets with it.
+/// An action, and the new mark of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
     action: Action,
@@ -75,24 +75,24 @@ impl Verdict {
     /// Dropped.
     pub const DROP: Verdict = Verdict::new(Action::Drop);
 
-    /// The action, the mark left as it is.
+    /// The action with the mark unchanged.
     pub const fn new(action: Action) -> Verdict {
         Verdict { action, mark: None }
     }
 
-    /// With the whole mark set to `mark`: later rules, routing and qdiscs see it.
+    /// With the whole mark set to `mark`, visible to later rules, routing and qdiscs.
     #[must_use]
     pub const fn with_mark(mut self, mark: u32) -> Verdict {
         self.mark = Some(mark);
         self
     }
 
-    /// What becomes of the packet.
+    /// The action.
     pub const fn action(self) -> Action {
         self.action
     }
 
-    /// The mark it gets, if any.
+    /// The new mark, if any.
     pub const fn mark(self) -> Option<u32> {
         self.mark
     }
@@ -100,8 +100,8 @@ impl Verdict {
 
 /// The right to give one packet its verdict, at any time and in any order.
 ///
-/// Twelve bytes; it cannot be copied, so there is never a second verdict. One that is dropped leaves
-/// its packet in the kernel (where it counts against the queue's length) until
+/// It has twelve bytes and cannot be copied, so there is never a second verdict. If it is dropped,
+/// its packet stays in the kernel (and counts for the queue's length) until
 /// [`Queue::release_all`](crate::Queue::release_all) or the end of the queue.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "the packet waits in the kernel until it gets a verdict"]
@@ -118,7 +118,7 @@ impl Held {
     }
 }
 
-/// Packets with one verdict: how many, and their bytes as far as they are known.
+/// The number of packets with one verdict, and their bytes as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub packets: u64,
@@ -139,27 +139,27 @@ impl Load {
         self.bytes += u64::from(len);
     }
 
-    /// Whether their verdict should be on its way.
+    /// Whether their verdict should be sent.
     pub fn is_full(&self) -> bool {
         self.bytes >= DECIDED_LIMIT_BYTES
     }
 }
 
-/// Verdicts that have not left yet.
+/// Unsent verdicts.
 #[derive(Debug)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
     pub(crate) queue: u16,
-    /// Whose packets these verdicts are for; changes when all that was held is let go.
+    /// The owner of these packets; changes when all held packets are released.
     pub(crate) of: NonZeroU32,
-    /// The packets whose verdicts wait.
+    /// The packets with unsent verdicts.
     decided: Load,
-    /// Packets that were held and have got their verdict, in all.
+    /// Held packets with a verdict, in total.
     pub(crate) settled: u64,
     pub(crate) counters: VerdictCounters,
 }
 
-/// Where verdicts go: they leave when a datagram is full, when they are about 128 KiB of packets, at
+/// The sink for verdicts. They are sent when a datagram is full, after about 128 KiB of packets, at
 /// [`Verdicts::flush`], and before the queue receives again.
 #[derive(Debug)]
 pub struct Verdicts<'a> {
@@ -194,20 +194,21 @@ impl Pending {
 }
 
 impl Verdicts<'_> {
-    /// Gives a packet its verdict; in any order, tens of nanoseconds, now and then a system call.
+    /// Gives a packet its verdict, in any order. Takes tens of nanoseconds, sometimes a system
+    /// call.
     ///
     /// # Errors
-    /// Where the packet is not held in this queue, or a full datagram could not be sent (the verdict is
-    /// kept and leaves with the next).
+    /// If the packet is not held in this queue, or a full datagram could not be sent (the verdict
+    /// stays queued and leaves with the next one).
     pub fn give(&mut self, held: Held, verdict: Verdict) -> Result<(), QueueError> {
         self.settle(&held)?;
         self.one(held.id, verdict, held.len)
     }
 
-    /// Gives a packet its verdict and new content, made by [`Packet::rewrite`](crate::Packet::rewrite).
+    /// Gives a packet its verdict and new content from [`Packet::rewrite`](crate::Packet::rewrite).
     ///
     /// # Errors
-    /// As [`Verdicts::give`]; also where `rewrite` was made for another packet.
+    /// As [`Verdicts::give`]; also if `rewrite` belongs to another packet.
     pub fn give_changed(
         &mut self,
         held: Held,
@@ -234,12 +235,12 @@ impl Verdicts<'_> {
         QueueError::Foreign { queue, id }
     }
 
-    /// One packet's verdict.
+    /// The verdict on one packet.
     pub(crate) fn one(&mut self, id: u32, verdict: Verdict, len: u32) -> Result<(), QueueError> {
         self.put(VERDICT, id, verdict, Load::of(len), None)
     }
 
-    /// The verdict of those packets that are still queued and have ids up to `last`.
+    /// The verdict on those packets that are still queued with ids up to `last`.
     pub(crate) fn up_to(
         &mut self,
         last: u32,
@@ -249,7 +250,7 @@ impl Verdicts<'_> {
         self.put(VERDICT_BATCH, last, verdict, load, None)
     }
 
-    /// One packet's verdict and new content.
+    /// The verdict on one packet, with new content.
     pub(crate) fn changed(
         &mut self,
         id: u32,
@@ -278,7 +279,7 @@ impl Verdicts<'_> {
         let longest = LONGEST_BYTES + payload.map_or(0, |payload| payload.len() + 8);
         let full = self.pending.bytes.len() + longest > DATAGRAM_BYTES;
         let flushed = if full { self.flush() } else { Ok(()) };
-        // Kept even where the others could not be sent: the packet has had its decision.
+        // Kept even if the others could not be sent: the packet was decided.
         self.pending.write(kind, id, verdict, payload);
         self.pending.counters.add(verdict.action, load.packets);
         self.pending.decided.bytes += load.bytes;
@@ -288,10 +289,10 @@ impl Verdicts<'_> {
         flushed
     }
 
-    /// Sends what waits.
+    /// Sends the queued verdicts.
     ///
     /// # Errors
-    /// Where the kernel takes nothing (it lacks memory): all of it still waits and may be sent again.
+    /// If the kernel accepts nothing (out of memory): all of it stays queued and may be sent again.
     pub fn flush(&mut self) -> Result<(), QueueError> {
         if self.pending.bytes.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a qdisc holds: a plan, and the rules of its classes, built in one half of the arena.
+//! The content of a qdisc: a plan and the rules of its classes, in one half of the arena.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -9,26 +9,26 @@ use fairpath_core::{Config, Memory, Rules};
 use super::QdiscError;
 use super::port::Half;
 
-/// Flows that the monitor's tables beside a scheduler have room for: none are followed.
+/// Capacity of the monitor's tables next to a scheduler, in flows: none are tracked.
 const FLOWS: u32 = 8;
-/// The same, of outstanding segments.
+/// The same for outstanding segments.
 const CHUNKS: u32 = 16;
 
-/// A plan with the rules that lead to its classes.
+/// A plan with the rules of its classes.
 #[derive(Clone, Debug)]
 pub struct QdiscContent<'a> {
-    /// The scheduler. Handles beyond what the qdisc was registered with are not used.
+    /// The scheduler. Handles above the number at registration are not used.
     pub plan: &'a Plan,
     /// Slots are class numbers of the plan's table.
     pub rules: &'a Rules,
-    /// Which end of a packet has a class: who receives it, towards subscribers.
+    /// The end of a packet whose class counts: the receiver, towards subscribers.
     pub end: End,
-    /// Kept beside it for who finds the qdisc later: which class is which.
+    /// Metadata for a process that finds the qdisc later: which class is which.
     pub note: &'a [u8],
 }
 
 impl QdiscContent<'_> {
-    /// A limit is lowered to the handles that there are; what is delayed cannot be.
+    /// Lowers a limit to the number of handles. The number of delayed packets cannot be lowered.
     pub(super) fn check_handles(&self, room: u32) -> Result<(), QdiscError> {
         let needed = self.plan.config.packets;
         match needed > room && !self.plan.impairments.is_empty() {
@@ -38,8 +38,8 @@ impl QdiscContent<'_> {
     }
 }
 
-/// The plan as a qdisc runs it: no policy marks (parameter `ecn` is 0), for a BPF qdisc may not write a
-/// packet.
+/// The plan as a qdisc runs it: without marks (parameter `ecn` is 0), because a BPF qdisc may not
+/// write to a packet.
 pub fn without_marks(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for node in &mut plan.nodes {
@@ -51,7 +51,7 @@ pub fn without_marks(plan: &Plan) -> Plan {
     plan
 }
 
-/// A BPF qdisc gives packets on as they are, and each once.
+/// A BPF qdisc sends packets unchanged, and each once.
 fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
     let mut numbered = (1..).zip(&plan.impairments);
     match numbered.find(|(_, config)| config.copy | config.corrupt != 0) {
@@ -62,7 +62,7 @@ fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
     }
 }
 
-/// A content on its way into a half.
+/// A content during its construction in a half.
 pub(super) struct Laid {
     layout: SchedLayout,
     config: Config,
@@ -86,7 +86,7 @@ impl Laid {
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
         plan.config.packets = packets;
         let mut layout = SchedLayout::new(&plan, None)?;
-        // Rules are looked up, nothing is counted or followed: the least that there can be.
+        // Only look-ups: nothing is counted or tracked, so this is the minimum.
         let mut config = Config::default().with_flows(FLOWS).with_classes(0);
         (config.half_sets, config.chunks) = (1, CHUNKS);
         (config.cell_sets, config.pair_sets) = (1, 1);
@@ -99,7 +99,8 @@ impl Laid {
         })
     }
 
-    /// Scheduler, changes, note, then what the rules need; the last of these is not all committed.
+    /// Scheduler, changes, metadata, then the memory of the rules, of which the last part is not
+    /// committed.
     pub(super) fn bytes(&self) -> u64 {
         self.written() + 2 * self.config.image_bytes
     }
@@ -121,11 +122,11 @@ impl Laid {
         self.rtt_at() + aligned(Memory::bytes(&self.config) - 2 * self.config.image_bytes)
     }
 
-    /// Lays everything out from `at` on, which is `at_offset` bytes behind the arena's beginning.
+    /// Builds everything from `at`, which is at offset `at_offset` in the arena.
     ///
     /// # Safety
-    /// [`Laid::bytes`] bytes of a mapped arena from `at` on, aligned to a page, that no program
-    /// works on; `room` is the operation's place in the same arena.
+    /// [`Laid::bytes`] bytes of a mapped arena from `at`, aligned to a page, that no program uses.
+    /// `room` is the memory of the operation in the same arena.
     pub(super) unsafe fn format(
         mut self,
         content: &QdiscContent<'_>,
@@ -134,18 +135,18 @@ impl Laid {
         at_offset: u64,
         room: u64,
     ) -> Result<(SchedMemory, Memory), QdiscError> {
-        // SAFETY: the caller promises the half; all places are in it.
+        // SAFETY: the caller ensures the half; all offsets are in it.
         let place = |offset: u64| unsafe { base.add((at_offset + offset) as usize) };
         // SAFETY: as above; this also commits the pages.
         unsafe { place(0).write_bytes(0, self.written() as usize) };
-        // SAFETY: zeroed, aligned, and nobody's but ours until it is named.
+        // SAFETY: zeroed, aligned, and not shared until it is announced.
         let mut sched = unsafe { self.layout.format(place(0)) }?;
         // SAFETY: within the arena.
         let room = unsafe { base.add(room as usize) };
-        // SAFETY: the room was made for one operation.
+        // SAFETY: reserved for one operation.
         unsafe { sched.begin(&[] as &[Op], room, 1) };
         let changes: NonNull<u64> = place(self.changes_at()).cast();
-        // SAFETY: room was left for them.
+        // SAFETY: reserved for them.
         unsafe {
             changes
                 .as_ptr()
@@ -154,7 +155,7 @@ impl Laid {
         let note = place(self.note_at()).as_ptr();
         // SAFETY: as above.
         unsafe { note.copy_from_nonoverlapping(content.note.as_ptr(), content.note.len()) };
-        // SAFETY: zeroed but for the images, which are written before they are used.
+        // SAFETY: zeroed except the images, which are written before use.
         let mut rules = unsafe { Memory::format(place(self.rtt_at()), &self.config) };
         rules.set_rules(content.rules, &[])?;
         half.sched_at.store(at_offset, Ordering::Relaxed);

@@ -1,12 +1,12 @@
-//! Who may change a qdisc: one process at a time, noted in the arena by its number and when it began,
-//! so that one that is gone holds nothing.
+//! The process that may change a qdisc: one at a time, recorded in the arena by its id and start
+//! time, so that a dead process owns nothing.
 
 use std::fs;
 
-/// Where the time stands among what follows the name in `/proc/PID/stat` (proc_pid_stat(5), field 22).
+/// Position of the start time after the name in `/proc/PID/stat` (proc_pid_stat(5), field 22).
 const START_FIELD: usize = 19;
 
-/// The number in the lower half, the lower half of its start time above.
+/// The id in the lower half, the lower half of the start time above.
 fn of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -18,13 +18,13 @@ fn of(pid: u32) -> Option<u64> {
     Some(u64::from(pid) | start << 32)
 }
 
-/// This process; only its number where there is no /proc.
+/// This process; only its id if there is no /proc.
 pub(super) fn me() -> u64 {
     let pid = std::process::id();
     of(pid).unwrap_or(pid.into())
 }
 
-/// The number of another process that is noted and still lives.
+/// The id of another process that is recorded and alive.
 pub(super) fn another(noted: u64) -> Option<u32> {
     let pid = noted as u32;
     let lives = noted != 0 && noted != me() && of(pid) == Some(noted);
@@ -43,7 +43,7 @@ mod tests {
             .unwrap();
         let noted = of(child.id()).unwrap();
         assert_eq!(another(noted), Some(child.id()));
-        // The same number, of a process that began at another time.
+        // The same id, of a process with another start time.
         assert_eq!(another(noted ^ 1 << 32), None);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,13 +1,13 @@
-//! Names: those that the kernel knows qdiscs by, and the pins under which name and memory outlive a
-//! process: `qdisc-NAME` (the registration) and `arena-NAME`, in a bpffs of our own ([`Pins`]).
+//! Names: those of qdiscs in the kernel, and the pins under which name and memory outlive a
+//! process: `qdisc-NAME` (the registration) and `arena-NAME`, in a separate bpffs ([`Pins`]).
 
 use std::path::PathBuf;
 
 use crate::pin::{PinError, Pins, remove};
 
-/// Bytes of a qdisc's name (`IFNAMSIZ`), the zero behind it included.
+/// Bytes of a qdisc's name (`IFNAMSIZ`), with its trailing zero.
 pub(super) const NAME_BYTES: usize = 16;
-/// Names that one place takes turns with.
+/// Names that one place uses alternately.
 const TURNS: u8 = 26;
 const LINK: &str = "qdisc-";
 const ARENA: &str = "arena-";
@@ -31,8 +31,8 @@ impl Pins {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Unpins a qdisc's name and memory; false where there was none. One that is on a device works on,
-    /// but no other device can have it.
+    /// Unpins name and memory of a qdisc. False if there was none. A qdisc on a device continues,
+    /// but no other device can use it.
     ///
     /// # Errors
     /// [`PinError`].
@@ -48,9 +48,9 @@ fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, fold)
 }
 
-/// The names that the qdisc of one place may have, one after the other: `fairpath`, six digits
-/// of a hash over `place`, and a letter. The kernel knows names for the whole machine, so `place` says
-/// daemon, namespace, interface and queue; a successor beside its predecessor takes the next letter.
+/// The names that the qdisc of one place may have, in order: `fairpath`, six digits of a hash over
+/// `place`, and a letter. Names are global to the machine, so `place` names daemon, namespace,
+/// interface and queue. A successor next to its predecessor uses the next letter.
 pub fn qdisc_names(place: &str) -> impl Iterator<Item = String> {
     let hash = hash(place);
     let digits = (hash >> 24 ^ hash) & 0xff_ffff;

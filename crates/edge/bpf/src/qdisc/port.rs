@@ -1,8 +1,8 @@
-//! What a qdisc's programs and user space share in the arena: `struct fp_qdisc` of
-//! `bpf/prog/qdisc.bpf.c`, and where everything lies.
+//! The memory that the programs of a qdisc and user space share in the arena: `struct fp_qdisc` of
+//! `bpf/prog/qdisc.bpf.c`, and all offsets.
 //!
-//! The programs may run at any time: words that both sides write are atomic here, and only those
-//! that the head of the C file names as user space's are written.
+//! The programs may run at any time. So words that both sides write are atomic here, and only those
+//! that the C file assigns to user space are written.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -16,11 +16,11 @@ use crate::arena::{PAGE, START, STRIDE};
 const MAGIC: u64 = 0x74_726f_7066;
 /// `FP_POSTS`.
 const POSTS: u32 = 1024;
-/// What is left for `struct fp_qdisc`, of which [`Port`] is the beginning.
+/// Bytes reserved for `struct fp_qdisc`, which begins with [`Port`].
 const PORT_BYTES: u64 = 2 * PAGE;
-/// Tries to read counts between two calls.
+/// Attempts to read counts between two calls.
 const READS: usize = 1000;
-/// A half has room for so much more than the first plan, at least.
+/// A half has at least this many times the size of the first plan.
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// `struct fp_half`.
@@ -30,11 +30,11 @@ pub(super) struct Half {
     pub sched_at: AtomicU64,
     pub rtt_at: AtomicU64,
     pub changes_at: AtomicU64,
-    /// User space's own: where its note begins, length in the highest 32 bits.
+    /// Of user space: offset of its metadata, length in the highest 32 bits.
     pub note: AtomicU64,
 }
 
-/// The beginning of `struct fp_qdisc`.
+/// The first part of `struct fp_qdisc`.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Port {
@@ -61,7 +61,7 @@ pub(super) struct Port {
     pub sent: AtomicU32,
     pub again: AtomicU64,
     pub turns: AtomicU64,
-    /// User space's own: see [`super::owner`].
+    /// Of user space: see [`super::owner`].
     pub owner: AtomicU64,
     pub counters: [AtomicU64; COUNTERS],
 }
@@ -69,47 +69,47 @@ pub(super) struct Port {
 /// Counters, in the order of the structure.
 const COUNTERS: usize = 16;
 
-/// What a qdisc counted besides its scheduler, since it was registered.
+/// Counters of a qdisc outside its scheduler, since its registration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscCounters {
-    /// Packets that came and got a handle; a GSO packet is one.
+    /// Packets that got a handle; a GSO packet is one.
     pub came: u64,
-    /// Segments on the wire of these.
+    /// Segments of these packets on the wire.
     pub came_segments: u64,
-    /// Segments on the wire that left; what `tc -s` calls packets.
+    /// Sent segments on the wire; `tc -s` calls them packets.
     pub sent_segments: u64,
-    /// Packets that left.
+    /// Sent packets.
     pub sent_packets: u64,
-    /// Bytes on the wire that left, as `tc -s` counts them.
+    /// Sent bytes on the wire, as in `tc -s`.
     pub sent_bytes: u64,
     /// Packets that the scheduler dropped.
     pub dropped: u64,
-    /// Packets that came when all handles were in use; no scheduler saw them.
+    /// Packets that arrived while all handles were in use, before the scheduler.
     pub no_handle: u64,
     /// Packets that resets freed: the link went down, or the qdisc was removed.
     pub lost: u64,
-    /// Handles that had no packet, or one too many: somebody wrote to the memory. Always 0.
+    /// Handles with no packet, or with one too many: another program wrote to the memory. Always 0.
     pub strangers: u64,
     /// Resets.
     pub resets: u64,
-    /// New plans that came into force.
+    /// Plans that were applied.
     pub flips: u64,
-    /// New plans that could not.
+    /// Plans that were refused.
     pub flips_refused: u64,
-    /// How long the last one took, ns: no packet came or left meanwhile.
+    /// Duration of the last change in ns, without enqueue and dequeue in that time.
     pub flip_ns: u64,
-    /// Packets that it moved.
+    /// Packets that were handed over.
     pub moved: u64,
-    /// Posted settings that named no node or parameter.
+    /// Posted settings without a valid node or parameter.
     pub posts_refused: u64,
-    /// GSO packets that met an impairment: one fate for all their segments.
+    /// GSO packets at an impairment: one outcome for all their segments.
     pub impaired_whole: u64,
-    /// Handles in use: packets that wait.
+    /// Handles in use: waiting packets.
     pub waiting: u64,
 }
 
 impl Port {
-    /// What is counted; each number by itself, while the qdisc works on.
+    /// The counters, each read separately while the qdisc runs.
     pub(super) fn counters(&self) -> QdiscCounters {
         let of = |i: usize| self.counters[i].load(Ordering::Relaxed);
         let packets = self.packets.load(Ordering::Relaxed);
@@ -134,7 +134,8 @@ impl Port {
         }
     }
 
-    /// Reads while no call is under way, and whether that came to pass in [`READS`] tries.
+    /// Reads the counters between two calls, and returns whether that succeeded in [`READS`]
+    /// attempts.
     pub(super) fn between_calls<T>(&self, read: impl Fn() -> T) -> (T, bool) {
         for _ in 0..READS {
             let before = self.turns.load(Ordering::Acquire);
@@ -148,34 +149,34 @@ impl Port {
         (read(), false)
     }
 
-    /// New plans that were taken, or refused.
+    /// Plans that were applied or refused.
     pub(super) fn flips(&self) -> u64 {
         let counters = self.counters();
         counters.flips + counters.flips_refused
     }
 
-    /// Whether the memory is that of a port of this very object, and as large as it says.
+    /// Whether the memory belongs to this object, and has the size that it states.
     pub(super) fn is_ours(&self, code: u64, bytes: u64) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
             && self.code.load(Ordering::Relaxed) == code
             && self.bytes.load(Ordering::Relaxed) == bytes
     }
 
-    /// Posts a setting; false where [`POSTS`] wait for a packet to come.
+    /// Posts a setting. False if [`POSTS`] settings wait for a packet.
     ///
     /// # Safety
-    /// `base` is the arena that the port lies in, and nobody else posts.
+    /// `base` is the arena of the port, and no other thread posts.
     pub(super) unsafe fn post(&self, base: NonNull<u8>, op: &Op) -> bool {
         let head = self.post_head.load(Ordering::Relaxed);
         if head.wrapping_sub(self.post_tail.load(Ordering::Acquire)) >= POSTS {
             return false;
         }
         let at = self.posts_at.load(Ordering::Relaxed) as usize;
-        // SAFETY: the ring has POSTS places from `posts_at` on.
+        // SAFETY: the ring has POSTS entries from `posts_at`.
         let ring = unsafe { base.add(at) }.cast::<Op>();
         // SAFETY: as above.
         let place = unsafe { ring.add((head % POSTS) as usize) };
-        // SAFETY: the qdisc does not read it before the head moves.
+        // SAFETY: the qdisc does not read it before the head changes.
         unsafe { place.write_volatile(*op) };
         self.post_head
             .store(head.wrapping_add(1), Ordering::Release);
@@ -183,7 +184,7 @@ impl Port {
     }
 }
 
-/// Where everything lies in the arena: offsets from its beginning.
+/// Offsets of everything in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     pub room: u64,
@@ -202,7 +203,8 @@ impl Places {
     /// An arena with a port is larger.
     pub(super) const LEAST: u64 = Places::PORT + PORT_BYTES;
 
-    /// For so many packets, and halves with room for twice `content_bytes`, or as much as there is.
+    /// For the given number of packets, and halves of twice `content_bytes`, or less if the arena
+    /// ends.
     pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> Places {
         let after = |at: u64, bytes: u64| (at + bytes).next_multiple_of(64);
         let op = size_of::<Op>() as u64;
@@ -229,28 +231,28 @@ impl Places {
         (self.halves + 2 * self.half_bytes) / PAGE
     }
 
-    /// Where half `half` begins.
+    /// Start of half `half`.
     pub(super) fn half(&self, half: usize) -> u64 {
         self.halves + half as u64 * self.half_bytes
     }
 
-    /// Formats the port and its stack of handles, the first on top. The magic number comes last, by
-    /// [`Places::open`].
+    /// Formats the port and its stack of handles, the first on top. [`Places::open`] writes the
+    /// magic number last.
     ///
     /// # Safety
-    /// `base` is a fresh arena of [`Places::pages`], which no program works on yet.
+    /// `base` is a fresh arena of [`Places::pages`] that no program uses yet.
     pub(super) unsafe fn format(&self, base: NonNull<u8>, code: u64, end: u32) {
-        // SAFETY: before the halves everything is touched; all within the arena.
+        // SAFETY: touches everything before the halves, all within the arena.
         unsafe { crate::arena::touch(base, self.halves / PAGE) };
         // SAFETY: within the arena.
         let free: NonNull<u32> = unsafe { base.add(self.free as usize) }.cast();
         for (place, handle) in (1..=self.packets).rev().enumerate() {
-            // SAFETY: the stack has room for all handles.
+            // SAFETY: the stack has an entry for each handle.
             let slot = unsafe { free.add(place) };
             // SAFETY: as above.
             unsafe { slot.write(handle) };
         }
-        // SAFETY: room was left for it, zeroed.
+        // SAFETY: reserved for it, zeroed.
         let port = unsafe { Places::port(base) };
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         put(&port.code, code);
@@ -267,7 +269,7 @@ impl Places {
         port.log_most.store(self.log_most, Ordering::Relaxed);
     }
 
-    /// From now on the qdisc may be put on a device.
+    /// Permits a device to use the qdisc.
     pub(super) fn open(port: &Port) {
         port.magic.store(MAGIC, Ordering::Release);
     }
@@ -279,11 +281,11 @@ impl Places {
     pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a Port {
         // SAFETY: within the arena.
         let port = unsafe { base.add(Places::PORT as usize) }.cast::<Port>();
-        // SAFETY: the port lies there, aligned; all its words are atomics.
+        // SAFETY: the port is there, aligned, and all its words are atomics.
         unsafe { port.as_ref() }
     }
 
-    /// The places of a port that somebody else formatted; `None` where they contradict the arena.
+    /// The offsets of a port that another process formatted. `None` if they contradict the arena.
     pub(super) fn found(port: &Port, bytes: u64) -> Option<Places> {
         let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let packets = port.packets.load(Ordering::Relaxed);
@@ -312,7 +314,7 @@ impl Places {
 }
 
 const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
-// The same numbers stand in bpf/prog/qdisc.bpf.c.
+// bpf/prog/qdisc.bpf.c has the same numbers.
 const _: () = assert!(offset_of!(Port, halves) == 88);
 const _: () = assert!(offset_of!(Port, log_count) == 172);
 const _: () = assert!(offset_of!(Port, turns) == 192);

@@ -1,4 +1,4 @@
-//! From what runs to what shall run.
+//! From the running tree to the desired tree.
 
 use std::collections::HashSet;
 
@@ -18,25 +18,25 @@ pub struct Htb {
     connection: Connection,
 }
 
-/// What a tree came to.
+/// The result of applying a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The root was ours already: an earlier daemon's, or an earlier tree.
+    /// The root was ours already, from an earlier daemon or an earlier tree.
     pub took_over: bool,
-    /// Classes that were made.
+    /// Created classes.
     pub added: usize,
-    /// Classes that were told other rates.
+    /// Classes with changed rates.
     pub changed: usize,
-    /// Classes that were left alone.
+    /// Unchanged classes.
     pub unchanged: usize,
-    /// What new leaves are; `None` where none was made.
+    /// The kind of new leaves; `None` if there are none.
     pub leaves: Option<LeafChoice>,
-    /// Classes that nobody wants, children before parents: for [`Htb::retire`].
+    /// Unwanted classes, children before parents: for [`Htb::retire`].
     pub stale: Vec<u16>,
 }
 
 impl Htb {
-    /// Opens a socket in the calling thread's namespace. Changing needs `CAP_NET_ADMIN`, reading nothing.
+    /// Opens a socket in the calling thread's namespace. Changes need `CAP_NET_ADMIN`.
     ///
     /// # Errors
     /// [`NetlinkError::Socket`].
@@ -45,7 +45,7 @@ impl Htb {
         Ok(Htb { connection })
     }
 
-    /// The tree of this major that runs on the interface, if one does.
+    /// The running tree of this major on the interface, if there is one.
     ///
     /// # Errors
     /// [`HtbError::Root`].
@@ -57,14 +57,15 @@ impl Htb {
         Ok(dump::running(&mut self.connection, device, major)?.1)
     }
 
-    /// Makes the tree run: in place of the kernel's default root, or as changes to our own tree.
+    /// Makes the tree run: replaces the kernel's default root, or changes our own tree.
     ///
-    /// Nothing is removed; [`Applied::stale`] says what may be. A root of somebody else is replaced only where
-    /// `replace` says so. What waits in a default root when it is replaced is lost, as the kernel has it.
-    /// O(classes); ten thousand take some 100 ms.
+    /// Removes nothing; [`Applied::stale`] lists what may be removed. A root of another program is
+    /// replaced only with `replace`. The kernel drops packets in a default root that is replaced.
+    /// O(classes); ten thousand take about 100 ms.
     ///
     /// # Errors
-    /// [`HtbError`] names interface and class. What was done before stays; the same call again goes on from there.
+    /// [`HtbError`] names interface and class. Completed changes remain, and the same call
+    /// continues.
     pub fn apply(
         &mut self,
         device: Device<'_>,
@@ -124,7 +125,8 @@ impl Htb {
         }
     }
 
-    /// Makes classes, each leaf with its qdisc at once: interrupted, none is left without.
+    /// Creates classes, each leaf directly followed by its qdisc, so that an interruption leaves
+    /// none without one.
     fn make(
         &mut self,
         device: Device<'_>,
@@ -155,7 +157,7 @@ impl Htb {
         Ok(Some(choice))
     }
 
-    /// Gives a leaf a qdisc of the first kind that works.
+    /// Adds a qdisc of the first kind that works to a leaf.
     fn choose_leaf(
         &mut self,
         device: Device<'_>,
@@ -173,18 +175,19 @@ impl Htb {
                 Err(error) => return Err(error),
             }
         }
-        // HTB's own FIFO, the last candidate, is there without a message.
+        // The last candidate is HTB's own FIFO, which needs no message.
         let kind = LeafKind::Fifo;
         Ok(LeafChoice { kind, passed_over })
     }
 
-    /// Removes those of `stale` that are empty (an inner class: whose children are gone), and returns the others.
+    /// Removes the classes of `stale` that are empty (inner classes: without children), and returns
+    /// the others.
     ///
-    /// First see to it that no packet goes there any more; then ask until none is left. To remove what will not
-    /// empty, say `lose`: what waits in there is dropped. O(classes).
+    /// First ensure that they get no more packets, then call this until none is left. `lose` also
+    /// removes classes with packets, which are dropped. O(classes).
     ///
     /// # Errors
-    /// [`HtbError`] names the class that the kernel kept.
+    /// [`HtbError`] names the class that the kernel did not remove.
     pub fn retire(
         &mut self,
         device: Device<'_>,
@@ -217,7 +220,8 @@ impl Htb {
         Ok(left)
     }
 
-    /// Counters of all classes, from one dump of classes and one of qdiscs; `None` where our tree does not run.
+    /// Counters of all classes, from one dump of classes and one of qdiscs. `None` if our tree does
+    /// not run.
     ///
     /// # Errors
     /// [`HtbError::Root`].
@@ -228,10 +232,10 @@ impl Htb {
 
     /// Removes our tree; the kernel's default returns. True if there was one.
     ///
-    /// What waits in it is dropped, as the kernel has it; the interface passes packets all the time.
+    /// The kernel drops its waiting packets. The interface always passes packets.
     ///
     /// # Errors
-    /// [`HtbError::Root`]. Somebody else's root stays, and is no error.
+    /// [`HtbError::Root`]. A root of another program stays, without an error.
     pub fn remove(&mut self, device: Device<'_>, major: u16) -> Result<bool, HtbError> {
         if self.running(device, major)?.is_none() {
             return Ok(false);
@@ -282,7 +286,7 @@ impl HtbRunning {
     }
 }
 
-/// The kernel's words for why a kind of qdisc is not to be had.
+/// The kernel's reason why a kind of qdisc is not available.
 fn reason(error: &NetlinkError) -> String {
     match error {
         _ if error.errno() == Some(libc::ENOENT) => "the kernel has none".to_owned(),

@@ -1,4 +1,5 @@
-//! What differs between what runs and what shall run, as messages in the order in which they can be sent.
+//! The difference between the running and the desired tree, as messages in an order that the kernel
+//! accepts.
 
 use std::collections::HashSet;
 
@@ -8,17 +9,17 @@ use super::wire::{self, Kept};
 use super::{Device, HtbClass, HtbError, HtbTree};
 use crate::message::Request;
 
-/// One message, and the class that it is about.
+/// One message, and its class.
 pub(super) struct Step {
     pub what: &'static str,
     pub minor: u16,
     pub request: Request,
 }
 
-/// What there is to do about classes, leaves' own qdiscs excepted.
+/// Changes of classes, without the qdiscs of leaves.
 pub(super) struct Work<'a> {
     pub steps: Vec<Step>,
-    /// Leaves that lack the qdisc that they shall have, each with the number of steps that come before.
+    /// Leaves without their qdisc, each with the number of steps before it.
     pub bare: Vec<(usize, &'a HtbClass)>,
     /// Leaves in all.
     pub leaves: usize,
@@ -27,7 +28,7 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Parents before children, as `order` has them.
+    /// Parents before children, in `order`.
     pub fn find(
         device: Device<'_>,
         tree: &'a HtbTree,
@@ -66,7 +67,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Classes that run and are not in the tree, children before their parents.
+/// Running classes that are not in the tree, children before their parents.
 pub(super) fn stale(running: &HtbRunning, tree: &HtbTree) -> Vec<u16> {
     let wanted: HashSet<u16> = tree.classes.iter().map(|class| class.minor).collect();
     let level = |minor: &u16| {
@@ -78,7 +79,7 @@ pub(super) fn stale(running: &HtbRunning, tree: &HtbTree) -> Vec<u16> {
     stale
 }
 
-/// What makes a class what it shall be, if anything does.
+/// The message that changes a class to the desired state, if needed.
 fn step(
     device: Device<'_>,
     major: u16,
@@ -104,7 +105,8 @@ fn step(
     }))
 }
 
-/// What gives a leaf a qdisc of this kind; one of another kind has to go before: the new one gets its handle.
+/// The messages for a qdisc of this kind on a leaf. One of another kind is removed before, because
+/// the new one gets its handle.
 pub(super) fn leaf_steps(
     (device, major): (Device<'_>, u16),
     running: &HtbRunning,
@@ -124,7 +126,7 @@ pub(super) fn leaf_steps(
     remove.into_iter().chain(make).map(step).collect()
 }
 
-/// A leaf with HTB's own FIFO among others that have better was left so by somebody who was interrupted.
+/// A leaf with HTB's own FIFO among others with better qdiscs is from an interrupted run.
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
     let there = running.leaves.get(&minor);
     let kind = there.and_then(|leaf| leaf.kind);

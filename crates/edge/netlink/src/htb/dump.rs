@@ -1,8 +1,8 @@
-//! What runs: the root of an interface, its classes and leaves, and their counters.
+//! The running state: the root of an interface, its classes and leaves, and their counters.
 //!
-//! Counters of a class are the kernel's: bytes and packets as they leave (a GSO packet counts its segments, with
-//! their headers), drops as they come; what a leaf's own qdisc dropped later is added by [`HtbStats::read`], from a
-//! second dump, where leaves have one that is listed.
+//! Counters of a class are the kernel's: bytes and packets sent (a GSO packet counts its segments,
+//! with their headers), and drops at enqueue. [`HtbStats::read`] adds later drops by the qdisc of a
+//! leaf, from a second dump, for leaves with a listed qdisc.
 
 use std::collections::HashMap;
 
@@ -19,13 +19,13 @@ const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_APP: u16 = 4;
 const TCA_STATS_PKT64: u16 = 8;
 
-/// A tree that runs.
+/// A running tree.
 #[derive(Clone, Debug)]
 pub struct HtbRunning {
     pub(super) default: u16,
     pub(super) direct_packets: u32,
     pub(super) classes: HashMap<u16, RunningClass>,
-    /// By the leaf's minor; none for what HTB makes by itself.
+    /// By the minor of the leaf; none for HTB's own FIFO.
     pub(super) leaves: HashMap<u16, Leaf>,
 }
 
@@ -45,28 +45,28 @@ pub(super) struct Leaf {
 }
 
 impl HtbRunning {
-    /// Each class: its number, its parent's (0 the root), and whether it is a leaf. In no order.
+    /// Each class: its number, its parent's (0 the root), and whether it is a leaf. Unordered.
     pub fn classes(&self) -> impl Iterator<Item = (u16, u16, bool)> + '_ {
         let each = |(minor, class): (&u16, &RunningClass)| (*minor, class.parent, class.leaf);
         self.classes.iter().map(each)
     }
 
-    /// What the leaf of a class is; `None` for a kind that is never made here.
+    /// The kind of the leaf of a class; `None` for a kind that is not created here.
     pub fn leaf_kind(&self, minor: u16) -> Option<LeafKind> {
         match self.leaves.get(&minor) {
-            // HTB's own is not listed.
+            // HTB's own FIFO is not listed.
             None => Some(LeafKind::Fifo),
             Some(leaf) => leaf.kind,
         }
     }
 
-    /// Where what names no class goes.
+    /// The class of packets without a class.
     pub fn default_class(&self) -> u16 {
         self.default
     }
 }
 
-/// The counters of a class. They only grow (and wrap), but for what waits and the tokens.
+/// The counters of a class. They only grow (and wrap), except backlog and tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HtbClassStats {
     /// Its number.
@@ -75,23 +75,23 @@ pub struct HtbClassStats {
     pub parent: u16,
     /// It has no children.
     pub leaf: bool,
-    /// Left.
+    /// Sent.
     pub bytes: u64,
-    /// Left.
+    /// Sent.
     pub packets: u64,
-    /// Dropped as they came or, by the leaf's own qdisc, later.
+    /// Dropped at enqueue or later by the qdisc of the leaf.
     pub drops: u32,
-    /// How often the class had packets and neither rate nor ceiling for them.
+    /// How often the class had packets but was throttled by rate and ceiling.
     pub overlimits: u32,
-    /// Waiting.
+    /// Backlog.
     pub backlog_bytes: u32,
-    /// Waiting.
+    /// Backlog.
     pub backlog_packets: u32,
     /// Sent at its own rate.
     pub lends: u32,
     /// Sent at an ancestor's.
     pub borrows: u32,
-    /// What it may send at once at its rate, as time; negative: for so long it may not.
+    /// The burst that it may send at its rate, as time; negative: time until it may send.
     pub tokens_ns: i64,
     /// The same at its ceiling.
     pub ctokens_ns: i64,
@@ -102,13 +102,13 @@ pub struct HtbClassStats {
 pub struct HtbStats {
     /// By number.
     pub classes: Vec<HtbClassStats>,
-    /// Packets that found no class, not even the default one, and passed unshaped; it wraps.
+    /// Packets without a class, not even the default one, which passed unshaped; it wraps.
     pub direct_packets: u32,
 }
 
-/// What an interface's root is.
+/// The kind of an interface's root.
 pub(super) enum Root {
-    /// The kernel's default: it has no handle.
+    /// The kernel's default, which has no handle.
     Standard,
     Ours,
     Foreign {
@@ -117,7 +117,7 @@ pub(super) enum Root {
     },
 }
 
-/// The root of the interface, and, where it is ours, what hangs below.
+/// The root of the interface, and its tree if it is ours.
 pub(super) fn running(
     connection: &mut Connection,
     device: Device<'_>,
@@ -221,7 +221,7 @@ fn class_of(header: &Header, attributes: &[u8]) -> Option<(u16, RunningClass)> {
         TC_H_ROOT => 0,
         handle => handle as u16,
     };
-    // An inner class has no qdisc below it, and says so by a level.
+    // An inner class has no qdisc, which its level shows.
     let leaf = level(attributes) == Some(0);
     let stats = stats_of(header.minor(), parent, leaf, attributes);
     let class = RunningClass {
@@ -273,7 +273,7 @@ impl HtbStats {
     /// The counters of a tree that was just read. O(classes).
     pub(super) fn read(running: &HtbRunning) -> HtbStats {
         let whole = |(minor, class): (&u16, &RunningClass)| {
-            // A listed leaf counts every drop of the class, and those that it made itself.
+            // A listed leaf counts every drop of the class, including its own.
             let leaf = running.leaves.get(minor).map_or(0, |leaf| leaf.drops);
             HtbClassStats {
                 drops: class.stats.drops.max(leaf),

@@ -1,7 +1,7 @@
-//! What hangs below a leaf: CAKE, FQ-CoDel, or the FIFO that HTB makes by itself.
+//! The qdisc of a leaf: CAKE, FQ-CoDel, or the FIFO that HTB creates.
 //!
-//! Which one is found by trying it on the first leaf that has none yet. A leaf that has one keeps it: replacing it would
-//! lose what waits there.
+//! The first leaf without a qdisc shows by trying which kind works. A leaf with a qdisc keeps it: a
+//! replacement would drop its packets.
 
 use std::fmt;
 
@@ -12,12 +12,15 @@ use super::wire::handle;
 use crate::message::Request;
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, tcmsg};
 
-/// Leaves up to which CAKE is chosen: each has tables of 1 MiB, whatever passes it (measured on 7.3, 200 leaves).
+/// Maximum of leaves with CAKE: each has tables of 1 MiB, at any traffic (measured on 7.3, 200
+/// leaves).
 pub const CAKE_LEAVES: usize = 1024;
-/// Leaves up to which an FQ-CoDel has the 1,024 queues of RFC 8290 section 5.2.4; beyond, [`FEWER_FLOWS`].
+/// Maximum of leaves whose FQ-CoDel has the 1,024 queues of RFC 8290 section 5.2.4; above,
+/// [`FEWER_FLOWS`].
 const MANY_FLOWS_LEAVES: usize = 1024;
 const MANY_FLOWS: u32 = 1024;
-/// A subscriber's flows seldom meet in so many queues, which take 15 KiB instead of 64 (measured also).
+/// Flows of a subscriber rarely share one of these queues, which take 15 KiB instead of 64
+/// (measured).
 const FEWER_FLOWS: u32 = 256;
 const TCA_CAKE_DIFFSERV_MODE: u16 = 3;
 const CAKE_DIFFSERV_BESTEFFORT: u32 = 3;
@@ -30,19 +33,19 @@ const TCA_FQ_CODEL_INTERVAL: u16 = 3;
 const TARGET_US: u64 = 5_000;
 const INTERVAL_US: u64 = 100_000;
 
-/// What a leaf is.
+/// The kind of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeafKind {
-    /// `sch_cake`, best effort, fair among hosts and then flows, without a separate rate.
+    /// `sch_cake`, best effort, fair among hosts and then flows, without its own rate.
     Cake,
     /// `sch_fq_codel`.
     FqCodel,
-    /// The FIFO that HTB makes, of the interface's `txqueuelen` packets.
+    /// The FIFO of HTB, with the interface's `txqueuelen` packets.
     Fifo,
 }
 
 impl LeafKind {
-    /// The kernel's word.
+    /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
             LeafKind::Cake => "cake",
@@ -63,7 +66,7 @@ impl fmt::Display for LeafKind {
     }
 }
 
-/// What is asked of leaves.
+/// The requested kind of leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaves {
     /// The first that the kernel has: CAKE (up to [`CAKE_LEAVES`]), FQ-CoDel, the FIFO.
@@ -74,7 +77,8 @@ pub enum Leaves {
 }
 
 impl Leaves {
-    /// What is tried, in this order, for a tree of so many leaves; and what is not, with the reason.
+    /// The kinds to try, in this order, for a tree of this many leaves; and the excluded ones with
+    /// the reason.
     pub(super) fn candidates(self, leaves: usize) -> (Vec<LeafKind>, Vec<(LeafKind, String)>) {
         let plain = vec![LeafKind::FqCodel, LeafKind::Fifo];
         match self {
@@ -90,12 +94,12 @@ impl Leaves {
     }
 }
 
-/// What new leaves became, and why.
+/// The kind of new leaves, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafChoice {
-    /// What a leaf that was made now is.
+    /// The kind of a leaf that was created now.
     pub kind: LeafKind,
-    /// What was preferred, and why it is not that: the kernel's words.
+    /// The preferred kinds that do not work, with the kernel's reason.
     pub passed_over: Vec<(LeafKind, String)>,
 }
 
@@ -109,10 +113,10 @@ impl fmt::Display for LeafChoice {
     }
 }
 
-/// The qdisc below a leaf that has HTB's own FIFO; `None` for that.
+/// The qdisc of a leaf with HTB's own FIFO; `None` for that.
 ///
-/// `ceil_bps` is the leaf's: below 2.4 Mbit/s, 5 ms are less than one and a half packets, and CoDel's target grows with
-/// them (RFC 8289 section 4.3).
+/// `ceil_bps` is the leaf's. Below 2.4 Mbit/s, 5 ms are less than one and a half packets, and
+/// CoDel's target is increased to them (RFC 8289 section 4.3).
 pub(super) fn request(
     ifindex: IfIndex,
     (major, minor): (u16, u16),
@@ -141,7 +145,7 @@ pub(super) fn request(
     Some(request)
 }
 
-/// Gives an FQ-CoDel that runs the target of another ceiling; `None` where it is the same.
+/// Changes the target of a running FQ-CoDel for another ceiling; `None` if it is the same.
 pub(super) fn retarget(
     ifindex: IfIndex,
     (major, minor): (u16, u16),
@@ -172,7 +176,7 @@ fn target_us(ceil_bps: u64) -> u64 {
     (PACKET_AND_A_HALF_BITS * 1_000_000 / ceil_bps.max(8)).clamp(TARGET_US, 60_000_000)
 }
 
-/// Takes the qdisc of a leaf away: HTB puts its FIFO there.
+/// Removes the qdisc of a leaf: HTB restores its FIFO.
 pub(super) fn removal(ifindex: IfIndex, major: u16, minor: u16) -> Request {
     let header = tcmsg(ifindex, 0, handle(major, minor), 0);
     Request::new(RTM_DELQDISC, NLM_F_REQUEST, &header)

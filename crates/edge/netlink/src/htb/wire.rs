@@ -1,7 +1,8 @@
-//! HTB's messages: a class as the kernel keeps it, requests, and the reading of dumps.
+//! HTB's messages: a class as the kernel stores it, requests, and the parser of dumps.
 //!
-//! The kernel keeps rates in bytes a second and bursts as times, in ticks of 64 ns (`/proc/net/psched`); a class is
-//! compared in that form, so that what was rounded once is not a change without limit.
+//! The kernel stores rates in bytes per second and bursts as times, in ticks of 64 ns
+//! (`/proc/net/psched`). Classes are compared in that form, so that rounding is not reported as a
+//! change each time.
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
@@ -24,7 +25,7 @@ const TICK_NS: u64 = 64;
 /// `struct tc_htb_opt`: two rate specifications of 12 bytes, then words.
 const WORDS_AT: usize = 24;
 
-/// A class as the kernel keeps it.
+/// A class as the kernel stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// Bytes a second.
@@ -51,7 +52,7 @@ impl Kept {
         }
     }
 
-    /// Whether nothing has to be told: an inner class keeps the quantum that it had as a leaf.
+    /// Whether no message is needed: an inner class keeps the quantum that it had as a leaf.
     pub fn serves_as(&self, wanted: &Kept, leaf: bool) -> bool {
         let same = if leaf {
             *wanted
@@ -114,7 +115,7 @@ fn htb_opt(kept: &Kept) -> Vec<u8> {
     bytes
 }
 
-/// Makes a class, or changes the one that is there.
+/// Creates a class, or changes the existing one.
 pub(super) fn set_class(ifindex: IfIndex, major: u16, class: &HtbClass, new: bool) -> Request {
     let parent = match class.parent {
         0 => handle(major, 0),
@@ -140,10 +141,10 @@ pub(super) fn delete_class(ifindex: IfIndex, major: u16, minor: u16) -> Request 
     Request::new(RTM_DELTCLASS, NLM_F_REQUEST, &header)
 }
 
-/// The root qdisc, in place of what is there.
+/// The root qdisc, replacing the existing one.
 pub(super) fn root(ifindex: IfIndex, tree: &HtbTree) -> Request {
     const VERSION: u32 = 3;
-    // Of no effect: every class has its quantum.
+    // Without effect: every class has its quantum.
     const RATE_TO_QUANTUM: u32 = 10;
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE;
     let header = tcmsg(ifindex, handle(tree.major, 0), TC_H_ROOT, 0);
@@ -161,7 +162,7 @@ pub(super) fn read_root(options: &[u8]) -> Option<(u16, u32)> {
     Some((u32_at(globals, 8)? as u16, u32_at(globals, 16)?))
 }
 
-/// What every message of traffic control begins with.
+/// The first part of every traffic control message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub ifindex: u32,

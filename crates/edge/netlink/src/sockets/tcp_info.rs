@@ -1,13 +1,14 @@
-//! `struct tcp_info` and `struct tcp_bbr_info`, read by length: what an older kernel does not have is 0.
+//! `struct tcp_info` and `struct tcp_bbr_info`, read by length: fields that an older kernel lacks
+//! are 0.
 //!
-//! Offsets are those of include/uapi/linux/tcp.h, which only ever grows at its end.
+//! Offsets are those of include/uapi/linux/tcp.h, which only grows at its end.
 
 use crate::message::{u32_at, u64_at};
 
 /// The fields that measurements use. Counters begin with the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Bytes that this kernel told; what lies behind is 0 below.
+    /// Bytes that this kernel returned; fields behind them are 0.
     pub told_bytes: usize,
     /// State of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
@@ -31,7 +32,7 @@ pub struct TcpInfo {
     pub segs_out: u32,
     /// Segments received.
     pub segs_in: u32,
-    /// Least round trip, us.
+    /// Minimum round trip, us.
     pub min_rtt_us: u32,
     /// Segments received with data.
     pub data_segs_in: u32,
@@ -41,9 +42,9 @@ pub struct TcpInfo {
     pub delivery_rate: u64,
     /// Time with something to send, us.
     pub busy_us: u64,
-    /// Of it, suppressed by the receiver's window.
+    /// Of it, limited by the receiver's window.
     pub rwnd_limited_us: u64,
-    /// Of it, suppressed by the sender's buffer.
+    /// Of it, limited by the sender's buffer.
     pub sndbuf_limited_us: u64,
     /// Segments delivered.
     pub delivered: u32,
@@ -87,14 +88,14 @@ impl TcpInfo {
     }
 }
 
-/// BBR's own figures.
+/// The state of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BbrInfo {
     /// Bytes of the kernel's structure: 20 for BBR version 1, more for later ones.
     pub info_bytes: usize,
     /// Estimated bandwidth, bytes a second.
     pub bw_bytes_per_second: u64,
-    /// Least round trip separate window, us.
+    /// Minimum round trip of its window, us.
     pub min_rtt_us: u32,
     /// Gain of pacing, of 256.
     pub pacing_gain: u32,
@@ -130,7 +131,7 @@ mod tests {
             (0, 0, 104)
         );
         assert_ne!(all.bytes_retrans, 0);
-        // A field that is told in part is not told.
+        // A field that is incomplete is 0.
         assert_eq!(TcpInfo::parse(&whole[..102]).total_retrans, 0);
     }
 }

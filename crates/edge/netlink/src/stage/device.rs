@@ -12,7 +12,7 @@ const RTM_GETTFILTER: u16 = 46;
 const CLSACT_INGRESS: u32 = 0xffff_fff2;
 const CLSACT_EGRESS: u32 = 0xffff_fff3;
 
-/// Of these interfaces.
+/// The stages of these interfaces.
 pub(super) fn filters_and_roots(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     let qdiscs = Tc::open()?.qdiscs()?;
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn filters_and_roots(devices: &[Device<'_>]) -> Result<Vec<Stage>, St
     Ok(found)
 }
 
-/// The kernel's own, which has no handle, or ours.
+/// The kernel's default, which has no handle, or ours.
 fn is_standard(qdisc: &Qdisc) -> bool {
     let ours = qdisc.kind == "htb" && qdisc.handle >> 16 == u32::from(HTB_MAJOR);
     qdisc.handle == 0 || ours
@@ -53,7 +53,7 @@ fn root(device: Device<'_>, qdisc: &Qdisc) -> Stage {
     }
 }
 
-/// Each kind of filter at one place once.
+/// Each kind of filter once per position.
 fn filters(device: Device<'_>, parent: u32, place: &str) -> Result<Vec<Stage>, StageError> {
     let mut connection = Connection::open(NETLINK_ROUTE)?;
     let request = Request::new(

@@ -1,6 +1,7 @@
-//! Whatever else hangs on netfilter's hooks (`nfnetlink_hook`, Linux 5.14, where it is built): BPF programs, IPVS, modules.
+//! Other functions at netfilter hooks (`nfnetlink_hook`, Linux 5.14, if built): BPF programs, IPVS,
+//! modules.
 //!
-//! What the other files of this module find by itself is passed over: chains, NAT, connection tracking.
+//! The other files of this module list chains, NAT and connection tracking, which are skipped here.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
@@ -15,8 +16,8 @@ const NFNLA_HOOK_FUNCTION_NAME: u16 = 4;
 const NFNLA_HOOK_MODULE_NAME: u16 = 5;
 const FAMILIES: [(u8, &str); 3] = [(2, "ip"), (10, "ip6"), (7, "bridge")];
 const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
-/// Functions (their beginnings) that are told by their rules, or do nothing by themselves; security modules' have every
-/// host's own sockets in view.
+/// Functions (prefixes) that their rules represent, or that have no effect. Those of security
+/// modules apply to local sockets of every host.
 const KNOWN: [&str; 15] = [
     "apparmor_",
     "selinux_",
@@ -35,7 +36,7 @@ const KNOWN: [&str; 15] = [
     "ip_sabotage_in",
 ];
 
-/// Functions at the hooks that packets pass, but those that are known. None where the kernel cannot tell.
+/// Unknown functions at the hooks of forwarded packets. None if the kernel cannot list them.
 pub(super) fn others() -> Result<Vec<Stage>, StageError> {
     let mut found = Vec::new();
     for (family, family_name) in FAMILIES {

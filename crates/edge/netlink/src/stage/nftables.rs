@@ -29,7 +29,7 @@ const NFPROTO_IPV6: u8 = 10;
 const NF_INET_LOCAL_IN: u32 = 1;
 const NF_INET_LOCAL_OUT: u32 = 3;
 
-/// Chains that do something to packets which pass through, in any family.
+/// Chains with an effect on forwarded packets, in any family.
 pub(super) fn chains(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     let Some(mut connection) = absent(Connection::open(NETLINK_NETFILTER).map(Some))? else {
         return Ok(Vec::new());
@@ -60,13 +60,13 @@ fn be32(bytes: &[u8], kind: u16) -> Option<u32> {
 }
 
 impl Chain {
-    /// `None` for what hangs on no hook.
+    /// `None` for a chain without a hook.
     fn read(family: u8, attributes: &[u8]) -> Option<Chain> {
         let hook = attr(attributes, NFTA_CHAIN_HOOK)?;
         let several = attrs(attr(hook, NFTA_HOOK_DEVS).unwrap_or(&[]));
         let several = several.filter(|(kind, _)| *kind == NFTA_DEVICE_NAME);
         let mut devices: Vec<String> = several.map(|(_, name)| text(name)).collect();
-        // A single one is told both ways.
+        // A single device has two encodings.
         devices.extend(attr_str(hook, NFTA_HOOK_DEV).filter(|_| devices.is_empty()));
         let accepts = be32(attributes, NFTA_CHAIN_POLICY).is_none_or(|policy| policy == NF_ACCEPT);
         Some(Chain {

@@ -1,4 +1,4 @@
-//! Routing rules besides those that every host has.
+//! Routing rules in addition to the default ones.
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 
@@ -23,7 +23,7 @@ pub(super) fn rules() -> Result<Vec<Stage>, StageError> {
         let mut connection = Connection::open(NETLINK_ROUTE)?;
         let request = Request::new(RTM_GETRULE, dumped(), &header);
         let rules = absent(connection.dump("list routing rules", &request, |message| {
-            // The kernel answers with all families where it lacks this one's rules.
+            // The kernel answers with all families if it lacks the rules of this one.
             (i32::from(*message.payload.first()?) == family).then_some(())?;
             rule(message.payload)
         }))?;
@@ -37,7 +37,7 @@ pub(super) fn rules() -> Result<Vec<Stage>, StageError> {
     Ok(found)
 }
 
-/// Priority and table; the latter 0 where the rule does something else.
+/// Priority and table; the table is 0 if the rule has another action.
 fn rule(payload: &[u8]) -> Option<(u32, u32)> {
     let attributes = payload.get(RULE_LEN..)?;
     let table = attr_u32(attributes, FRA_TABLE).unwrap_or(u32::from(*payload.get(4)?));

@@ -1,4 +1,4 @@
-//! The stages of a throw-away namespace, made by the tools that operators use.
+//! The stages of a temporary namespace, created with the tools of operators.
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use crate::links::{Links, NewLink};
 use crate::tc::Tc;
 use crate::testing::in_scratch_namespace;
 
-/// Runs a tool in the namespace of this thread; false where it is not there.
+/// Runs a tool in the namespace of this thread; false if it is missing.
 fn tool(words: &[&str], input: &str) -> bool {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::piped());

@@ -1,7 +1,8 @@
-//! Chains of iptables and ip6tables in their old form (`iptables-legacy`); the newer one is nftables.
+//! Chains of iptables and ip6tables in their legacy form (`iptables-legacy`); the newer form is
+//! nftables.
 //!
-//! A table is a blob of entries; each built-in chain goes from its hook's first entry to its last, which is the policy.
-//! A chain whose first entry is its last, and accepts, does nothing.
+//! A table is a blob of entries. Each built-in chain goes from the first entry of its hook to its
+//! last, the policy. A chain whose first entry is its last and accepts has no effect.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,21 +18,21 @@ const NAME_BYTES: usize = 32;
 const INFO_BYTES: usize = NAME_BYTES + 4 * 13;
 /// `struct ipt_get_entries`: name and size, then what is aligned to 8.
 const ENTRIES_AT: usize = NAME_BYTES + 8;
-/// A table larger than this is not read, but said to have rules.
+/// A larger table is not read, and counts as one with rules.
 const MAX_TABLE_BYTES: usize = 256 << 20;
 /// `struct xt_entry_target`.
 const TARGET_BYTES: usize = 32;
 /// `-NF_ACCEPT - 1`.
 const ACCEPTS: i32 = -2;
 
-/// Of packets that pass through: hook number and built-in chain.
+/// For forwarded packets: hook number and built-in chain.
 const CHAINS: [(usize, &str); 3] = [(0, "PREROUTING"), (2, "FORWARD"), (4, "POSTROUTING")];
 
 struct Family {
     tool: &'static str,
     domain: i32,
     level: i32,
-    /// Where an entry says where its target begins: behind the match on addresses and a word.
+    /// Offset in an entry of the offset of its target: after the match on addresses and a word.
     target_offset_at: usize,
     names: &'static str,
 }
@@ -54,7 +55,7 @@ const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// Chains that do something, in both families.
+/// Chains with an effect, in both families.
 pub(super) fn chains() -> Result<Vec<Stage>, StageError> {
     let mut found = Vec::new();
     for family in &FAMILIES {
@@ -103,7 +104,7 @@ impl Family {
         Ok(busy.map(|(_, chain)| *chain).collect())
     }
 
-    /// Of the entry at this place, whose target is the standard one.
+    /// The standard target of the entry at this offset.
     fn verdict(&self, blob: &[u8], entry: usize) -> Option<i32> {
         let entry = blob.get(ENTRIES_AT + entry..)?;
         let target = u16_at(entry, self.target_offset_at)? as usize;

@@ -1,8 +1,8 @@
-//! Putting a qdisc where packets leave a link, without taking away what somebody else put there.
+//! Installs a qdisc at the egress of a link without replacing one of another program.
 //!
-//! A place is a link's root, or a queue of its `mq`. What the kernel put there by itself has no handle
-//! and may go; what has one is somebody's, and is named instead of replaced, unless it is asked for.
-//! What is taken off gives the place back to the kernel's default.
+//! A place is the root of a link, or a queue of its `mq`. Default qdiscs have no handle and may be
+//! replaced. A qdisc with a handle was created by another program, and is replaced only on request.
+//! Removing a qdisc restores the kernel's default.
 
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
@@ -18,10 +18,10 @@ const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
-/// Handle of an `mq` of ours: the default one has none, and nothing can be put under it.
+/// Handle of our `mq`: the default one has none, and can have no children.
 const MQ_HANDLE: u32 = 0xfa1c_0000;
 
-/// Where a qdisc sits.
+/// The place of a qdisc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QdiscPlace {
     /// The whole link's.
@@ -30,7 +30,7 @@ pub enum QdiscPlace {
     Queue(u16),
 }
 
-/// What `tc -s` shows of a qdisc.
+/// Statistics of a qdisc as in `tc -s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscStats {
     /// Sent, as on the wire.
@@ -43,19 +43,19 @@ pub struct QdiscStats {
     pub backlog: u32,
     /// Dropped.
     pub drops: u32,
-    /// Given back by the driver.
+    /// Requeued by the driver.
     pub requeues: u32,
 }
 
-/// A qdisc was not put on a link, or not taken off.
+/// A qdisc was not installed, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// It is another's.
+    /// Another program created the existing qdisc.
     #[error("put a qdisc on interface {ifindex}: `{kind}` (handle {:x}:) already exists and is not the default; remove it with `tc qdisc del dev IF root`, or request its replacement", handle >> 16, ifindex = ifindex.0)]
     Foreign {
         /// The link.
         ifindex: IfIndex,
-        /// What is there.
+        /// Its kind.
         kind: String,
         /// Its handle.
         handle: u32,
@@ -68,7 +68,7 @@ pub enum PlaceError {
         /// The kind.
         kind: String,
     },
-    /// A name of ours is on another device.
+    /// Another device uses this name.
     #[error("put the qdisc `{kind}` on interface {}: in use on another interface; register one for each interface", ifindex.0)]
     InUse {
         /// The link.
@@ -82,7 +82,7 @@ pub enum PlaceError {
         /// The link.
         ifindex: IfIndex,
     },
-    /// The kernel did not do it.
+    /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }
@@ -105,7 +105,7 @@ fn stats_of(message: &[u8]) -> QdiscStats {
     }
 }
 
-/// The qdiscs of one link, with what `tc -s` shows of them.
+/// The qdiscs of one link, with their `tc -s` statistics.
 fn with_stats(tc: &mut Tc, ifindex: IfIndex) -> Result<Vec<(Qdisc, QdiscStats)>, NetlinkError> {
     let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(ifindex, 0, 0, 0));
     let mut all = tc.connection.dump("list qdiscs", &request, |message| {
@@ -124,7 +124,7 @@ fn with_stats(tc: &mut Tc, ifindex: IfIndex) -> Result<Vec<(Qdisc, QdiscStats)>,
 }
 
 impl Tc {
-    /// The qdisc at a place and its statistics; `None` where the kernel shows none.
+    /// The qdisc of a place and its statistics; `None` if the kernel shows none.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -143,10 +143,11 @@ impl Tc {
         Ok(all.into_iter().find(|(qdisc, _)| qdisc.parent == parent))
     }
 
-    /// Makes the link's root an `mq` that qdiscs can be put under, if it is none; how many queues it has.
+    /// Makes an `mq` with children the root of the link, if it is none. Returns the number of
+    /// queues.
     ///
     /// # Errors
-    /// [`PlaceError`]; another's root is named.
+    /// [`PlaceError`]; names the root of another program.
     pub fn split(&mut self, ifindex: IfIndex) -> Result<u16, PlaceError> {
         let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
         match root {
@@ -165,8 +166,8 @@ impl Tc {
         Ok(queues.len() as u16)
     }
 
-    /// Puts a qdisc of `kind` at a place. What was there goes, with the packets that wait in it; with
-    /// `anyway` another's, too.
+    /// Installs a qdisc of `kind` at a place. The previous qdisc is removed with its packets, with
+    /// `anyway` also that of another program.
     ///
     /// # Errors
     /// [`PlaceError`]; then nothing is changed.
@@ -198,7 +199,8 @@ impl Tc {
         })
     }
 
-    /// Takes a qdisc of `kind` off its place; the kernel's default returns. False where it is not there.
+    /// Removes a qdisc of `kind` from its place and restores the kernel's default. False if it is
+    /// not there.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -220,7 +222,7 @@ impl Tc {
         Ok(true)
     }
 
-    /// Takes off an `mq` that [`Tc::split`] made, and all under it. False where it is another's.
+    /// Removes an `mq` of [`Tc::split`] with its children. False if another program created it.
     ///
     /// # Errors
     /// [`NetlinkError`].
@@ -259,7 +261,7 @@ impl Tc {
     }
 }
 
-/// The class of a queue: minor numbers begin with 1.
+/// The class of a queue: minor numbers start at 1.
 fn under(mq: &Qdisc, queue: u16) -> u32 {
     mq.handle & 0xffff_0000 | (u32::from(queue) + 1)
 }
