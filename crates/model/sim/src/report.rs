@@ -1,7 +1,7 @@
-//! What a simulation found: tables, JSON, CSV, the lines of charts.
+//! The report of a simulation as tables, JSON, CSV and the lines of a chart.
 //!
-//! All are made from one [`Report`]; none measures anything itself. Names come from files and
-//! captures: whatever they hold, a table stays a table and a line stays a line.
+//! All formats derive from one [`Report`]. Names from files and captures are sanitized, so that they
+//! cannot break a table or a line.
 
 mod json;
 mod table;
@@ -12,34 +12,34 @@ use crate::simulate::{Findings, Measured, Settings};
 use fairpath_sched::tree::Names;
 use fairpath_units::quantity::written;
 
-/// Rows of a table at most; CSV and JSON have all.
+/// Maximum rows of a table. CSV and JSON have all rows.
 pub const TABLE_ROWS: usize = 20;
-/// Lines of a chart at most; what is not among the largest is one line more, "others".
+/// Maximum lines of a chart. Further groups are summed in the line "others".
 pub const CHART_LINES: usize = 7;
-/// Characters of a name beside a line.
+/// Maximum characters of the name of a line.
 const LINE_NAME: usize = 44;
 
-/// What was simulated, and what came of it.
+/// The input and the results of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The policy or the tree's file.
+    /// The policy or the file of the tree.
     pub subject: &'a str,
-    /// The traffic, in words.
+    /// The specification of the traffic, or the file of the capture.
     pub traffic: &'a str,
     /// "native" or "kernel".
-    pub home: &'a str,
-    /// What the random numbers began with.
+    pub runtime: &'a str,
+    /// The seed.
     pub seed: u64,
-    /// The link.
+    /// The settings of the link.
     pub settings: Settings,
-    /// Of the tree.
+    /// The names of the tree.
     pub names: &'a Names,
-    /// What was measured.
+    /// The measurements.
     pub findings: &'a Findings,
 }
 
 impl Report<'_> {
-    /// For people, at most 80 columns wide.
+    /// Tables of at most 80 columns.
     pub fn table(&self) -> String {
         table::write(self)
     }
@@ -49,21 +49,21 @@ impl Report<'_> {
         json::write(self)
     }
 
-    /// A line a flow, class and node; the first names the columns.
+    /// CSV with one line per flow, class and node. The first line has the columns.
     pub fn csv(&self) -> String {
         table::csv(self)
     }
 
-    /// What was simulated, in one line.
+    /// The input of the simulation in one line.
     pub fn caption(&self) -> String {
         let [subject, traffic] = [self.subject, self.traffic].map(|text| clean(text, 70));
         format!("{subject}: {traffic} over {}", self.link())
     }
 
-    /// Lines of a chart, and whether each is a class or a flow.
+    /// The lines of a chart, and their kind, class or flow.
     ///
-    /// They are the groups that sent most, in their order, and all others together. A line's name
-    /// tells its rate and the 99th percentile of its sojourn times.
+    /// They are the groups with the most bytes sent, in their order, and the sum of all others. The
+    /// name of a line includes its rate and its 99th percentile of sojourn times.
     pub fn lines(&self) -> (&'static str, Vec<(String, Measured)>) {
         let (kind, groups) = self.groups();
         let mut by_size: Vec<usize> = (0..groups.len()).collect();
@@ -89,7 +89,7 @@ impl Report<'_> {
         (kind, lines)
     }
 
-    /// What lines of a picture and rows of a table are about: classes, if there are several.
+    /// The groups of charts and tables: classes if there are several, or else flows.
     fn groups(&self) -> (&'static str, Vec<(String, &Measured)>) {
         let findings = self.findings;
         if findings.classes.len() > 1 {
@@ -111,7 +111,7 @@ impl Report<'_> {
     }
 }
 
-/// Without what would break a line or a terminal, and at most `columns` characters long.
+/// Replaces control characters and truncates the text to `columns` characters.
 fn clean(text: &str, columns: usize) -> String {
     let safe = |c: char| {
         if c.is_control() || ('\u{200e}'..='\u{202e}').contains(&c) {
@@ -129,7 +129,7 @@ fn clean(text: &str, columns: usize) -> String {
     cleaned
 }
 
-/// Three digits and a unit: `20.1 ms`.
+/// A time with three digits and a unit: `20.1 ms`.
 fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0 => return "0".to_owned(),
@@ -141,7 +141,7 @@ fn time(ns: u64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Three digits and a unit: `33.3 Mbit/s`.
+/// A rate with three digits and a unit: `33.3 Mbit/s`.
 fn rate(bps: f64) -> String {
     let (value, unit) = match bps {
         bps if bps >= 1e9 => (bps / 1e9, "Gbit/s"),
@@ -160,7 +160,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// 1234567 as 1,234,567.
+/// A number with thousands separators: `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_three_digits_and_names_break_nothing() {
+    fn numbers_have_three_digits_and_names_are_sanitized() {
         assert_eq!(time(999), "999 ns");
         assert_eq!(time(20_130_000), "20.1 ms");
         assert_eq!(time(9_999_000), "10.0 ms");

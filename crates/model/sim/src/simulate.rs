@@ -1,17 +1,17 @@
-//! A scheduler and a link in virtual time.
+//! Simulates a scheduler and a link in virtual time.
 //!
 //! ```text
-//! Arrivals --enqueue--> Home --dequeue when the link is free--> link --> sent, in its time
-//!     ^                   |                                                |
-//!     '------ dropped ----'------------------- sent -----------------------'
+//! Arrivals --enqueue--> runtime --dequeue if the link is free--> link --> sent
+//!     ^                   |                                               |
+//!     '------ dropped ----'------------------ sent -----------------------'
 //! ```
 //!
-//! The link asks for a packet whenever it is free: it is the only clock. What came and what left,
-//! was dropped or still waits must add up, by our own count and by the scheduler's; otherwise there
-//! are no findings but an error. Operations go to the home in batches as long as no sender could
-//! react in between, so a batch changes nothing but the number of calls.
+//! The link requests a packet when it is free, and is the only clock. The enqueued, sent, dropped and
+//! waiting packets must add up in the simulator and in the scheduler. Otherwise the result is an
+//! error. Operations are batched while no sender could react in between, so batches change only the
+//! number of calls.
 //!
-//! Absent: propagation delay (a sender's `rtt` stands for it), several links, rates that change.
+//! Absent: propagation delay (the `rtt` of a sender replaces it), several links, and changes of rate.
 
 mod batch;
 mod findings;
@@ -30,77 +30,77 @@ use crate::traffic::{Arrivals, TrafficError};
 use batch::Batch;
 use fairpath_sched::tree::Tree;
 
-/// Operations that go to the home at once, at most; no more than the handles a plan can spare.
+/// Maximum operations of a batch. It does not exceed the spare handles of a plan.
 pub const BATCH: usize = 48;
-/// Longest wait for a scheduler that wants to be asked again at once.
+/// Maximum time before another request to a scheduler that returns the current time and no packet.
 const MOST_PATIENCE_NS: u64 = 1_000_000;
-/// Events between two looks at whether to go on.
+/// Events between two checks for an interruption.
 const LOOK_EVERY: u32 = 1 << 14;
 
-/// The link and when to end.
+/// The link and the end of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Of the link, bits a second.
+    /// The link rate, bits per second.
     pub rate_bps: u64,
-    /// Bytes that every packet takes on the link besides its own: preamble, gap, checksum.
+    /// Bytes of link overhead per packet: preamble, gap and checksum.
     pub overhead_bytes: u32,
-    /// When to end; `None`: when the traffic ended and nothing waits.
+    /// The end, or `None` to stop when the traffic ended and the queue is empty.
     pub duration_ns: Option<u64>,
 }
 
-/// A simulation has no findings.
+/// An error of a simulation.
 #[derive(Debug, Error)]
 pub enum SimulateError {
-    /// The traffic.
+    /// The traffic failed.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
-    /// The home.
+    /// The runtime failed.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// Packets came into being or got lost.
+    /// The counts of packets do not add up.
     #[error("the scheduler does not account for its packets at {at_ns} ns: {wrong}")]
     Accounting {
         /// Virtual time.
         at_ns: u64,
-        /// What does not add up.
+        /// The difference.
         wrong: String,
     },
-    /// No packet can come although the scheduler may hold more.
+    /// There is no free handle although the scheduler is below its limit.
     #[error(
-        "the plan has no handle left at {at_ns} ns with {held} packets waiting; give it more packets than its limit"
+        "the plan has no free handle at {at_ns} ns with a backlog of {backlog} packets: give it more handles than its limit"
     )]
     Handles {
         /// Virtual time.
         at_ns: u64,
         /// Packets that wait.
-        held: u64,
+        backlog: u64,
     },
 }
 
-/// Who sees every operation and what became of it: a recorder.
+/// A function that receives every operation and its outcomes, for a recorder.
 pub type Tap<'a> = &'a mut dyn FnMut(&[Op], &[Outcome]);
 
-/// Who sees how far it is, in virtual ns, and says whether to go on.
+/// A function that receives the virtual time in ns and returns whether to continue.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> bool;
 
-/// When the link asks next.
+/// The state of the link.
 #[derive(Clone, Copy, Debug)]
 enum Link {
-    /// Sending until then.
+    /// The link sends until this time.
     Busy(u64),
-    /// Nothing may leave before then.
+    /// No packet can leave before `until`.
     Idle { since: u64, until: u64 },
 }
 
-/// Simulates until the end that `settings` name, or until `watch` says no.
+/// Simulates until the end in `settings`, or until `watch` returns false.
 ///
-/// Native and in release, two million packets a second and more (`cargo run --release -p
-/// fairpath-bench -- sched`); memory is that of the home and of the rows.
+/// The native runtime in a release build simulates at least two million packets per second (`cargo
+/// run --release -p fairpath-bench -- sched`). Memory is that of the runtime and the rows.
 ///
 /// # Errors
 /// [`SimulateError`].
 pub fn simulate<'h, A: Arrivals>(
-    home: &'h mut dyn Home,
+    runtime: &'h mut dyn Home,
     tree: &'h Tree,
     traffic: &mut A,
     settings: &Settings,
@@ -108,7 +108,7 @@ pub fn simulate<'h, A: Arrivals>(
     watch: Watch<'_>,
 ) -> Result<Findings, SimulateError> {
     let mut run = Run {
-        batch: Batch::new(home, tree, tap),
+        batch: Batch::new(runtime, tree, tap),
         traffic,
         settings: *settings,
         link: Link::Idle {
@@ -131,15 +131,15 @@ struct Run<'a, 'h, A> {
     settings: Settings,
     link: Link,
     time: LinkTime,
-    /// What sending took beyond whole ns, in parts of the rate.
+    /// The remainder of the transmission time below 1 ns, in parts of the rate.
     carry: u64,
     now: u64,
-    /// How long to leave a scheduler that gives nothing and wants to be asked again at once.
+    /// The wait before another request to a scheduler that returns the current time and no packet.
     patience_ns: u64,
 }
 
 impl<A: Arrivals> Run<'_, '_, A> {
-    /// Gives whether it was interrupted.
+    /// Returns whether the simulation was interrupted.
     fn go(&mut self, watch: Watch<'_>) -> Result<bool, SimulateError> {
         let end = self.settings.duration_ns.unwrap_or(NEVER);
         let patience = self.traffic.patience_ns();
@@ -160,7 +160,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
             let waited = next.saturating_sub(self.batch.since());
             if next >= end || next == NEVER || waited >= patience || self.batch.is_full() {
                 if !self.batch.is_empty() {
-                    // A sender that learns of a drop may come before what we were about to do.
+                    // A sender that reacts to a drop can be due before the next event.
                     self.batch.run(self.traffic)?;
                     continue;
                 }
@@ -186,7 +186,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
         Ok(())
     }
 
-    /// The link is free and asks for a packet.
+    /// Requests a packet for the free link.
     fn ask(&mut self) -> Result<(), SimulateError> {
         self.rest();
         self.batch.dequeue(self.now);
@@ -198,9 +198,9 @@ impl<A: Arrivals> Run<'_, '_, A> {
             self.batch.departed(self.traffic, until);
             return Ok(());
         }
-        let held = self.batch.held();
-        if answer.again == NEVER && held > 0 {
-            let wrong = format!("it says that it is empty, and {held} packets wait");
+        let backlog = self.batch.backlog();
+        if answer.again == NEVER && backlog > 0 {
+            let wrong = format!("it reports an empty queue, but {backlog} packets wait");
             return Err(SimulateError::Accounting {
                 at_ns: self.now,
                 wrong,
@@ -211,7 +211,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
             until: answer.again,
         };
         if answer.again <= self.now {
-            // It wants to be asked again now: its time, more of it each time in a row.
+            // The scheduler returned the current time: wait longer at each repetition.
             let until = self.now + self.patience_ns;
             self.time.idle_wrong_ns += self.patience_ns;
             self.patience_ns = (self.patience_ns * 2).min(MOST_PATIENCE_NS);
@@ -227,10 +227,10 @@ impl<A: Arrivals> Run<'_, '_, A> {
     fn rest(&mut self) {
         if let Link::Idle { since, .. } = self.link {
             let idle = self.now.saturating_sub(since);
-            if self.batch.held_before() == 0 {
+            if self.batch.backlog_before() == 0 {
                 self.time.idle_empty_ns += idle;
             } else {
-                self.time.idle_held_ns += idle;
+                self.time.idle_throttled_ns += idle;
             }
             self.link = Link::Idle {
                 since: self.now,
@@ -240,7 +240,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
         }
     }
 
-    /// When a packet that begins now has left, exact over many packets.
+    /// The departure time of a packet that begins now, exact over many packets.
     #[inline]
     fn send(&mut self, bytes: u32, times: u32) -> u64 {
         const BYTE_NS: u64 = 8_000_000_000;
@@ -262,7 +262,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
     fn finish(mut self, interrupted: bool) -> Result<Findings, SimulateError> {
         self.rest();
         if let Link::Busy(until) = self.link {
-            // What is still being sent lies behind the end.
+            // The transmission in progress ends after the simulation.
             let behind = until.saturating_sub(self.now);
             match self.settings.duration_ns {
                 Some(_) => self.time.busy_ns -= behind,
@@ -273,7 +273,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
             duration_ns: self.now,
             interrupted,
             link: self.time,
-            left_out: self.traffic.left_out(),
+            excluded: self.traffic.excluded(),
             ..Findings::default()
         };
         self.batch.finish(findings, self.traffic.rows())

@@ -1,4 +1,4 @@
-//! Packets in time: made by a specification, or read from a capture.
+//! Packets and their times, generated from a specification or read from a capture.
 //!
 //! ```text
 //! "bulk flows=2; voice" -> Spec -> Generator --.
@@ -7,8 +7,8 @@
 //!                                                       '-- sent, dropped (senders that react)
 //! ```
 //!
-//! The same specification and seed give the same packets. Absent: payload, handshakes, fragments,
-//! retransmissions; what a scheduler sees of a packet is its length, its headers and its time.
+//! The same specification and seed generate the same packets. Absent: payload, handshakes, fragments
+//! and retransmissions. A scheduler reads only the length, the headers and the time of a packet.
 
 mod capture;
 mod generator;
@@ -18,81 +18,81 @@ mod spec;
 use fairpath_core::sched::Meta;
 use thiserror::Error;
 
-pub use capture::{Capture, Looks};
+pub use capture::{Capture, HeaderParser};
 pub use generator::{Generator, MAX_TRANSFERS};
 pub use spec::{BadSpec, Hint, Kind, MAX_FLOWS, MAX_SOURCES, SYNTAX, Sizes, Source, Spec};
 
-/// Rows of a report at most; what belongs to none of them is counted in one called "others".
+/// Maximum rows of a report. Further flows are counted in the row "others".
 pub const MAX_ROWS: usize = 4096;
 
-/// A packet that comes.
+/// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// As the scheduler sees it; `meta.arrival` is when.
+    /// The description for the scheduler, with the time in `meta.arrival`.
     pub meta: Meta,
-    /// The row of the report that it belongs to.
+    /// The row of the report.
     pub row: u32,
-    /// Given back when it left or was dropped.
+    /// The sender, which is notified when the packet is sent or dropped.
     pub sender: u32,
 }
 
-/// A row of a report: a flow, or a group of flows that come and go.
+/// A row of a report: a flow or a group of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Unique among the rows.
+    /// The name, unique among the rows.
     pub name: String,
-    /// Number of its class; 0 none.
+    /// The number of its class, or 0.
     pub class: u32,
-    /// Its share beside others.
+    /// The weight.
     pub weight: u32,
-    /// A packet of it, to know its leaf by. `None` for groups.
+    /// A packet of the flow that identifies its leaf. `None` for groups.
     pub sample: Option<Meta>,
 }
 
-/// Traffic came to an end that is none.
+/// An error of the traffic.
 #[derive(Debug, Error)]
 pub enum TrafficError {
-    /// The capture is damaged or cannot be read.
+    /// The capture is corrupt or cannot be read.
     #[error("read the capture: {0}")]
     Capture(#[from] fairpath_wire::capture::ReadError),
 }
 
-/// A flow of finite size was served.
+/// A completed flow of finite size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Its row.
+    /// The row.
     pub row: u32,
-    /// From its first packet's arrival to its last one's departure.
+    /// The time from the arrival of the first packet to the departure of the last.
     pub took_ns: u64,
-    /// How many bytes it had.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Some of its packets were dropped, and nobody sent them again.
+    /// Whether packets were dropped. There are no retransmissions.
     pub lost: bool,
 }
 
-/// Where packets come from. Times never go back.
+/// A source of packets in ascending order of time.
 pub trait Arrivals {
-    /// When the next packet comes; `None` if none will, unless a sender reacts.
+    /// The time of the next packet, or `None` if there is none unless a sender reacts.
     ///
     /// # Errors
     /// [`TrafficError`].
     fn next_time(&mut self) -> Result<Option<u64>, TrafficError>;
 
-    /// The packet whose time [`Arrivals::next_time`] gave.
+    /// The packet at the time from [`Arrivals::next_time`].
     fn take(&mut self) -> Option<Arrival>;
 
-    /// A packet of `sender` has left at `now`; a flow that is complete by that is told.
+    /// A packet of `sender` was sent at `now`. Returns the flow if that completes it.
     fn sent(&mut self, sender: u32, now: u64, marked: bool) -> Option<Finished>;
 
-    /// A packet of `sender` was dropped at `now`; likewise.
+    /// A packet of `sender` was dropped at `now`. Returns the flow if that completes it.
     fn dropped(&mut self, sender: u32, now: u64) -> Option<Finished>;
 
-    /// The least time from a packet's fate to a packet that comes because of it.
+    /// The minimum time from the outcome of a packet to a packet sent in reaction.
     fn patience_ns(&self) -> u64;
 
-    /// The rows so far; they only become more.
+    /// The rows so far. Rows are only added.
     fn rows(&self) -> &[Row];
 
-    /// What was left out, by reason; empty where nothing was.
-    fn left_out(&self) -> Vec<(&'static str, u64)>;
+    /// Excluded packets or flows, by reason. Empty without exclusions.
+    fn excluded(&self) -> Vec<(&'static str, u64)>;
 }

@@ -13,7 +13,7 @@ use fairpath_sched::log::{self, LogError};
 use fairpath_sched::tree::Tree;
 use fairpath_sim::report::Report;
 use fairpath_sim::simulate::{Findings, Settings, Tap, simulate};
-use fairpath_sim::traffic::{Arrivals, Capture, Generator, Looks, SYNTAX, Spec};
+use fairpath_sim::traffic::{Arrivals, Capture, Generator, HeaderParser, SYNTAX, Spec};
 use fairpath_units::quantity::{read, read_rate, read_time, written};
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -193,7 +193,7 @@ impl Link<'_> {
             Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
         };
         let reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
-        let mut capture = Capture::new(reader, Looks::new(classes)?);
+        let mut capture = Capture::new(reader, HeaderParser::new(classes)?);
         self.simulate(&mut capture)
             .with_context(|| format!("simulate {path:?}"))
     }

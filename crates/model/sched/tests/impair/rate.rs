@@ -1,7 +1,7 @@
 //! Rates behind an impairment: ceilings with overhead and cells, and traces.
 
 use fairpath_core::sched::{Meta, Scheduler};
-use fairpath_sched::tree::{Line, Tree};
+use fairpath_sched::tree::{Link, Tree};
 use fairpath_sim::simulate::{Settings, simulate};
 use fairpath_sim::traffic::{Generator, Spec as Traffic};
 
@@ -11,7 +11,7 @@ fn on_link(text: &str, bps: u64, burst_ns: u64) -> Tree {
     let mut tree = fifo();
     tree.impair(&spec(text), 0);
     let stack = false;
-    tree.on_link(&Line {
+    tree.on_link(&Link {
         bps,
         burst_ns,
         stack,
@@ -233,13 +233,13 @@ fn simulator_sends_and_counts_duplicates() {
     assert_eq!(stats.packets, total.offered.packets);
     assert_eq!(stats.lost, total.dropped.packets);
     // Some packets are still queued at the end.
-    assert!(stats.copied - total.copied.packets <= found.held);
+    assert!(stats.copied - total.duplicated.packets <= found.backlog);
     assert!(
-        total.copied.packets > 800 && total.corrupted > 70,
+        total.duplicated.packets > 800 && total.corrupted > 70,
         "{total:?}"
     );
-    assert_eq!(total.copied.bytes, total.copied.packets * 1000);
-    let sending = (total.sent.bytes + total.copied.bytes) * 8;
+    assert_eq!(total.duplicated.bytes, total.duplicated.packets * 1000);
+    let sending = (total.sent.bytes + total.duplicated.bytes) * 8;
     assert!(
         found.link.busy_ns.abs_diff(sending) <= 16_000,
         "{} {sending}",

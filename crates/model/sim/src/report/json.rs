@@ -1,4 +1,4 @@
-//! One JSON object. `schema` changes when a key changes its meaning or goes.
+//! The report as one JSON object. `schema` changes when a key changes its meaning or is removed.
 
 use serde_json::{Map, Value, json};
 
@@ -29,38 +29,38 @@ pub(super) fn write(report: &Report<'_>) -> String {
             "dropped_packets": node.dropped,
             "marked_packets": node.marked,
             "sent_by_floor_packets": node.by_floor,
-            "waiting_packets": node.packets,
-            "waiting_bytes": node.bytes,
+            "backlog_packets": node.packets,
+            "backlog_bytes": node.bytes,
         })
     });
     let object = json!({
         "schema": SCHEMA,
         "subject": report.subject,
         "traffic": report.traffic,
-        "home": report.home,
+        "runtime": report.runtime,
         "seed": report.seed,
         "rate_bps": report.settings.rate_bps,
         "overhead_bytes": report.settings.overhead_bytes,
         "duration_ns": found.duration_ns,
         "interrupted": found.interrupted,
         "total": joined(json!({}), &found.total, report),
-        "waiting_packets": found.held,
-        "most_waiting_packets": found.most_held,
+        "backlog_packets": found.backlog,
+        "max_backlog_packets": found.max_backlog,
         "jain_index": found.jain(),
         "link": {
             "busy_ns": found.link.busy_ns,
             "idle_empty_ns": found.link.idle_empty_ns,
-            "idle_held_back_ns": found.link.idle_held_ns,
+            "idle_throttled_ns": found.link.idle_throttled_ns,
             "idle_not_work_conserving_ns": found.link.idle_wrong_ns,
-            "utilisation": found.utilisation(),
+            "utilisation_ratio": found.utilisation(),
         },
         "inversions": {
-            "judged_packets": found.inversions.judged,
-            "early_packets": found.inversions.packets,
-            "overtaken_pairs": found.inversions.overtaken,
+            "checked_packets": found.inversions.checked,
+            "inverted_packets": found.inversions.packets,
+            "inverted_pairs": found.inversions.pairs,
         },
         "dropped_by_reason": counts(found.drops.iter().map(|(reason, count)| (reason.name(), *count))),
-        "left_out": counts(found.left_out.iter().copied()),
+        "excluded": counts(found.excluded.iter().copied()),
         "weights_refused": found.weights_refused,
         "scheduler": {
             "put_off": found.stats.put_off,
@@ -83,7 +83,7 @@ fn counts<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Value {
     Value::Object(map)
 }
 
-/// `head` with what was measured behind it.
+/// `head` followed by the measurements.
 fn joined(head: Value, measured: &Measured, report: &Report<'_>) -> Value {
     let count = |count: Count| json!({ "packets": count.packets, "bytes": count.bytes });
     let body = json!({
@@ -91,7 +91,7 @@ fn joined(head: Value, measured: &Measured, report: &Report<'_>) -> Value {
         "sent": count(measured.sent),
         "dropped": count(measured.dropped),
         "marked_packets": measured.marked,
-        "copied_packets": measured.copied.packets,
+        "duplicated_packets": measured.duplicated.packets,
         "corrupted_packets": measured.corrupted,
         "sent_bps": report.findings.rate_bps(measured.sent.bytes).round() as u64,
         "sojourn_ns": histogram(&measured.sojourn),

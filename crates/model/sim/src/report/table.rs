@@ -1,4 +1,4 @@
-//! Tables of 80 columns, and CSV.
+//! The report as tables of 80 columns and as CSV.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
 use crate::simulate::Measured;
 use fairpath_core::sched::ImpairStats;
 
-/// Columns of a name.
+/// Width of a name.
 const NAME: usize = 22;
 
 pub(super) fn write(report: &Report<'_>) -> String {
@@ -25,7 +25,7 @@ pub(super) fn write(report: &Report<'_>) -> String {
     out
 }
 
-/// In percent.
+/// A share in percent.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
 }
@@ -46,33 +46,36 @@ fn head(report: &Report<'_>) -> String {
     };
     let _ = writeln!(
         out,
-        ", {} home, seed {}{interrupted}",
-        report.home, report.seed
+        ", {} runtime, seed {}{interrupted}",
+        report.runtime, report.seed
     );
     let _ = writeln!(
         out,
-        "packets  {} came, {} left, {} dropped, {} wait",
+        "packets  {} enqueued, {} sent, {} dropped, {} backlog",
         grouped(total.offered.packets),
         grouped(total.sent.packets),
         grouped(total.dropped.packets),
-        grouped(found.held)
+        grouped(found.backlog)
     );
     let link = found.link;
     let _ = writeln!(
         out,
-        "link     {:.2} % busy, idle {:.2} % with nothing to send, {:.2} % held back",
+        "link     {:.2} % busy, {:.2} % idle without backlog, {:.2} % throttled",
         share(link.busy_ns, found.duration_ns),
         share(link.idle_empty_ns, found.duration_ns),
-        share(link.idle_held_ns + link.idle_wrong_ns, found.duration_ns)
+        share(
+            link.idle_throttled_ns + link.idle_wrong_ns,
+            found.duration_ns
+        )
     );
     let inversions = found.inversions;
-    if inversions.judged > 0 {
+    if inversions.checked > 0 {
         let _ = writeln!(
             out,
-            "order    {} of {} left before a lower rank ({} pairs)",
+            "order    {} of {} sent before a lower rank ({} pairs)",
             grouped(inversions.packets),
-            grouped(inversions.judged),
-            grouped(inversions.overtaken)
+            grouped(inversions.checked),
+            grouped(inversions.pairs)
         );
     }
     let _ = writeln!(
@@ -91,17 +94,17 @@ fn head(report: &Report<'_>) -> String {
     out
 }
 
-/// What an impairment did to packets on the wire.
+/// The effects of an impairment on packets of the link.
 fn impaired(out: &mut String, stats: &ImpairStats, total: &Measured) {
     let of_all = |count| share(count, stats.packets);
     let mean = stats.held_ns / stats.delayed.max(1);
     let _ = writeln!(
         out,
-        "impaired {} packets: {:.3} % lost, delayed by {} in the mean, {:.3} % copied, {:.3} % corrupted, {:.3} % overtaken",
+        "impaired {} packets: {:.3} % lost, mean delay {}, {:.3} % duplicated, {:.3} % corrupted, {:.3} % reordered",
         grouped(stats.packets),
         of_all(stats.lost),
         time(mean),
-        share(total.copied.packets, total.sent.packets),
+        share(total.duplicated.packets, total.sent.packets),
         share(total.corrupted, total.sent.packets),
         of_all(stats.overtaken)
     );
@@ -115,26 +118,23 @@ fn plural(count: usize, word: &str) -> String {
     }
 }
 
-/// Whatever did not go as planned, by name.
+/// Drops, exclusions and scheduler events, by reason.
 fn reasons(out: &mut String, report: &Report<'_>) {
     let found = report.findings;
     for (reason, count) in &found.drops {
         let _ = writeln!(out, "dropped  {} {}", grouped(*count), reason.name());
     }
-    for (reason, count) in &found.left_out {
-        let _ = writeln!(out, "left out {} {reason}", grouped(*count));
+    for (reason, count) in &found.excluded {
+        let _ = writeln!(out, "excluded {} {reason}", grouped(*count));
     }
     let counted = [
         ("weights refused", found.weights_refused),
         (
-            "packets that shared a flow's queue with another flow",
+            "packets in a queue shared with another flow",
             found.stats.shared,
         ),
-        (
-            "flows whose state gave way to another's",
-            found.stats.state_lost,
-        ),
-        ("dequeues that gave up", found.stats.tries_spent),
+        ("flows whose state was evicted", found.stats.state_lost),
+        ("dequeues at the limit of attempts", found.stats.tries_spent),
     ];
     for (what, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
         let _ = writeln!(out, "note     {} {what}", grouped(count));
@@ -142,7 +142,7 @@ fn reasons(out: &mut String, report: &Report<'_>) {
     if found.link.idle_wrong_ns > 0 {
         let _ = writeln!(
             out,
-            "note     {} asked for and not given: not work conserving",
+            "note     {} idle with eligible packets: not work-conserving",
             time(found.link.idle_wrong_ns)
         );
     }
@@ -157,7 +157,7 @@ fn measured(out: &mut String, kind: &str, mut rows: Vec<(String, &Measured)>, re
     let _ = writeln!(
         out,
         "\n{kind:<NAME$} {:>11} {:>9} {:>8} {:>8} {:>8} {:>8}",
-        "rate", "dropped", "p50", "p95", "p99", "longest"
+        "rate", "dropped", "p50", "p95", "p99", "max"
     );
     for (name, measured) in rows {
         let sojourn = &measured.sojourn;
@@ -180,7 +180,7 @@ fn measured(out: &mut String, kind: &str, mut rows: Vec<(String, &Measured)>, re
     }
 }
 
-/// Flows of finite size, if there were any.
+/// The completion times of flows of finite size.
 fn completions(out: &mut String, report: &Report<'_>) {
     let rows = report.findings.rows.iter();
     let mut rows = rows
@@ -190,12 +190,12 @@ fn completions(out: &mut String, report: &Report<'_>) {
         let _ = writeln!(
             out,
             "\n{:<NAME$} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}",
-            "flows that ended", "complete", "with loss", "mean", "p50", "p99", "longest"
+            "completed flows", "complete", "with loss", "mean", "p50", "p99", "max"
         );
     }
     for (row, measured) in rows.take(TABLE_ROWS) {
         let took = &measured.completion;
-        let [mean, p50, p99, longest] = [
+        let [mean, p50, p99, max] = [
             took.mean(),
             took.quantile(0.5),
             took.quantile(0.99),
@@ -204,7 +204,7 @@ fn completions(out: &mut String, report: &Report<'_>) {
         .map(time);
         let _ = writeln!(
             out,
-            "{:<NAME$} {:>9} {:>9} {mean:>8} {p50:>8} {p99:>8} {longest:>8}",
+            "{:<NAME$} {:>9} {:>9} {mean:>8} {p50:>8} {p99:>8} {max:>8}",
             clean(&row.name, NAME),
             grouped(took.count()),
             grouped(measured.incomplete)
@@ -212,7 +212,7 @@ fn completions(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// The tree, if it is one.
+/// The nodes of the tree, if there are several.
 fn nodes(out: &mut String, report: &Report<'_>) {
     let (names, nodes) = (report.names, &report.findings.nodes);
     if nodes.len() < 2 {
@@ -221,7 +221,7 @@ fn nodes(out: &mut String, report: &Report<'_>) {
     let _ = writeln!(
         out,
         "\n{:<NAME$} {:>11} {:>12} {:>9} {:>9} {:>9}",
-        "node", "policy", "rate", "dropped", "by floor", "wait"
+        "node", "policy", "rate", "dropped", "by floor", "backlog"
     );
     for (id, node) in (1..).zip(nodes).take(TABLE_ROWS) {
         let policy = names.policy(id).map_or("?", |policy| policy.name.as_str());
@@ -245,7 +245,7 @@ fn nodes(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// Columns of CSV; a node has no sojourn times, a flow no waiting packets.
+/// Columns of CSV. Nodes have no sojourn times.
 const COLUMNS: &str = "kind,name,class,weight,offered_packets,offered_bytes,sent_packets,sent_bytes,sent_bps,dropped_packets,marked_packets,sojourn_p50_ns,sojourn_p95_ns,sojourn_p99_ns,sojourn_max_ns,completed_flows,completion_mean_ns,completion_p99_ns";
 
 pub(super) fn csv(report: &Report<'_>) -> String {
@@ -318,7 +318,7 @@ fn csv_line(
     );
 }
 
-/// RFC 4180.
+/// Quotes a field (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

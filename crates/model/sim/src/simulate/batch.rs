@@ -1,4 +1,4 @@
-//! Operations on their way to the home, and the book of every packet that is in there.
+//! Pending operations, and the state of every packet in the runtime.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use super::{BATCH, SimulateError, Tap};
 use crate::traffic::{Arrival, Arrivals, Finished, Row};
 use fairpath_sched::tree::{Tree, cost};
 
-/// A packet in the home, by its handle.
+/// A packet in the runtime, by its handle.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Entry {
     rank: u64,
     bytes: u32,
     row: u32,
@@ -26,22 +26,22 @@ enum State {
     /// The handle is free.
     #[default]
     Free,
-    /// Given to the home.
+    /// The packet was passed to the runtime.
     Given,
-    /// The home said that it waits.
+    /// The runtime reported it as queued.
     Waits,
 }
 
-/// What a dequeue came to.
+/// The result of a dequeue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
-    /// Bytes of the packet that left, and how often.
+    /// Bytes of the packet that left, and its number of copies.
     pub sent: Option<(u32, u32)>,
-    /// When to ask again.
+    /// The time of the next request.
     pub again: u64,
 }
 
-/// Who sent the packet that is on the link.
+/// The packet on the link.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     sender: u32,
@@ -49,51 +49,51 @@ struct Leaving {
 }
 
 pub(super) struct Batch<'h> {
-    home: &'h mut dyn Home,
+    runtime: &'h mut dyn Home,
     tree: &'h Tree,
     tap: Option<Tap<'h>>,
     ops: Vec<Op>,
     outcomes: Vec<Outcome>,
-    packets: Vec<Held>,
+    packets: Vec<Entry>,
     free: Vec<u32>,
     rows: Vec<Measured>,
-    /// Ranks that wait, by leaf; `None` where no ideal PIFO is defined.
+    /// The ranks of waiting packets by leaf, or `None` if no ideal PIFO is defined.
     waiting: Vec<Option<Waiting>>,
     inversions: Inversions,
     drops: [u64; 32],
-    held: u64,
-    most_held: u64,
-    /// `held` before the operations that are on their way.
-    held_before: u64,
+    backlog: u64,
+    max_backlog: u64,
+    /// The backlog before the pending operations.
+    backlog_before: u64,
     leaving: Option<Leaving>,
     weights_refused: u64,
 }
 
 impl<'h> Batch<'h> {
-    pub fn new(home: &'h mut dyn Home, tree: &'h Tree, tap: Option<Tap<'h>>) -> Batch<'h> {
+    pub fn new(runtime: &'h mut dyn Home, tree: &'h Tree, tap: Option<Tap<'h>>) -> Batch<'h> {
         let plan = &tree.plan;
-        // What waits at a gate has no rank yet.
-        let judged =
+        // Packets in a delay queue have no rank yet.
+        let checked =
             |over: Over, impair: u32| (over == Over::Packets && impair == 0).then(Waiting::default);
         Batch {
-            home,
+            runtime,
             tree,
             tap,
             ops: Vec::with_capacity(BATCH + 1),
             outcomes: Vec::with_capacity(2 * BATCH),
-            packets: vec![Held::default(); plan.config.packets as usize + 1],
+            packets: vec![Entry::default(); plan.config.packets as usize + 1],
             free: (1..=plan.config.packets).rev().collect(),
             rows: Vec::new(),
             waiting: plan
                 .nodes
                 .iter()
-                .map(|node| judged(node.over, node.impair))
+                .map(|node| checked(node.over, node.impair))
                 .collect(),
             inversions: Inversions::default(),
             drops: [0; 32],
-            held: 0,
-            most_held: 0,
-            held_before: 0,
+            backlog: 0,
+            max_backlog: 0,
+            backlog_before: 0,
             leaving: None,
             weights_refused: 0,
         }
@@ -107,22 +107,22 @@ impl<'h> Batch<'h> {
         self.ops.len() >= BATCH
     }
 
-    /// The time of the first operation that is on its way; none is as late as can be.
+    /// The time of the first pending operation, or the maximum time without one.
     pub fn since(&self) -> u64 {
         self.ops.first().map_or(NEVER, |op| op.now)
     }
 
-    /// Packets that wait.
-    pub fn held(&self) -> u64 {
-        self.held
+    /// Waiting packets.
+    pub fn backlog(&self) -> u64 {
+        self.backlog
     }
 
-    /// Packets that waited before the operations that are on their way.
-    pub fn held_before(&self) -> u64 {
-        self.held_before
+    /// Waiting packets before the pending operations.
+    pub fn backlog_before(&self) -> u64 {
+        self.backlog_before
     }
 
-    /// Flows that are to have more than others get their weights before the first packet.
+    /// Sets the weights of flows before the first packet.
     pub fn set_weights<A: Arrivals>(&mut self, traffic: &mut A) -> Result<(), SimulateError> {
         let rows = traffic.rows();
         let heaviest = rows.iter().map(|row| row.weight).max().unwrap_or(1);
@@ -154,16 +154,16 @@ impl<'h> Batch<'h> {
         let Some(handle) = self.free.pop() else {
             return Err(SimulateError::Handles {
                 at_ns: now,
-                held: self.held,
+                backlog: self.backlog,
             });
         };
         let bytes = arrival.meta.bytes;
-        self.packets[handle as usize] = Held {
+        self.packets[handle as usize] = Entry {
             bytes,
             row: arrival.row,
             sender: arrival.sender,
             state: State::Given,
-            ..Held::default()
+            ..Entry::default()
         };
         if self.rows.len() <= arrival.row as usize {
             self.rows
@@ -178,10 +178,10 @@ impl<'h> Batch<'h> {
         self.ops.push(Op::dequeue(now, 1));
     }
 
-    /// Runs what is on its way and books what became of it.
+    /// Runs the pending operations and counts their outcomes.
     pub fn run<A: Arrivals>(&mut self, traffic: &mut A) -> Result<Answer, SimulateError> {
         self.outcomes.clear();
-        self.home.run(&self.ops, &mut self.outcomes)?;
+        self.runtime.run(&self.ops, &mut self.outcomes)?;
         if let Some(tap) = &mut self.tap {
             tap(&self.ops, &self.outcomes);
         }
@@ -202,19 +202,19 @@ impl<'h> Batch<'h> {
             }
         }
         self.ops.clear();
-        self.held_before = self.held;
+        self.backlog_before = self.backlog;
         Ok(answer)
     }
 
-    /// The packet of an outcome, which must be in the home.
+    /// The packet of an outcome. It must be in the runtime.
     #[inline]
-    fn packet(&mut self, outcome: &Outcome, now: u64) -> Result<&mut Held, SimulateError> {
+    fn packet(&mut self, outcome: &Outcome, now: u64) -> Result<&mut Entry, SimulateError> {
         match self.packets.get_mut(outcome.handle as usize) {
             Some(packet) if packet.state != State::Free => Ok(packet),
             _ => Err(SimulateError::Accounting {
                 at_ns: now,
                 wrong: format!(
-                    "packet {} is {:?} and was not there",
+                    "packet {} is {:?} but was not in the queue",
                     outcome.handle, outcome.kind
                 ),
             }),
@@ -227,8 +227,8 @@ impl<'h> Batch<'h> {
         packet.rank = outcome.rank;
         packet.node = outcome.node;
         packet.state = State::Waits;
-        self.held += 1;
-        self.most_held = self.most_held.max(self.held);
+        self.backlog += 1;
+        self.max_backlog = self.max_backlog.max(self.backlog);
         if let Some(Some(waiting)) = self
             .waiting
             .get_mut((outcome.node as usize).wrapping_sub(1))
@@ -238,16 +238,16 @@ impl<'h> Batch<'h> {
         Ok(())
     }
 
-    /// Takes a packet out of the book. Gives it, and how many of lower rank waited with it.
+    /// Removes a packet. Returns it and the number of waiting packets with a lower rank.
     #[inline]
-    fn take(&mut self, outcome: &Outcome, now: u64) -> Result<(Held, Option<u64>), SimulateError> {
+    fn take(&mut self, outcome: &Outcome, now: u64) -> Result<(Entry, Option<u64>), SimulateError> {
         let packet = self.packet(outcome, now)?;
         let taken = *packet;
         packet.state = State::Free;
         self.free.push(outcome.handle);
         let mut lower = None;
         if taken.state == State::Waits {
-            self.held -= 1;
+            self.backlog -= 1;
             if let Some(Some(waiting)) = self.waiting.get_mut((taken.node as usize).wrapping_sub(1))
             {
                 lower = waiting.remove(taken.rank);
@@ -260,16 +260,16 @@ impl<'h> Batch<'h> {
     fn sent(&mut self, outcome: &Outcome, now: u64) -> Result<(u32, u32), SimulateError> {
         let (packet, lower) = self.take(outcome, now)?;
         if let Some(lower) = lower {
-            self.inversions.judged += 1;
+            self.inversions.checked += 1;
             self.inversions.packets += u64::from(lower > 0);
-            self.inversions.overtaken += lower;
+            self.inversions.pairs += lower;
         }
         let marked = outcome.marked();
         let row = &mut self.rows[packet.row as usize];
         row.sent.add(packet.bytes);
         row.marked += u64::from(marked);
         if outcome.flags & (Outcome::COPY | Outcome::CORRUPT) != 0 {
-            row.tampered(outcome, packet.bytes);
+            row.count_impairment(outcome, packet.bytes);
         }
         row.sojourn.record(outcome.at);
         row.series.add(now, packet.bytes);
@@ -294,7 +294,7 @@ impl<'h> Batch<'h> {
         Ok(())
     }
 
-    /// The packet that was sent last has left the link.
+    /// Completes the transmission of the last packet.
     pub fn departed<A: Arrivals>(&mut self, traffic: &mut A, now: u64) {
         if let Some(Leaving { sender, marked }) = self.leaving.take() {
             let finished = traffic.sent(sender, now, marked);
@@ -314,7 +314,7 @@ impl<'h> Batch<'h> {
         }
     }
 
-    /// Sums everything up, if it adds up.
+    /// Computes the sums and checks that they add up.
     pub fn finish(
         mut self,
         mut findings: Findings,
@@ -331,51 +331,54 @@ impl<'h> Batch<'h> {
         let known = Drop::ALL.into_iter();
         let drops = known.map(|reason| (reason, self.drops[reason as usize % 32]));
         findings.drops = drops.filter(|(_, count)| *count > 0).collect();
-        findings.held = self.held;
-        findings.most_held = self.most_held;
+        findings.backlog = self.backlog;
+        findings.max_backlog = self.max_backlog;
         findings.inversions = self.inversions;
         findings.weights_refused = self.weights_refused;
-        findings.stats = self.home.stats();
+        findings.stats = self.runtime.stats();
         let nodes = 1..=self.tree.plan.nodes.len() as u32;
         let impairments = 1..=self.tree.plan.impairments.len() as u32;
         findings.impairments = impairments
-            .map(|number| self.home.impair_stats(number))
+            .map(|number| self.runtime.impair_stats(number))
             .collect();
-        findings.nodes = nodes.map(|node| self.home.node_stats(node)).collect();
+        findings.nodes = nodes.map(|node| self.runtime.node_stats(node)).collect();
         let wrong = |wrong| SimulateError::Accounting {
             at_ns: findings.duration_ns,
             wrong,
         };
         account(&findings).map_err(wrong)?;
-        self.home.audit().map_err(wrong)?;
+        self.runtime.audit().map_err(wrong)?;
         Ok(findings)
     }
 }
 
-/// What came, left, was dropped and waits, by our count and by the scheduler's.
+/// Compares the counts of the simulator with those of the scheduler.
 fn account(findings: &Findings) -> Result<(), String> {
     let Findings {
-        total, stats, held, ..
+        total,
+        stats,
+        backlog,
+        ..
     } = findings;
     let (offered, sent, dropped) = (
         total.offered.packets,
         total.sent.packets,
         total.dropped.packets,
     );
-    if offered != sent + dropped + held {
+    if offered != sent + dropped + backlog {
         return Err(format!(
-            "{offered} packets came; {sent} left, {dropped} were dropped and {held} wait"
+            "{offered} packets enqueued, but {sent} sent, {dropped} dropped and {backlog} in the queue"
         ));
     }
     let counted = [
-        ("that came", stats.enqueued, offered),
-        ("that left", stats.sent, sent),
-        ("bytes that left", stats.sent_bytes, total.sent.bytes),
-        ("dropped", stats.dropped.iter().sum(), dropped),
+        ("enqueued packets", stats.enqueued, offered),
+        ("sent packets", stats.sent, sent),
+        ("sent bytes", stats.sent_bytes, total.sent.bytes),
+        ("dropped packets", stats.dropped.iter().sum(), dropped),
     ];
     match counted.into_iter().find(|(_, theirs, ours)| theirs != ours) {
         Some((what, theirs, ours)) => Err(format!(
-            "of packets {what}, it counts {theirs} and we {ours}"
+            "{what}: the scheduler counts {theirs}, the simulator {ours}"
         )),
         None => Ok(()),
     }

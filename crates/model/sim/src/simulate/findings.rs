@@ -1,4 +1,4 @@
-//! What a simulation measured.
+//! The measurements of a simulation.
 
 use fairpath_core::sched::{Drop, ImpairStats, NodeStats, Outcome, SchedStats};
 
@@ -6,10 +6,10 @@ use super::histogram::Histogram;
 use super::series::Series;
 use crate::traffic::Row;
 
-/// Packets and bytes that had one fate.
+/// Packets and bytes with the same outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many packets.
+    /// The number of packets.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -28,49 +28,49 @@ impl Count {
     }
 }
 
-/// Of a flow, a group of flows, or a class.
+/// Measurements of a flow, a group of flows, or a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Came.
+    /// Enqueued.
     pub offered: Count,
-    /// Left.
+    /// Sent.
     pub sent: Count,
-    /// Were dropped, for any reason.
+    /// Dropped for any reason.
     pub dropped: Count,
-    /// Left with CE set by the scheduler.
+    /// Sent with CE set by the scheduler.
     pub marked: u64,
-    /// Left a second time: an impairment copied them. Not among those that were sent.
-    pub copied: Count,
-    /// Left with a bit turned over by an impairment.
+    /// Duplicates from an impairment, which `sent` does not include.
+    pub duplicated: Count,
+    /// Sent with a bit inverted by an impairment.
     pub corrupted: u64,
-    /// How long those that left had waited, ns.
+    /// Sojourn times of sent packets, ns.
     pub sojourn: Histogram,
-    /// Bytes that left, over time.
+    /// Bytes sent over time.
     pub series: Series,
-    /// How long flows of finite size took from their first packet's arrival to their last one's
-    /// departure, ns; those that lost nothing.
+    /// Completion times of flows of finite size without loss, ns: from the arrival of the first packet
+    /// to the departure of the last.
     pub completion: Histogram,
     /// Flows of finite size that lost packets.
     pub incomplete: u64,
 }
 
 impl Measured {
-    /// A packet left twice, or damaged.
+    /// Counts duplication and corruption of a packet.
     #[cold]
-    pub(super) fn tampered(&mut self, outcome: &Outcome, bytes: u32) {
+    pub(super) fn count_impairment(&mut self, outcome: &Outcome, bytes: u32) {
         if outcome.copied() {
-            self.copied.add(bytes);
+            self.duplicated.add(bytes);
         }
         self.corrupted += u64::from(outcome.corrupted_bit().is_some());
     }
 
-    /// Adds what another measured.
+    /// Adds other measurements.
     pub fn merge(&mut self, other: &Measured) {
         self.offered.merge(other.offered);
         self.sent.merge(other.sent);
         self.dropped.merge(other.dropped);
         self.marked += other.marked;
-        self.copied.merge(other.copied);
+        self.duplicated.merge(other.duplicated);
         self.corrupted += other.corrupted;
         self.sojourn.merge(&other.sojourn);
         self.series.merge(&other.series);
@@ -79,67 +79,67 @@ impl Measured {
     }
 }
 
-/// Packets that left while others of lower rank waited at the same leaf.
+/// Packets sent while packets of lower rank waited at the same leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inversions {
-    /// How many left from leaves over packets: only there an ideal PIFO is defined.
-    pub judged: u64,
-    /// Of them, those that left too early.
+    /// Packets sent from leaves that rank packets. An ideal PIFO is defined for these only.
+    pub checked: u64,
+    /// Packets among them that were sent before a lower rank.
     pub packets: u64,
-    /// Pairs: for each of those, the packets of lower rank that waited.
-    pub overtaken: u64,
+    /// Pairs of such a packet and a waiting packet of lower rank.
+    pub pairs: u64,
 }
 
-/// The link's time; the three idle ones and `busy_ns` are all of it.
+/// The time of the link, divided into `busy_ns` and three idle times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTime {
     /// Sending.
     pub busy_ns: u64,
-    /// Nothing was there to send.
+    /// The queue was empty.
     pub idle_empty_ns: u64,
-    /// Packets were there, and the scheduler said that none may leave yet.
-    pub idle_held_ns: u64,
-    /// The scheduler said to ask now, and gave nothing: it broke work conservation.
+    /// Packets waited, but the scheduler throttled all of them.
+    pub idle_throttled_ns: u64,
+    /// The scheduler returned the current time but no packet: it was not work-conserving.
     pub idle_wrong_ns: u64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Virtual time that was simulated.
+    /// The simulated virtual time.
     pub duration_ns: u64,
-    /// It was ended before that.
+    /// Whether the simulation was interrupted.
     pub interrupted: bool,
-    /// Rows, in the order of the traffic.
+    /// Rows in the order of the traffic.
     pub rows: Vec<(Row, Measured)>,
     /// Classes by number, with the sums of their rows.
     pub classes: Vec<(u32, Measured)>,
-    /// Of everything.
+    /// The total.
     pub total: Measured,
-    /// Packets that waited at the end.
-    pub held: u64,
-    /// Drops by reason, those that happened.
+    /// The backlog at the end, packets.
+    pub backlog: u64,
+    /// Drops by reason.
     pub drops: Vec<(Drop, u64)>,
-    /// Order against the ideal PIFO's.
+    /// Deviations from the order of an ideal PIFO.
     pub inversions: Inversions,
     /// The link.
     pub link: LinkTime,
-    /// Most packets that waited at once.
-    pub most_held: u64,
-    /// The scheduler's own counters.
+    /// The maximum backlog, packets.
+    pub max_backlog: u64,
+    /// The counters of the scheduler.
     pub stats: SchedStats,
-    /// Its nodes', from node 1 on.
+    /// The counters of its nodes, beginning with node 1.
     pub nodes: Vec<NodeStats>,
-    /// What the tree's impairments did, by number less 1.
+    /// The counters of the impairments, by number minus 1.
     pub impairments: Vec<ImpairStats>,
     /// Flows whose weight the scheduler refused.
     pub weights_refused: u64,
-    /// What the traffic left out, by reason.
-    pub left_out: Vec<(&'static str, u64)>,
+    /// Packets or flows that the traffic excluded, by reason.
+    pub excluded: Vec<(&'static str, u64)>,
 }
 
 impl Findings {
-    /// Bits a second of payload and headers, as given by `bytes` over the whole time.
+    /// The mean rate of `bytes` over the whole time, bits per second.
     pub fn rate_bps(&self, bytes: u64) -> f64 {
         bytes as f64 * 8e9 / self.duration_ns.max(1) as f64
     }
@@ -149,8 +149,8 @@ impl Findings {
         self.link.busy_ns as f64 / self.duration_ns.max(1) as f64
     }
 
-    /// Jain's index over the rows' throughputs by weight, of rows to which packets came
-    /// (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, DEC-TR-301, 1984). 1 is equal shares.
+    /// Jain's index of throughput by weight, over rows with packets (Jain, Chiu, Hawe: A Quantitative
+    /// Measure of Fairness, DEC-TR-301, 1984). 1 means equal shares.
     pub fn jain(&self) -> f64 {
         jain(
             self.rows
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn jains_index_is_1_for_shares_by_weight_and_a_half_if_one_of_two_has_all() {
+    fn jains_index_is_one_for_weighted_shares() {
         let mut findings = Findings {
             rows: vec![row("a", 1, 100), row("b", 3, 300)],
             ..Findings::default()

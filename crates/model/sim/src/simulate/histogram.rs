@@ -1,11 +1,11 @@
-//! Times in a log-linear histogram: 32 steps an octave, so a quantile is at most 3 % too large.
+//! A log-linear histogram of times with 32 steps per octave. A quantile is at most 3 % too large.
 //!
-//! Five kilobytes, one addition a value. The largest value is kept exactly.
+//! It takes 5 kB, and one addition per value. The maximum is exact.
 
-/// Steps an octave, as a power of two.
+/// Steps per octave, as a power of two.
 const STEPS_SHIFT: u32 = 5;
 const STEPS: u64 = 1 << STEPS_SHIFT;
-/// Values from 2^41 ns (36 minutes) on are counted together.
+/// Values of at least 2^41 ns (36 minutes) share one bucket.
 const OCTAVES: u64 = 41 - STEPS_SHIFT as u64 + 1;
 const BUCKETS: usize = (OCTAVES * STEPS) as usize;
 
@@ -37,7 +37,7 @@ fn bucket(value: u64) -> usize {
     (place as usize).min(BUCKETS - 1)
 }
 
-/// The largest value that falls into a bucket.
+/// The maximum value of a bucket.
 fn upper(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     match bucket.checked_sub(2 * STEPS) {
@@ -61,22 +61,22 @@ impl Histogram {
         self.largest = self.largest.max(value);
     }
 
-    /// How many were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest, exactly; 0 of none.
+    /// The exact maximum, or 0 without values.
     pub fn largest(&self) -> u64 {
         self.largest
     }
 
-    /// The mean, exactly but for its fraction; 0 of none.
+    /// The mean, rounded down, or 0 without values.
     pub fn mean(&self) -> u64 {
         (self.sum / u128::from(self.count.max(1))) as u64
     }
 
-    /// The value that this share of all does not exceed, up to 3 % too large. O(buckets).
+    /// The quantile, at most 3 % too large. O(buckets).
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -89,7 +89,7 @@ impl Histogram {
         self.largest
     }
 
-    /// Adds the counts of another. O(buckets).
+    /// Adds another histogram. O(buckets).
     pub fn merge(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
             *count = count.saturating_add(*more);
@@ -99,7 +99,7 @@ impl Histogram {
         self.largest = self.largest.max(other.largest);
     }
 
-    /// Values and the share of all that does not exceed each: the steps of its distribution.
+    /// The cumulative distribution: values, and the share of values that do not exceed each.
     pub fn distribution(&self) -> Vec<(u64, f64)> {
         let mut seen = 0;
         let mut steps = Vec::new();
@@ -125,7 +125,7 @@ mod tests {
     use fairpath_statistics::Random;
 
     #[test]
-    fn every_value_is_in_a_bucket_whose_upper_end_is_at_most_a_32nd_above_it() {
+    fn bucket_bounds_exceed_values_by_at_most_3_percent() {
         let mut random = Random::new(3);
         let edges = (0..41).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
         let drawn: Vec<u64> = (0..10_000)
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_sorted_values_within_a_32nd() {
+    fn quantiles_are_exact_within_3_percent() {
         let mut random = Random::new(5);
         let mut values: Vec<u64> = (0..20_000).map(|_| random.exponential(1_000_000)).collect();
         let (mut whole, mut half) = (Histogram::default(), Histogram::default());

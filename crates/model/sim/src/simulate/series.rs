@@ -1,8 +1,9 @@
-//! Bytes over time, in at most [`SLOTS`] slots: when time goes beyond, slots become twice as wide.
+//! Bytes over time in at most [`SLOTS`] slots. If the time exceeds them, the slots double in width.
 
-/// Slots of a series at most.
+/// Maximum slots of a series.
 pub const SLOTS: usize = 256;
-/// Width of a slot at first.
+/// Initial width of a slot.
+
 const FIRST_NS: u64 = 1_000_000;
 
 /// Sums of bytes by slot of time.
@@ -27,7 +28,7 @@ impl Series {
         self.width_ns
     }
 
-    /// Sums by slot, from time 0 on; slots behind the last are 0.
+    /// Sums by slot, beginning at time 0. Slots after the last are 0.
     pub fn sums(&self) -> &[u64] {
         &self.sums
     }
@@ -57,7 +58,7 @@ impl Series {
         self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();
     }
 
-    /// Makes slots at least `width_ns` wide, as another series has them.
+    /// Widens the slots to at least `width_ns`, as in another series.
     pub(super) fn widen_to(&mut self, width_ns: u64) {
         while self.width_ns < width_ns {
             self.widen();
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_byte_is_lost_as_slots_widen_and_each_stays_at_its_time() {
+    fn widening_slots_keeps_bytes_and_times() {
         let (mut long, mut short) = (Series::default(), Series::default());
         for ms in 0..1000 {
             long.add(ms * FIRST_NS, 10);

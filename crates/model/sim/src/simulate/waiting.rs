@@ -1,22 +1,22 @@
-//! Ranks that wait, in order, to know what an ideal PIFO would have sent instead.
+//! The sorted ranks of waiting packets, for comparison with an ideal PIFO.
 //!
-//! Sorted blocks of up to 128 ranks: adding, removing and counting those below cost a search among
-//! the blocks and a move within one. Blocks are reused, so nothing is allocated in steady state.
+//! Ranks are in sorted blocks of at most 128. Each operation costs a search of the blocks and a move
+//! within one. Blocks are reused, so the steady state allocates no memory.
 
-/// Ranks of one block at most.
+/// Maximum ranks of a block.
 const BLOCK: usize = 128;
 
 /// A multiset of ranks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
-    /// None is empty; every rank of a block is at most the next block's first.
+    /// No block is empty. No rank of a block exceeds the first rank of the next.
     blocks: Vec<Vec<u64>>,
     spare: Vec<Vec<u64>>,
     len: usize,
 }
 
 impl Waiting {
-    /// Adds a rank. O(blocks) at worst, O(log blocks + BLOCK) else.
+    /// Adds a rank. O(blocks) in the worst case, O(log blocks + BLOCK) otherwise.
     pub fn add(&mut self, rank: u64) {
         self.len += 1;
         if self.blocks.is_empty() {
@@ -43,7 +43,8 @@ impl Waiting {
             .unwrap_or_else(|| Vec::with_capacity(BLOCK))
     }
 
-    /// Takes a rank out; gives how many are lower. `None` if it is not there. O(blocks + BLOCK).
+    /// Removes a rank. Returns the number of lower ranks, or `None` if it is missing.
+    /// O(blocks + BLOCK).
     pub fn remove(&mut self, rank: u64) -> Option<u64> {
         let at = self
             .blocks
@@ -70,7 +71,7 @@ mod tests {
     use fairpath_statistics::Random;
 
     #[test]
-    fn counts_are_those_of_a_sorted_list() {
+    fn counts_match_a_sorted_list() {
         let mut random = Random::new(11);
         let (mut waiting, mut list) = (Waiting::default(), Vec::new());
         for step in 0..60_000 {

@@ -1,7 +1,7 @@
 //! The packets of a capture at their times, the first one at 0.
 //!
-//! A flow is what has the same addresses, protocol and ports. Packets that are no IP are left out
-//! and counted; so are steps back in time, which become equal times. Lengths are those on the wire.
+//! A flow has the same addresses, protocol and ports. Packets other than IP are excluded and counted.
+//! Decreasing times are replaced by the previous time and counted. Lengths are those on the link.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -14,34 +14,33 @@ use fairpath_wire::capture::{LinkType, Reader};
 
 use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};
 
-/// What a scheduler sees of captured packets, by the packet path's parser and rules: addresses, ports,
-/// DSCP, the class.
+/// Reads addresses, ports, DSCP and class of captured packets with the parser and rules of the core.
 #[derive(Debug)]
-pub struct Looks {
+pub struct HeaderParser {
     classifier: Classifier,
 }
 
 /// Ethertype of PPPoE sessions.
 const PPPOE_SESSION: [u8; 2] = [0x88, 0x64];
-/// Bytes of a packet that are looked at.
+/// Bytes of a packet that are parsed.
 const HEAD_BYTES: usize = 192;
 
-impl Looks {
-    /// With these classes; with none, every packet is in class 0.
+impl HeaderParser {
+    /// A parser with these classes. Without classes every packet is in class 0.
     ///
     /// # Errors
-    /// More criteria than the packet path has room for.
-    pub fn new(set: Option<&ClassSet>) -> Result<Looks, TooManyRules> {
+    /// The number of criteria exceeds the capacity of the core.
+    pub fn new(set: Option<&ClassSet>) -> Result<HeaderParser, TooManyRules> {
         let mut classifier = Classifier::new(set.map_or(0, |set| set.len() as u32));
         if let Some(set) = set {
-            // A capture's interfaces are none of this machine's.
+            // The interfaces of a capture are unknown on this machine.
             classifier.set_rules(&set.numbered_rules(|_| None, &[]))?;
         }
-        Ok(Looks { classifier })
+        Ok(HeaderParser { classifier })
     }
 
-    /// What policies see of a packet, in its receiver's class, else its sender's; `None` where it is
-    /// no IP, or of an unknown link type. What was cut off is 0.
+    /// The description of a packet, in the class of its receiver or else of its sender. `None` for
+    /// packets other than IP and for unknown link types. Fields beyond the captured length are 0.
     fn look(&mut self, link: LinkType, data: &[u8]) -> Option<Meta> {
         let link = match link.canonical() {
             LinkType::ETHERNET => Link::Ethernet,
@@ -53,7 +52,7 @@ impl Looks {
             LinkType::PPP_ETHER => return self.look_in_session(data),
             _ => return None,
         };
-        // Each end's link, marks and code points are known where its packets leave, or come in.
+        // Criteria of the link apply to packets that leave for a host, or arrive from it.
         let mut meta = self.of(link, data, Way::Out, End::Receiver)?;
         if meta.class_id == 0 {
             meta.class_id = self.of(link, data, Way::In, End::Sender)?.class_id;
@@ -86,7 +85,7 @@ impl Looks {
 /// A capture as traffic.
 pub struct Capture<R> {
     reader: Reader<R>,
-    looks: Looks,
+    looks: HeaderParser,
     rows: Vec<Row>,
     flows: HashMap<FlowKey, u32>,
     next: Option<Arrival>,
@@ -99,8 +98,8 @@ pub struct Capture<R> {
 type FlowKey = ([u8; 16], [u8; 16], u16, u16, u8);
 
 impl<R: Read> Capture<R> {
-    /// Begins with the first packet that `reader` gives.
-    pub fn new(reader: Reader<R>, looks: Looks) -> Capture<R> {
+    /// Traffic that begins with the first packet of `reader`.
+    pub fn new(reader: Reader<R>, looks: HeaderParser) -> Capture<R> {
         Capture {
             reader,
             looks,
@@ -216,7 +215,7 @@ impl<R: Read> Arrivals for Capture<R> {
         &self.rows
     }
 
-    fn left_out(&self) -> Vec<(&'static str, u64)> {
+    fn excluded(&self) -> Vec<(&'static str, u64)> {
         let counted = [
             ("packets_not_ip", self.not_ip),
             ("packets_back_in_time", self.went_back),
@@ -241,11 +240,11 @@ mod tests {
     ];
 
     fn read(link: LinkType, data: &[u8]) -> Option<Meta> {
-        Looks::new(None).unwrap().look(link, data)
+        HeaderParser::new(None).unwrap().look(link, data)
     }
 
     #[test]
-    fn a_tagged_udp_packet_gives_all_its_headers() {
+    fn headers_of_a_tagged_udp_packet_are_read() {
         let meta = read(LinkType::ETHERNET, &UDP4).unwrap();
         assert_eq!((meta.dscp, meta.ecn, meta.protocol), (46, 1, 17));
         assert_eq!((meta.source_port, meta.destination_port), (12345, 53));
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_extensions_are_stepped_over_and_later_fragments_have_no_ports() {
+    fn ipv6_extensions_and_fragments_are_parsed() {
         let mut packet = vec![0x6b, 0x90, 0, 0, 0, 24, 44, 64];
         packet.extend([0; 15].into_iter().chain([1]).chain([0; 15]).chain([2]));
         packet.extend([0, 0, 0, 1, 0, 0, 0, 0]); // fragment, the first; hop-by-hop follows
@@ -275,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
-        let mut looks = Looks::new(None).unwrap();
+    fn arbitrary_bytes_do_not_panic() {
+        let mut looks = HeaderParser::new(None).unwrap();
         let mut random = Random::new(7);
         let links = [0, 1, 9, 51, 101, 108, 113, 228, 229, 276, 999];
         for _ in 0..100_000 {

@@ -1,5 +1,5 @@
-//! Packets by specification: one event a flow in a heap, the earliest first, equal times in the
-//! order of the flows.
+//! Generates packets from a specification. A heap has one event per flow, ordered by time and then by
+//! flow.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,22 +12,22 @@ use super::sender::Sender;
 use super::spec::{Hint, Kind, Sizes, Source, Spec};
 use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};
 
-/// Flows of [`Kind::Transfers`] that are under way at once at most; more are left out and counted.
+/// Maximum concurrent flows of [`Kind::Transfers`]. Further flows are excluded and counted.
 pub const MAX_TRANSFERS: usize = 100_000;
 
-/// Makes packets as a [`Spec`] says.
+/// Generates the packets of a [`Spec`].
 pub struct Generator {
     sources: Vec<Source>,
     flows: Vec<Flow>,
     rows: Vec<Row>,
-    /// When each flow does something next: time, flow.
+    /// The next event of each flow: time and flow.
     events: BinaryHeap<Reverse<(u64, u32)>>,
     random: Random,
-    /// Places in `flows` of transfers that ended.
+    /// Free entries in `flows` of completed transfers.
     free: Vec<u32>,
     transfers: u64,
     under_way: usize,
-    left_out: u64,
+    excluded: u64,
     next: Option<Arrival>,
 }
 
@@ -41,20 +41,20 @@ struct Flow {
 enum State {
     /// One packet after the other.
     Steady,
-    /// On until then.
+    /// Sends until this time.
     OnOff {
         until: u64,
     },
     Bulk(Box<Sender>),
-    /// Begins transfers.
+    /// Starts transfers.
     Begins,
     Transfer(Transfer),
-    /// Bytes left of this time's, and when the next time is.
+    /// Remaining bytes of this round, and the time of the next round.
     Incast {
         left: u64,
         next: u64,
     },
-    /// Its place is free.
+    /// The entry is free.
     Ended,
 }
 
@@ -62,18 +62,18 @@ struct Transfer {
     bytes: u64,
     left: u64,
     began: u64,
-    /// Packets that neither left nor were dropped yet.
+    /// Packets that were neither sent nor dropped yet.
     waiting: u32,
     lost: bool,
 }
 
 impl Generator {
-    /// Flows begin at random within their first interval, but [`Kind::Incast`].
+    /// Flows begin at a random time in their first interval, except for [`Kind::Incast`].
     ///
-    /// `class_of` knows the numbers of classes.
+    /// `class_of` returns the number of a class.
     ///
     /// # Errors
-    /// The name of a class that is unknown.
+    /// The name of an unknown class.
     pub fn new(
         spec: &Spec,
         seed: u64,
@@ -88,7 +88,7 @@ impl Generator {
             free: Vec::new(),
             transfers: 0,
             under_way: 0,
-            left_out: 0,
+            excluded: 0,
             next: None,
         };
         for (at, source) in spec.sources.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Generator {
         });
     }
 
-    /// A row for each flow; when there are too many, for the others together.
+    /// Adds a row for a flow. Flows above the limit share one row.
     fn row(&mut self, source: &Source, number: u32, meta: &Meta) -> u32 {
         if self.rows.len() == MAX_ROWS {
             return MAX_ROWS as u32 - 1;
@@ -156,7 +156,7 @@ impl Generator {
         self.rows.len() as u32 - 1
     }
 
-    /// Flow `at` does what is next: maybe a packet.
+    /// Processes the next event of flow `at`, which can be a packet.
     fn step(&mut self, now: u64, at: u32) -> Option<Arrival> {
         let flow = &mut self.flows[at as usize];
         let source = &self.sources[flow.source as usize];
@@ -175,10 +175,10 @@ impl Generator {
         (bytes > 0).then(|| packet(flow, source, at, now, bytes))
     }
 
-    /// A transfer begins, in a free place.
+    /// Starts a transfer in a free entry.
     fn transfer(&mut self, now: u64, begins: u32) {
         if self.under_way == MAX_TRANSFERS {
-            self.left_out += 1;
+            self.excluded += 1;
             return;
         }
         let flow = &self.flows[begins as usize];
@@ -219,7 +219,7 @@ impl Generator {
         self.events.push(Reverse((now, at)));
     }
 
-    /// A sender that reacts learns of its packet a round later.
+    /// Notifies a reacting sender of its packet one round trip later.
     fn left(&mut self, at: u32, now: u64, bad: bool) {
         if let State::Bulk(sender) = &mut self.flows[at as usize].state {
             let wakes = sender.left(now, bad);
@@ -227,7 +227,7 @@ impl Generator {
         }
     }
 
-    /// A packet of a transfer is gone; the last one ends it.
+    /// Counts a sent or dropped packet of a transfer. The last one completes it.
     fn done(&mut self, at: u32, now: u64, lost: bool) -> Option<Finished> {
         let flow = &mut self.flows[at as usize];
         let State::Transfer(transfer) = &mut flow.state else {
@@ -252,7 +252,7 @@ impl Generator {
 }
 
 impl State {
-    /// The length of the packet that is sent now, 0 for none, and when to ask again.
+    /// The length of the packet to send now, or 0, and the time of the next event.
     #[inline]
     fn send(&mut self, now: u64, source: &Source, random: &mut Random) -> (u32, Option<u64>) {
         let bytes = source.sizes.one(random);
@@ -280,7 +280,7 @@ impl State {
                 (if may { bytes } else { 0 }, next)
             }
             State::Transfer(transfer) => {
-                // At least a header.
+                // A packet has at least its headers.
                 let bytes = transfer.left.min(bytes.into()) as u32;
                 transfer.left -= u64::from(bytes);
                 transfer.waiting += 1;
@@ -313,12 +313,12 @@ impl State {
 }
 
 impl Source {
-    /// How long `bytes` take at the flow's rate; time goes on with every packet.
+    /// The time of `bytes` at the rate of the flow, at least 1 ns.
     fn gap_ns(&self, bytes: u32) -> u64 {
         (u64::from(bytes) * 8_000_000_000 / self.rate_bps.max(1)).max(1)
     }
 
-    /// Mean distance of packets; of [`Kind::Transfers`], of flows.
+    /// The mean interval between packets, or between flows of [`Kind::Transfers`].
     fn between_ns(&self) -> u64 {
         let (bytes, bps) = match self.kind {
             Kind::Transfers {
@@ -331,26 +331,26 @@ impl Source {
         ((u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1))) as u64).max(1)
     }
 
-    /// Pareto with the mean that was asked for, as far as the largest size lets it.
+    /// A size from a Pareto distribution with the configured mean, bounded by the maximum size.
     fn transfer_bytes(&self, random: &mut Random) -> u64 {
         let Kind::Transfers {
             mean_bytes,
-            most_bytes,
+            max_bytes,
             shape,
             ..
         } = self.kind
         else {
             return 0;
         };
-        let least = pareto_least(mean_bytes as f64, most_bytes as f64, shape);
-        random.pareto(shape, (least as u64).max(1), most_bytes)
+        let min = pareto_min(mean_bytes as f64, max_bytes as f64, shape);
+        random.pareto(shape, (min as u64).max(1), max_bytes)
     }
 }
 
-/// The least size for which sizes cut off at `most` have this mean: of X = min(Pareto, most),
-/// E[X] = L (a - (L/most)^(a-1)) / (a - 1). By bisection.
-fn pareto_least(mean: f64, most: f64, shape: f64) -> f64 {
-    let mean_of = |least: f64| least * (shape - (least / most).powf(shape - 1.0)) / (shape - 1.0);
+/// The minimum size L for which sizes bounded by `max` have this mean, by bisection. For
+/// X = min(Pareto, max), E[X] = L (a - (L/max)^(a-1)) / (a - 1).
+fn pareto_min(mean: f64, max: f64, shape: f64) -> f64 {
+    let mean_of = |min: f64| min * (shape - (min / max).powf(shape - 1.0)) / (shape - 1.0);
     let (mut low, mut high) = (0.0, mean);
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
@@ -367,8 +367,8 @@ impl Sizes {
     #[inline]
     fn one(&self, random: &mut Random) -> u32 {
         match self {
-            Sizes::Between(least, most) if least == most => *least,
-            Sizes::Between(least, most) => least + random.below(u64::from(most - least) + 1) as u32,
+            Sizes::Between(min, max) if min == max => *min,
+            Sizes::Between(min, max) => min + random.below(u64::from(max - min) + 1) as u32,
             Sizes::Imix => match random.below(12) {
                 0..7 => 64,
                 7..11 => 576,
@@ -454,8 +454,8 @@ impl Arrivals for Generator {
         &self.rows
     }
 
-    fn left_out(&self) -> Vec<(&'static str, u64)> {
+    fn excluded(&self) -> Vec<(&'static str, u64)> {
         let reason = "transfers_beyond_limit";
-        Vec::from_iter((self.left_out > 0).then_some((reason, self.left_out)))
+        Vec::from_iter((self.excluded > 0).then_some((reason, self.excluded)))
     }
 }

@@ -1,44 +1,48 @@
-//! A sender that always has something to send and reacts to what becomes of it: additive increase,
-//! multiplicative decrease, with slow start (RFC 5681 section 3.1), halving at most once a round.
+//! A sender with unlimited data that reacts to loss and marks: additive increase, multiplicative
+//! decrease and slow start (RFC 5681 section 3.1). It halves its window at most once per round trip.
 //!
-//! Absent: retransmission (a lost packet is lost), timeouts other than by having nothing on the way,
-//! and delayed acknowledgements. It gives an AQM something to do; it is no model of TCP.
+//! Absent: retransmissions, timeouts except with no packet in flight, and delayed acknowledgements. It
+//! is load for an AQM and not a model of TCP.
 
 use std::collections::VecDeque;
 
-/// The window that a sender begins with, packets (RFC 6928).
+/// The initial window, packets (RFC 6928).
 const FIRST_WINDOW: u32 = 10;
-/// The window that a sender keeps (RFC 5681 section 3.1: the loss window is 1; fast recovery's 2).
+/// The minimum window (RFC 5681 section 3.1: the loss window is 1, and fast recovery uses 2).
 const LEAST_WINDOW: u32 = 2;
 
-/// The window and what is on its way.
+/// The window and the packets in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     rtt_ns: u64,
-    most: u32,
+    max_window: u32,
     reacts: bool,
     window: u32,
     /// Packets acknowledged since the window last grew.
     since: u32,
     threshold: u32,
     on_the_way: u32,
-    /// One reaction a round: none before this time.
+    /// The earliest time of the next reaction, which limits reactions to one per round trip.
     deaf_until: u64,
-    /// When acknowledgements come, and whether they tell of loss or a mark. In order.
+    /// The arrival times of acknowledgements, in order, and whether they report loss or a mark.
     acks: VecDeque<(u64, bool)>,
-    /// It is going to be asked to [`Sender::learn`].
+    /// Whether a call of [`Sender::learn`] is scheduled.
     awaits: bool,
 }
 
 impl Sender {
-    pub fn new(rtt_ns: u64, most: u32, reacts: bool) -> Sender {
+    pub fn new(rtt_ns: u64, max_window: u32, reacts: bool) -> Sender {
         Sender {
             rtt_ns,
-            most,
+            max_window,
             reacts,
-            window: if reacts { FIRST_WINDOW.min(most) } else { most },
+            window: if reacts {
+                FIRST_WINDOW.min(max_window)
+            } else {
+                max_window
+            },
             since: 0,
-            threshold: most,
+            threshold: max_window,
             on_the_way: 0,
             deaf_until: 0,
             acks: VecDeque::new(),
@@ -46,7 +50,7 @@ impl Sender {
         }
     }
 
-    /// How many packets may be sent now.
+    /// The number of packets that may be sent now.
     pub fn room(&self) -> u32 {
         self.window.saturating_sub(self.on_the_way)
     }
@@ -55,8 +59,8 @@ impl Sender {
         self.on_the_way += 1;
     }
 
-    /// A packet left the queue, or was dropped: the sender learns of it a round later. Gives when
-    /// it will, if it does not wait for something already.
+    /// A packet was sent or dropped. The sender reacts one round trip later. Returns that time if no
+    /// call is scheduled.
     pub fn left(&mut self, now: u64, bad: bool) -> Option<u64> {
         let at = now.saturating_add(self.rtt_ns);
         self.acks.push_back((at, bad));
@@ -65,8 +69,8 @@ impl Sender {
         wakes
     }
 
-    /// Takes in what is known by `now`; gives when to look again: now, if it may send, or when more
-    /// will be known.
+    /// Processes the acknowledgements up to `now`. Returns the time of the next call: `now` if it may
+    /// send, or the next acknowledgement.
     pub fn learn(&mut self, now: u64) -> Option<u64> {
         while let Some((at, bad)) = self.acks.front().copied().filter(|(at, _)| *at <= now) {
             self.acks.pop_front();
@@ -87,7 +91,7 @@ impl Sender {
 
     fn shrink(&mut self, now: u64) {
         if now >= self.deaf_until {
-            self.window = (self.window / 2).max(LEAST_WINDOW.min(self.most));
+            self.window = (self.window / 2).max(LEAST_WINDOW.min(self.max_window));
             self.threshold = self.window;
             self.since = 0;
             self.deaf_until = now + self.rtt_ns;
@@ -103,7 +107,7 @@ impl Sender {
         };
         if self.since >= wanted {
             self.since = 0;
-            self.window = (self.window + 1).min(self.most);
+            self.window = (self.window + 1).min(self.max_window);
         }
     }
 }
@@ -113,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_doubles_a_round_until_a_loss_halves_it_once() {
+    fn window_doubles_until_a_loss_halves_it() {
         let mut sender = Sender::new(100, 1000, true);
         for round in 1..=3 {
             for _ in 0..sender.room() {
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_does_not_react_keeps_its_window() {
+    fn non_reacting_sender_keeps_its_window() {
         let mut sender = Sender::new(100, 64, false);
         assert_eq!(sender.room(), 64);
         sender.sends();
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_nothing_is_woken_once_and_by_the_first_to_leave() {
+    fn idle_sender_is_woken_once() {
         let mut sender = Sender::new(100, 2, false);
         sender.sends();
         sender.sends();

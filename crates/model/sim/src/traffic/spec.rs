@@ -1,4 +1,4 @@
-//! The language of `--traffic`: sources, separated by `;`, each a kind and its keys.
+//! The syntax of `--traffic`: sources separated by `;`, each with a kind and keys.
 //!
 //! ```text
 //! bulk flows=4 rtt=20ms; voice class=1; poisson rate=10mbit size=imix name=web
@@ -10,68 +10,68 @@ use fairpath_sched::tree::dscp_number;
 use fairpath_units::nearest;
 use fairpath_units::quantity;
 
-/// Most sources of one specification.
+/// Maximum sources of a specification.
 pub const MAX_SOURCES: usize = 64;
-/// Most flows of all sources together.
+/// Maximum flows of all sources.
 pub const MAX_FLOWS: u64 = 100_000;
-/// Least and largest packet.
+/// Minimum and maximum packet length, bytes.
 const PACKET_BYTES: [u64; 2] = [64, 65_535];
 /// A full Ethernet frame without its checksum.
 const FULL_BYTES: u32 = 1514;
 
-/// What `--help` and the guide say of the language.
+/// The syntax in `--help` and the guide.
 pub const SYNTAX: &str = "\
-Sources are separated by ';', each a kind and KEY=VALUE words:
-  cbr       packets at equal distances          rate
-  poisson   packets at random distances         rate
+Traffic has sources separated by ';'. A source has a kind and KEY=VALUE words:
+  cbr       packets at equal intervals          rate
+  poisson   packets at random intervals         rate
   onoff     cbr in bursts of random length      rate, on=100ms, off=100ms
   bulk      as fast as a window allows          rtt=20ms, window=1000, cc=reno|none
-  transfers flows of random size come and go    load, mean=100KB, most=100MB, shape=1.2, rate=1gbit
+  transfers flows of random size                load, mean=100KB, max=100MB, shape=1.2, rate=1gbit
   incast    all flows send at the same time     bytes=64KiB, every=10ms, rate=1gbit
   voice     a small packet every 20 ms          (DSCP EF, 214 bytes)
 Every kind: flows=1 name= class= dscp= weight=1 size=1514B|64B-1514B|imix hosts=
             proto=udp|tcp|NUMBER port= ecn=no|yes start=0s stop= hint= deadline=
-rate is a flow's, load is all flows'.";
+rate applies to each flow, load to all flows together.";
 
-/// How packets of a source are spaced.
+/// The spacing of packets of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// At equal distances.
+    /// Equal intervals.
     Cbr,
-    /// At exponential distances.
+    /// Exponential intervals.
     Poisson,
-    /// Equal distances while on; mean times on and off, both exponential.
+    /// Equal intervals in on periods. On and off periods are exponential.
     OnOff {
-        /// Mean time on.
+        /// Mean on period.
         on_ns: u64,
-        /// Mean time off.
+        /// Mean off period.
         off_ns: u64,
     },
-    /// As a window allows.
+    /// Limited by a window.
     Bulk {
-        /// From a packet's departure to the reaction.
+        /// The time from the departure of a packet to the reaction.
         rtt_ns: u64,
-        /// Most packets on their way.
+        /// Maximum packets in flight.
         window: u32,
-        /// Halve the window on loss and marks.
+        /// Whether to halve the window on loss and marks.
         reacts: bool,
     },
-    /// Flows of Pareto size begin at exponential distances.
+    /// Flows of Pareto size that begin at exponential intervals.
     Transfers {
-        /// Of all of them.
+        /// The rate of all flows together, bits per second.
         load_bps: u64,
         /// Mean size of a flow.
         mean_bytes: u64,
-        /// Largest flow.
-        most_bytes: u64,
-        /// Pareto's; the smaller, the heavier the tail.
+        /// Maximum size of a flow.
+        max_bytes: u64,
+        /// The shape of the Pareto distribution. A smaller shape has a heavier tail.
         shape: f64,
     },
-    /// Every flow sends `bytes` at the same time, again and again.
+    /// Every flow sends `bytes` at the same times.
     Incast {
-        /// A flow's.
+        /// Bytes per flow and time.
         bytes: u64,
-        /// From one time to the next.
+        /// The interval between the times.
         every_ns: u64,
     },
 }
@@ -79,42 +79,42 @@ pub enum Kind {
 /// Lengths of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// Each between these, equally likely; both the same for one size.
+    /// Uniform between these two lengths, which are equal for a fixed length.
     Between(u32, u32),
-    /// 64, 576 and 1514 bytes, 7 to 4 to 1: the simple mix of RFC 6985 section 4's kind.
+    /// 64, 576 and 1514 bytes in the ratio 7 to 4 to 1, a simple mix as in RFC 6985 section 4.
     Imix,
 }
 
-/// What packets carry for policies that rank by it.
+/// The value of packets for policies that rank by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Bytes left of flows that have an end; [`Hint::ENDLESS`] of bulk; else 0.
+    /// The remaining bytes of finite flows, [`Hint::ENDLESS`] for bulk, or else 0.
     Usual,
     /// This number.
     Fixed(u64),
-    /// Its arrival plus this many ns.
+    /// The arrival time plus this number of ns.
     Deadline(u64),
 }
 
 impl Hint {
-    /// Bytes left of a flow without end.
+    /// The remaining bytes of an endless flow.
     pub const ENDLESS: u64 = 1 << 40;
 }
 
 /// One source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    /// Unique; what its rows are called.
+    /// The unique name, which its rows use.
     pub name: String,
-    /// How packets are spaced.
+    /// The spacing of packets.
     pub kind: Kind,
-    /// How many flows it has (with [`Kind::Transfers`]: rows, always 1).
+    /// The number of flows. For [`Kind::Transfers`] it is the number of rows, always 1.
     pub flows: u32,
-    /// Of one flow while it sends, bits a second.
+    /// The rate of one flow while it sends, bits per second.
     pub rate_bps: u64,
     /// Lengths of packets.
     pub sizes: Sizes,
-    /// Its class as it is named; "0" none.
+    /// The name or number of its class, "0" for none.
     pub class: String,
     /// 0 to 63.
     pub dscp: u8,
@@ -193,15 +193,17 @@ impl Spec {
                 .sum();
             if flows > MAX_FLOWS {
                 return Err(bad(format!(
-                    "there are {flows} flows in all; {MAX_FLOWS} at most"
+                    "the sources have {flows} flows: the maximum is {MAX_FLOWS}"
                 )));
             }
             if spec.sources.len() > MAX_SOURCES {
-                return Err(bad(format!("too many sources; {MAX_SOURCES} at most")));
+                return Err(bad(format!(
+                    "too many sources: the maximum is {MAX_SOURCES}"
+                )));
             }
         }
         if spec.sources.is_empty() {
-            let wrong = "it is empty; write for example \"bulk flows=2\"".to_owned();
+            let wrong = "it is empty: write for example \"bulk flows=2\"".to_owned();
             return Err(BadSpec {
                 part: text.to_owned(),
                 wrong,
@@ -210,21 +212,23 @@ impl Spec {
         Ok(spec)
     }
 
-    /// A name that was given stays; a kind that is there twice gets a number.
+    /// Returns a given name unchanged, and numbers repeated kinds.
     fn unique(&self, name: String, given: bool) -> Result<String, String> {
         let taken = |name: &str| self.sources.iter().any(|source| source.name == name);
         if !taken(&name) {
             return Ok(name);
         }
         if given {
-            return Err(format!("the name \"{name}\" is taken; give it another"));
+            return Err(format!(
+                "another source has the name \"{name}\": choose another"
+            ));
         }
         let mut numbered = (2..).map(|number| format!("{name}{number}"));
         numbered.find(|name| !taken(name)).ok_or_else(String::new)
     }
 }
 
-/// The words of one source, each used once.
+/// The words of one source. Each key is used once.
 struct Words<'t> {
     kind: &'t str,
     pairs: Vec<(&'t str, &'t str)>,
@@ -239,18 +243,18 @@ impl<'t> Words<'t> {
         if !KINDS.contains(&kind) {
             let near = nearest(kind, KINDS);
             let remedy = near.map_or_else(
-                || format!("known are {}", KINDS.join(", ")),
+                || format!("the kinds are {}", KINDS.join(", ")),
                 |near| format!("did you mean \"{near}\"?"),
             );
-            return Err(format!("there is no kind \"{kind}\"; {remedy}"));
+            return Err(format!("kind \"{kind}\" does not exist: {remedy}"));
         }
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for word in words {
             let (key, value) = word
                 .split_once('=')
-                .ok_or_else(|| format!("\"{word}\" is no KEY=VALUE"))?;
+                .ok_or_else(|| format!("\"{word}\" has no value: write KEY=VALUE"))?;
             if pairs.iter().any(|(known, _)| *known == key) {
-                return Err(format!("{key} is there twice; write it once"));
+                return Err(format!("{key} is set twice: set it once"));
             }
             pairs.push((key, value));
         }
@@ -266,25 +270,28 @@ impl<'t> Words<'t> {
         &mut self,
         key: &str,
         unit: &str,
-        usual: u64,
+        default: u64,
         range: [u64; 2],
     ) -> Result<u64, String> {
         let Some(text) = self.take(key) else {
-            return Ok(usual);
+            return Ok(default);
         };
         let number = quantity::read(text, unit).map_err(|bad| format!("{key}: {bad}"))?;
         if (range[0]..=range[1]).contains(&number) {
             return Ok(number);
         }
-        let [least, most] = range.map(|bound| quantity::written(bound, unit));
-        Err(format!("{key} is out of range; {least} to {most}"))
+        let [min, max] = range.map(|bound| quantity::written(bound, unit));
+        Err(format!("{key} is out of range: write {min} to {max}"))
     }
 
     fn rate(&mut self, key: &str, usual: Option<u64>) -> Result<u64, String> {
         match (self.take(key), usual) {
             (Some(text), _) => quantity::read_rate(text).map_err(|bad| format!("{key}: {bad}")),
             (None, Some(usual)) => Ok(usual),
-            (None, None) => Err(format!("{} wants {key}=, such as {key}=10mbit", self.kind)),
+            (None, None) => Err(format!(
+                "{} needs {key}: write for example {key}=10mbit",
+                self.kind
+            )),
         }
     }
 
@@ -300,27 +307,27 @@ impl<'t> Words<'t> {
         };
         found
             .map(|(_, value)| *value)
-            .ok_or_else(|| format!("{key} is {}, not \"{text}\"", names()))
+            .ok_or_else(|| format!("{key}: \"{text}\" is unknown: write one of {}", names()))
     }
 
-    /// What is left is unknown.
+    /// Refuses the remaining keys, which are unknown.
     fn finish(self, more: &[&'static str]) -> Result<(), String> {
         let Some((key, _)) = self.pairs.first() else {
             return Ok(());
         };
         let known = || KEYS.iter().chain(more).copied();
         let remedy = match nearest(key, known()) {
-            Some(near) if near == *key => "it is another kind's".to_owned(),
+            Some(near) if near == *key => "it belongs to another kind".to_owned(),
             Some(near) => format!("did you mean \"{near}\"?"),
-            None => format!("known are {}", known().collect::<Vec<_>>().join(", ")),
+            None => format!("the keys are {}", known().collect::<Vec<_>>().join(", ")),
         };
-        Err(format!("{} has no key \"{key}\"; {remedy}", self.kind))
+        Err(format!("{} has no key \"{key}\": {remedy}", self.kind))
     }
 }
 
 const DAY_NS: u64 = 86_400_000_000_000;
 const GBIT: u64 = 1_000_000_000;
-/// Bits a second of a flow that sends a byte a nanosecond.
+/// The rate of one byte per nanosecond, bits per second.
 const MOST_PACKETS_BITS: u64 = 8 * GBIT;
 /// A 20 ms packet of G.711 with RTP, UDP, IPv4 and Ethernet headers.
 const VOICE_BYTES: u32 = 214;
@@ -360,9 +367,7 @@ fn source(part: &str) -> Result<(Source, bool), String> {
     };
     words.finish(more)?;
     if source.rate_bps > source.sizes.mean() * MOST_PACKETS_BITS {
-        return Err(
-            "rate: packets would come more often than one a nanosecond; lower it".to_owned(),
-        );
+        return Err("rate: it exceeds one packet per nanosecond: lower it".to_owned());
     }
     Ok((source, given.is_some()))
 }
@@ -404,22 +409,27 @@ fn transfers(words: &mut Words<'_>) -> Result<(Kind, &'static [&'static str]), S
     let sizes = [PACKET_BYTES[0], 1 << 40];
     let load_bps = words.rate("load", None)?;
     let mean_bytes = words.number("mean", "bytes", 100_000, sizes)?;
-    let most_bytes = words.number("most", "bytes", 100_000_000, sizes)?;
+    if words.take("most").is_some() {
+        return Err("most is replaced by max: write max=100MB".to_owned());
+    }
+    let max_bytes = words.number("max", "bytes", 100_000_000, sizes)?;
     let text = words.take("shape").unwrap_or("1.2");
     let shape: f64 = text.parse().unwrap_or(f64::NAN);
     if !(1.01..=10.0).contains(&shape) {
-        return Err(format!("shape is 1.01 to 10, not \"{text}\""));
+        return Err(format!(
+            "shape: \"{text}\" is out of range: write 1.01 to 10"
+        ));
     }
-    if most_bytes < mean_bytes.saturating_mul(2) {
-        return Err("most is below twice the mean; raise it".to_owned());
+    if max_bytes < mean_bytes.saturating_mul(2) {
+        return Err("max is less than twice the mean: raise it".to_owned());
     }
     let kind = Kind::Transfers {
         load_bps,
         mean_bytes,
-        most_bytes,
+        max_bytes,
         shape,
     };
-    Ok((kind, &["mean", "most", "shape"]))
+    Ok((kind, &["mean", "max", "shape"]))
 }
 
 fn sizes(text: Option<&str>, is_voice: bool) -> Result<Sizes, String> {
@@ -428,18 +438,17 @@ fn sizes(text: Option<&str>, is_voice: bool) -> Result<Sizes, String> {
         let size = quantity::read(text, "bytes").map_err(|bad| format!("size: {bad}"))?;
         let fits = (PACKET_BYTES[0]..=PACKET_BYTES[1]).contains(&size);
         fits.then_some(size as u32)
-            .ok_or_else(|| "size is out of range; 64B to 65535B".to_owned())
+            .ok_or_else(|| "size is out of range: write 64B to 65535B".to_owned())
     };
     match text {
         None => Ok(Sizes::Between(usual, usual)),
         Some("imix") => Ok(Sizes::Imix),
         Some(text) => {
-            let (least, most) = text.split_once('-').unwrap_or((text, text));
-            let (least, most) = (size(least)?, size(most)?);
-            let ordered = least <= most;
-            ordered
-                .then_some(Sizes::Between(least, most))
-                .ok_or_else(|| "size: the first is the least".to_owned())
+            let (min, max) = text.split_once('-').unwrap_or((text, text));
+            let (min, max) = (size(min)?, size(max)?);
+            (min <= max)
+                .then_some(Sizes::Between(min, max))
+                .ok_or_else(|| "size: write the smaller length first".to_owned())
         }
     }
 }
@@ -447,7 +456,9 @@ fn sizes(text: Option<&str>, is_voice: bool) -> Result<Sizes, String> {
 fn dscp(text: Option<&str>, is_voice: bool) -> Result<u8, String> {
     let text = text.unwrap_or(if is_voice { "EF" } else { "0" });
     dscp_number(text).ok_or_else(|| {
-        format!("\"{text}\" is no DSCP; 0 to 63, CS0 to CS7, AF11 to AF43, EF, VA, LE, DF")
+        format!(
+            "\"{text}\" is not a DSCP: write 0 to 63, CS0 to CS7, AF11 to AF43, EF, VA, LE or DF"
+        )
     })
 }
 
@@ -469,7 +480,7 @@ fn protocol(text: Option<&str>, kind: &Kind) -> Result<u8, String> {
         Some("udp") => Ok(UDP),
         Some(text) => text
             .parse()
-            .map_err(|_| format!("proto is udp, tcp or a number, not \"{text}\"")),
+            .map_err(|_| format!("proto: \"{text}\" is unknown: write udp, tcp or a number")),
     }
 }
 
@@ -482,7 +493,9 @@ fn hint(words: &mut Words<'_>) -> Result<Hint, String> {
         (None, Some(text)) => Ok(Hint::Deadline(
             quantity::read_time(text).map_err(|bad| format!("deadline: {bad}"))?,
         )),
-        (Some(_), Some(_)) => Err("hint and deadline are the same field; write one".to_owned()),
+        (Some(_), Some(_)) => {
+            Err("hint and deadline set the same field: write one of them".to_owned())
+        }
     }
 }
 
@@ -490,7 +503,7 @@ impl Sizes {
     /// Mean length, bytes.
     pub fn mean(&self) -> u64 {
         match self {
-            Sizes::Between(least, most) => (u64::from(*least) + u64::from(*most)) / 2,
+            Sizes::Between(min, max) => (u64::from(*min) + u64::from(*max)) / 2,
             Sizes::Imix => (7 * 64 + 4 * 576 + 1514) / 12,
         }
     }
@@ -505,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_have_their_kinds_standards_and_keep_their_names() {
+    fn sources_have_default_values_and_unique_names() {
         let spec = Spec::read("bulk flows=2 rtt=10ms; voice class=sip, flows=3; cbr rate=1mbit; cbr rate=2mbit name=x").unwrap();
         let names: Vec<&str> = spec
             .sources
@@ -530,18 +543,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_remedy() {
+    fn invalid_traffic_is_refused_with_a_remedy() {
         assert!(wrong("blk").contains("did you mean \"bulk\"?"));
-        assert!(wrong("cbr").contains("cbr wants rate="));
+        assert!(wrong("cbr").contains("cbr needs rate"));
         assert!(wrong("cbr rate=1mbit rtt=1ms").contains("cbr has no key \"rtt\""));
         assert!(wrong("cbr rate=1mbit clas=1").contains("did you mean \"class\"?"));
         assert!(wrong("cbr rate=1mbit rate=2mbit").contains("twice"));
         assert!(wrong("cbr rate=1mbit size=9-10").contains("64B to 65535B"));
-        assert!(wrong("bulk flows=100001").contains("flows is out of range; 1 to 100000"));
-        assert!(wrong("bulk flows=60000; bulk flows=60000").contains("100000 at most"));
-        assert!(wrong("voice dscp=EE").contains("is no DSCP"));
+        assert!(wrong("bulk flows=100001").contains("flows is out of range: write 1 to 100000"));
+        assert!(wrong("bulk flows=60000; bulk flows=60000").contains("the maximum is 100000"));
+        assert!(wrong("voice dscp=EE").contains("is not a DSCP"));
         assert!(wrong(" ; ").contains("it is empty"));
-        assert!(wrong("voice name=a; voice name=a").contains("taken"));
+        assert!(wrong("voice name=a; voice name=a").contains("another source has the name"));
+        assert!(wrong("transfers load=1mbit most=1MB").contains("write max=100MB"));
         assert!(wrong("transfers load=1mbit shape=1").contains("1.01 to 10"));
         assert!(wrong("cbr rate=1mbit hint=1 deadline=1ms").contains("same field"));
     }
