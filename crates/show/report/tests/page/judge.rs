@@ -48,9 +48,9 @@ pub fn assert_quiet(browser: &Browser) {
         "Network.loadingFailed",
         "Page.javascriptDialogOpening",
     ] {
-        assert_eq!(browser.told(method), Vec::<&Value>::new(), "{method}");
+        assert_eq!(browser.events(method), Vec::<&Value>::new(), "{method}");
     }
-    let urls = browser.told("Network.requestWillBeSent");
+    let urls = browser.events("Network.requestWillBeSent");
     let others = urls
         .iter()
         .map(|told| told["request"]["url"].as_str().unwrap());
