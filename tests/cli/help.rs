@@ -39,7 +39,7 @@ pub fn all() -> Vec<Help> {
                 // Those of other binaries are read there.
                 let is_other = ["sched", "lab", "demo"].contains(&name.as_str());
                 if name != "help" && !(is_other && binary.words.len() == 1) {
-                    waiting.push([&words[..], &[name.clone()]].concat());
+                    waiting.push([&words[..], std::slice::from_ref(name)].concat());
                 }
             }
             found.push(help);

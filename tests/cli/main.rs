@@ -45,10 +45,12 @@ pub fn run(path: &Path, words: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// What a command printed.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Messages and errors of a command.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -3,10 +3,10 @@
 //! The kernel drops the packets of a queue that loses its owner. So close it in this order:
 //!
 //! 1. remove the rule that sends packets to the queue (the owner of the rules does that, not this
-//! crate);
+//!    crate);
 //! 2. give held packets their verdicts, at their times or all at once ([`Queue::release_all`]);
 //! 3. [`Queue::drain`]: it waits until no packet is between the old rules and the queue, decides
-//! about remaining packets, and returns when the kernel reports an empty queue;
+//!    about remaining packets, and returns when the kernel reports an empty queue;
 //! 4. drop the queue.
 //!
 //! A rule that cannot be removed first needs `--queue-bypass`: packets then bypass the queue as

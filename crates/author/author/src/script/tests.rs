@@ -40,7 +40,6 @@ struct Sorted {
 }
 
 /// Values of `segments` for a packet that dequeue drops or marks.
-
 const DROPPED: u8 = 13;
 const MARKED: u8 = 14;
 

@@ -145,7 +145,6 @@ impl RateTrace {
     }
 
     /// The mean rate in bits per second.
-
     pub fn mean_bps(&self) -> f64 {
         let bits = self.times_ns.len() as f64 * fairpath_core::sched::OPPORTUNITY as f64 * 8.0;
         bits * 1e9 / self.period_ns as f64

@@ -149,7 +149,6 @@ fn put_block(to: &mut impl Write, kind: u32, payload: &[u8]) -> Result<(), LogEr
 }
 
 /// The CRC-32 of a block with its header. It detects any inverted bit.
-
 pub(super) fn checksum(kind: u32, length: u32, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&kind.to_le_bytes());

@@ -3,7 +3,6 @@
 /// Maximum slots of a series.
 pub const SLOTS: usize = 256;
 /// Initial width of a slot.
-
 const FIRST_NS: u64 = 1_000_000;
 
 /// Sums of bytes by slot of time.
