@@ -75,7 +75,7 @@ fn errors_exit_1_warnings_exit_0_and_strict_warnings_exit_1() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
-        "fairpath: check classes: no errors, 1 warning\n"
+        "fairpath: error: check classes: no errors, 1 warning\n"
     );
 
     let wrong = with_file("c.csv", b"name,prefix\na,x\n");

@@ -219,7 +219,7 @@ fn an_interface_that_goes_ends_the_run_with_its_name() {
     let ended = impaired.ended();
     assert_eq!(ended.status.code(), Some(1));
     let why = ended.report["why"].to_string();
-    assert!(why.contains("wan") && why.contains("gone"), "{why}");
+    assert!(why.contains("wan") && why.contains("removed"), "{why}");
 }
 
 #[test]

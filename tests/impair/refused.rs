@@ -41,7 +41,7 @@ fn invalid_options_are_refused_with_a_remedy() {
         (
             &["wan", "--delay", "1ms", "--via", "xdp"],
             1,
-            "only be lost",
+            "only loss",
         ),
         (&["wan", "--loss", "1%", "--via", "xdp"], 1, "--ingress only"),
         (&["wan", "--delay", "1ms", "--via", "afxdp"], 1, "--peer"),

@@ -19,14 +19,14 @@ use crate::start::How;
 /// The back end.
 pub static DESCRIPTION: Description = Description {
     name: "afxdp",
-    help: "Past the stack: an XDP program takes packets, this process sends them",
+    help: "Packets bypass the stack: an XDP program receives them, this process sends them",
     marks: true,
     stack: true,
     shapes: Some(Shapes {
         start: |job, monitor, _| Ok(Box::new(shaper::Afxdp::start(job, monitor)?)),
         is_ready: shaper::is_ready,
-        stop: Some("the kernel forwards when this process is gone"),
-        one_side: Some("it carries packets from one interface to another"),
+        stop: Some("the kernel forwards without this process"),
+        one_side: Some("it forwards packets between two interfaces"),
         own_policy: None,
         record: None,
         impair: None,
@@ -46,7 +46,7 @@ pub static DESCRIPTION: Description = Description {
 };
 
 fn refuses(wish: Wish, _: Needs) -> Option<&'static str> {
-    let text = "packets go from one interface to another; name the other one (--peer)";
+    let text = "packets are forwarded between two interfaces: name the other one (--peer)";
     (!wish.peer).then_some(text)
 }
 

@@ -1,4 +1,4 @@
-//! What a back end is and can do, as its file says it; the code that is common asks only this.
+//! The description of a back end. Common code uses only this.
 
 use fairpath_bpf::RttMonitor;
 use fairpath_impair::Ready;
@@ -12,28 +12,28 @@ use crate::start::How;
 
 /// A back end. Its file has one as `DESCRIPTION`; a line of `back_ends!` in `via.rs` registers it.
 pub struct Description {
-    /// As in the configuration and on the command line.
+    /// Name in the configuration and on the command line.
     pub name: &'static str,
     /// One line of help.
     pub help: &'static str,
     /// Packets can be marked (CE).
     pub marks: bool,
-    /// The packets that the stack sends by the same interfaces can only be charged.
+    /// Packets that the stack sends by the same interfaces can only be counted.
     pub stack: bool,
-    /// How it shapes; `None`: it holds no packets.
+    /// How it shapes; `None`: it does not queue packets.
     pub shapes: Option<Shapes>,
     /// How `fairpath impair` uses it; `None`: it cannot impair.
     pub impairs: Option<Impairs>,
 }
 
-/// Starts shaping: with the monitor, and the place where attachments outlive the process.
+/// Starts shaping, with the monitor and the directory of pins.
 pub type StartShaping =
     fn(&Job<'_>, &mut RttMonitor, &Prepared) -> anyhow::Result<Box<dyn Backend>>;
 
-/// Starts impairing: at an interface and its peer, the directions.
+/// Starts to impair, at an interface and its peer.
 pub type StartImpairing = fn(&How, Link, Option<Link>, &[Ready]) -> anyhow::Result<Box<dyn Engine>>;
 
-/// A request that a back end refuses: `via NAME cannot WHAT: WHY; REMEDY`.
+/// A request that a back end refuses: `via NAME cannot WHAT: WHY: REMEDY`.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     /// The request.
@@ -50,7 +50,7 @@ pub struct Shapes {
     pub start: StartShaping,
     /// Fails if it cannot start with this monitor; checked before another back end ends.
     pub is_ready: fn(&RttMonitor) -> anyhow::Result<()>,
-    /// Stop traffic when this process is gone.
+    /// Stop traffic when this process ends.
     pub stop: Option<&'static str>,
     /// Shape one side only.
     pub one_side: Option<&'static str>,
@@ -62,15 +62,15 @@ pub struct Shapes {
     pub impair: Option<Refusal>,
     /// Duplicate or corrupt packets.
     pub change: Option<Refusal>,
-    /// It tells the sides of a one-armed bridge apart by VLANs.
+    /// It distinguishes the sides of a one-armed bridge by VLAN.
     pub vlans: bool,
-    /// The monitor's XDP program forwards for it.
+    /// It uses the XDP program of the monitor to forward.
     pub forwards: bool,
     /// Its attachments outlive this process.
     pub pins: bool,
-    /// It takes a tree that holds more packets without a restart.
+    /// It accepts a tree of more packets without a restart.
     pub grows: bool,
-    /// GSO packets stay whole also where a line is impaired.
+    /// GSO packets stay whole also on an impaired link.
     pub keeps_gso: bool,
 }
 
@@ -78,15 +78,15 @@ pub struct Shapes {
 pub struct Impairs {
     /// Starts it; directions are in the order of its counts.
     pub start: StartImpairing,
-    /// The reason and remedy if it cannot do what is asked for.
+    /// The reason and remedy if it does not support the request.
     pub refuses: fn(Wish, Needs) -> Option<&'static str>,
-    /// It impairs packets that are no IP (`--all`).
+    /// It impairs packets that are not IP (`--all`).
     pub all: bool,
     /// It is a bridge or a router (`--mode`).
     pub modes: bool,
 }
 
-/// For a back end that needs nothing of the monitor.
+/// For a back end that does not use the monitor.
 pub fn always_ready(_: &RttMonitor) -> anyhow::Result<()> {
     Ok(())
 }

@@ -31,19 +31,19 @@ const SPARE_CLASSES: u32 = 1024;
 /// The back end.
 pub static DESCRIPTION: Description = Description {
     name: "kernel",
-    help: "The kernel's own HTB, with fq_codel or CAKE at its leaves where there are any",
+    help: "HTB of the kernel, with fq_codel or CAKE as leaves if there are any",
     marks: true,
     stack: false,
     shapes: Some(Shapes {
         start: |job, _, prepared| Ok(Box::new(Kernel::start(job, prepared)?)),
         is_ready: always_ready,
-        stop: Some("the kernel goes on shaping when this process is gone"),
+        stop: Some("the kernel continues to shape without this process"),
         one_side: None,
-        own_policy: Some("HTB and its leaves rank by themselves"),
+        own_policy: Some("HTB and its leaves have their own order"),
         record: Some("its scheduler runs in the kernel"),
         impair: Some(Refusal {
             what: "impair packets",
-            why: "HTB and its leaves know nothing of it",
+            why: "HTB and its leaves do not support it",
             remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         }),
         change: None,
@@ -116,11 +116,9 @@ impl Kernel {
             }
         }
         notes.push("goes on if this process goes".to_owned());
-        notes.extend(
-            prepared
-                .why_not_pinned()
-                .map(|why| format!("but then all packets are of the default class: {why}")),
-        );
+        notes.extend(prepared.why_not_pinned().map(|why| {
+            format!("without this process, all packets are of the default class: {why}")
+        }));
         kernel.about = notes.join("; ");
         Ok(*kernel)
     }
@@ -224,7 +222,7 @@ impl Line {
         }
         if plan.shrunk > 0 {
             note.push_str(&format!(
-                ", {} floors that were sold twice are less",
+                ", {} guaranteed rates reduced because their sum exceeds the parent",
                 plan.shrunk
             ));
         }
@@ -252,7 +250,7 @@ impl Line {
             .retire(Device { ifindex, name }, HTB_MAJOR, &self.stale, false)
         {
             Ok(left) => self.stale = left,
-            Err(error) => tracing::warn!("remove classes that are gone: {error}"),
+            Err(error) => tracing::warn!("remove old classes: {error}"),
         }
     }
 
@@ -260,7 +258,7 @@ impl Line {
         let (ifindex, name) = (self.ifindex, &self.name);
         let stats = self.htb.stats(Device { ifindex, name }, HTB_MAJOR)?;
         let stats = stats.with_context(|| {
-            format!("the tree on {:?} is gone; somebody took it off", self.name)
+            format!("the tree on {:?} was removed by another program", self.name)
         })?;
         let of_minor: HashMap<u16, HtbClassStats> = stats
             .classes
@@ -369,8 +367,9 @@ impl Backend for Kernel {
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
         let line = self.sides.get_mut(side).as_mut();
-        let line = line
-            .with_context(|| format!("{} is not scheduled: no interface is named", side.name()))?;
+        let line = line.with_context(|| {
+            format!("{} is not shaped: no interface is configured", side.name())
+        })?;
         let mut tree = line.tree.clone();
         let node = tree.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
         match (op.kind, node) {
@@ -391,7 +390,7 @@ impl Backend for Kernel {
             };
             if tree.plan.class_table.len() as u32 > line.room {
                 bail!(
-                    "{} classes are more than the marking program on {:?} has room for ({}); restart",
+                    "{} classes exceed the capacity of the marking program on {:?} ({}): restart",
                     tree.plan.class_table.len(),
                     line.name,
                     line.room
@@ -432,7 +431,7 @@ impl Backend for Kernel {
             }
         }
         ended.told(format!(
-            "{waited} packets that waited were dropped with their queue"
+            "{waited} queued packets were dropped with their queue"
         ))
     }
 }

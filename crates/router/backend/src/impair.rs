@@ -1,4 +1,4 @@
-//! What the ports of an impairment have in common.
+//! Common parts of the back ends of an impairment.
 
 use fairpath_afxdp::Precedence;
 use fairpath_impair::Counts;
@@ -15,26 +15,26 @@ pub fn awake_ns() -> u64 {
         Ok(Precedence::RealTime) => AWAKE_FIRST_NS,
         Ok(Precedence::Usual) => AWAKE_USUAL_NS,
         Err(error) => {
-            eprintln!("fairpath impair: ask for exact timers: {error}; packets may leave late");
+            eprintln!("fairpath: set exact timers: {error}; packets may be late");
             AWAKE_USUAL_NS
         }
     }
 }
 
-/// A port with its directions, running. Dropping it takes away what is attached.
+/// A running back end with its directions. Drop detaches it.
 pub trait Engine {
-    /// What it does in a line.
+    /// One line about it.
     fn about(&self) -> String;
 
-    /// What became of packets so far, by direction.
+    /// The outcomes of packets so far, by direction.
     ///
     /// # Errors
-    /// Where it does not run any more: why.
+    /// It does not run any more.
     fn read(&mut self) -> anyhow::Result<Vec<Counts>>;
 
-    /// Ends: nothing is impaired any more, and what waits goes on or is dropped. The last counts.
+    /// Stops, and returns the last counts. Queued packets are sent or dropped.
     ///
     /// # Errors
-    /// What was left behind.
+    /// Rules or programs remain.
     fn stop(self: Box<Self>) -> anyhow::Result<Vec<Counts>>;
 }

@@ -32,7 +32,7 @@ impl Interfaces {
     /// # Errors
     /// No netlink socket. What cannot be read is told by [`Interfaces::since`].
     pub fn watch<'a>(ends: impl IntoIterator<Item = &'a Link>) -> anyhow::Result<Interfaces> {
-        let mut links = Links::open().context("ask for counters of interfaces")?;
+        let mut links = Links::open().context("read counters of interfaces")?;
         let ends = ends.into_iter().map(|link| {
             let begin = look(&mut links, link);
             (link.clone(), begin)

@@ -48,7 +48,7 @@ impl Login {
                 return Ok(Some(login));
             }
             let stat = fs::read_to_string(place.join("stat"));
-            let above = stat.with_context(|| format!("look at process {process}"))?;
+            let above = stat.with_context(|| format!("read the state of process {process}"))?;
             process =
                 parent(&above).with_context(|| format!("find the parent of process {process}"))?;
             if process <= 1 {
@@ -65,7 +65,7 @@ impl Login {
     pub fn goes_by(&self, interface: &str) -> anyhow::Result<bool> {
         let links = Links::dump()?;
         let mut carriers: BTreeSet<IfIndex> = link_towards(self.peer)?.into_iter().collect();
-        let addresses = nix::ifaddrs::getifaddrs().context("list this host's addresses")?;
+        let addresses = nix::ifaddrs::getifaddrs().context("list the addresses of this host")?;
         for entry in addresses {
             let own = entry.address.as_ref().and_then(address);
             // The label of an address may follow a colon.

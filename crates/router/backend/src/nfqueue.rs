@@ -17,7 +17,7 @@ use crate::description::{Description, Impairs, Refusal, Shapes, always_ready};
 /// The back end. It cannot write GSO packets back, so it marks none.
 pub static DESCRIPTION: Description = Description {
     name: "nfqueue",
-    help: "Netfilter hands packets to this process and takes them back",
+    help: "Packets of netfilter queues, scheduled in this process",
     marks: false,
     stack: false,
     shapes: Some(Shapes {
@@ -30,7 +30,7 @@ pub static DESCRIPTION: Description = Description {
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",
-            why: "it hands packets back as they came",
+            why: "it returns packets unchanged",
             remedy: "use \"afxdp\"",
         }),
         vlans: false,
@@ -48,7 +48,6 @@ pub static DESCRIPTION: Description = Description {
 };
 
 fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
-    let text =
-        "packets cannot be duplicated at ingress: name --peer, or duplicate at --egress";
+    let text = "packets cannot be duplicated at ingress: name --peer, or duplicate at --egress";
     needs.copies_in.then_some(text)
 }

@@ -84,7 +84,7 @@ impl<C> Lead<C> {
             None => false,
         };
         if !sent {
-            bail!("the thread with the scheduler has ended, or does not answer");
+            bail!("the worker thread has ended, or does not answer");
         }
         (self.ring)();
         Ok(())
@@ -103,7 +103,7 @@ impl<C> Lead<C> {
         self.tell(make(reply))?;
         answer
             .recv_timeout(patience)
-            .context("the thread with the scheduler does not answer")
+            .context("the worker thread does not answer")
     }
 
     /// Changes a running tree.
@@ -238,10 +238,10 @@ pub fn replace<C>(
 /// only that.
 pub fn prefer_this_thread() {
     if let Err(error) = fairpath_afxdp::prefer() {
-        tracing::warn!("prefer the thread that carries packets (nice {PREFERENCE}): {error}");
+        tracing::warn!("raise the priority of the worker thread (nice {PREFERENCE}): {error}");
     }
     if let Err(error) = fairpath_afxdp::exact_timers() {
-        tracing::warn!("ask for exact timers: {error}");
+        tracing::warn!("set exact timers: {error}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! The BPF qdisc port: the scheduler is the interface's queue in the kernel.
+//! The BPF qdisc back end: the scheduler is the queue of the interface in the kernel.
 //!
-//! A qdisc for each side, at the root of its interface: everything that the stack sends passes it. It
-//! classifies by itself, so that it works on when this process is gone; pinned, it is found again and
-//! given the new plan without a packet lost.
+//! Each side has a root qdisc, which all packets of the stack pass. It classifies in the kernel, so it
+//! continues without this process. It is pinned, so that the next process can replace its tree
+//! without losing packets.
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{
@@ -28,14 +28,14 @@ pub static DESCRIPTION: Description = Description {
     shapes: Some(Shapes {
         start: |job, _, prepared| Ok(Box::new(Qdisc::start(job, prepared)?)),
         is_ready: always_ready,
-        stop: Some("the kernel goes on shaping when this process is gone"),
+        stop: Some("the kernel continues to shape without this process"),
         one_side: None,
-        own_policy: Some("the qdisc's program has shipped policies only"),
+        own_policy: Some("the program of the qdisc has shipped policies only"),
         record: Some("its scheduler runs in the kernel"),
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",
-            why: "a BPF qdisc may neither copy nor write them",
+            why: "a BPF qdisc may not copy or write them",
             remedy: "use \"afxdp\"",
         }),
         vlans: false,
@@ -47,12 +47,12 @@ pub static DESCRIPTION: Description = Description {
     impairs: None,
 };
 
-/// The port.
+/// The back end.
 pub struct Qdisc {
     sides: Both<Option<Line>>,
     pins: Option<Pins>,
     about: String,
-    /// Super-packets that met an impairment, so far.
+    /// GSO packets that were impaired.
     whole: u64,
 }
 
@@ -61,33 +61,33 @@ struct Line {
     interface: String,
     place: String,
     qdisc: BpfQdisc,
-    /// Of the tree in force; of one that was found and is replaced, only names are known.
+    /// Of the active tree; `None` for a tree of an earlier process, of which only names are known.
     places: Option<Places>,
     known: Known,
-    /// What comes into force with the next packet, if it is not yet.
+    /// The tree that becomes active with the next packet.
     next: Option<Next>,
-    /// Packets that waited in a qdisc that could not be taken over.
+    /// Packets in a qdisc that could not be replaced.
     lost: u64,
 }
 
-/// A tree as the kernel is to run it.
+/// A tree for the kernel.
 struct Next {
     places: Places,
     known: Known,
-    /// From the tree before.
+    /// Changes to the previous tree.
     changes: Changes,
     plan: Plan,
     rules: Rules,
     end: End,
-    /// The names, for whoever finds it.
+    /// The names, for the next process.
     note: String,
 }
 
-/// A side's plan as the kernel is to run it.
+/// The plan of a side for the kernel.
 fn plan_of(lines: &Lines, side: Side) -> Plan {
     let mut plan = lines.trees.get(side).plan.clone();
     plan.config.accounts = 1;
-    // Whoever is delayed has a handle, besides those that wait.
+    // Delayed packets need handles, in addition to queued ones.
     plan.config.packets = plan.config.packets.max(lines.held(side));
     plan
 }
@@ -169,7 +169,9 @@ impl Qdisc {
         }
         let survival = match prepared.why_not_pinned() {
             None => "goes on if this process goes".to_owned(),
-            Some(why) => format!("goes on if this process goes, but cannot be taken over: {why}"),
+            Some(why) => format!(
+                "continues without this process, but the next process cannot replace it: {why}"
+            ),
         };
         port.about = format!("{}; {survival}", found.join(", "));
         Ok(*port)
@@ -177,7 +179,7 @@ impl Qdisc {
 
     fn line(&mut self, side: Side) -> anyhow::Result<&mut Line> {
         let line = self.sides.get_mut(side).as_mut();
-        line.with_context(|| format!("{} is not scheduled: no interface is named", side.name()))
+        line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
     }
 }
 
@@ -288,7 +290,7 @@ impl Line {
             return Ok(self.qdisc.post(op)?);
         };
         if !next.change(op) {
-            bail!("a tree that waits for its first packet has no such node or setting");
+            bail!("the tree has no such node or setting");
         }
         Ok(next.give(&mut self.qdisc)?)
     }
@@ -347,7 +349,7 @@ fn register(
         }
     }
     Err(taken.map_or_else(
-        || anyhow::anyhow!("no name is left for a qdisc"),
+        || anyhow::anyhow!("all names of qdiscs are in use"),
         Into::into,
     ))
 }
@@ -361,7 +363,7 @@ impl Backend for Qdisc {
         match self.whole {
             0 => self.about.clone(),
             count => format!(
-                "{}; {count} super-packets were impaired as one packet each: ip link set dev IF gso_max_segs 1, and ethtool -K IF gro off where they come from",
+                "{}; {count} GSO packets were impaired as one packet each: use `ip link set dev IF gso_max_segs 1`, and `ethtool -K IF gro off` at their ingress interface",
                 self.about
             ),
         }
@@ -377,7 +379,7 @@ impl Backend for Qdisc {
             line.settle();
             if !line.qdisc.is_used() {
                 bail!(
-                    "the qdisc {} is on {:?} no more; somebody took it off",
+                    "the qdisc {} on {:?} was removed by another program",
                     line.qdisc.name(),
                     line.interface
                 );
@@ -396,7 +398,7 @@ impl Backend for Qdisc {
                     .counters
                     .insert(format!("qdisc_{}_{name}", side.name()), n);
             };
-            put("came", counters.came);
+            put("enqueued", counters.came);
             put("sent", counters.sent_packets);
             put("dropped", counters.dropped);
             put("no_handle", counters.no_handle);
@@ -441,7 +443,7 @@ impl Backend for Qdisc {
             ended.note(removed.map_err(Into::into));
         }
         ended.told(format!(
-            "{waited} packets that waited were dropped with their queue"
+            "{waited} queued packets were dropped with their queue"
         ))
     }
 }

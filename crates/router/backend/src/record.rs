@@ -1,4 +1,4 @@
-//! `[shape] record`: what lanes were told and what they answered, in files for `fairpath sched replay`.
+//! `[shape] record`: operation logs of shaper instances, for `fairpath sched replay`.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -11,12 +11,12 @@ use fairpath_sched::log::{Batch, LogError, Run, Writer};
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Lane, Recorder, Side};
 
-/// Operations of one file at most: some 100 MB; at 100,000 packets a second, 20 to 40 seconds.
+/// Maximum operations of a file: about 100 MB, 20 to 40 s at 100,000 packets per second.
 const MOST: u64 = 1 << 22;
-/// Batches that may wait for the file.
+/// Maximum number of batches that wait for the file.
 const WAITING: usize = 256;
 
-/// A file that grows while its lane runs; dropped after the lane, it is whole.
+/// The operation log of a running shaper instance. It is complete when dropped after the instance.
 pub struct Recording {
     writer: Option<JoinHandle<()>>,
 }
@@ -37,7 +37,7 @@ impl Recording {
         let path = directory.join(format!("{}-{time}.ops", side.name()));
         if !directory.exists() {
             fs::create_dir(directory)
-                .with_context(|| format!("[shape] record: make the directory {directory:?}"))?;
+                .with_context(|| format!("[shape] record: create the directory {directory:?}"))?;
         }
         let file =
             File::create_new(&path).with_context(|| format!("[shape] record: create {path:?}"))?;
@@ -47,7 +47,7 @@ impl Recording {
         let writer = thread::Builder::new()
             .name("shape record".into())
             .spawn(move || tell(&path, write(file, &run, &from)))
-            .context("start the thread that records what is scheduled")?;
+            .context("start the thread of the operation log")?;
         Ok(Recording {
             writer: Some(writer),
         })
@@ -77,7 +77,7 @@ fn write(file: File, run: &Run, from: &Receiver<Batch>) -> Result<u64, LogError>
 
 fn tell(path: &PathBuf, written: Result<u64, LogError>) {
     match written {
-        Ok(count) => tracing::info!("recorded {count} operations into {path:?}"),
-        Err(error) => tracing::warn!("record into {path:?}: {error}; the file is not whole"),
+        Ok(count) => tracing::info!("recorded {count} operations to {path:?}"),
+        Err(error) => tracing::warn!("record to {path:?}: {error}; the file is incomplete"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon's loop knows of shaping: what is asked for, the port that runs, its figures.
+//! Shaping in the loop of the daemon: configuration, running back end, and counters.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -64,10 +64,10 @@ struct Port {
 }
 
 impl Shaping {
-    /// Ready, and not running.
+    /// A shaper that does not run yet.
     ///
     /// # Errors
-    /// Where no lines can be made of the classes.
+    /// The classes do not make valid trees.
     pub fn new(
         config: &ShapeConfig,
         classes: &ClassSet,
@@ -85,10 +85,10 @@ impl Shaping {
         })
     }
 
-    /// Begins, unless it runs already; says how.
+    /// Starts, unless it runs already. Returns the back end as text.
     ///
     /// # Errors
-    /// Where no port can do it: why.
+    /// No back end can start.
     pub fn start(
         &mut self,
         config: &ShapeConfig,
@@ -98,7 +98,7 @@ impl Shaping {
         self.stopped = false;
         if let Some(port) = &self.port {
             return Ok(format!(
-                "shaping runs already via {}",
+                "shaping already runs via {}",
                 port.backend.via().name()
             ));
         }
@@ -159,29 +159,29 @@ impl Shaping {
         })
     }
 
-    /// Ends; packets that wait go their way.
+    /// Stops. Queued packets are sent.
     ///
     /// # Errors
-    /// What was lost or left behind.
+    /// Packets were lost, or rules or programs remain.
     pub fn stop(&mut self) -> anyhow::Result<String> {
         self.stopped = true;
         self.failure = None;
         let Some(port) = self.port.take() else {
-            return Ok("nothing is shaped".to_owned());
+            return Ok("shaping does not run".to_owned());
         };
         let via = port.backend.via().name();
         let text = port
             .backend
             .stop()
-            .with_context(|| format!("end shaping via {via}"))?;
-        Ok(format!("shaping via {via} has ended: {text}"))
+            .with_context(|| format!("stop shaping via {via}"))?;
+        Ok(format!("shaping via {via} stopped: {text}"))
     }
 
-    /// Takes in other classes, rates or policies without losing a packet; what only a new port can do
-    /// (interfaces, the port itself) ends one and begins another: the gap is in the answer.
+    /// Applies other classes, rates or policies without losing packets. Other changes (interfaces, the
+    /// back end) need a new back end; the answer has the time without shaping.
     ///
     /// # Errors
-    /// Where they are refused; then the old ones stay in force.
+    /// They are refused; the old ones stay active.
     pub fn reload(
         &mut self,
         before: &ShapeConfig,
@@ -206,15 +206,14 @@ impl Shaping {
             return Ok(None);
         };
         let via = port.backend.via();
-        // A port that was chosen for other policies, or made for fewer packets, makes way.
+        // Other policies or more packets may need another back end.
         let chosen = config.via.is_some()
             || before.lines == config.lines
             || choose::shaper::choose(config, classes, lines.impaired()).via == via;
         let shapes = shapes(via)?;
         let has_room = shapes.grows
             || Side::BOTH.iter().all(|side| {
-                // Packets come whole, or as on the wire, as the port was told at its start; to a
-                // qdisc as they are.
+                // Whether packets are segmented is fixed at the start of the back end.
                 let same =
                     shapes.keeps_gso || lines.is_impaired(*side) == self.lines.is_impaired(*side);
                 same && lines.held(*side) <= *port.room.get(*side)
@@ -239,24 +238,24 @@ impl Shaping {
         let begin = Instant::now();
         let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));
         (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
-        // From here on there is no way back: what cannot begin is told, and tried again.
+        // The old back end has ended. A failure is reported, and the start is retried.
         let begun = match self.start(config, classes, monitor) {
             Ok(begun) => {
                 let gap = begin.elapsed().as_millis();
-                format!("{begun}\nnothing was shaped for {gap} ms")
+                format!("{begun}\nno shaping for {gap} ms")
             }
             Err(error) => format!(
-                "nothing is shaped, and it is tried again every {} s: {error:#}",
+                "shaping is stopped and retried every {} s: {error:#}",
                 RETRY.as_secs()
             ),
         };
         Ok(Some(format!("{ended}\n{begun}")))
     }
 
-    /// Puts other rules into force: an interface came that classes name.
+    /// Activates other rules, after an interface of a class appeared.
     ///
     /// # Errors
-    /// Where the port does not take them.
+    /// The back end refuses them.
     pub fn set_rules(
         &mut self,
         config: &ShapeConfig,
@@ -271,7 +270,7 @@ impl Shaping {
             .map(drop)
     }
 
-    /// Reads the port's counts; a port that has failed is ended and tried again after a while.
+    /// Reads the counters. A back end that failed is stopped and restarted later.
     pub fn read(
         &mut self,
         config: &ShapeConfig,
@@ -285,7 +284,7 @@ impl Shaping {
                     return stopped.map(|why| self.end_stopped(config, &why));
                 }
                 Err(error) => {
-                    let text = format!("shaping has failed and is begun anew: {error:#}");
+                    let text = format!("shaping failed and is restarted: {error:#}");
                     return Some(self.fail(text));
                 }
             }
@@ -300,18 +299,18 @@ impl Shaping {
         self.start(config, classes, monitor).ok()
     }
 
-    /// Ends a port that cannot go on: what it can still let go and take away, it does.
+    /// Stops a back end that failed, as far as possible.
     fn fail(&mut self, text: String) -> String {
         if let Some(port) = self.port.take()
             && let Err(error) = port.backend.stop()
         {
-            tracing::warn!("end shaping: {error:#}");
+            tracing::warn!("stop shaping: {error:#}");
         }
         self.failure = Some((text.clone(), Instant::now()));
         text
     }
 
-    /// Ends the port of an author's policy that was stopped, in order; it is tried again later.
+    /// Stops the back end after a custom policy was stopped; it is restarted later.
     fn end_stopped(&mut self, config: &ShapeConfig, why: &str) -> String {
         let file = config.lines.own.as_ref().map_or("", |own| &own.file);
         let ended = match self.port.take().map(|port| port.backend.stop()) {
@@ -320,14 +319,14 @@ impl Shaping {
             None => String::new(),
         };
         let text = format!(
-            "policy {file} was stopped: {why}; nothing is shaped until it is begun anew in {} s: {ended}",
+            "policy {file} was stopped: {why}; shaping restarts in {} s: {ended}",
             RETRY.as_secs()
         );
         self.failure = Some((text.clone(), Instant::now() + RETRY));
         text
     }
 
-    /// Takes in that links changed.
+    /// Applies changed links.
     pub fn follow_links(&mut self) -> Option<String> {
         let port = self.port.as_mut()?;
         match port.backend.follow_links() {
@@ -339,19 +338,19 @@ impl Shaping {
         }
     }
 
-    /// What went wrong and still is.
+    /// The present failure.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_ref().map(|(text, _)| text.as_str())
     }
 
-    /// Changes a class's rates until the next reload.
+    /// Changes the rates of a class until the next reload.
     ///
     /// # Errors
-    /// No such class, nothing runs, or the port refuses.
+    /// There is no such class, shaping does not run, or the back end refuses.
     pub fn set(&mut self, wanted: &ShapeSet) -> anyhow::Result<String> {
         let Some(port) = &mut self.port else {
             bail!(
-                "set the rates of {:?}: nothing is shaped; `fairpath shape start` begins",
+                "set the rates of {:?}: shaping is stopped: `fairpath shape start` starts it",
                 wanted.class
             );
         };
@@ -375,7 +374,7 @@ impl Shaping {
             };
             let Some(node) = node else {
                 bail!(
-                    "set the rates of {:?}: there is no such class; `fairpath shape status` lists them, and \"line\" is the whole",
+                    "set the rates of {:?}: no such class: `fairpath shape status` lists classes, and \"line\" is the total",
                     wanted.class
                 );
             };
@@ -408,12 +407,12 @@ impl Shaping {
         })
     }
 
-    /// All that leaves by a side's interface.
+    /// The queue of the interface of a side.
     pub fn line(&self, side: Side) -> Option<Queue> {
         self.port.as_ref()?.queue(side, 0)
     }
 
-    /// The whole, for status and metrics.
+    /// The status, for commands and metrics.
     pub fn picture(&self, config: &ShapeConfig) -> Shape {
         let mut shape = Shape {
             running: self.port.is_some(),
@@ -473,7 +472,7 @@ impl Port {
         Ok(())
     }
 
-    /// Nodes have other numbers from now on.
+    /// Restarts the windows, since the numbers of nodes changed.
     fn forget_windows(&mut self) {
         self.begun = Default::default();
         self.window = Instant::now();

@@ -1,4 +1,4 @@
-//! From what is chosen to a port that runs.
+//! The start of an impairment.
 
 use anyhow::bail;
 use fairpath_impair::Ready;
@@ -7,21 +7,21 @@ use fairpath_netlink::Link;
 use crate::impair::Engine;
 use crate::{Mode, Via};
 
-/// What back ends are told besides directions.
+/// Options other than directions.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// XDP loses what is no IP, goes to groups, or discovers neighbours, too.
+    /// XDP drops also packets that are not IP, multicast, and neighbour discovery.
     pub all: bool,
-    /// Of AF_XDP, if somebody decided.
+    /// Forwarding by AF_XDP, if configured.
     pub mode: Option<Mode>,
-    /// The first packet queue of NFQUEUE.
+    /// First queue number of NFQUEUE.
     pub queue: u16,
 }
 
-/// Starts the port; directions are in the order of its counts.
+/// Starts the back end. Its counts have the order of the directions.
 ///
 /// # Errors
-/// Where the kernel or an interface cannot do it.
+/// The kernel or an interface does not support it.
 pub fn start(
     via: Via,
     how: &How,
@@ -31,6 +31,6 @@ pub fn start(
 ) -> anyhow::Result<Box<dyn Engine>> {
     match &via.description().impairs {
         Some(impairs) => (impairs.start)(how, interface, peer, directions),
-        None => bail!("impair via {}: it cannot impair", via.name()),
+        None => bail!("impair via {}: this back end cannot impair", via.name()),
     }
 }

@@ -1,4 +1,4 @@
-//! The names of back ends, of modes, and of what happens when the process is gone.
+//! The names of back ends, modes and treatments of a failure.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::description::Description;
 /// Registers back ends: each line has a name for code and the back end's [`Description`].
 macro_rules! back_ends {
     ($($via:ident: $description:path,)*) => {
-        /// How packets come to the scheduler and go on: the back end.
+        /// The back end: how packets reach the scheduler and leave it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Via {
             $(#[doc = concat!("`", stringify!($description), "`.")] $via,)*
@@ -20,7 +20,7 @@ macro_rules! back_ends {
             /// All of them, in the order of help texts.
             pub const ALL: &[Via] = &[$(Via::$via),*];
 
-            /// What it is and can do.
+            /// Its description.
             pub fn description(self) -> &'static Description {
                 match self {
                     $(Via::$via => &$description,)*
@@ -39,7 +39,7 @@ back_ends! {
 }
 
 impl Via {
-    /// As in the configuration and on the command line.
+    /// Name in the configuration and on the command line.
     pub fn name(self) -> &'static str {
         self.description().name
     }
@@ -84,7 +84,7 @@ impl ValueEnum for ImpairVia {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        const AUTO: &str = "XDP for loss alone, AF_XDP between two interfaces, NFQUEUE otherwise; told with its reason";
+        const AUTO: &str = "XDP for loss only, AF_XDP between two interfaces, NFQUEUE otherwise; printed with the reason";
         match self.0 {
             Some(via) => Some(via.possible_value()),
             None => Some(PossibleValue::new("auto").help(AUTO)),
@@ -92,21 +92,21 @@ impl ValueEnum for ImpairVia {
     }
 }
 
-/// What AF_XDP does with a packet that comes.
+/// Forwarding by AF_XDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// To the other interface: both are ports of one bridge
+    /// To the other interface; both are ports of one bridge
     Bridge,
-    /// Where the kernel's routes say
+    /// By the routes of the kernel
     Router,
 }
 
-/// What becomes of traffic when the daemon is gone without a word.
+/// Treatment of traffic after a failure of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnFailure {
-    /// It goes on: unshaped through the stack, or by the kernel's qdisc as it was told last
+    /// Traffic continues: without shaping, or by the qdisc of the kernel as configured last
     Pass,
-    /// It stops
+    /// Traffic stops
     Stop,
 }
 

@@ -16,7 +16,7 @@ use crate::start::How;
 /// The back end.
 pub static DESCRIPTION: Description = Description {
     name: "xdp",
-    help: "Loss only, where packets arrive; nothing in user space",
+    help: "Loss only, at ingress, in the kernel",
     marks: false,
     stack: false,
     shapes: None,
@@ -86,7 +86,7 @@ impl Xdp {
         Ok(Xdp {
             programs,
             interfaces,
-            about: format!("where packets arrive: {}", names.join(", ")),
+            about: format!("at ingress of {}", names.join(", ")),
         })
     }
 }

@@ -182,8 +182,7 @@ impl Check<'_, '_> {
                 Vec::new()
             }
             None => {
-                let text =
-                    "is missing: name the interfaces to watch, for example interfaces = [\"lan0\", \"ppp*\"]";
+                let text = "is missing: name the interfaces to watch, for example interfaces = [\"lan0\", \"ppp*\"]";
                 self.wrong("[monitor] interfaces", 0..0, text);
                 Vec::new()
             }
@@ -232,11 +231,7 @@ impl Check<'_, '_> {
                 || name.contains(['/', ' '])
                 || !pattern && name.len() > MAX_INTERFACE_NAME
             {
-                self.wrong(
-                    key,
-                    span,
-                    format!("{name:?} is not a valid interface name"),
-                );
+                self.wrong(key, span, format!("{name:?} is not a valid interface name"));
             } else if names.contains(&name) {
                 self.wrong(key, span, format!("{name:?} is listed twice"));
             } else {

@@ -1,4 +1,4 @@
-//! `[shape]`: what is scheduled. What is shaped is measured, too: its interfaces are the monitor's.
+//! `[shape]`: shaping. The monitor measures on the same interfaces.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,13 +17,13 @@ use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
 
-/// Packets that one line may be told to hold.
+/// Range of the maximum number of queued packets of a direction.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
-/// The kernel's limit of a name, without the closing zero.
+/// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
 
 impl Check<'_, '_> {
-    /// The section, and the monitor's with the shaper's interfaces in it where it names none.
+    /// The section, and that of the monitor, which gets the interfaces of the shaper if it has none.
     pub(super) fn shape(
         &mut self,
         given: Option<Spanned<file::Shape>>,
@@ -37,7 +37,7 @@ impl Check<'_, '_> {
         let outside = self.interface("[shape] outside", &given.outside);
         let Some(inside) = inside else {
             if given.inside.is_none() {
-                let text = "is missing; name the interface towards subscribers";
+                let text = "is missing: name the interface towards subscribers";
                 self.wrong("[shape] inside", span, text);
             }
             return (None, monitor);
@@ -82,18 +82,18 @@ impl Check<'_, '_> {
             inside,
             outside,
         };
-        self.refuse_what_no_port_can(&shape, &monitor, via_at, up_at);
+        self.refuse_unsupported(&shape, &monitor, via_at, up_at);
         (Some(shape), monitor)
     }
 
-    /// The policy's name; an author's file is compiled.
+    /// The name of the policy. The file of a custom policy is compiled.
     fn policy(&mut self, given: &file::Shape) -> (String, Option<Own>) {
         const KEY: &str = "[shape] policy";
         let name = self.word(KEY, given.policy.clone(), "fq_codel");
         let span = given.policy.as_ref().map_or(0..0, Spanned::span);
         if !is_own(&name) {
             if given.policy.is_some() && given.tree.is_some() {
-                let text = "nodes of a tree name their policies; leave it out, or name an author's file (.c) that the tree uses";
+                let text = "nodes of a tree name their policies: remove this key, or name the file (.c) of a custom policy that the tree uses";
                 self.wrong(KEY, span, text);
             }
             return (name, None);
@@ -112,13 +112,13 @@ impl Check<'_, '_> {
             }
             Err(error) => {
                 self.wrong(KEY, span, format!("{:#}", anyhow::Error::new(error)));
-                // Some policy that there is, or the error would be told twice.
+                // A valid policy, since the error must not be reported twice.
                 ("fq_codel".to_owned(), None)
             }
         }
     }
 
-    fn refuse_what_no_port_can(
+    fn refuse_unsupported(
         &mut self,
         shape: &Shape,
         monitor: &file::Monitor,
@@ -134,15 +134,15 @@ impl Check<'_, '_> {
         let shapes = shape.via.and_then(|via| via.description().shapes.as_ref());
         let forwards = shapes.is_some_and(|shapes| shapes.forwards);
         if forwards && hook.is_some_and(|hook| hook == "xdp") {
-            let text = "afxdp has the one XDP program of the interface, which measures, too; leave [monitor] hook out, or make it \"tcx\"";
+            let text = "with afxdp, one XDP program forwards and measures: remove [monitor] hook, or set it to \"tcx\"";
             self.wrong("[shape] via", via_at.clone(), text);
         }
         if shape.vlans.is_some() && !shapes.is_some_and(|shapes| shapes.vlans) {
-            let text = "only afxdp tells sides apart by VLANs; name it, or shape the VLANs' own interfaces";
+            let text = "only afxdp distinguishes sides by VLAN: set via = \"afxdp\", or shape the interfaces of the VLANs";
             self.wrong("[shape] via", via_at, text);
         }
         if let (Some(at), None) = (up_at, &shape.outside) {
-            let text = "is the rate of what leaves by the outside; name [shape] outside";
+            let text = "is the rate at the outside interface: name [shape] outside";
             self.wrong("[shape] up", at, text);
         }
     }
@@ -154,14 +154,15 @@ impl Check<'_, '_> {
             || name.len() > MAX_INTERFACE_NAME
             || name.contains(['/', ' ', '*', '?', '[', '{'])
         {
-            let text = format!("{name:?} cannot be the name of an interface; patterns are none");
+            let text =
+                format!("{name:?} is not a valid interface name; patterns are not supported here");
             self.wrong(key, given.span(), text);
             return None;
         }
         Some(name.clone())
     }
 
-    /// What is shaped must be measured; where the monitor says nothing, it is told.
+    /// The monitor must measure on shaped interfaces; without a list, they are added to it.
     fn watched(
         &mut self,
         given: &file::Shape,
@@ -187,7 +188,7 @@ impl Check<'_, '_> {
                 for (key, name) in ["inside", "outside"].iter().zip(sides) {
                     if !fits(name) {
                         let text = format!(
-                            "{name:?} is not among [monitor] interfaces; what is shaped is measured, so name it there, too"
+                            "{name:?} is not in [monitor] interfaces: add it there, because shaped interfaces are measured"
                         );
                         let at = match *key {
                             "inside" => given.inside.as_ref(),
@@ -224,13 +225,13 @@ impl Check<'_, '_> {
         match (outside == Some(inside), vlans) {
             (true, [Some(a), Some(b)]) if a != b => Some([a, b]),
             (true, _) => {
-                let text = "is the interface of inside, too: name two different VLANs, inside_vlan and outside_vlan";
+                let text = "is also the interface of inside: set two different VLANs, inside_vlan and outside_vlan";
                 self.wrong("[shape] outside", at, text);
                 None
             }
             (false, [None, None]) => None,
             (false, _) => {
-                let text = "VLANs tell the sides apart where both have one interface; leave inside_vlan and outside_vlan out";
+                let text = "VLANs are for sides that share one interface: remove inside_vlan and outside_vlan";
                 self.wrong("[shape] outside", at, text);
                 None
             }
@@ -297,7 +298,7 @@ impl Check<'_, '_> {
     }
 }
 
-/// Tells what is wrong with the lines of these classes.
+/// Reports problems of the links of these classes.
 pub(super) fn check_lines(shape: Option<&Shape>, set: &ClassSet, problems: &mut Problems<'_>) {
     let Some(shape) = shape else {
         return;
@@ -308,7 +309,7 @@ pub(super) fn check_lines(shape: Option<&Shape>, set: &ClassSet, problems: &mut 
     }
 }
 
-/// What the nodes of a tree by hand do to packets may be too much for the port; the rest was told.
+/// Reports impairments of a configured tree that the back end does not support.
 fn check_nodes(shape: &Shape, lines: &Lines, problems: &mut Problems<'_>) {
     let Some(via) = shape.via else {
         return;
@@ -316,6 +317,6 @@ fn check_nodes(shape: &Shape, lines: &Lines, problems: &mut Problems<'_>) {
     if takes(via, shape, shape.lines.impair.impaired()).is_ok()
         && let Err(text) = takes(via, shape, lines.impaired())
     {
-        problems.note(0..0, format!("[shape] tree: {text}, or leave impair out"));
+        problems.note(0..0, format!("[shape] tree: {text}, or remove impair"));
     }
 }

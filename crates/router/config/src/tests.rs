@@ -41,19 +41,19 @@ fn unknown_keys_are_refused_with_their_place_and_the_nearest_known_one() {
 }
 
 #[test]
-fn every_wrong_value_is_told_at_once_with_its_place() {
+fn all_invalid_values_are_reported_with_their_place() {
     let text = "[monitor]\ninterfaces = [\"eth0\", \"a/b\", \"eth0\"]\nflows = 3\nhook = \"tc\"\n\
                 [metrics]\n  listen = \"everywhere\"\n[alerts]\nhook = [\"mail\"]\nloss = 2.0\n\
                 [state]\nsave_every = \"2 weeks\"\n";
     let expected = [
-        ("2:23:", "\"a/b\" cannot be the name"),
-        ("2:30:", "\"eth0\" is there twice"),
-        ("3:9:", "flows: 3 is not within 8 to 4194304"),
-        ("4:8:", "\"tc\" is none of \"tcx\", \"xdp\""),
-        ("6:12:", "\"everywhere\" is no address and port"),
-        ("8:8:", "\"mail\" is no absolute path"),
-        ("9:8:", "loss: 2 is not within"),
-        ("11:14:", "\"2 weeks\" is no time"),
+        ("2:23:", "\"a/b\" is not a valid interface name"),
+        ("2:30:", "\"eth0\" is listed twice"),
+        ("3:9:", "flows: 3 is out of range: 8 to 4194304"),
+        ("4:8:", "\"tc\" is invalid: write \"tcx\", \"xdp\""),
+        ("6:12:", "\"everywhere\" is not an address with port"),
+        ("8:8:", "\"mail\" is not an absolute path"),
+        ("9:8:", "loss: 2 is out of range"),
+        ("11:14:", "time \"2 weeks\" is invalid"),
     ];
     let problems = shown(text);
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -66,9 +66,12 @@ fn every_wrong_value_is_told_at_once_with_its_place() {
 }
 
 #[test]
-fn what_is_watched_must_be_named() {
+fn interfaces_must_be_named() {
     for text in ["", "[monitor]\n", "[monitor]\ninterfaces = []\n"] {
-        assert!(shown(text)[0].contains("name what is watched"), "{text:?}");
+        assert!(
+            shown(text)[0].contains("name the interfaces to watch"),
+            "{text:?}"
+        );
     }
 }
 
@@ -130,7 +133,7 @@ fn filters_are_a_prefix_a_port_or_both() {
         ]
     );
     for bad in ["", "port", "port x", "192.0.2.0/33", "443"] {
-        assert!(shown_of(bad).contains("is no filter"), "{bad:?}");
+        assert!(shown_of(bad).contains("is invalid"), "{bad:?}");
     }
 }
 
@@ -149,7 +152,7 @@ fn filters_name_classes_that_exist() {
         "{problems:?}"
     );
     assert!(
-        problems[0].contains("there is no class \"anne\""),
+        problems[0].contains("no class has the name \"anne\""),
         "{problems:?}"
     );
 }
@@ -278,7 +281,7 @@ fn an_authors_file_with_errors_is_refused_with_its_line_and_the_configurations()
 }
 
 #[test]
-fn the_kernels_ports_refuse_an_authors_policy_by_name() {
+fn kernel_back_ends_refuse_custom_policies() {
     for via in ["qdisc", "kernel"] {
         let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"");
         let told = shape_of(MINE, &keys).unwrap_err();
@@ -297,12 +300,12 @@ fn the_kernels_ports_refuse_an_authors_policy_by_name() {
 }
 
 #[test]
-fn what_no_start_could_do_is_refused_with_the_configuration() {
+fn unsupported_combinations_are_refused_with_the_configuration() {
     for (keys, at, says) in [
         (
             "via = \"qdisc\"\non_failure = \"stop\"",
             "3:7: [shape] via",
-            "the kernel goes on",
+            "the kernel continues to shape",
         ),
         (
             "via = \"kernel\"\non_failure = \"stop\"",
@@ -349,7 +352,7 @@ fn impaired_tree(via: &str, impair: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
+fn impairing_trees_need_a_back_end_that_supports_them() {
     let refused = [
         (
             "kernel",
@@ -359,7 +362,7 @@ fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
         (
             "qdisc",
             "delay = \"5ms\", corrupt = \"1%\"",
-            "via qdisc cannot duplicate or corrupt packets: a BPF qdisc may neither",
+            "via qdisc cannot duplicate or corrupt packets: a BPF qdisc may",
         ),
         (
             "nfqueue",
@@ -390,7 +393,7 @@ fn a_tree_that_impairs_is_refused_by_ports_that_cannot() {
 }
 
 #[test]
-fn the_kernels_ports_refuse_to_record_by_name() {
+fn kernel_back_ends_refuse_to_record() {
     for via in ["qdisc", "kernel"] {
         let told = shape_of(MINE, &format!("via = \"{via}\"\nrecord = \"ops\"")).unwrap_err();
         let says = format!("f.toml:3:7: [shape] via: via {via} cannot record: ");
@@ -401,7 +404,7 @@ fn the_kernels_ports_refuse_to_record_by_name() {
 }
 
 #[test]
-fn a_tree_has_an_authors_policy_where_a_node_names_it_and_no_other_beside_it() {
+fn a_tree_uses_the_custom_policy_it_is_given() {
     let place = tempfile::tempdir().unwrap();
     let tree = place.path().join("tree.toml");
     let with = |leaf: &str, policy: &str| {

@@ -1,7 +1,7 @@
-//! What would improve an interface, with the command that does it. Pure rules over what was read.
+//! Improvements of an interface, each with its command. Pure rules.
 //!
-//! Silence where there is nothing to gain: virtual links have no rings, no interrupts and no driver's offloads, so
-//! only `physical` ones get advice on them. A command is given only if the driver says that it would work.
+//! Only `physical` interfaces have rings, interrupts and offloads of a driver. A command is listed only
+//! if the driver supports it.
 
 use serde::Serialize;
 
@@ -10,10 +10,10 @@ use super::parse::cpu_mask;
 
 /// Receive rings longer than this add memory traffic, not fewer drops.
 const RX_RING_ENOUGH: u32 = 4096;
-/// What HTB's and TBF's own leaves need to hold a burst; the kernel's default for Ethernet.
+/// The kernel's default for Ethernet. Leaves of HTB and TBF need it for bursts.
 const TXQUEUELEN_DEFAULT: u32 = 1000;
 
-/// One thing to improve.
+/// One improvement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub what: String,
@@ -21,7 +21,7 @@ pub struct Advice {
     pub command: String,
 }
 
-/// What the rules need to know beside the interface.
+/// Facts of the host for the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
     pub online_cpus: Vec<u32>,
@@ -29,7 +29,7 @@ pub struct Situation {
     pub fq_codel: Option<bool>,
 }
 
-/// Everything worth changing, most important first.
+/// All improvements, most important first.
 pub fn advise(interface: &Interface, situation: &Situation) -> Vec<Advice> {
     const RULES: [fn(&Interface, &Situation) -> Option<Advice>; 11] = [
         lro_off,
@@ -56,7 +56,7 @@ pub fn advise(interface: &Interface, situation: &Situation) -> Vec<Advice> {
 fn lro_off(i: &Interface, _: &Situation) -> Option<Advice> {
     let lro = i.offload("lro");
     (lro.on && lro.changeable).then(|| Advice {
-        what: "turn LRO off".to_owned(),
+        what: "disable LRO".to_owned(),
         why: "LRO merges packets that cannot be split again, which breaks forwarding; many \
               drivers also refuse native XDP with it"
             .to_owned(),
@@ -67,8 +67,8 @@ fn lro_off(i: &Interface, _: &Situation) -> Option<Advice> {
 fn gro_on(i: &Interface, _: &Situation) -> Option<Advice> {
     let gro = i.offload("gro");
     (i.is_physical() && !gro.on && gro.changeable).then(|| Advice {
-        what: "turn GRO on".to_owned(),
-        why: "without it every packet crosses the stack alone".to_owned(),
+        what: "enable GRO".to_owned(),
+        why: "without it, each packet passes the stack separately".to_owned(),
         command: format!("ethtool -K {} gro on", i.name),
     })
 }
@@ -77,7 +77,7 @@ fn more_channels(i: &Interface, s: &Situation) -> Option<Advice> {
     let wanted = i.queues.channels_max.min(s.online_cpus.len() as u32);
     (i.is_physical() && i.queues.channels > 0 && i.queues.channels < wanted).then(|| Advice {
         what: format!("use {wanted} channels instead of {}", i.queues.channels),
-        why: "each channel is received by a CPU of its own".to_owned(),
+        why: "each channel is received by a separate CPU".to_owned(),
         command: match i.queues.channels_combined {
             true => format!("ethtool -L {} combined {wanted}", i.name),
             false => format!("ethtool -L {} rx {wanted}", i.name),
@@ -90,7 +90,9 @@ fn spread_interrupts(i: &Interface, s: &Situation) -> Option<Advice> {
     let cpu = single_cpu(i)?;
     (i.queues.rx > 1 && i.irqs.len() > 1 && s.online_cpus.len() > 1).then(|| Advice {
         what: format!("spread the {} interrupts over the CPUs", i.irqs.len()),
-        why: format!("all of them arrive on CPU {cpu} (stop irqbalance first, or it undoes this)"),
+        why: format!(
+            "all of them arrive on CPU {cpu} (stop irqbalance first, because it reverts this)"
+        ),
         command: affinity_command(i, &s.online_cpus),
     })
 }
@@ -159,8 +161,8 @@ fn spread_by_rps(i: &Interface, s: &Situation) -> Option<Advice> {
 fn rxhash_on(i: &Interface, _: &Situation) -> Option<Advice> {
     let Offload { on, changeable } = i.offload("rxhash");
     (!on && changeable && i.is_physical() && i.queues.rx > 1).then(|| Advice {
-        what: "turn the receive hash on".to_owned(),
-        why: "the kernel then need not compute it for each packet".to_owned(),
+        what: "enable the receive hash".to_owned(),
+        why: "the kernel does not have to compute it for each packet then".to_owned(),
         command: format!("ethtool -K {} rxhash on", i.name),
     })
 }
@@ -180,7 +182,7 @@ fn spread_by_xps(i: &Interface, s: &Situation) -> Option<Advice> {
             })
             .collect();
         Advice {
-            what: "give each CPU a transmit queue of its own (XPS)".to_owned(),
+            what: "use a separate transmit queue for each CPU (XPS)".to_owned(),
             why: "CPUs that share a queue wait for each other's lock".to_owned(),
             command: format!(
                 "for p in {}; do echo ${{p#*:}} > /sys/class/net/{}/queues/tx-${{p%%:*}}/xps_cpus; done",
@@ -196,8 +198,8 @@ fn longer_rx_ring(i: &Interface, _: &Situation) -> Option<Advice> {
     let rings = i.rings.as_ref()?;
     let wanted = rings.rx_max.min(RX_RING_ENOUGH);
     (i.is_physical() && rings.rx > 0 && rings.rx < wanted).then(|| Advice {
-        what: format!("lengthen the receive ring from {} to {wanted}", rings.rx),
-        why: "a burst that overflows it is lost before Fairpath sees it".to_owned(),
+        what: format!("increase the receive ring from {} to {wanted}", rings.rx),
+        why: "bursts that overflow it are lost upstream of Fairpath".to_owned(),
         command: format!("ethtool -G {} rx {wanted}", i.name),
     })
 }
@@ -217,7 +219,7 @@ fn queue_with_codel(i: &Interface, s: &Situation) -> Option<Advice> {
     (i.up && s.fq_codel == Some(true)).then(|| Advice {
         what: "queue with FQ-CoDel".to_owned(),
         why: format!(
-            "until Fairpath shapes here, {} lets a full queue delay everyone",
+            "without shaping, a full queue of {} delays all flows",
             if root == "mq" {
                 "a plain fifo in each queue"
             } else {
@@ -230,8 +232,8 @@ fn queue_with_codel(i: &Interface, s: &Situation) -> Option<Advice> {
 
 fn txqueuelen_not_zero(i: &Interface, _: &Situation) -> Option<Advice> {
     (i.is_physical() && i.txqueuelen_packets == 0).then(|| Advice {
-        what: "give the device a queue length".to_owned(),
-        why: "leaves of HTB and TBF take it as their limit, and hold a single packet with 0"
+        what: "set a queue length".to_owned(),
+        why: "it is the limit of leaves of HTB and TBF, which queue one packet if it is 0"
             .to_owned(),
         command: format!("ip link set dev {} txqueuelen {TXQUEUELEN_DEFAULT}", i.name),
     })

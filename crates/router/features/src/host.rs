@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::parse;
 
-/// The capabilities Fairpath ever asks for, by their bit in `CapEff` (`linux/capability.h`).
+/// The capabilities that Fairpath uses, by their bit in `CapEff` (`linux/capability.h`).
 const CAPABILITIES: [(u32, &str); 6] = [
     (12, "CAP_NET_ADMIN"),
     (13, "CAP_NET_RAW"),
@@ -18,10 +18,10 @@ const CAPABILITIES: [(u32, &str); 6] = [
     (39, "CAP_BPF"),
 ];
 
-/// Where the report was made.
+/// The host of the report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// The kernel's release; reported, never relied upon.
+    /// The kernel's release; for information only.
     pub kernel: String,
     /// The processor architecture.
     pub arch: &'static str,
@@ -32,7 +32,7 @@ pub struct Host {
     pub online_cpus: Vec<u32>,
     /// The effective user's name or number.
     pub user: String,
-    /// Those of the capabilities Fairpath uses that this process has.
+    /// Capabilities of this process, of those that Fairpath uses.
     pub capabilities: Vec<&'static str>,
 }
 

@@ -1,6 +1,6 @@
-//! What the interfaces are and how they are set up: rtnetlink, the drivers' own answers, sysfs and /proc.
+//! Interfaces and their settings, from rtnetlink, drivers, sysfs and /proc.
 //!
-//! Only read. What cannot be read is absent, never guessed.
+//! Settings are only read. A value that cannot be read is absent, never guessed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::parse::{self, InterruptLine};
 
-/// The offloads that matter to a router: the kernel's name, and what people call it.
+/// The offloads that matter to a router: the kernel's name and the common name.
 const OFFLOADS: [(&str, &str); 10] = [
     ("rx-gro", "gro"),
     ("rx-lro", "lro"),
@@ -27,17 +27,17 @@ const OFFLOADS: [(&str, &str); 10] = [
     ("rx-hashing", "rxhash"),
     ("rx-ntuple-filter", "ntuple"),
 ];
-/// What a driver keeps of a page in front of a frame (`XDP_PACKET_HEADROOM`) ...
+/// Bytes of a page that a driver reserves before a frame (`XDP_PACKET_HEADROOM`) ...
 const XDP_HEADROOM_BYTES: u32 = 256;
-/// ... and behind it (`struct skb_shared_info`, on 64-bit), beside the Ethernet header.
+/// ... and after it (`struct skb_shared_info`, on 64-bit), beside the Ethernet header.
 const XDP_TAILROOM_BYTES: u32 = 320;
 const PAGE_BYTES: u32 = 4096;
 const ETHERNET_HEADER_BYTES: u32 = 14;
-/// The largest MTU whose frames fit one 4 KiB buffer; drivers may keep a little more for themselves.
+/// The largest MTU whose frames fit one 4 KiB buffer; drivers may reserve slightly more.
 pub const XDP_SINGLE_BUFFER_MTU_BYTES: u32 =
     PAGE_BYTES - XDP_HEADROOM_BYTES - XDP_TAILROOM_BYTES - ETHERNET_HEADER_BYTES;
 
-/// One interface as it is.
+/// One interface.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Interface {
     pub name: String,
@@ -45,7 +45,7 @@ pub struct Interface {
     /// `physical`, `loopback`, or the kernel's kind of virtual link.
     pub kind: String,
     pub driver: Option<String>,
-    /// What frames begin with: `ethernet`, `ppp`, `none`, ...
+    /// Link-layer header: `ethernet`, `ppp`, `none`, ...
     pub link_type: String,
     pub up: bool,
     pub running: bool,
@@ -70,7 +70,7 @@ pub struct Interface {
     pub advice: Vec<super::advice::Advice>,
 }
 
-/// Queues in use, and channels (queues with an interrupt of their own) now and at most.
+/// Queues in use, and channels (queues with a separate interrupt) now and at most.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Queues {
     pub rx: u32,
@@ -95,9 +95,9 @@ pub struct Ring {
 pub struct Irq {
     pub irq: u32,
     pub action: String,
-    /// Where it may arrive.
+    /// CPUs on which it may arrive.
     pub allowed_cpus: Vec<u32>,
-    /// Where it does arrive.
+    /// CPUs on which it arrives.
     pub effective_cpus: Vec<u32>,
 }
 
@@ -114,7 +114,7 @@ pub struct Offload {
     pub changeable: bool,
 }
 
-/// The root qdisc and those beneath it.
+/// The root qdisc and its children.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RootQdisc {
     pub kind: Option<String>,
@@ -126,7 +126,7 @@ pub struct RootQdisc {
 pub struct Xdp {
     pub program_id: Option<u32>,
     pub program_mode: Option<&'static str>,
-    /// What the driver declares; `None` when it cannot be asked.
+    /// Features that the driver reports; `None` if it reports none.
     pub driver: Option<XdpDriver>,
     /// About the largest MTU for native XDP with single buffers; `None` without native XDP.
     pub single_buffer_mtu_max_bytes: Option<u32>,
@@ -142,7 +142,7 @@ pub struct XdpDriver {
 }
 
 impl Interface {
-    /// Whether it is a device with a driver of its own, real or of the virtual machine.
+    /// Whether it is a device with a driver, real or of a virtual machine.
     pub fn is_physical(&self) -> bool {
         self.kind == "physical"
     }
@@ -166,7 +166,7 @@ pub fn collect() -> Result<Vec<Interface>, NetlinkError> {
     Ok(links.iter().map(|link| ask.describe(link)).collect())
 }
 
-/// Everything that is asked for each link.
+/// The queries of each link.
 struct Ask {
     ethtool: Option<Ethtool>,
     netdev: Option<Netdev>,
@@ -324,7 +324,7 @@ impl Ask {
         }
     }
 
-    /// The device's interrupts by its bus; the ones that carry no packets are left out.
+    /// The device's interrupts by its bus; those that carry no packets are excluded.
     fn irqs(&self, device: &Path, name: &str) -> Vec<Irq> {
         let bus = device.parent().map(|parent| parent.join("msi_irqs"));
         let numbers = directory_numbers(&device.join("msi_irqs"));

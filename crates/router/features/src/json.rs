@@ -1,4 +1,4 @@
-//! The report as one JSON object per line; `schema` changes when a key changes its meaning or goes.
+//! The report as one JSON object per line; `schema` changes when a key changes its meaning or is removed.
 
 use serde::Serialize;
 

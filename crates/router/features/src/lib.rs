@@ -1,4 +1,4 @@
-//! `fairpath features`: what this kernel, this user and these interfaces can do, found out by trying.
+//! `fairpath features`: the features of this kernel, user and hardware, by trying each.
 //!
 //! ```text
 //!   table --> probes --> findings --.
@@ -7,8 +7,8 @@
 //!                          '--> advice
 //! ```
 //!
-//! Nothing is tried on an interface of the operator: hooks, qdiscs and sockets are tried in a network namespace
-//! that vanishes with its thread. Interfaces are only asked. The kernel may load modules for what is tried.
+//! Hooks, qdiscs and sockets are tried in a temporary network namespace, never on an interface of the
+//! host; those are only queried. The kernel may load modules for a test.
 
 mod advice;
 mod docs;
@@ -30,7 +30,7 @@ use self::host::Host;
 use self::interface::Interface;
 use self::probes::Finding;
 
-/// Everything found out in one run.
+/// The results of one run.
 pub struct Report {
     host: Host,
     findings: Vec<Finding>,
@@ -38,26 +38,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// For people, with or without colours.
+    /// As text, with or without colors.
     pub fn text(&self, colour: bool) -> String {
         text::render(self, text::Style::for_terminal(colour))
     }
 
-    /// One JSON object a line.
+    /// One JSON object per line.
     ///
     /// # Errors
-    /// Where a value cannot be written as JSON.
+    /// A value cannot be written as JSON.
     pub fn json(&self) -> serde_json::Result<String> {
         json::render(self)
     }
 }
 
-/// Tries everything and asks the interfaces `names`, or all.
+/// Tries all features, and queries the interfaces `names`, or all.
 ///
-/// Interfaces first: without privilege the probes' last step takes the process into namespaces of its own.
+/// Interfaces come first: without privileges, the last step of the probes enters separate namespaces.
 ///
 /// # Errors
-/// An interface that is not there; what the host or its interfaces are cannot be read.
+/// An interface does not exist, or the host or its interfaces cannot be read.
 pub fn find_out(names: &[String]) -> anyhow::Result<Report> {
     let host = Host::read().context("read what this host is")?;
     let mut interfaces = interface::collect().context("list interfaces")?;

@@ -1,6 +1,6 @@
-//! Runs the table's probes and says what their outcome means.
+//! Runs the probes of the table and interprets their results.
 //!
-//! A refusal for lack of permission is never a "no": it says nothing about the kernel.
+//! A refusal without permission is "unknown", never "no".
 
 use std::ffi::OsString;
 use std::io;
@@ -16,15 +16,15 @@ use super::interface::Interface;
 use super::scratch::{self, NoScratch, Owner, Scratch};
 use super::table::{FEATURES, Feature};
 
-/// How a feature is tried, and with what at hand.
+/// How a feature is tried.
 pub enum Probe {
-    /// Anywhere; touches no interface.
+    /// Without an interface.
     Here(fn() -> io::Result<()>),
-    /// With what is known of the host and user.
+    /// With the facts of host and user.
     Host(fn(&Host) -> Result<String, Refusal>),
-    /// In the throw-away namespace.
+    /// In the temporary namespace.
     Scratch(fn(&mut Scratch) -> Result<String, Refusal>),
-    /// By what the drivers say.
+    /// By the features that drivers report.
     Drivers(fn(&[Interface]) -> Result<String, Refusal>),
 }
 
@@ -35,23 +35,23 @@ pub struct Refusal {
     text: String,
 }
 
-/// What was found out about one feature.
+/// The result of one feature.
 pub struct Finding {
     pub feature: &'static Feature,
-    /// `None`: could not be found out.
+    /// `None`: unknown.
     pub available: Option<bool>,
-    /// The error, or what else there is to know.
+    /// The error, or a detail.
     pub detail: String,
-    /// What the operator can do; nothing when it is there.
+    /// The remedy; empty if it is available.
     pub remedy: Option<String>,
 }
 
-/// What was found out about the feature named `id`.
+/// The result of the feature `id`.
 pub fn is_available(findings: &[Finding], id: &str) -> Option<bool> {
     findings.iter().find(|f| f.feature.id == id)?.available
 }
 
-/// Tries every feature of the table, those in the throw-away namespace last; answers in the table's order.
+/// Tries all features, those in the temporary namespace last. Results have the order of the table.
 pub fn run(host: &Host, interfaces: &[Interface]) -> Vec<Finding> {
     let mut findings: Vec<Option<Finding>> = FEATURES
         .iter()
@@ -88,7 +88,8 @@ fn outside(feature: &'static Feature, host: &Host, interfaces: &[Interface]) -> 
     Some(judge(feature, host, outcome))
 }
 
-/// What works inside a user namespace is in the kernel, but the user may not do it to real interfaces.
+/// A feature that works in a user namespace is in the kernel, but this user may not use it on real
+/// interfaces.
 fn judge_inside(
     feature: &'static Feature,
     host: &Host,
@@ -149,13 +150,13 @@ fn unknown(feature: &'static Feature, host: &Host, detail: String) -> Finding {
     }
 }
 
-/// The capabilities the feature needs and this process lacks.
+/// The capabilities that the feature needs and this process lacks.
 fn missing(feature: &Feature, host: &Host) -> Vec<&'static str> {
     let lacking = feature.needs.iter().filter(|name| !host.has(name));
     lacking.copied().collect()
 }
 
-/// Errors that a kernel without the feature gives; others (memory, descriptors, busy) say nothing about it.
+/// Errors of a kernel without the feature. Others (memory, descriptors, busy) are no result.
 fn means_absent(errno: Errno) -> bool {
     matches!(
         errno,
@@ -173,7 +174,7 @@ fn means_absent(errno: Errno) -> bool {
 }
 
 impl Refusal {
-    /// The answer is no, and this is why.
+    /// Not available, with the reason.
     fn no(text: impl Into<String>) -> Refusal {
         Refusal {
             errno: None,
@@ -181,7 +182,7 @@ impl Refusal {
         }
     }
 
-    /// Not allowed to find out.
+    /// Unknown without permission.
     fn not_permitted(text: impl Into<String>) -> Refusal {
         Refusal {
             errno: Some(Errno::EPERM),
@@ -224,7 +225,7 @@ impl From<NetlinkError> for Refusal {
             (_, None) => error.to_string(),
         };
         Refusal {
-            // An answer without what it must contain says nothing about the feature.
+            // An incomplete answer is no result.
             errno: errno.or(Some(Errno::EBADMSG)),
             text: cause,
         }
@@ -242,7 +243,7 @@ fn lower(text: &str) -> String {
     }
 }
 
-/// Yes, with nothing more to say.
+/// Available, without details.
 const DONE: Result<String, Refusal> = Ok(String::new());
 
 pub fn cap_bpf(host: &Host) -> Result<String, Refusal> {

@@ -67,7 +67,7 @@ pub fn render(report: &Report, style: Style) -> String {
 
 fn host(host: &Host) -> String {
     let capabilities = match host.capabilities.len() {
-        0 => "none of the capabilities Fairpath uses".to_owned(),
+        0 => "none of the capabilities that Fairpath uses".to_owned(),
         _ => host.capabilities.join(" "),
     };
     let first = format!(
@@ -77,7 +77,7 @@ fn host(host: &Host) -> String {
     first + &wrapped(0, &format!("capabilities: {capabilities}"))
 }
 
-/// "everything is here", or what is missing.
+/// "all features are available", or the missing ones.
 fn summary_line(part: &Use, findings: &[Finding], style: Style) -> String {
     let with = |answer: Option<bool>| -> Vec<&str> {
         let answered = |id: &&&str| is_available(findings, id) == answer;
@@ -85,11 +85,11 @@ fn summary_line(part: &Use, findings: &[Finding], style: Style) -> String {
     };
     let (missing, unknown) = (with(Some(false)), with(None));
     let (available, words) = match (missing.is_empty(), unknown.is_empty()) {
-        (true, true) => (Some(true), "everything is here".to_owned()),
+        (true, true) => (Some(true), "all features are available".to_owned()),
         (false, _) => (Some(false), format!("lacks {}", missing.join(", "))),
         (true, false) => (
             None,
-            format!("cannot be known without trying {}", unknown.join(", ")),
+            format!("unknown without a test of {}", unknown.join(", ")),
         ),
     };
     let line = format!("{} ({}): {words}", part.name, part.what);
@@ -155,9 +155,9 @@ fn interface(i: &Interface, style: Style) -> String {
 
 fn advice(i: &Interface, style: Style) -> String {
     if i.advice.is_empty() {
-        return "  nothing to improve\n".to_owned();
+        return "  no improvements\n".to_owned();
     }
-    let mut text = format!("  {}\n", style.paint("33", "to improve"));
+    let mut text = format!("  {}\n", style.paint("33", "improvements"));
     for one in &i.advice {
         let sentence = format!("{}: {}", one.what, one.why);
         text.push_str(&format!("    - {}", hanging(6, &sentence)));
@@ -270,7 +270,7 @@ fn xdp(i: &Interface) -> String {
         _ => "no program".to_owned(),
     };
     let Some(driver) = i.xdp.driver else {
-        return format!("{program}; the driver cannot be asked");
+        return format!("{program}; the driver does not report its features");
     };
     let Some(mtu) = i.xdp.single_buffer_mtu_max_bytes.filter(|_| driver.native) else {
         return format!("{program}; generic only");
@@ -284,7 +284,7 @@ fn xdp(i: &Interface) -> String {
     let names = able.iter().filter(|(able, _)| *able).map(|(_, name)| *name);
     let all: Vec<&str> = std::iter::once("native").chain(names).collect();
     format!(
-        "{program}; {}; single buffer up to MTU {mtu} or so",
+        "{program}; {}; single buffer up to an MTU of about {mtu}",
         all.join(", ")
     )
 }

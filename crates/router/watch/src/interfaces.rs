@@ -292,8 +292,9 @@ fn read_wanted(wanted: &[String]) -> anyhow::Result<(Vec<String>, GlobSet)> {
     let mut names = Vec::new();
     for text in wanted {
         if text.contains(['*', '?', '[', '{']) {
-            let glob = Glob::new(text)
-                .with_context(|| format!("interface pattern {text:?} is invalid: write 'ppp*' or 'eth[0-3]'"))?;
+            let glob = Glob::new(text).with_context(|| {
+                format!("interface pattern {text:?} is invalid: write 'ppp*' or 'eth[0-3]'")
+            })?;
             patterns.add(glob);
         } else {
             names.push(text.clone());

@@ -72,8 +72,8 @@ impl Ends {
             None if bridged || one_armed => Ok(Mode::Bridge),
             None => Ok(Mode::Router),
             Some(Mode::Bridge) if !bridged && !one_armed => bail!(
-                "{} via afxdp as a bridge: {:?} and {:?} are no ports of one bridge, so nothing would carry broadcasts, or anything when this process is gone; \
-                 make a bridge of both (ip link set {} master br0)",
+                "{} via afxdp as a bridge: {:?} and {:?} are not ports of one bridge, which must forward broadcasts, and everything without this process: \
+                 add both to a bridge (ip link set {} master br0)",
                 self.who,
                 a.name,
                 b.name,
@@ -89,8 +89,8 @@ impl Ends {
         self.vlans.iter().find(is_its).with_context(|| {
             let (who, name) = (self.who, &self.inside.name);
             format!(
-                "{who} via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, by which routes could lead; \
-                 make one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
+                "{who} via afxdp as a router on {name:?}: it has no device for VLAN {vlan}, which routes need: \
+                 add one (ip link add link {name} name {name}.{vlan} type vlan id {vlan}), or use mode = \"bridge\""
             )
         })
     }
@@ -152,11 +152,11 @@ impl Ends {
 }
 
 fn mac_of(who: &str, name: &str) -> anyhow::Result<[u8; 6]> {
-    let addresses = nix::ifaddrs::getifaddrs().context("list the interfaces' addresses")?;
+    let addresses = nix::ifaddrs::getifaddrs().context("list the addresses of interfaces")?;
     addresses
         .filter(|address| address.interface_name == name)
         .find_map(|address| address.address?.as_link_addr()?.addr())
-        .with_context(|| format!("{who} {name:?} via afxdp: it has no MAC address; use via = \"nfqueue\" or \"kernel\""))
+        .with_context(|| format!("{who} {name:?} via afxdp: it has no MAC address: use via = \"nfqueue\" or \"kernel\""))
 }
 
 /// A port whose user may hold `held` packets at once, how many frames it has, and where it runs.
@@ -218,7 +218,7 @@ pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) ->
     };
     let copy = if zero_copy { "zero copy" } else { "copied" };
     format!(
-        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards if this process goes",
+        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards without this process",
         ends.inside.name, ends.queues.down, ends.outside.name, ends.queues.up
     )
 }

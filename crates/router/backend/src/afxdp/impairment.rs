@@ -79,13 +79,13 @@ impl Afxdp {
             &format!("impair {:?} and {:?}", ends.inside.name, ends.outside.name),
             [[&ends.inside, &ends.outside]],
             mode,
-            "--via nfqueue, which keeps it",
+            "--via nfqueue, which does not bypass it",
         )?;
         let held = plans.iter().map(|plan| plan.packets + CHARGES).sum();
         let (port, frames, placement) = open_port(&ends, held)?;
         let [to_peer, from_peer] = plans else {
             bail!(
-                "impair via afxdp: two directions are needed, and there are {}",
+                "impair via afxdp: two directions are needed, not {}",
                 plans.len()
             );
         };
@@ -129,7 +129,7 @@ impl Engine for Afxdp {
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
         let told = self.running.lead().count()?;
         if let Some(name) = &told.gone {
-            bail!("the interface {name:?} is gone");
+            bail!("the interface {name:?} was removed");
         }
         let [from_peer, to_peer] = told.counts;
         let mut counts = vec![to_peer, from_peer];
@@ -177,7 +177,7 @@ impl Schedule for Paths {
     }
 
     fn not_pinned(why: &str) {
-        eprintln!("fairpath impair: {why}");
+        eprintln!("fairpath: {why}");
     }
 
     fn counts(forwarder: &Forwarder<Paths>) -> Told {

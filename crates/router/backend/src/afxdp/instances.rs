@@ -234,7 +234,7 @@ impl Schedule for Lanes {
         match forwarder.counts().held() {
             0 => Ok(forwarder.counts().sent),
             left => Err(format!(
-                "{left} packets that waited longer than {FLUSH:?} were dropped"
+                "{left} packets queued for more than {FLUSH:?} were dropped"
             )),
         }
     }

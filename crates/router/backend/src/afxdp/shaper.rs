@@ -40,7 +40,7 @@ impl Afxdp {
             up: Some(outside),
         } = job.links()?
         else {
-            bail!("shape via afxdp: both sides are needed; name the interface [shape] outside");
+            bail!("shape via afxdp: both sides are needed: set [shape] outside");
         };
         let ends = Ends::look("shape", inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
@@ -48,7 +48,7 @@ impl Afxdp {
             &format!("shape {:?} and {:?}", job.config.inside, ends.outside.name),
             ends.passed(mode, job.config.vlans)?,
             mode,
-            "via = \"nfqueue\", \"qdisc\" or \"kernel\", which keep it",
+            "via = \"nfqueue\", \"qdisc\" or \"kernel\", which do not bypass it",
         )?;
         let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
         let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
@@ -82,7 +82,7 @@ impl Afxdp {
 pub fn is_ready(monitor: &RttMonitor) -> anyhow::Result<()> {
     if !monitor.forwards() {
         bail!(
-            "shape via afxdp: the monitor was loaded without its forwarding program; restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
+            "shape via afxdp: the monitor was loaded without the forwarding program: restart with via = \"afxdp\" and [monitor] hook = \"tcx\""
         );
     }
     Ok(())
@@ -100,7 +100,7 @@ impl Backend for Afxdp {
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
         let counts = self.running.lead().count()?;
         if let Some(name) = &counts.gone {
-            bail!("the interface {name:?} is gone");
+            bail!("the interface {name:?} was removed");
         }
         let mut reading = Reading::default();
         reading.figures.down = Some(self.gauges.down.read());
@@ -152,7 +152,7 @@ impl Backend for Afxdp {
         self.running.detach();
         let sent = self.running.lead().stop();
         self.running.join();
-        Ok(format!("{} packets were carried", sent?))
+        Ok(format!("{} packets were forwarded", sent?))
     }
 }
 

@@ -26,9 +26,7 @@ pub fn refuse<'l>(
         count => format!(" and {} more", count - 1),
     };
     if let Some(first) = all.first() {
-        bail!(
-            "{what} via afxdp: packets would pass by {first}{more}; take it away, or use {remedy}"
-        );
+        bail!("{what} via afxdp: packets would bypass {first}{more}: remove it, or use {remedy}");
     }
     Ok(())
 }
@@ -45,7 +43,7 @@ fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
         ifindex: link.ifindex,
         name: &link.name,
     });
-    let all = stack_stages(&devices).context("find out what packets would pass by")?;
+    let all = stack_stages(&devices).context("find what packets would bypass")?;
     let met = |kind| match mode {
         Mode::Router => true,
         Mode::Bridge if bridge_netfilter() => kind != StageKind::PolicyRouting,

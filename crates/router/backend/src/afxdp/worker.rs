@@ -58,14 +58,14 @@ impl<C: Send + 'static> Running<C> {
     ) -> anyhow::Result<Running<C>> {
         let exits = [ends.inside.ifindex, ends.outside.ifindex];
         let forwarder = Forwarder::with_exits(port, &pairs(ends), &exits, schedule)?;
-        let stop = Stop::new().context("make a descriptor to end the thread by")?;
+        let stop = Stop::new().context("create the descriptor that ends the thread")?;
         let bell = forwarder.bell();
         let (lead, orders) = orders::pair(move || bell.ring());
         let theirs = stop.clone();
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || carry(forwarder, &orders, &theirs, &placement))
-            .context("start the thread that carries packets")?;
+            .context("start the worker thread")?;
         Ok(Running {
             lead,
             stop,
@@ -153,7 +153,7 @@ fn carry<S: Schedule>(
     placement: &Placement,
 ) {
     if let Err(error) = placement.pin() {
-        let why = format!("pin the thread that carries packets ({placement}): {error}");
+        let why = format!("pin the worker thread ({placement}): {error}");
         S::not_pinned(&why);
     }
     S::begin(&mut forwarder);

@@ -1,4 +1,4 @@
-//! Which port impairs: the simplest that can do all that is asked for.
+//! The back end of an impairment: the simplest that supports it.
 
 use anyhow::bail;
 use fairpath_impair::Ready;
@@ -6,34 +6,34 @@ use fairpath_impair::Ready;
 use super::{Choice, traits};
 use crate::Via;
 
-/// What the choice is by.
+/// The options that decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// What was named, if anything was.
+    /// The requested back end.
     pub via: Option<Via>,
-    /// A second interface is named.
+    /// There is a second interface.
     pub peer: bool,
-    /// What is no IP is impaired, too.
+    /// Also packets that are not IP are impaired.
     pub all: bool,
-    /// Bridge or router is said.
+    /// --mode is given.
     pub has_mode: bool,
 }
 
-/// What directions ask for.
+/// The needs of the directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Loss is all.
+    /// Only loss.
     pub only_loss: bool,
-    /// Something that leaves is impaired, and no peer is named by which it arrives.
+    /// Packets are impaired at egress, without a peer.
     pub leaves: bool,
-    /// Packets that arrive are duplicated.
+    /// Packets are duplicated at ingress.
     pub copies_in: bool,
 }
 
-/// The simplest back end that can do all that is asked for.
+/// The simplest back end that supports all directions.
 ///
 /// # Errors
-/// Where the one that is named cannot do it.
+/// The requested one does not support them.
 pub fn choose(wish: Wish, directions: &[Ready]) -> anyhow::Result<Choice> {
     let asked = |name| directions.iter().any(|ready| ready.direction.name == name);
     let copies = |ready: &Ready| ready.direction.name == "ingress" && ready.copies;
@@ -47,30 +47,30 @@ pub fn choose(wish: Wish, directions: &[Ready]) -> anyhow::Result<Choice> {
 
 fn by(wish: Wish, needs: Needs) -> anyhow::Result<Choice> {
     let (via, reason) = match wish.via {
-        None if needs.only_loss && !needs.leaves => (Via::Xdp, "loss alone, where packets arrive"),
+        None if needs.only_loss && !needs.leaves => (Via::Xdp, "loss only, at ingress"),
         None if wish.peer => (Via::Afxdp, "between two interfaces, past the stack"),
         None if needs.only_loss => (
             Via::Nfqueue,
             "XDP does not receive packets at egress; with --peer, or --ingress only, it can impair",
         ),
         None => (Via::Nfqueue, "one interface, packets stay in the stack"),
-        Some(via) => (via, "asked for"),
+        Some(via) => (via, "requested"),
     };
     let Some(impairs) = &via.description().impairs else {
-        bail!("impair via {}: it cannot impair", via.name());
+        bail!("impair via {}: this back end cannot impair", via.name());
     };
     if let Some(why) = (impairs.refuses)(wish, needs) {
         bail!("impair via {}: {why}", via.name());
     }
     if wish.all && !impairs.all {
         bail!(
-            "impair via {}: only XDP loses what is no IP (--all); leave --all out, or ask for loss alone where packets arrive",
+            "impair via {}: only XDP supports --all: remove --all, or configure loss only, at ingress",
             via.name()
         );
     }
     if wish.has_mode && !impairs.modes {
         bail!(
-            "impair via {}: only AF_XDP is a bridge or a router (--mode); leave --mode out, or use --via afxdp",
+            "impair via {}: only AF_XDP supports --mode: remove --mode, or use --via afxdp",
             via.name()
         );
     }
@@ -97,7 +97,7 @@ mod tests {
     };
 
     #[test]
-    fn the_simplest_port_that_can_do_it_is_chosen() {
+    fn the_simplest_back_end_is_chosen() {
         let chosen = |wish, needs| by(wish, needs).map(|chosen| chosen.via).ok();
         let arriving = Needs {
             leaves: false,
@@ -120,12 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_do_it_is_refused_with_the_remedy() {
+    fn unsupported_back_ends_are_refused_with_a_remedy() {
         let refused = |via, needs| {
             let via = Some(via);
             by(Wish { via, ..WISH }, needs).unwrap_err().to_string()
         };
-        assert!(refused(Via::Xdp, NEEDS).contains("only be lost"));
+        assert!(refused(Via::Xdp, NEEDS).contains("only loss"));
         let loss = Needs {
             only_loss: true,
             ..NEEDS
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_would_leave_undone_in_silence_is_refused() {
+    fn options_without_effect_are_refused() {
         let needs = Needs {
             leaves: false,
             only_loss: true,

@@ -1,4 +1,4 @@
-//! Which back end shapes: what was named, or the best that this kernel can do, and why.
+//! The back end of shaping: the configured one, or the best of this kernel, with the reason.
 
 use fairpath_class::{ClassSet, Whom};
 use fairpath_netlink::{NetlinkError, Tc};
@@ -8,23 +8,23 @@ use super::{Choice, traits};
 use crate::{OnFailure, ShapeConfig, Via};
 
 /// Why a back end without [`crate::Shapes`] cannot shape.
-pub const HOLDS_NONE: &str = "it holds no packets";
+pub const HOLDS_NONE: &str = "it does not queue packets";
 
 fn refuse(via: Via, what: &str, why: &str, remedy: &str) -> Result<(), String> {
-    Err(format!("via {} cannot {what}: {why}; {remedy}", via.name()))
+    Err(format!("via {} cannot {what}: {why}: {remedy}", via.name()))
 }
 
-/// Whether a port can do what is asked for; `impaired` is what its lines do on purpose.
+/// Checks that a back end supports the configuration. `impaired` are the impairments of its links.
 ///
 /// # Errors
-/// What it cannot, and what to do.
+/// The unsupported request, and the remedy.
 pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), String> {
     let refuse = |what: &str, why: &str, remedy: &str| refuse(via, what, why, remedy);
     let Some(shapes) = &via.description().shapes else {
-        return refuse("shape", HOLDS_NONE, "leave [shape] via out");
+        return refuse("shape", HOLDS_NONE, "remove [shape] via");
     };
     if let (OnFailure::Stop, Some(why)) = (config.on_failure, shapes.stop) {
-        return refuse("keep on_failure = \"stop\"", why, "use \"nfqueue\"");
+        return refuse("support on_failure = \"stop\"", why, "use \"nfqueue\"");
     }
     if let (None, Some(why)) = (&config.outside, shapes.one_side) {
         return refuse("shape one side", why, "name [shape] outside");
@@ -43,19 +43,18 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
     }
 }
 
-/// The port for this configuration; `impaired` is what its lines do on purpose.
+/// The back end of this configuration. `impaired` are the impairments of its links.
 ///
-/// Unless it is named: the BPF qdisc, which keeps everything in the kernel and works on when the
-/// daemon is gone; else the kernel's own qdiscs, where they can do what is asked and have leaves that
-/// keep latency low; else NFQUEUE, as for an author's policy, for recording, and where traffic is to
-/// stop with the process. AF_XDP takes packets past netfilter and conntrack, so it is only used where it is named.
+/// Without [shape] via, the first that supports the configuration: the BPF qdisc, which continues
+/// without the daemon; HTB with leaves of low latency; NFQUEUE, also for custom policies, recording
+/// and `on_failure = "stop"`. AF_XDP bypasses netfilter and conntrack, so it must be configured.
 pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> Choice {
     let chosen = |via, reason: String| Choice {
         reason,
         ..traits(via)
     };
     if let Some(via) = config.via {
-        return chosen(via, "named in the configuration".to_owned());
+        return chosen(via, "configured".to_owned());
     }
     if let Some(own) = &config.lines.own {
         let text = format!(
@@ -65,15 +64,15 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         return chosen(Via::Nfqueue, text);
     }
     if impaired.some {
-        let text = "packets are impaired as they are on the wire, where the kernel's ports may have many as one";
+        let text = "impairments apply to packets as on the wire, and back ends in the kernel receive GSO packets";
         return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.on_failure == OnFailure::Stop {
-        let text = "traffic is to stop where this process is gone";
+        let text = "on_failure = \"stop\" needs a process that carries packets";
         return chosen(Via::Nfqueue, text.to_owned());
     }
     if config.record.is_some() {
-        let text = "what is scheduled in this process can be recorded";
+        let text = "only a scheduler in this process can be recorded";
         return chosen(Via::Nfqueue, text.to_owned());
     }
     if fairpath_bpf::probe::bpf_qdisc().is_ok() {
@@ -82,14 +81,14 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     let none = "this kernel has no BPF qdiscs (CONFIG_NET_SCH_BPF, Linux 6.16)";
     let plain = config.lines.tree.is_none() && config.lines.set.is_empty();
     if !plain || config.lines.policy != "fq_codel" {
-        let text = format!("{none}, and its own cannot have the policies that are asked for");
+        let text = format!("{none}, and HTB does not support the configured policies");
         return chosen(Via::Nfqueue, text);
     }
     let leaves = has_aqm_leaves();
     if matches!(leaves, Ok(true)) {
         return chosen(
             Via::Kernel,
-            format!("{none}, but FQ-CoDel or CAKE for the leaves of HTB"),
+            format!("{none}, but HTB with FQ-CoDel or CAKE as leaves"),
         );
     }
     let unseen = |class: &fairpath_class::Class| {
@@ -98,19 +97,19 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     };
     if let Some(class) = classes.classes().iter().find(|class| unseen(class)) {
         let text = format!(
-            "{none}, and class {:?} is told by what NFQUEUE does not see",
+            "{none}, and class {:?} has criteria that NFQUEUE does not support",
             class.name
         );
         return chosen(Via::Kernel, text);
     }
     let leaves = match leaves {
-        Ok(_) => "nor HTB with FQ-CoDel or CAKE for its leaves".to_owned(),
-        Err(error) => format!("and whether it has HTB with FQ-CoDel or CAKE is not known: {error}"),
+        Ok(_) => "nor HTB with FQ-CoDel or CAKE as leaves".to_owned(),
+        Err(error) => format!("and the search for HTB with FQ-CoDel or CAKE failed: {error}"),
     };
     chosen(Via::Nfqueue, format!("{none}, {leaves}"))
 }
 
-/// Whether this kernel has HTB, and qdiscs for its leaves that keep latency low.
+/// Whether this kernel has HTB, and FQ-CoDel or CAKE for its leaves.
 fn has_aqm_leaves() -> Result<bool, NetlinkError> {
     let mut tc = Tc::open()?;
     Ok(tc.knows("htb")? && (tc.knows("fq_codel")? || tc.knows("cake")?))
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_impaired_comes_to_a_port_that_sees_packets_as_on_the_wire() {
+    fn impairments_choose_a_back_end_without_gso_packets() {
         let config = ShapeConfig {
             inside: "eth0".into(),
             outside: None,

@@ -28,7 +28,7 @@ impl Again {
     /// Where raw sockets are not allowed.
     pub fn open() -> anyhow::Result<Again> {
         let v4 = open(AddressFamily::Inet).context(
-            "open a raw socket to send packets twice; needs CAP_NET_RAW and CAP_NET_ADMIN",
+            "open a raw socket for duplicates: needs root or CAP_NET_RAW and CAP_NET_ADMIN",
         )?;
         let v6 = open(AddressFamily::Inet6).ok();
         Ok(Again { v4, v6 })

@@ -158,7 +158,7 @@ impl Diversion {
             }
         }
         bail!(
-            "send packets to queue {first}: no tool can: {}; install nftables or iptables, and see `fairpath features`",
+            "send packets to queue {first}: no tool works: {}: install nftables or iptables, and see `fairpath features`",
             refusals.join("; ")
         )
     }
@@ -180,7 +180,7 @@ impl Diversion {
 /// Netfilter's IP chains know the packets of a bridge's ports by the bridge's name, if they see them at all: rules
 /// with a port's name would meet none, in silence.
 fn refuse_bridge_ports(diverts: &[Divert]) -> anyhow::Result<()> {
-    let links = Links::dump().context("find out whether interfaces are ports of a bridge")?;
+    let links = Links::dump().context("find the bridges of interfaces")?;
     let master = |name: &str| {
         let link = links.iter().find(|link| link.name == name)?;
         let master = links
@@ -192,7 +192,7 @@ fn refuse_bridge_ports(diverts: &[Divert]) -> anyhow::Result<()> {
         for name in divert.what.names() {
             if let Some(bridge) = master(name) {
                 bail!(
-                    "send packets of {name} to queue {}: it is a port of the bridge {bridge}, and netfilter knows packets by the bridge's name only; name {bridge}, or have AF_XDP carry them from port to port",
+                    "send packets of {name} to queue {}: it is a port of the bridge {bridge}, and netfilter uses only the name of the bridge: name {bridge}, or use AF_XDP to forward them from port to port",
                     divert.queue
                 );
             }

@@ -171,9 +171,9 @@ impl Engine for Nfqueue {
         let ended = self.diversion.take().map_or(Ok(()), |rules| rules.end());
         let counts = self.read();
         for line in &mut self.lines {
-            line.stop().context("let go what waits in a packet queue")?;
+            line.stop().context("release the packets of a queue")?;
         }
-        ended.context("take the rules away")?;
+        ended.context("remove the rules")?;
         counts
     }
 }
@@ -183,7 +183,7 @@ impl Drop for Nfqueue {
         if let Some(diversion) = self.diversion.take()
             && let Err(error) = diversion.end()
         {
-            eprintln!("fairpath impair: take the rules of the packet queues away: {error:#}");
+            eprintln!("fairpath: remove the rules of the packet queues: {error:#}");
         }
     }
 }

@@ -158,7 +158,7 @@ impl Schedule for Impaired {
     }
 
     fn failed(&self, error: &anyhow::Error) {
-        eprintln!("fairpath impair: {error:#}");
+        eprintln!("fairpath: {error:#}");
     }
 }
 

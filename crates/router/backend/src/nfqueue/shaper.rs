@@ -85,7 +85,7 @@ impl Nfqueue {
             .map(|d| format!("{} by queue {}", d.what, d.queue))
             .collect();
         let bypass = match job.config.on_failure {
-            OnFailure::Pass => "traffic goes on unshaped if this process ends",
+            OnFailure::Pass => "traffic continues without shaping if this process ends",
             OnFailure::Stop => "traffic stops if this process ends",
         };
         let about = format!(
@@ -103,7 +103,7 @@ impl Nfqueue {
 
     fn line(&self, side: Side) -> anyhow::Result<&Line> {
         let line = self.sides.get(side).as_ref();
-        line.with_context(|| format!("{} is not scheduled: no interface is named", side.name()))
+        line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
     }
 }
 
@@ -119,8 +119,8 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
             });
         if let Some(what) = unseen {
             bail!(
-                "class {:?} is told by its {what}, which packets do not have yet where netfilter queues them ({}); \
-                 give it prefixes, or use via = \"qdisc\", \"kernel\" or \"afxdp\"",
+                "class {:?} has a {what} as criterion, which netfilter does not provide at the queue ({}): \
+                 use prefixes, or via = \"qdisc\", \"kernel\" or \"afxdp\"",
                 class.name,
                 job.config.inside
             );
@@ -228,12 +228,12 @@ impl Backend for Nfqueue {
             };
             let name = &line.interface;
             match links.by_name(name)? {
-                None => bail!("the interface {name:?} is gone"),
+                None => bail!("the interface {name:?} was removed"),
                 Some(link) if link.ifindex.0 != line.ifindex => {
-                    bail!("the interface {name:?} is another one now")
+                    bail!("the interface {name:?} was replaced by another one")
                 }
                 Some(link) if link.mtu_bytes != line.mtu_bytes => {
-                    bail!("the MTU of {name:?} is {} now", link.mtu_bytes)
+                    bail!("the MTU of {name:?} changed to {}", link.mtu_bytes)
                 }
                 Some(_) => {}
             }
@@ -245,7 +245,7 @@ impl Backend for Nfqueue {
         let mut ended = Ended::default();
         // The rules go first: what comes after them is the stack's.
         if let Some(diversion) = self.diversion.take() {
-            ended.note(diversion.end().context("take the rules away"));
+            ended.note(diversion.end().context("remove the rules"));
         }
         let mut let_go = 0;
         for side in Side::BOTH {
@@ -257,7 +257,7 @@ impl Backend for Nfqueue {
                 failed => ended.note(failed.map(drop)),
             }
         }
-        ended.told(format!("{let_go} packets that waited were let go"))
+        ended.told(format!("{let_go} queued packets were released"))
     }
 }
 
@@ -267,7 +267,7 @@ impl Drop for Nfqueue {
         if let Some(diversion) = self.diversion.take()
             && let Err(error) = diversion.end()
         {
-            tracing::warn!("take the rules of the packet queues away: {error:#}");
+            tracing::warn!("remove the rules of the packet queues: {error:#}");
         }
     }
 }

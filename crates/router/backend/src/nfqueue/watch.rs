@@ -32,7 +32,7 @@ impl Watch {
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
         let child = spawn_spared(&mut command)
-            .context("start the process that takes rules away if this one is killed")?;
+            .context("start the process that removes rules if this one is killed")?;
         Ok(Watch { child })
     }
 }

@@ -163,7 +163,7 @@ impl<C: Send + 'static> Running<C> {
         handles: u32,
     ) -> anyhow::Result<Running<C>> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let bell = Arc::new(bell.context("make a descriptor to wake a thread by")?);
+        let bell = Arc::new(bell.context("create the descriptor that wakes the thread")?);
         let rung = Arc::clone(&bell);
         let (lead, orders) = orders::pair(move || {
             // Only a full counter refuses, and then the thread is woken anyway.

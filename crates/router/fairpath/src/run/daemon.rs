@@ -9,7 +9,7 @@ use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, Requester, RequestQueue};
+use super::ask::{self, RequestQueue, Requester};
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;

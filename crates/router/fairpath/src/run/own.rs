@@ -16,7 +16,7 @@ use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, Requester, RequestQueue};
+use super::ask::{self, RequestQueue, Requester};
 use super::engine::{Engine, MAX_REST};
 
 /// The thread of the monitor. Drop detaches the programs.
@@ -79,7 +79,9 @@ impl Source for Own {
         let query = query.clone();
         match self.ask(Request::Snapshot { query })? {
             Answer::Snapshot { snapshot } => Ok(*snapshot),
-            other => Err(SourceError::Refused(format!("unexpected answer: {other:?}"))),
+            other => Err(SourceError::Refused(format!(
+                "unexpected answer: {other:?}"
+            ))),
         }
     }
 
@@ -87,7 +89,9 @@ impl Source for Own {
         let class = class.to_owned();
         match self.ask(Request::Detail { class, limit })? {
             Answer::Detail { detail } => Ok(*detail),
-            other => Err(SourceError::Refused(format!("unexpected answer: {other:?}"))),
+            other => Err(SourceError::Refused(format!(
+                "unexpected answer: {other:?}"
+            ))),
         }
     }
 }

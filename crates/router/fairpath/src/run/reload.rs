@@ -145,10 +145,7 @@ impl Daemon {
         if waiting.is_empty() {
             self.engine.notes.remove("restart");
         } else {
-            let text = format!(
-                "changed, active after a restart: {}",
-                waiting.join(", ")
-            );
+            let text = format!("changed, active after a restart: {}", waiting.join(", "));
             self.engine.notes.insert("restart", text);
         }
     }

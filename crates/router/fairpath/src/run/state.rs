@@ -142,8 +142,7 @@ impl Writer {
         let job = (path.to_owned(), content);
         let Some(jobs) = &self.jobs else { return };
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = jobs.try_send(job) {
-            self.outcome
-                .fail(path, "the previous save is not complete");
+            self.outcome.fail(path, "the previous save is not complete");
         }
     }
 

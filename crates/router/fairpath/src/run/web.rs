@@ -146,7 +146,11 @@ fn sites(config: &Config) -> Vec<Site> {
 }
 
 /// Threads inherit capabilities, so a thread without capabilities starts the servers.
-fn start(listener: TcpListener, options: ServerOptions, requester: Requester) -> anyhow::Result<Server> {
+fn start(
+    listener: TcpListener,
+    options: ServerOptions,
+    requester: Requester,
+) -> anyhow::Result<Server> {
     let starter = thread::spawn(move || {
         privileges::drop_all();
         serve(listener, Arc::new(Snapshots { requester }), options)

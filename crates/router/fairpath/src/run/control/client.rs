@@ -137,7 +137,10 @@ mod tests {
     use std::thread;
 
     /// A connection and the thread that serves it. `requests` replaces the loop.
-    fn connect(uid: u32, requester: ask::Requester) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
+    fn connect(
+        uid: u32,
+        requester: ask::Requester,
+    ) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
         let (here, there) = UnixStream::pair().unwrap();
         let serving = thread::spawn(move || serve(there, uid, &requester));
         (here, serving)

@@ -99,7 +99,12 @@ impl Drop for Server {
     }
 }
 
-fn accept_until(over: &EventFd, listener: &UnixListener, requester: &Requester, counters: &Arc<Counters>) {
+fn accept_until(
+    over: &EventFd,
+    listener: &UnixListener,
+    requester: &Requester,
+    counters: &Arc<Counters>,
+) {
     loop {
         let mut fds = [over.as_fd(), listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         if poll(&mut fds, PollTimeout::NONE).is_err() {
