@@ -87,8 +87,8 @@ impl Ledger {
         [
             ("history_cells_without_row", c.cells_without_row),
             ("history_pairs_without_row", c.pairs_without_row),
-            ("history_counters_reset", c.counts_set_back),
-            ("history_days_evicted", c.days_given_up),
+            ("history_counters_reset", c.counters_reset),
+            ("history_days_evicted", c.days_evicted),
             ("history_days_refused", c.days_refused),
             ("history_alerts_active", self.active_alerts as u64),
             ("history_alerts_waiting", c.alerts_waiting),

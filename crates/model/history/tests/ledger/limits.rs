@@ -157,11 +157,11 @@ fn peers_are_bounded_over_all_classes_and_given_back() {
         }
     }
     world.second(&mut ledger);
-    assert_eq!(counter(&ledger, "ledger_peers"), MAX_PEERS as u64);
+    assert_eq!(counter(&ledger, "history_peers"), MAX_PEERS as u64);
     let refused = counter(&ledger, "history_peers_refused");
     assert_eq!(refused, PEERS_PER_CLASS as u64 + 3);
     ledger.configure(Vec::new(), &[]).unwrap();
-    assert_eq!(counter(&ledger, "ledger_peers"), 0);
+    assert_eq!(counter(&ledger, "history_peers"), 0);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn assert_quiet(browser: &Browser, origin: &str) {
     let failed = |event: &&Value| event["canceled"] != Value::Bool(true);
     assert_eq!(
         browser
-            .told("Network.loadingFailed")
+            .events("Network.loadingFailed")
             .into_iter()
             .filter(failed)
             .count(),
