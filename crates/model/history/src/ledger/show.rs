@@ -123,7 +123,7 @@ impl Ledger {
             row: self.row(at, parts, &mut sums),
             worst_remotes: shown.worst,
             busiest_remotes: shown.busiest,
-            busiest_hosts: shown.talkers,
+            busiest_hosts: shown.hosts,
             flows: Vec::new(),
             day: node.account.day_points(&self.day_clock, &mut sums),
         })
