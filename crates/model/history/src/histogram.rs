@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use fairpath_core::{BUCKETS, bucket_middle, bucket_of};
 use serde::{Deserialize, Serialize};
 
-/// A sparse histogram: (bucket, count), by bucket, no zero counts.
+/// A sparse histogram: (bucket, count), sorted by bucket, without zero counts.
 ///
-/// Adding and merging keep the order; memory is that of the buckets used, at most [`BUCKETS`].
+/// Its size is the number of used buckets, at most [`BUCKETS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Histogram {
@@ -15,7 +15,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts `count` round-trip times of a bucket; buckets that do not exist are left out.
+    /// Adds `count` samples to a bucket. Ignores buckets that do not exist.
     pub fn add(&mut self, bucket: u16, count: u64) {
         if count == 0 || usize::from(bucket) >= BUCKETS {
             return;
@@ -29,7 +29,7 @@ impl Histogram {
         }
     }
 
-    /// Counts one round-trip time.
+    /// Adds one sample.
     pub fn record(&mut self, rtt_ns: u64) {
         self.add(bucket_of(rtt_ns), 1);
     }
@@ -56,7 +56,7 @@ impl Histogram {
         self.counts = merged;
     }
 
-    /// Takes away what another histogram counted; what it lacks is left out.
+    /// Subtracts the counts of another histogram, down to 0.
     pub fn subtract(&mut self, other: &Histogram) {
         for (bucket, count) in &other.counts {
             if let Ok(at) = self.counts.binary_search_by_key(bucket, |(b, _)| *b) {
@@ -66,48 +66,49 @@ impl Histogram {
         self.counts.retain(|(_, count)| *count > 0);
     }
 
-    /// How many were counted.
+    /// Number of samples.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// None was counted.
+    /// Whether it has no samples.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Forgets everything.
+    /// Removes all samples.
     pub fn clear(&mut self) {
         self.counts.clear();
     }
 
-    /// The buckets used and their counts, by bucket.
+    /// The used buckets and their counts, sorted by bucket.
     pub fn buckets(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.counts.iter().copied()
     }
 
-    /// The round-trip time that a share `q` (0 to 1) of all does not exceed: the middle of its
-    /// bucket, at most 1.6 % off, nanoseconds. `None` if nothing was counted.
+    /// The RTT that a fraction `q` (0 to 1) of the samples do not exceed, nanoseconds.
+    ///
+    /// It is the middle of a bucket, with an error of at most 1.6 %. `None` without samples.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = ((q * self.count() as f64).ceil() as u64).max(1);
-        let mut seen = 0;
+        let mut counted = 0;
         for (bucket, count) in &self.counts {
-            seen += count;
-            if seen >= rank {
+            counted += count;
+            if counted >= rank {
                 return Some(bucket_middle(*bucket));
             }
         }
         self.counts.last().map(|(bucket, _)| bucket_middle(*bucket))
     }
 
-    /// How many lie at or below `rtt_ns`, whole buckets.
+    /// Number of samples in the buckets up to that of `rtt_ns`.
     pub fn count_up_to(&self, rtt_ns: u64) -> u64 {
         let last = bucket_of(rtt_ns);
         let below = self.counts.iter().take_while(|(bucket, _)| *bucket <= last);
         below.map(|(_, count)| count).sum()
     }
 
-    /// Mean of the buckets' middles, nanoseconds.
+    /// Mean of the middles of buckets, nanoseconds.
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         let sum: f64 = self
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_within_1_6_percent_of_the_sorted_values() {
+    fn quantiles_are_within_1_6_percent() {
         let mut values: Vec<u64> = (1..5000u64)
             .map(|i| 12_000 + i * i * i % 9_000_000_000)
             .collect();
@@ -135,13 +136,13 @@ mod tests {
         values.sort_unstable();
         for q in [0.01, 0.25, 0.5, 0.95, 0.99, 1.0] {
             let exact = values[((q * values.len() as f64).ceil() as usize).max(1) - 1] as f64;
-            let told = histogram.quantile(q).unwrap() as f64;
-            assert!((told / exact - 1.0).abs() <= 0.016, "{q}: {told} {exact}");
+            let value = histogram.quantile(q).unwrap() as f64;
+            assert!((value / exact - 1.0).abs() <= 0.016, "{q}: {value} {exact}");
         }
     }
 
     #[test]
-    fn what_was_merged_can_be_taken_away() {
+    fn subtract_reverses_merge() {
         let (mut a, mut b) = (Histogram::default(), Histogram::default());
         a.record(20_000);
         b.record(20_000);

@@ -1,6 +1,6 @@
 //! The history of the core's counts: snapshots, baselines, alerts, rows of an interval, state.
 //!
-//! Pure: times are the driver's, names of interfaces are given, nothing is printed here.
+//! Nothing here reads a clock, queries an interface or prints.
 
 pub mod histogram;
 pub mod ledger;

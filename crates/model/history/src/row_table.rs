@@ -1,5 +1,5 @@
-//! Which rows there are and in which slots they count: classes, watched interfaces, subnets found in
-//! traffic, and the rest.
+//! The row table: classes, monitored interfaces, subnets found in traffic and `other`, each with its
+//! slot.
 //!
 //! ```text
 //! configuration --.
@@ -7,8 +7,8 @@
 //! traffic --------'
 //! ```
 //!
-//! A name keeps its slot as long as it has a row. A slot that is given up serves nobody else before
-//! [`RowTable::read`] says that its last counts were read.
+//! A name keeps its slot as long as it has a row. A released slot is reused only after
+//! [`RowTable::read`], when its last counts were read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use fairpath_units::IfIndex;
 use crate::ledger::{NO_SLOT, RowSpec};
 use crate::snapshot::Kind;
 
-/// The row of what no class matches.
+/// The name of the row of packets that match no class.
 pub const OTHER_NAME: &str = "other";
 
-/// What is watched now.
+/// The monitored interfaces.
 pub struct Watched<'a> {
-    /// Index and name of each watched interface.
+    /// Index and name of each monitored interface.
     pub interfaces: Vec<(IfIndex, &'a str)>,
-    /// Indices of those that lead to remote hosts.
+    /// Indices of the uplinks.
     pub uplinks: Vec<u32>,
-    /// The index of any link by its name.
+    /// Looks up the index of an interface by name.
     pub index_of: &'a dyn Fn(&str) -> Option<u32>,
 }
 
-/// What the kernel and the ledger are told.
+/// Rows for the history, rules and slots for the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// In the order of the tree.
+    /// Rows in tree order.
     pub rows: Vec<RowSpec>,
-    /// What leads to them.
+    /// The rules of the kernel.
     pub rules: Rules,
-    /// Slots that belong to somebody new.
+    /// Slots with a new owner.
     pub begun: Vec<u32>,
-    /// Where watched interfaces are counted, by index.
+    /// Slots of monitored interfaces, by index.
     pub interfaces: Vec<(IfIndex, u32)>,
-    /// Rows that found no slot: they count in [`OTHER`].
+    /// Number of rows without a slot. They count in [`OTHER`].
     pub refused: usize,
 }
 
-/// What a renewal of subnets did.
+/// The result of [`RowTable::renew_subnets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// Subnets that are new.
+    /// Number of added subnets.
     pub came: usize,
-    /// Subnets that are no longer wanted.
+    /// Number of removed subnets.
     pub went: usize,
 }
 
@@ -63,25 +63,25 @@ pub struct RowTable {
     slots: Slots,
     classes: Arc<ClassSet>,
     labels: Arc<Labels>,
-    /// Each once.
+    /// Without duplicates.
     subnets: Vec<Prefix>,
-    /// Given up; the next reading still tells their last counts.
-    given_up: Vec<u32>,
+    /// Released slots, whose last counts the next reading returns.
+    released: Vec<u32>,
 }
 
 impl RowTable {
-    /// No rows yet, in a kernel that has `capacity` slots.
+    /// A table without rows, for `capacity` slots of the kernel.
     pub fn new(capacity: u32) -> RowTable {
         RowTable {
             slots: Slots::new(capacity),
             classes: Arc::default(),
             labels: Arc::default(),
             subnets: Vec::new(),
-            given_up: Vec::new(),
+            released: Vec::new(),
         }
     }
 
-    /// Takes other classes and labels; [`RowTable::layout`] makes it so.
+    /// Sets classes and labels. [`RowTable::layout`] applies them.
     pub fn set_classes(&mut self, classes: &Arc<ClassSet>, labels: &Arc<Labels>) {
         self.classes = Arc::clone(classes);
         self.labels = Arc::clone(labels);
@@ -97,18 +97,18 @@ impl RowTable {
         &self.labels
     }
 
-    /// Takes other subnets, each once; [`RowTable::layout`] makes it so.
+    /// Sets the subnets without duplicates. [`RowTable::layout`] applies them.
     pub fn set_subnets(&mut self, mut subnets: Vec<Prefix>) {
         let mut seen = HashSet::new();
         subnets.retain(|subnet| seen.insert(*subnet));
         self.subnets = subnets;
     }
 
-    /// Lets go of `idle` subnets and of those beyond `max`, then takes as many of `found`, in their
-    /// order, as there is room for; [`RowTable::layout`] makes it so.
+    /// Removes `idle` subnets and those above `max`, then adds subnets of `found` in their order up to
+    /// `max`. [`RowTable::layout`] applies this.
     ///
-    /// What is found may be there already: a row that found no slot stays unmatched. O(subnets), and
-    /// O(classes) where anything was found.
+    /// `found` may include existing subnets, because a row without slot stays unmatched. O(subnets), and
+    /// O(classes) if `found` is not empty.
     pub fn renew_subnets(&mut self, idle: &[Prefix], found: &[Prefix], max: usize) -> Renewed {
         let before = self.subnets.len();
         self.subnets.retain(|subnet| !idle.contains(subnet));
@@ -136,7 +136,7 @@ impl RowTable {
         self.slots.get(key)
     }
 
-    /// The slots of a class and of those below it.
+    /// The slots of a class and of the classes below it.
     pub fn slots_below(&self, class: &str) -> Vec<u32> {
         let Some(at) = self.classes.position(class) else {
             return Vec::new();
@@ -147,7 +147,7 @@ impl RowTable {
             .collect()
     }
 
-    /// Slots in use, and how many there are.
+    /// Number of slots in use, and of all slots.
     pub fn slots(&self) -> [u64; 2] {
         [
             self.slots.used() as u64 + 1,
@@ -155,7 +155,7 @@ impl RowTable {
         ]
     }
 
-    /// Gives every row its slot and says what follows. O(classes).
+    /// Assigns slots, and returns the rows and rules. O(classes).
     pub fn layout(&mut self, watched: &Watched<'_>) -> Layout {
         let mut layout = Layout::default();
         self.assign(watched, &mut layout);
@@ -185,16 +185,16 @@ impl RowTable {
     }
 
     fn assign(&mut self, watched: &Watched<'_>, layout: &mut Layout) {
-        // A prefix of a class is the class's, even if a subnet was found there before.
+        // A prefix of a class belongs to the class, even if a subnet was found there before.
         let taken = self.class_prefixes();
         self.subnets.retain(|subnet| !taken.contains(subnet));
-        // A class that nothing leads to counts what is below it, and needs no slot for that.
-        let led_to = self
+        // A class without criteria counts only its children and needs no slot.
+        let matched = self
             .classes
             .classes()
             .iter()
             .filter(|c| !c.criteria.is_empty());
-        let classes = led_to.map(|class| SlotKey::Class(class.name.clone()));
+        let classes = matched.map(|class| SlotKey::Class(class.name.clone()));
         let names = watched.interfaces.iter();
         let interfaces = names.map(|(_, name)| SlotKey::Interface((*name).to_owned()));
         let subnets = self.subnets.iter().map(|prefix| SlotKey::Subnet(*prefix));
@@ -205,11 +205,11 @@ impl RowTable {
         ] {
             layout.begun.extend(assigned.added);
             layout.refused += assigned.refused;
-            self.given_up.extend(assigned.freed);
+            self.released.extend(assigned.freed);
         }
     }
 
-    /// The prefixes that lead to classes.
+    /// The prefixes of classes.
     fn class_prefixes(&self) -> HashSet<Prefix> {
         let classes = self.classes.classes().iter();
         let criteria = classes.flat_map(|class| &class.criteria);
@@ -220,7 +220,7 @@ impl RowTable {
         prefixes.collect()
     }
 
-    /// Classes in tree order; positions of rows are those of classes.
+    /// Adds the classes in tree order. The index of a class is that of its row.
     fn class_rows(&self, layout: &mut Layout) {
         let classes = self.classes.classes().iter();
         layout.rows.extend(classes.map(|class| {
@@ -229,11 +229,11 @@ impl RowTable {
         }));
     }
 
-    /// A reading after the last [`RowTable::layout`] came into force has been taken: what was given up
-    /// before it may serve others. Says whether anything is free again.
+    /// Releases slots after a reading that followed the last active [`RowTable::layout`]. Returns
+    /// whether a slot became free.
     pub fn read(&mut self) -> bool {
-        let any = !self.given_up.is_empty();
-        for slot in self.given_up.drain(..) {
+        let any = !self.released.is_empty();
+        for slot in self.released.drain(..) {
             self.slots.release(slot);
         }
         any
@@ -272,7 +272,7 @@ mod tests {
         Prefix::new([10, 10, third, 0].into(), 24)
     }
 
-    fn laid_out(table: &mut RowTable) -> Layout {
+    fn layout(table: &mut RowTable) -> Layout {
         let watched = Watched {
             interfaces: Vec::new(),
             uplinks: Vec::new(),
@@ -291,33 +291,33 @@ mod tests {
     fn a_subnet_that_is_found_again_has_one_row() {
         let mut table = RowTable::new(16);
         assert_eq!(table.renew_subnets(&[], &[net(2)], 9), renewed(1, 0));
-        laid_out(&mut table);
+        layout(&mut table);
         let again = [net(2), net(3), net(3)];
         assert_eq!(table.renew_subnets(&[], &again, 9), renewed(1, 0));
         assert_eq!(table.subnets(), [net(2), net(3)]);
-        let rows = laid_out(&mut table).rows;
+        let rows = layout(&mut table).rows;
         let subnets = rows.iter().filter(|row| row.kind == Kind::Subnet);
         assert_eq!(subnets.count(), 2);
-        // As a state file that names one twice would have it.
+        // As from a state file with a duplicate.
         table.set_subnets(vec![net(2), net(3), net(2)]);
-        laid_out(&mut table);
+        layout(&mut table);
     }
 
     #[test]
-    fn a_subnet_that_waits_for_a_slot_is_not_added_again_each_time_it_is_found() {
+    fn a_subnet_without_slot_is_added_once() {
         let mut table = RowTable::new(2);
         table.renew_subnets(&[], &[net(2), net(3)], 9);
-        assert_eq!(laid_out(&mut table).refused, 1);
+        assert_eq!(layout(&mut table).refused, 1);
         // Without a row it is unmatched for as long as it has traffic.
         assert_eq!(table.renew_subnets(&[], &[net(3)], 9), renewed(0, 0));
         assert_eq!(table.renew_subnets(&[net(2)], &[net(3)], 9), renewed(0, 1));
-        laid_out(&mut table);
+        layout(&mut table);
         assert!(table.read());
-        assert_eq!(laid_out(&mut table).refused, 0);
+        assert_eq!(layout(&mut table).refused, 0);
     }
 
     #[test]
-    fn renewal_keeps_to_the_limit_and_leaves_classes_their_prefixes() {
+    fn renewal_respects_the_limit_and_class_prefixes() {
         let mut drafts = Drafts::new();
         drafts.read_toml(
             "f.toml",
@@ -332,6 +332,6 @@ mod tests {
         assert_eq!(table.renew_subnets(&[net(2)], &[net(5)], 2), renewed(1, 1));
         assert_eq!(table.renew_subnets(&[], &[], 1), renewed(0, 1));
         assert_eq!(table.subnets(), [net(3)]);
-        laid_out(&mut table);
+        layout(&mut table);
     }
 }

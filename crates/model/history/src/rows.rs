@@ -1,29 +1,29 @@
-//! One row per class and interval, flat: what JSON lines and Parquet files hold.
+//! One flat row per class and interval, for JSON lines and Parquet files.
 //!
-//! Counts are those of the interval, not totals: rows can be summed over time. A class's row
-//! includes the classes below it: rows of one level can be summed over classes. What was not
-//! measured is `None`, never 0. Times are nanoseconds.
+//! Counts are those of the interval, so rows can be summed over time. The row of a class includes the
+//! classes below it, so rows of one level can be summed over classes. A value that was not measured
+//! is `None`, never 0. Times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Kind;
 
-/// What one class, interface or subnet did in one interval.
+/// The counts of one class, interface or subnet in one interval.
 ///
-/// *Up* is what its hosts send, *down* what they receive; *inside* is the leg between this router
-/// and them, *outside* the leg beyond. *To* is on the way to the leg's far end, *from* on the way
-/// from there. A leg and way's loss is its `lost` as a share of its `data`.
+/// *Up* is what its hosts send, *down* what they receive. *Inside* is the leg between this router
+/// and them, *outside* the leg to their remote hosts. *To* is the direction towards the far end of a
+/// leg, *from* the opposite one. The loss ratio of a leg and direction is `lost` divided by `data`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalRow {
-    /// Unix time at which the interval began, nanoseconds.
+    /// Unix time of the begin of the interval, nanoseconds.
     pub unix_ns: u64,
-    /// How long it was by a clock that is never set, nanoseconds.
+    /// Its length by the monotonic clock, nanoseconds.
     pub interval_ns: u64,
     /// Unique among rows of its kind.
     pub name: String,
-    /// Where the row comes from.
+    /// Its origin.
     pub kind: Kind,
-    /// The class above it.
+    /// Its parent class.
     pub parent: Option<String>,
 
     /// IP bytes that its hosts sent.
@@ -34,14 +34,14 @@ pub struct IntervalRow {
     pub packets_up: u64,
     /// IP packets that they received.
     pub packets_down: u64,
-    /// Of `bytes_up`, those whose flows gave no round-trip time.
+    /// Bytes of `bytes_up` in flows without an RTT sample.
     pub unmeasured_bytes_up: u64,
-    /// Of `bytes_down`, likewise.
+    /// Bytes of `bytes_down` in flows without an RTT sample.
     pub unmeasured_bytes_down: u64,
 
-    /// Round-trip times between this router and its hosts.
+    /// RTT samples between this router and its hosts.
     pub inside_samples: u64,
-    /// The least: the middle of its bucket, as the quantiles are (at most 1.6 % off).
+    /// Minimum: the middle of a bucket, as for percentiles, with an error of at most 1.6 %.
     pub inside_min_rtt_ns: Option<u64>,
     /// Median.
     pub inside_p50_rtt_ns: Option<u64>,
@@ -49,20 +49,20 @@ pub struct IntervalRow {
     pub inside_p95_rtt_ns: Option<u64>,
     /// 99th percentile.
     pub inside_p99_rtt_ns: Option<u64>,
-    /// The greatest: the middle of its bucket.
+    /// Maximum: the middle of a bucket.
     pub inside_max_rtt_ns: Option<u64>,
-    /// Mean: exact, from the sum.
+    /// Exact mean, from the sum.
     pub inside_mean_rtt_ns: Option<u64>,
-    /// Lost between this router and its hosts, on the way to them, packets.
+    /// Packets lost between this router and its hosts, towards them.
     pub inside_lost_to_packets: u64,
-    /// Of so many data packets.
+    /// Data packets in this direction.
     pub inside_data_to_packets: u64,
-    /// Lost on the way from them, packets.
+    /// Packets lost from them.
     pub inside_lost_from_packets: u64,
-    /// Of so many data packets, lost ones included.
+    /// Data packets in this direction, including lost ones.
     pub inside_data_from_packets: u64,
 
-    /// Round-trip times between this router and those that its hosts talk with.
+    /// RTT samples between this router and the remote hosts.
     pub outside_samples: u64,
     /// As for the inside leg.
     pub outside_min_rtt_ns: Option<u64>,
@@ -76,26 +76,26 @@ pub struct IntervalRow {
     pub outside_max_rtt_ns: Option<u64>,
     /// As for the inside leg.
     pub outside_mean_rtt_ns: Option<u64>,
-    /// Lost beyond this router, on the way from its hosts to those they talk with, packets.
+    /// Packets lost between this router and the remote hosts, towards them.
     pub outside_lost_to_packets: u64,
-    /// Of so many data packets.
+    /// Data packets in this direction.
     pub outside_data_to_packets: u64,
-    /// Lost on the way from those, packets.
+    /// Packets lost from them.
     pub outside_lost_from_packets: u64,
-    /// Of so many data packets, lost ones included.
+    /// Data packets in this direction, including lost ones.
     pub outside_data_from_packets: u64,
 
-    /// Sent by its hosts and late at this router, packets.
+    /// Packets of its hosts that arrived here out of order.
     pub reordered_packets_up: u64,
-    /// Sent to its hosts and late at this router, packets.
+    /// Packets to its hosts that arrived here out of order.
     pub reordered_packets_down: u64,
 
-    /// Flows of which both sides were seen.
+    /// Flows with packets of both sides.
     pub flows_opened: u64,
-    /// Of those (of any age), how many ended.
+    /// Opened flows of any age that ended.
     pub flows_closed: u64,
-    /// Handshakes that were reset, or never completed.
+    /// Handshakes that were reset or never completed.
     pub handshakes_failed: u64,
-    /// Flows that ended with one side seen.
+    /// Flows that ended with packets of one side only.
     pub flows_one_sided: u64,
 }

@@ -1,4 +1,4 @@
-//! What belongs to a (kind, name) and stays with it when slots, parents and plans change.
+//! The counts of a (kind, name), which stay when slots, parents and ceilings change.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,33 +13,33 @@ use super::window::Window;
 use crate::Histogram;
 use crate::snapshot::{DayPoint, Point};
 
-/// What a class learnt of itself; made when it is first active.
+/// Load and baselines of a class, created when it is first active.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Learnt {
     pub load: LoadMeter,
     pub watch: Watch,
 }
 
-/// All that is kept of a class. Without traffic it is a few hundred bytes; see [`super`] for more.
+/// The stored data of a class, a few hundred bytes without traffic. See [`super`] for more.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Account {
     pub totals: Tally,
-    /// Distributions of the totals, without what is still in the window.
+    /// Distributions of the totals, without the window.
     spread: [Histogram; 2],
-    /// Ledger time of its last traffic; of its beginning before any.
+    /// Ledger time of its last traffic, or of its creation.
     pub active_at: u64,
     pub learnt: Option<Box<Learnt>>,
     pub day: Option<Box<Day>>,
-    /// Step of the day in which that was.
+    /// Step of the day of its last traffic.
     #[serde(skip)]
     pub active_step: u32,
-    /// First interval that it could have been active in.
+    /// First interval in which it existed.
     #[serde(skip)]
     pub first_interval: u64,
-    /// The last intervals; those that are all over are not saved.
+    /// The last intervals, not saved.
     #[serde(skip)]
     pub window: Option<Box<Window>>,
-    /// Its window holds something: the row is in [`super::Ledger`]'s list of such.
+    /// Whether its window has entries, and the row is in [`super::Ledger`]'s list of such rows.
     #[serde(skip)]
     pub recent: bool,
     #[serde(skip)]
@@ -55,7 +55,7 @@ impl Account {
         }
     }
 
-    /// Takes in an interval, but for what depends on the row's plan.
+    /// Adds an interval, except values that depend on ceilings.
     pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
         self.active_at = t;
         self.active_step = step;
@@ -64,8 +64,7 @@ impl Account {
         window.push(interval, step, entry, point);
     }
 
-    /// Brings what leaves the window at `oldest` to where it is kept. Done for many intervals at
-    /// once: O(buckets of all of them).
+    /// Moves intervals before `oldest` from the window to distributions and day. O(buckets).
     pub fn settle(&mut self, oldest: u64, sums: &mut Sums) {
         let Some(window) = &mut self.window else {
             return;
@@ -80,7 +79,7 @@ impl Account {
         }
     }
 
-    /// Without what only the running process needs, and with everything settled.
+    /// A copy for the state file, with all intervals settled.
     pub fn saved(&self, sums: &mut Sums) -> Account {
         let mut saved = Account {
             totals: self.totals,
@@ -112,7 +111,7 @@ impl Account {
         day.flat_map(|day| day.points(clock)).collect()
     }
 
-    /// How many alerts hold.
+    /// Number of active alerts.
     pub fn alerts(&self) -> usize {
         let holds = self.learnt.iter().flat_map(|learnt| &learnt.watch.holds);
         holds.filter(|hold| hold.active).count()

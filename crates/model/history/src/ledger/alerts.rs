@@ -1,10 +1,9 @@
-//! When a class's round-trip times or losses are an alert, and when it is over.
+//! Begin and end of alerts about round-trip times and losses.
 //!
-//! What is judged is the window. It is *above* only if that is sure in spite of how few samples
-//! there are ([`super::baseline`]). An alert begins when the window was above for its own length and
-//! `begin_intervals` more, one judgement after the other: trouble of fewer intervals than those
-//! cannot begin one, however heavy. It is over when the window was halfway back for
-//! `end_intervals`. Intervals without new samples are not judged.
+//! The values of the window are compared. They are *above* only with statistical confidence
+//! ([`super::baseline`]). An alert begins when the window was above in successive comparisons for its
+//! own length and `begin_intervals` more. A shorter disturbance cannot begin an alert. An alert ends
+//! when the window was halfway back for `end_intervals`. Intervals without new samples are skipped.
 
 use fairpath_core::{INSIDE, OUTSIDE};
 use fairpath_units::Nanos;
@@ -16,37 +15,36 @@ use super::pad::Sums;
 use super::tally::{Loss, Tally};
 use crate::snapshot::{AlertKind, Kind};
 
-/// Alerts that may hold at once; what would begin beyond is counted and waits.
+/// Maximum number of active alerts. Further ones are counted and wait.
 pub const MAX_ACTIVE_ALERTS: usize = 4096;
-/// Alerts that may begin or end in one interval; what is beyond is counted and waits.
+/// Maximum number of alerts that begin or end in one interval. Further ones are counted and wait.
 pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
-/// An alert of a class that gives nothing to judge for so long is over.
+/// Time without a comparison after which an alert ends.
 pub const UNJUDGED_NS: u64 = 600_000_000_000;
-/// A shift that holds for so long is the new baseline.
+/// Time after which a shift becomes the new baseline.
 pub const ACCEPTED_NS: u64 = 24 * 3_600_000_000_000;
-/// What is over within this time of an alert's begin was an excursion: it belongs to what is usual
-/// for the class.
+/// An alert that ends within this time was an excursion, which is normal for the class.
 pub const EXCURSION_NS: u64 = 300_000_000_000;
-/// Data packets that a way needs in the window for its loss to be judged.
+/// Minimum number of data packets of a direction in the window for a comparison of loss.
 pub const LOSS_MIN_PACKETS: u64 = 100;
 
-/// What makes an alert.
+/// The conditions of alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRules {
-    /// Kinds of rows that are watched.
+    /// Kinds of rows that have alerts.
     pub kinds: Vec<Kind>,
-    /// Intervals beyond the window's own that it must be above for.
+    /// Intervals, in addition to those of the window, for which it must be above.
     pub begin_intervals: u32,
-    /// Intervals that it must be back for.
+    /// Intervals for which it must be below.
     pub end_intervals: u32,
-    /// Round-trip times above the baseline by this factor are a shift ...
+    /// A shift exceeds the baseline by this factor ...
     pub shift_factor: f64,
-    /// ... if they are above it by this much too, nanoseconds.
+    /// ... and by this time, nanoseconds.
     pub shift_floor_ns: u64,
-    /// Open flows that a class needs for its outside leg to be watched for shifts: with fewer,
-    /// another round-trip time means another remote and not another path.
+    /// Minimum number of open flows for shifts of the outside leg. With fewer flows, another RTT means
+    /// another remote host and not another path.
     pub outside_min_flows: u64,
-    /// Share lost on a leg, either way.
+    /// Loss ratio of a leg, in either direction.
     pub loss: f64,
 }
 
@@ -64,7 +62,7 @@ impl Default for AlertRules {
     }
 }
 
-/// What is watched of each class: kind and leg.
+/// The alerts of each class: kind and leg.
 pub(super) const WATCHED: [(AlertKind, usize); 5] = [
     (AlertKind::RttShift, INSIDE),
     (AlertKind::RttShift, OUTSIDE),
@@ -80,7 +78,7 @@ enum Verdict {
     Below,
 }
 
-/// A judgement of one watched thing.
+/// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Finding {
     verdict: Verdict,
@@ -90,19 +88,19 @@ struct Finding {
     of: &'static str,
 }
 
-/// Whether an alert holds.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hold {
     pub active: bool,
-    /// Judgements in a row for a change.
+    /// Successive comparisons in favour of a change.
     run: u32,
-    /// Unix time of the first of them that led to the alert.
+    /// Unix time of the first of them.
     since_unix_ns: u64,
     since: u64,
     judged: u64,
 }
 
-/// A change that should be told; [`Watch::settle`] makes it so.
+/// A proposed begin or end. [`Watch::settle`] applies it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Proposal {
     pub watched: usize,
@@ -114,16 +112,16 @@ pub(super) struct Proposal {
     accepted: bool,
 }
 
-/// What a class is judged by in one interval.
+/// The values of a class in one interval.
 pub(super) struct Evidence<'a> {
     pub t: u64,
     pub dt_ns: u64,
     pub unix_ns: u64,
     pub window_intervals: u32,
-    /// The window's distributions and sums.
+    /// Distributions and sums of the window.
     pub spread: &'a Sums,
     pub sum: &'a Tally,
-    /// By leg: whether the interval added round-trip times, and data packets.
+    /// By leg: whether the interval has new samples, and new data packets.
     pub new_rtts: [bool; 2],
     pub new_data: [bool; 2],
     pub open_flows: u64,
@@ -133,13 +131,13 @@ pub(super) struct Evidence<'a> {
 /// Baselines and alerts of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Watch {
-    /// By leg: of the median and of the 95th percentile.
+    /// By leg, for the median and the 95th percentile.
     baselines: [[Baseline; 2]; 2],
     pub holds: [Hold; 5],
 }
 
 impl Watch {
-    /// Judges a class; tells what would begin or end.
+    /// Compares a class, and returns what should begin or end.
     pub fn judge(&mut self, rules: &AlertRules, evidence: &Evidence) -> Vec<Proposal> {
         let judged = [INSIDE, OUTSIDE].map(|leg| {
             let new = evidence.new_rtts[leg];
@@ -166,13 +164,13 @@ impl Watch {
         proposals
     }
 
-    /// Time passes: ends what was not judged for too long.
+    /// Ends alerts without comparison for [`UNJUDGED_NS`].
     pub fn rest(&self, t: u64) -> Vec<Proposal> {
         let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
         self.end(unjudged, "over: too little traffic to measure")
     }
 
-    /// Ends everything.
+    /// Ends all alerts.
     pub fn end_all(&self, text: &str) -> Vec<Proposal> {
         self.end(|_| true, text)
     }
@@ -192,7 +190,7 @@ impl Watch {
         .collect()
     }
 
-    /// The change is told: it holds from here on.
+    /// Applies a proposal.
     pub fn settle(&mut self, proposal: &Proposal, t: u64) {
         let (kind, leg) = WATCHED[proposal.watched];
         let hold = &mut self.holds[proposal.watched];
@@ -258,8 +256,8 @@ impl Watch {
         })
     }
 
-    /// Baselines stand still while an alert of their leg holds. What its first minutes are like is
-    /// set aside: if it is over by then, it was an excursion that belongs to what is usual.
+    /// Updates baselines, except during an alert of their leg. Its first minutes are recorded: if it ends
+    /// by then, they count as normal.
     fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, evidence: &Evidence) {
         let hold = self.holds[leg];
         let young = evidence.t.saturating_sub(hold.since) < EXCURSION_NS;
@@ -267,13 +265,13 @@ impl Watch {
         for (baseline, judged) in self.baselines[leg].iter_mut().zip(judged) {
             match (hold.active, young) {
                 (false, _) => baseline.learn(judged.value, evidence.dt_ns),
-                (true, true) => baseline.set_aside(judged.value, evidence.dt_ns),
+                (true, true) => baseline.record_during_alert(judged.value, evidence.dt_ns),
                 (true, false) => {}
             }
         }
     }
 
-    /// The quantile that is farthest beyond what is normal speaks for the leg.
+    /// The comparison of the quantile that is furthest above its baseline.
     fn shift(&self, rules: &AlertRules, leg: usize, judged: &[Judged; 2]) -> Option<Finding> {
         let findings = self.baselines[leg].iter().zip(judged);
         let findings = findings.zip(["median", "95th percentile"]);
@@ -299,7 +297,7 @@ impl Watch {
     }
 }
 
-/// The most severe finding; of equal ones that farthest beyond its limit.
+/// The most severe finding, and of equal ones that with the largest ratio to its limit.
 fn worst(findings: impl Iterator<Item = Finding>) -> Option<Finding> {
     let severity = |finding: &Finding| {
         let rank = match finding.verdict {
@@ -316,18 +314,18 @@ fn worst(findings: impl Iterator<Item = Finding>) -> Option<Finding> {
     })
 }
 
-/// Either way's loss on a leg against a threshold; below means half of it.
+/// Compares the loss of both directions of a leg with a threshold. Below means half of it.
 fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
     if !evidence.new_data[leg] {
         return None;
     }
     let Loss { to, from } = evidence.sum.loss(leg);
-    let ways = [to, from]
+    let directions = [to, from]
         .into_iter()
-        .filter(|way| way.of >= LOSS_MIN_PACKETS);
-    worst(ways.map(|way| {
-        let value = way.value().unwrap_or_default();
-        let verdict = if share_at_least(way.lost, way.of) > threshold {
+        .filter(|loss| loss.of >= LOSS_MIN_PACKETS);
+    worst(directions.map(|loss| {
+        let value = loss.value().unwrap_or_default();
+        let verdict = if share_at_least(loss.lost, loss.of) > threshold {
             Verdict::Above
         } else if value <= threshold / 2.0 {
             Verdict::Below
@@ -343,7 +341,7 @@ fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
     }))
 }
 
-/// The class's own promises, on the inside leg; below means nine tenths of the round-trip time.
+/// Compares the inside leg with the service levels. Below means 90 % of the round-trip time.
 fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
     let rtt = evidence
         .sla

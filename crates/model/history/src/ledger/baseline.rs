@@ -1,72 +1,74 @@
-//! What is normal for a class's round-trip times, and what lies surely above it.
+//! Baselines of round-trip times, and the statistical bounds above them.
 //!
-//! A baseline is a slow mean, in logarithms, of a quantile of the window: a step or an outlier
-//! moves it by a bounded amount. Beside it goes the standard deviation, so that a class whose
-//! times swing by nature is held to a wider bound.
+//! A baseline is a slow mean, in logarithms, of a quantile of the window. A step or an outlier moves
+//! it by a bounded amount. The standard deviation widens the bound for classes whose RTT varies
+//! normally.
 
 use serde::{Deserialize, Serialize};
 
 /// Time constant of baselines.
 pub const BASELINE_NS: u64 = 3_600_000_000_000;
-/// Measured time before a baseline is held against anything.
+/// Measured time before a baseline is used.
 pub const WARM_UP_NS: u64 = 600_000_000_000;
-/// Round-trip times that a window needs to be judged, and to be learnt from.
+/// Minimum number of samples in a window for a comparison and for the baseline.
 pub const MIN_SAMPLES: u64 = 30;
-/// Standard deviations above the baseline that are within what is normal. A level that a class
-/// takes for more than a sixteenth (1 / 4^2) of the time is normal, however high.
+/// Standard deviations above the baseline that count as normal. A level that
+/// lasts for more than 1/16 (1 / 4^2) of the time is normal, however high.
 pub const DEVIATIONS: f64 = 4.0;
-/// Standard errors that a quantile must be sure by.
+/// Standard errors between a quantile and its lower bound.
 pub const SURE: f64 = 3.0;
 
-/// One step moves the baseline as if it were at most this factor away.
-const MOST_STEP: f64 = 1.25;
-/// Deviations beyond this factor count as this.
-const MOST_DEVIATION: f64 = 4.0;
-/// A silence teaches nothing: no step counts for longer.
-const LONGEST_STEP_NS: u64 = 10_000_000_000;
+/// Maximum factor by which a value counts as distant from the baseline in one step.
+const MAX_STEP: f64 = 1.25;
+/// Maximum factor of a deviation.
+const MAX_DEVIATION: f64 = 4.0;
+/// Maximum duration of a step, so that idle time does not count.
+const MAX_STEP_NS: u64 = 10_000_000_000;
 
 /// The slow mean of a quantile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Baseline {
-    /// Of nanoseconds.
+    /// Logarithm of the mean in nanoseconds.
     ln: f64,
     /// Mean square of the distance from it, in the same logarithm.
     variance: f64,
     learnt_ns: u64,
-    /// What an alert that holds sets aside: time, and the sum of squares by time.
-    aside_ns: u64,
-    aside: f64,
+    /// Time and time-weighted sum of squares during an active alert.
+    alert_ns: u64,
+    alert_squares: f64,
 }
 
 impl Baseline {
-    /// Learns from `rtt_ns`, which held for `dt_ns`. A plain mean while it warms up; then steps
-    /// are bounded, and from [`BASELINE_NS`] on the mean is an exponential one.
+    /// Adds `rtt_ns`, which lasted for `dt_ns`.
+    ///
+    /// A plain mean during [`WARM_UP_NS`]. After that, steps are bounded, and after [`BASELINE_NS`] the
+    /// mean is exponential.
     pub fn learn(&mut self, rtt_ns: u64, dt_ns: u64) {
-        let seen = (rtt_ns.max(1) as f64).ln();
-        let dt = dt_ns.min(LONGEST_STEP_NS);
+        let value = (rtt_ns.max(1) as f64).ln();
+        let dt = dt_ns.min(MAX_STEP_NS);
         if self.learnt_ns == 0 {
-            self.ln = seen;
+            self.ln = value;
         }
         self.learnt_ns = self.learnt_ns.saturating_add(dt);
         let share = dt as f64 / self.learnt_ns.clamp(1, BASELINE_NS) as f64;
-        let away = seen - self.ln;
+        let distance = value - self.ln;
         let warm = self.learnt_ns > WARM_UP_NS;
-        let step = if warm { MOST_STEP.ln() } else { f64::INFINITY };
-        self.ln += share * away.clamp(-step, step);
-        self.variance += share * (square(away) - self.variance);
+        let step = if warm { MAX_STEP.ln() } else { f64::INFINITY };
+        self.ln += share * distance.clamp(-step, step);
+        self.variance += share * (square(distance) - self.variance);
     }
 
-    /// While an alert holds: remembers how far away `rtt_ns` is, and learns nothing.
-    pub fn set_aside(&mut self, rtt_ns: u64, dt_ns: u64) {
-        let dt = dt_ns.min(LONGEST_STEP_NS);
-        self.aside_ns += dt;
-        self.aside += square((rtt_ns.max(1) as f64).ln() - self.ln) * dt as f64;
+    /// Records the distance of `rtt_ns` during an active alert, without moving the baseline.
+    pub fn record_during_alert(&mut self, rtt_ns: u64, dt_ns: u64) {
+        let dt = dt_ns.min(MAX_STEP_NS);
+        self.alert_ns += dt;
+        self.alert_squares += square((rtt_ns.max(1) as f64).ln() - self.ln) * dt as f64;
     }
 
-    /// The alert is over. If it was an excursion, what was set aside widens the deviation.
+    /// Ends an alert. After an excursion, the recorded distances widen the deviation.
     pub fn resume(&mut self, excursion: bool) {
-        let (ns, sum) = (self.aside_ns, self.aside);
-        (self.aside_ns, self.aside) = Default::default();
+        let (ns, sum) = (self.alert_ns, self.alert_squares);
+        (self.alert_ns, self.alert_squares) = Default::default();
         if excursion && ns > 0 {
             self.learnt_ns = self.learnt_ns.saturating_add(ns);
             let share = ns as f64 / self.learnt_ns.clamp(1, BASELINE_NS).max(ns) as f64;
@@ -74,13 +76,13 @@ impl Baseline {
         }
     }
 
-    /// Nanoseconds; `None` before anything was learnt.
+    /// The mean, nanoseconds. `None` before the first value.
     pub fn value(&self) -> Option<f64> {
         (self.learnt_ns > 0).then(|| self.ln.exp())
     }
 
-    /// What lies above this has left the baseline: by `factor`, by `floor_ns` and by
-    /// [`DEVIATIONS`]. `None` before [`WARM_UP_NS`] were learnt from.
+    /// The upper bound of normal values: the baseline plus the largest of `factor`, `floor_ns` and
+    /// [`DEVIATIONS`]. `None` during [`WARM_UP_NS`].
     pub fn bound(&self, factor: f64, floor_ns: u64) -> Option<f64> {
         let value = self.value().filter(|_| self.learnt_ns >= WARM_UP_NS)?;
         let wide = (DEVIATIONS * self.variance.sqrt()).exp();
@@ -88,21 +90,20 @@ impl Baseline {
     }
 }
 
-/// Of a distance in logarithms; far ones count as [`MOST_DEVIATION`].
-fn square(away: f64) -> f64 {
-    away.abs().min(MOST_DEVIATION.ln()).powi(2)
+/// The square of a logarithmic distance, limited to [`MAX_DEVIATION`].
+fn square(distance: f64) -> f64 {
+    distance.abs().min(MAX_DEVIATION.ln()).powi(2)
 }
 
-/// A quantile of a window, and what it surely is at least.
+/// A quantile of a window, and its lower confidence bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub value: u64,
-    /// The quantile [`SURE`] standard errors of its rank lower (normal approximation to the
-    /// binomial): what few samples can say is little.
+    /// The quantile [`SURE`] standard errors lower in rank (normal approximation of the binomial).
     pub at_least: u64,
 }
 
-/// Median and 95th percentile of `count` round-trip times; `None` of fewer than [`MIN_SAMPLES`].
+/// Median and 95th percentile of `count` samples. `None` for fewer than [`MIN_SAMPLES`].
 pub(super) fn judge(count: u64, quantile: impl Fn(f64) -> Option<u64>) -> Option<[Judged; 2]> {
     (count >= MIN_SAMPLES).then(|| {
         [0.5, 0.95].map(|q: f64| Judged {
@@ -115,7 +116,7 @@ pub(super) fn judge(count: u64, quantile: impl Fn(f64) -> Option<u64>) -> Option
     })
 }
 
-/// What a share surely is at least, [`SURE`] standard errors below (Wilson's score interval).
+/// The lower bound of a ratio with [`SURE`] standard errors (Wilson's score interval).
 pub(super) fn share_at_least(lost: u64, of: u64) -> f64 {
     if of == 0 {
         return 0.0;
@@ -136,7 +137,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_baseline_is_reached_soon_and_then_moves_by_hours() {
+    fn a_baseline_adapts_quickly_then_slowly() {
         let mut baseline = Baseline::default();
         baseline.learn(500 * MS, SECOND);
         for _ in 0..600 {
@@ -147,7 +148,7 @@ mod tests {
         for _ in 0..60 {
             baseline.learn(200 * MS, SECOND);
         }
-        // A minute at ten times the value moves it by a few per cent, once it is an hour old.
+        // After one hour, a minute at the tenfold value moves it by less than 0.5 %.
         let mut old = Baseline {
             learnt_ns: BASELINE_NS,
             ..baseline
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_swings_by_nature_has_a_wider_bound() {
+    fn normal_variation_widens_the_bound() {
         let bound = |swing: u64| {
             let mut baseline = Baseline::default();
             for second in 0..900 {
@@ -173,18 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_against_what_was_hardly_learnt() {
+    fn a_baseline_needs_its_warm_up() {
         let mut baseline = Baseline::default();
         assert_eq!(baseline.bound(1.5, 0), None);
         baseline.learn(20 * MS, SECOND);
         assert_eq!(baseline.bound(1.5, 0), None);
-        // An hour of silence is no hour of learning.
+        // An idle hour does not count.
         baseline.learn(20 * MS, BASELINE_NS);
         assert_eq!(baseline.bound(1.5, 0), None);
     }
 
     #[test]
-    fn few_samples_say_little() {
+    fn few_samples_have_wide_bounds() {
         let mut histogram = Histogram::default();
         for i in 0..MIN_SAMPLES - 1 {
             histogram.record((i + 1) * MS);

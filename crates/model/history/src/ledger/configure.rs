@@ -1,4 +1,4 @@
-//! Taking a new set of rows in, without losing what belongs to those that stay.
+//! Applies a new set of rows, and keeps the data of rows that stay.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,35 @@ use super::unmatched::parse_subnet;
 use super::{Ledger, MAX_PARKED, NO_ROW, Node, Parked, Slot};
 use crate::snapshot::{Alert, Kind};
 
-/// What there was of the rows before.
+/// The previous rows.
 struct Before {
     accounts: HashMap<(Kind, String), (Account, u32)>,
     slots: Vec<Slot>,
 }
 
 impl Ledger {
-    /// Whether [`Ledger::configure`] would take these rows: to be asked before anybody else is told
-    /// of them. O(rows).
+    /// Whether [`Ledger::configure`] accepts these rows, to be checked before they are used elsewhere.
+    /// O(rows).
     pub fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
         tree::check(rows)
     }
 
-    /// Makes these the rows: a parent comes before its children, siblings in the order they are
-    /// to be shown in. Returns the alerts that end because their row vanished.
+    /// Sets the rows. A parent must precede its children, and siblings are in display order. Returns
+    /// the alerts that end because their row was removed.
     ///
-    /// A row with the kind and name of one that is there, or was within [`super::PARKED_NS`],
-    /// goes on with its numbers. `counts` are the core's counters by slot as they are now, *after*
-    /// slots with a new owner were cleared: counting of such slots begins from there. A row that
-    /// keeps its slot is counted without a break (unless the slot was set back); what a row that changes slots counted in its old
-    /// slot since the last reading is lost. A parent keeps what vanished children counted.
+    /// A row with the kind and name of a current row, or of one removed within [`super::PARKED_NS`],
+    /// keeps its data. `counts` are the core's current counters by slot, *after* slots with a new owner
+    /// were cleared. Counting of new slots begins there. A row that keeps its slot is counted without
+    /// a gap, unless the slot was reset. A row that changes its slot loses the counts since the last
+    /// reading. A parent keeps the counts of removed children.
     ///
-    /// Refused as a whole, with nothing changed, if a row cannot stand. O(rows).
+    /// Changes nothing if a row is invalid. O(rows).
     pub fn configure(
         &mut self,
         rows: Vec<RowSpec>,
         counts: &[ClassCounts],
     ) -> Result<Vec<Alert>, ConfigureError> {
-        let places = tree::plant(rows)?;
+        let places = tree::arrange(rows)?;
         self.configuration += 1;
         self.forget_subnets(&places);
         let mut before = self.take_rows();
@@ -75,7 +75,7 @@ impl Ledger {
         let key = (place.spec.kind, place.spec.name.clone());
         let next = self.clock.interval + 1;
         let (account, old_slot) = match before.accounts.remove(&key) {
-            Some(there) => there,
+            Some(current) => current,
             None => match self.parked.remove(&key) {
                 Some(parked) => {
                     let mut account = parked.account;
@@ -103,11 +103,11 @@ impl Ledger {
         self.nodes.push(Node { place, account });
     }
 
-    /// Rows that vanished keep what a restart keeps, for a while; their alerts end.
-    fn park(&mut self, gone: HashMap<(Kind, String), (Account, u32)>) -> Vec<Alert> {
+    /// Parks removed rows with the data that a restart keeps, and ends their alerts.
+    fn park(&mut self, removed: HashMap<(Kind, String), (Account, u32)>) -> Vec<Alert> {
         let mut alerts = Vec::new();
         let (t, unix_ns) = (self.clock.t, self.clock.last.unix_ns);
-        for ((kind, name), (mut account, _)) in gone {
+        for ((kind, name), (mut account, _)) in removed {
             if let Some(learnt) = &mut account.learnt {
                 for proposal in learnt.watch.end_all("over: the class was removed") {
                     learnt.watch.settle(&proposal, t);
@@ -125,19 +125,19 @@ impl Ledger {
     }
 
     fn drop_parked(&mut self) {
-        let Some(beyond) = self.parked.len().checked_sub(MAX_PARKED) else {
+        let Some(excess) = self.parked.len().checked_sub(MAX_PARKED) else {
             return;
         };
         let parked = self.parked.iter();
         let mut oldest: Vec<_> = parked.map(|(key, row)| (row.since, key.clone())).collect();
         oldest.sort_unstable();
-        for (_, key) in oldest.into_iter().take(beyond) {
+        for (_, key) in oldest.into_iter().take(excess) {
             self.parked.remove(&key);
             self.counters.parked_dropped += 1;
         }
     }
 
-    /// The lists and sums over rows, anew.
+    /// Rebuilds lists and sums over rows.
     pub(super) fn list_rows(&mut self) {
         self.interval.reset(self.nodes.len());
         let rows = 0..self.nodes.len();
@@ -152,12 +152,12 @@ impl Ledger {
     }
 }
 
-/// Goes on where `kept` is, unless it was set back; a new one begins at `counts`.
+/// Continues `kept` unless the counters were reset. A new meter begins at `counts`.
 fn meter(kept: Option<Meter>, counts: Option<&ClassCounts>) -> Meter {
-    let begun = Meter::new(&counts.copied().unwrap_or_default());
+    let new = Meter::new(&counts.copied().unwrap_or_default());
     let Some(kept) = kept else {
-        return begun;
+        return new;
     };
-    let set_back = counts.is_some_and(|counts| { kept }.advance(counts).is_none());
-    if set_back { begun } else { kept }
+    let reset = counts.is_some_and(|counts| { kept }.advance(counts).is_none());
+    if reset { new } else { kept }
 }

@@ -1,8 +1,8 @@
 //! A class's last day, one point for each five minutes in which it had traffic.
 //!
-//! Steps are numbered by Unix time. The number never goes back while the clock is set back by up to
-//! [`MAX_STEPS_BACK`] steps: what comes then belongs to the newest step. Where the clock is set
-//! back farther, the times of the points behind were wrong, and the points are dropped.
+//! Steps are numbered by Unix time. If the clock is set back by up to [`MAX_STEPS_BACK`] steps, new
+//! data belongs to the newest step. If it is set back further, later points had wrong times and are
+//! dropped.
 
 use std::collections::VecDeque;
 
@@ -13,59 +13,63 @@ use super::tally::{Share, Tally};
 use crate::Histogram;
 use crate::snapshot::DayPoint;
 
-/// How long a step is.
+/// Length of a step.
 pub const DAY_STEP_NS: u64 = 300_000_000_000;
-/// Steps that are kept.
+/// Number of stored steps.
 pub const DAY_STEPS: usize = 288;
-/// Classes that have a day: 28 MB if all of them have traffic all day. The least recently active
-/// one makes room for a newcomer.
+/// Maximum number of classes with a day: 28 MB if all have traffic all day. A new class evicts the
+/// least recently active one.
 pub const MAX_DAY_CLASSES: usize = 4096;
-/// An hour: clocks are set back that far by daylight saving that somebody got wrong.
+/// One hour, for clocks that are set back because of a wrong daylight saving time.
 const MAX_STEPS_BACK: u32 = 12;
 
-/// Numbers of the steps of the last day, and how long each was watched.
+/// The steps of the last day, and the measured time of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DayClock {
-    /// (step, nanoseconds watched), ascending, at most [`DAY_STEPS`].
-    watched: VecDeque<(u32, u64)>,
+    /// (step, measured nanoseconds), ascending, at most [`DAY_STEPS`].
+    measured: VecDeque<(u32, u64)>,
 }
 
 impl DayClock {
-    /// Time passes; `dt_ns` by a clock that is never set.
+    /// Advances by `dt_ns` of the monotonic clock.
     pub fn advance(&mut self, unix_ns: u64, dt_ns: u64) {
         let step = u32::try_from(unix_ns / DAY_STEP_NS).unwrap_or(u32::MAX - 1);
-        while let Some((newest, _)) = self.watched.back()
+        while let Some((newest, _)) = self.measured.back()
             && *newest > step.saturating_add(MAX_STEPS_BACK)
         {
-            self.watched.pop_back();
+            self.measured.pop_back();
         }
-        match self.watched.back_mut() {
-            Some((newest, watched)) if *newest >= step => *watched += dt_ns,
-            _ => self.watched.push_back((step, dt_ns)),
+        match self.measured.back_mut() {
+            Some((newest, measured)) if *newest >= step => *measured += dt_ns,
+            _ => self.measured.push_back((step, dt_ns)),
         }
         let oldest = (self.step() + 1).saturating_sub(DAY_STEPS as u32);
-        while self.watched.front().is_some_and(|(step, _)| *step < oldest) {
-            self.watched.pop_front();
+        while self
+            .measured
+            .front()
+            .is_some_and(|(step, _)| *step < oldest)
+        {
+            self.measured.pop_front();
         }
     }
 
-    /// The step that is now.
+    /// The current step.
     pub fn step(&self) -> u32 {
-        self.watched.back().map_or(0, |(step, _)| *step)
+        self.measured.back().map_or(0, |(step, _)| *step)
     }
 
-    fn watched_ns(&self, step: u32) -> Option<u64> {
-        let at = self.watched.binary_search_by_key(&step, |(step, _)| *step);
-        at.ok().map(|at| self.watched[at].1)
+    fn measured_ns(&self, step: u32) -> Option<u64> {
+        let at = self.measured.binary_search_by_key(&step, |(step, _)| *step);
+        at.ok().map(|at| self.measured[at].1)
     }
 }
 
-/// A bucket that does not exist: nothing measured.
+/// An invalid bucket, for no value.
 const NONE: u16 = u16::MAX;
 /// Loss of 1, in units of a [`Step`].
 const ALL_LOST: f64 = 65_534.0;
 
-/// A closed step in 24 bytes: round-trip times as buckets.
+/// A closed step in 24 bytes, with buckets for round-trip times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Step {
     number: u32,
@@ -75,7 +79,7 @@ struct Step {
     loss: u16,
 }
 
-/// The step that is filled.
+/// The current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Open {
     number: u32,
@@ -112,10 +116,10 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// Takes in what was counted in a step, or in part of it. O(buckets).
+    /// Adds counts of a step, or of a part of it. O(buckets).
     pub fn add(&mut self, step: u32, tally: &Tally, spread: &[Histogram; 2]) {
         if self.open.number != step {
-            self.turn(step);
+            self.begin(step);
         }
         let open = &mut self.open;
         for dir in [UP, DOWN] {
@@ -129,7 +133,7 @@ impl Day {
         open.data += loss.of;
     }
 
-    fn turn(&mut self, step: u32) {
+    fn begin(&mut self, step: u32) {
         let open = std::mem::take(&mut self.open);
         if open.number > 0 {
             self.steps.push_back(open.close());
@@ -148,7 +152,7 @@ impl Day {
         self.open.number = step;
     }
 
-    /// What the class was seen to do, oldest first; steps without traffic are left out.
+    /// The points with traffic, oldest first.
     pub fn points(&self, clock: &DayClock) -> Vec<DayPoint> {
         let open = (self.open.number > 0).then(|| self.open.close());
         let steps = self.steps.iter().copied().chain(open);
@@ -157,10 +161,10 @@ impl Day {
 }
 
 impl Step {
-    /// `None` of a step that is older than a day, or whose time proved wrong.
+    /// `None` for a step that is older than a day, or whose time was wrong.
     fn point(self, clock: &DayClock) -> Option<DayPoint> {
-        let watched_ns = clock.watched_ns(self.number)?.max(1);
-        let rate = |bytes: f32| f64::from(bytes) * 8e9 / watched_ns as f64;
+        let measured_ns = clock.measured_ns(self.number)?.max(1);
+        let rate = |bytes: f32| f64::from(bytes) * 8e9 / measured_ns as f64;
         let rtt = |bucket: u16| (bucket != NONE).then(|| bucket_middle(bucket));
         Some(DayPoint {
             unix_ns: u64::from(self.number) * DAY_STEP_NS,
@@ -189,7 +193,7 @@ mod tests {
             let mut tally = Tally::default();
             tally.dir[DOWN].bytes = 125_000;
             tally.dir[DOWN].data = 100;
-            tally.dir[DOWN].lost_beyond = 1;
+            tally.dir[DOWN].lost_downstream = 1;
             let mut spread = <[Histogram; 2]>::default();
             spread[INSIDE].record(20_000_000);
             day.add(clock.step(), &tally, &spread);
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_was_watched_in_part_has_the_rate_of_that_part() {
+    fn a_partly_measured_step_has_its_rate() {
         let (mut day, mut clock) = (Day::default(), DayClock::default());
         run(&mut day, &mut clock, THEN + 290 * SECOND, 10);
         let points = day.points(&clock);
@@ -222,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn points_stay_in_order_however_the_clock_is_set() {
+    fn points_stay_in_order_when_the_clock_is_set() {
         let (mut day, mut clock) = (Day::default(), DayClock::default());
         let hour = 3600 * SECOND;
         run(&mut day, &mut clock, THEN, 900);
-        // Half an hour back: the newest step takes it, at the right rate.
+        // Half an hour back: data belongs to the newest step, at the right rate.
         run(&mut day, &mut clock, THEN - hour / 2, 600);
         assert_eq!(day.points(&clock).len(), 3);
-        // On by two hours, back by them, and through the same hours again.
+        // Two hours forward, two hours back, and through the same hours again.
         run(&mut day, &mut clock, THEN + 2 * hour, 900);
         run(&mut day, &mut clock, THEN, 3 * 3600);
         let points = day.points(&clock);
@@ -237,7 +241,7 @@ mod tests {
             points.is_sorted_by(|a, b| a.unix_ns < b.unix_ns),
             "{points:?}"
         );
-        // On by a year, then back by it.
+        // One year forward, then back.
         run(&mut day, &mut clock, THEN + 8766 * hour, 600);
         assert_eq!(
             day.points(&clock).last().unwrap().unix_ns,

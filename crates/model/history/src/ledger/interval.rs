@@ -1,4 +1,4 @@
-//! The interval that was read last: what each active class and those above it counted in it.
+//! The last interval: the counts of each active class and of its ancestors.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
@@ -8,10 +8,10 @@ use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 
 const NONE: u32 = u32::MAX;
-/// Distributions of so many words are not worth packing again: a leg's buckets seldom are fewer.
-const FEW_WORDS: usize = 64;
+/// Distributions up to this size are not packed again, because a leg rarely has fewer buckets.
+const MIN_REPACK_WORDS: usize = 64;
 
-/// An active row's interval.
+/// The interval of an active row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub row: usize,
@@ -20,20 +20,20 @@ pub(super) struct Entry {
     pub words: Vec<u32>,
 }
 
-/// Entries of the active rows; by row once [`Interval::roll_up`] is done.
+/// Entries of the active rows, sorted by row after [`Interval::roll_up`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interval {
     pub unix_ns: u64,
     pub dt_ns: u64,
     pub entries: Vec<Entry>,
-    /// Index of each row's entry.
+    /// Index of the entry of each row.
     at: Vec<u32>,
-    /// Entries to be used again, for their memory.
+    /// Entries for reuse of their memory.
     spare: Vec<Entry>,
 }
 
 impl Interval {
-    /// Forgets everything, and has place for `rows`.
+    /// Removes all entries, and prepares for `rows` rows.
     pub fn reset(&mut self, rows: usize) {
         self.entries.clear();
         self.spare.clear();
@@ -41,7 +41,7 @@ impl Interval {
         self.at.resize(rows, NONE);
     }
 
-    /// Begins the next one.
+    /// Begins the next interval.
     pub fn begin(&mut self, unix_ns: u64, dt_ns: u64) {
         for mut entry in self.entries.drain(..) {
             self.at[entry.row] = NONE;
@@ -53,7 +53,7 @@ impl Interval {
         self.dt_ns = dt_ns;
     }
 
-    /// A row's entry, made if it is not there.
+    /// The entry of a row, created if missing.
     pub fn entry(&mut self, row: usize) -> &mut Entry {
         if self.at[row] == NONE {
             self.at[row] = self.entries.len() as u32;
@@ -63,14 +63,14 @@ impl Interval {
         &mut self.entries[self.at[row] as usize]
     }
 
-    /// A row's entry, if it was active.
+    /// The entry of a row, if it was active.
     pub fn get(&self, row: usize) -> Option<&Entry> {
         let at = self.at.get(row).filter(|at| **at != NONE)?;
         self.entries.get(*at as usize)
     }
 
-    /// Adds what rows counted to all rows above them, each row once: O(words).
-    /// `parent` names the row above, which has a lower index.
+    /// Adds the counts of rows to their ancestors, each row once. O(words). `parent` returns the parent,
+    /// which has a lower index.
     pub fn roll_up(&mut self, parent: impl Fn(usize) -> Option<usize>, sums: &mut Sums) {
         let mut at = 0;
         while at < self.entries.len() {
@@ -84,9 +84,9 @@ impl Interval {
             self.at[entry.row] = at as u32;
         }
         for at in (0..self.entries.len()).rev() {
-            // All below have added theirs: those of several children are packed together.
+            // All descendants are added: pack the words of several children together.
             let words = &mut self.entries[at].words;
-            if words.len() > FEW_WORDS {
+            if words.len() > MIN_REPACK_WORDS {
                 sums.set(&*words);
                 sums.pack(words);
             }
@@ -100,12 +100,12 @@ impl Interval {
         }
     }
 
-    /// Rates of an entry, bits a second; indexed by direction.
+    /// Rates of an entry, bits per second, indexed by direction.
     pub fn rates_bps(&self, entry: &Entry) -> [f64; 2] {
         [UP, DOWN].map(|dir| rate_bps(entry.tally.dir[dir].bytes, self.dt_ns))
     }
 
-    /// A row of the interval, for export; of no entry, it tells that nothing passed.
+    /// The interval row of an entry. Without entry it has zero counts.
     pub fn row(
         &self,
         entry: Option<&Entry>,
@@ -165,7 +165,7 @@ impl Interval {
     }
 }
 
-/// Bits a second; 0 of no time.
+/// Bits per second, 0 for no time.
 pub(super) fn rate_bps(bytes: u64, ns: u64) -> f64 {
     if ns == 0 {
         return 0.0;
@@ -173,7 +173,7 @@ pub(super) fn rate_bps(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns as f64
 }
 
-/// A leg's round-trip times in an interval.
+/// RTT values of a leg in an interval.
 struct Times {
     samples: u64,
     min: Option<u64>,

@@ -1,50 +1,50 @@
-//! How much a class's own load delays it: its round-trip times while idle against those while busy.
+//! The delay under load of a class: its RTT while busy compared with its RTT while idle.
 //!
-//! Passive: nothing is loaded on purpose. An interval is *busy* if either direction's rate is at
-//! least [`BUSY_SHARE`] of its ceiling, *idle* if both are below [`IDLE_SHARE`] of theirs, and
-//! counts as neither in between. The ceiling is the plan's; without plan, the greatest rate seen,
-//! which halves every [`PEAK_HALF_LIFE_NS`] and is at least [`PEAK_FLOOR_BPS`].
+//! Passive: no test traffic is sent. An interval is *busy* if the rate of a direction is at least
+//! [`BUSY_SHARE`] of its ceiling, *idle* if both are below [`IDLE_SHARE`] of theirs, and ignored
+//! otherwise. Without configured ceiling, the maximum observed rate is used. It halves every
+//! [`PEAK_HALF_LIFE_NS`] and is at least [`PEAK_FLOOR_BPS`].
 
 use fairpath_core::bucket_middle;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Load;
 
-/// From this share of a direction's ceiling on, a class is busy.
+/// Minimum fraction of a direction's ceiling at which a class is busy.
 pub const BUSY_SHARE: f64 = 0.5;
-/// Below this share of both ceilings, it is idle.
+/// Fraction of both ceilings below which it is idle.
 pub const IDLE_SHARE: f64 = 0.1;
-/// The least ceiling of a direction without plan, bits a second: less than that is no load that a
-/// queue would form behind on a line of today.
+/// Minimum ceiling of a direction without configured ceiling, bits per second. A lower rate does not
+/// cause a queue on a current access link.
 pub const PEAK_FLOOR_BPS: f64 = 1e6;
-/// The greatest rate seen is forgotten by half in this time: it should outlast a weekday's night.
+/// Half-life of the maximum rate, long enough for a night without traffic.
 pub const PEAK_HALF_LIFE_NS: u64 = 24 * 3_600_000_000_000;
-/// Round-trip times of idle and busy intervals weigh half after this time.
+/// Half-life of the samples of idle and busy intervals.
 pub const LOAD_HALF_LIFE_NS: u64 = 3_600_000_000_000;
-/// Round-trip times that idle and busy need each (decayed) before they are told.
+/// Minimum number of (decayed) samples, idle and busy each, for a result.
 pub const LOAD_MIN_SAMPLES: f64 = 50.0;
-/// Growth up to which the score is 100.
+/// Maximum growth with score 100.
 pub const GROWTH_UNFELT_NS: u64 = 5_000_000;
-/// Growth from which on the score is 0.
+/// Minimum growth with score 0.
 pub const GROWTH_UNUSABLE_NS: u64 = 400_000_000;
 
-/// The score of a growth under load, nanoseconds: 100 up to 5 ms, 0 from 400 ms on, and in between
+/// The score of a growth under load in nanoseconds: 100 up to 5 ms, 0 from 400 ms, and in between
 ///
 /// ```text
 /// score = 100 * (1 - ln(growth / 5 ms) / ln(400 ms / 5 ms))
 /// ```
 ///
-/// rounded; it never rises with growth. The ends, and that equal ratios weigh equally, come from
-/// the grades that DSLReports published for the same quantity (<https://www.dslreports.com/faq/17930>):
-/// A+ below 5 ms, A below 30, B below 60, C below 200, D below 400, F from there. Their bounds lie
-/// at the scores 100, 59, 43, 16 and 0.
+/// rounded. It never increases with growth. The bounds and the logarithmic scale follow the grades that
+/// DSLReports published for the same quantity (<https://www.dslreports.com/faq/17930>): A+ below 5 ms,
+/// A below 30, B below 60, C below 200, D below 400, F above. Their bounds have the scores 100, 59, 43,
+/// 16 and 0.
 pub fn score(rtt_growth_ns: u64) -> u8 {
     let growth = rtt_growth_ns.clamp(GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS) as f64;
     let (best, worst) = (GROWTH_UNFELT_NS as f64, GROWTH_UNUSABLE_NS as f64);
     (100.0 * (1.0 - (growth / best).ln() / (worst / best).ln())).round() as u8
 }
 
-/// A distribution that forgets: each count halves in [`LOAD_HALF_LIFE_NS`].
+/// A decaying distribution: each count halves in [`LOAD_HALF_LIFE_NS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Fading {
     /// (bucket, weight at `at`), by bucket.
@@ -52,8 +52,8 @@ struct Fading {
     at: u64,
 }
 
-/// What weighs less is forgotten.
-const LEAST_WEIGHT: f32 = 0.01;
+/// Minimum weight. Smaller ones are removed.
+const MIN_WEIGHT: f32 = 0.01;
 
 fn faded(ns: u64, half_life_ns: u64) -> f64 {
     (-(ns as f64) / half_life_ns as f64).exp2()
@@ -71,7 +71,7 @@ impl Fading {
         for (_, weight) in &mut self.cells {
             *weight *= left;
         }
-        self.cells.retain(|(_, weight)| *weight >= LEAST_WEIGHT);
+        self.cells.retain(|(_, weight)| *weight >= MIN_WEIGHT);
         for (bucket, count) in buckets {
             match self.cells.binary_search_by_key(&bucket, |(b, _)| *b) {
                 Ok(at) => self.cells[at].1 += count as f32,
@@ -89,7 +89,7 @@ impl Fading {
         sum * faded(t.saturating_sub(self.at), LOAD_HALF_LIFE_NS)
     }
 
-    /// `None` of fewer than [`LOAD_MIN_SAMPLES`].
+    /// `None` for fewer than [`LOAD_MIN_SAMPLES`].
     fn quantile(&self, t: u64, q: f64) -> Option<u64> {
         if self.weight(t) < LOAD_MIN_SAMPLES {
             return None;
@@ -99,30 +99,30 @@ impl Fading {
             .iter()
             .map(|(_, weight)| f64::from(*weight))
             .sum();
-        let mut seen = 0.0;
+        let mut counted = 0.0;
         let at = self.cells.iter().find(|(_, weight)| {
-            seen += f64::from(*weight);
-            seen >= q * all
+            counted += f64::from(*weight);
+            counted >= q * all
         });
         at.or(self.cells.last())
             .map(|(bucket, _)| bucket_middle(*bucket))
     }
 }
 
-/// A class's load. Indexed by direction, as the core's counts are.
+/// The load of a class. Arrays are indexed by direction, as the core's counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct LoadMeter {
     idle: Fading,
     busy: Fading,
-    /// The greatest rate seen, bits a second at `at`, and where it was when `busy` was begun.
+    /// The maximum rate at `at`, bits per second, and its value at the begin of `busy`.
     peak: [f32; 2],
     busy_since_peak: [f32; 2],
     at: u64,
 }
 
 impl LoadMeter {
-    /// Takes in an interval that ends at `t`: its rates, the plan's ceilings, and the buckets of
-    /// the inside leg.
+    /// Adds an interval that ends at `t`: its rates, the configured ceilings, and the buckets of the
+    /// inside leg.
     pub fn note(
         &mut self,
         t: u64,
@@ -146,8 +146,8 @@ impl LoadMeter {
         }
     }
 
-    /// Where a ceiling is only learnt, what was taken for busy below half of it was not: it is
-    /// forgotten each time the peak has doubled.
+    /// Without configured ceiling, intervals were not busy if the maximum rate has doubled since. So
+    /// `busy` is cleared each time it doubles.
     fn note_peaks(&mut self, t: u64, rates_bps: [f64; 2], plan_bps: [Option<u64>; 2]) {
         let left = faded(t.saturating_sub(self.at), PEAK_HALF_LIFE_NS) as f32;
         self.at = t.max(self.at);
@@ -163,7 +163,7 @@ impl LoadMeter {
         }
     }
 
-    /// As it stands at `t`.
+    /// The load at `t`.
     pub fn load(&self, t: u64) -> Load {
         let idle = self.idle.quantile(t, 0.5);
         let loaded = self.busy.quantile(t, 0.5);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_score_falls_from_100_to_0_as_the_published_grades_do() {
+    fn scores_match_the_published_grades() {
         let at = |ms: u64| score(ms * 1_000_000);
         assert_eq!(
             [0, 5, 30, 60, 200, 400, 9_000].map(at),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_the_busy_median_less_the_idle_one() {
+    fn growth_is_busy_median_minus_idle_median() {
         let mut meter = LoadMeter::default();
         let plan = [Some(10_000_000), Some(100_000_000)];
         for second in 0..20 {
@@ -230,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn without_plan_busy_is_held_against_the_greatest_rate_seen() {
+    fn without_ceiling_the_maximum_rate_decides() {
         let mut meter = LoadMeter::default();
         let none = [None, None];
         meter.note(0, [0.0, 2e6], none, at(20, 300));
         assert!(meter.load(0).loaded_p50_rtt_ns.is_some());
-        // A much greater rate: what was busy before was not.
+        // At a much higher rate, earlier intervals were not busy.
         meter.note(SECOND, [0.0, 50e6], none, at(100, 100));
         meter.note(2 * SECOND, [0.0, 4e6], none, at(20, 100));
         let load = meter.load(2 * SECOND);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_weighs_less_and_is_told_no_more_when_little_is_left() {
+    fn old_samples_decay_until_no_result() {
         let mut meter = LoadMeter::default();
         let plan = [None, Some(1_000_000)];
         meter.note(0, [0.0, 1e6], plan, at(20, 400));

@@ -1,31 +1,30 @@
-//! The ledger: from what the core counted in each interval to everything that is shown of classes.
+//! The history of classes: from the core's counts of each interval to the values of a snapshot.
 //!
 //! ```text
-//! Reading ─ meters (differences) ─ interval (own numbers, then those above) ─┬─ totals, window, load, day
+//! Reading ─ meters (differences) ─ interval (own counts, then ancestors) ─────┬─ totals, window, load, day
 //!   cells ───────────────────────────┘                                       ├─ alerts
 //!   pairs ─ peers, unmatched subnets                                         └─ rows for export
 //! ```
 //!
-//! Pure: reads no clock, does no I/O. An interval costs one comparison for each slot and work for
-//! those rows only whose counters moved, and for the rows above them. A row's numbers include those
-//! of the rows below it.
+//! Pure: reads no clock, does no I/O. An interval costs one comparison for each slot, and work for
+//! rows whose counters changed and for their ancestors. Values of a row include those of its
+//! descendants.
 //!
-//! Rates and ages are measured by a clock that is never set ([`Reading::mono_ns`]); Unix times
-//! only say when.
+//! Rates and ages use the monotonic clock ([`Reading::mono_ns`]). Unix times are only labels.
 //!
-//! What belongs to a row stays with its (kind, name): slots, parents and plans may change. A row
-//! that vanishes is parked, and forgotten after [`PARKED_NS`]: an interface that comes back, or a
-//! class that was left out by mistake, goes on where it was.
+//! The data of a row belongs to its (kind, name), so slots, parents and ceilings may change. A removed
+//! row is parked for [`PARKED_NS`]. An interface that returns, or a class that was removed by mistake,
+//! continues with its data.
 //!
-//! | what a row keeps | when | bytes |
+//! | data of a row | present | bytes |
 //! |---|---|---|
-//! | name, plan, totals | always | 600 |
-//! | distributions of the totals | measured ever | 16 a bucket and leg that was ever hit |
-//! | load, baselines, alerts | active ever | 700, and 8 a bucket of load |
-//! | window | active in the window | up to twice its intervals: 112 each, and 4 a bucket and leg |
-//! | sparkline | active ever | 1,000 |
-//! | peers | active ever | 48 each, [`MAX_PEERS`] over all rows |
-//! | day | [`MAX_DAY_CLASSES`] rows | 24 a five minutes with traffic, and the open step's buckets |
+//! | name, ceilings, totals | always | 600 |
+//! | distributions of the totals | once measured | 16 per used bucket and leg |
+//! | load, baselines, alerts | once active | 700, and 8 per bucket of load |
+//! | window | active in the window | up to twice its intervals: 112 each, and 4 per bucket and leg |
+//! | sparkline | once active | 1,000 |
+//! | peers | once active | 48 each, [`MAX_PEERS`] over all rows |
+//! | day | [`MAX_DAY_CLASSES`] rows | 24 per five minutes with traffic, and the buckets of the open step |
 
 mod account;
 mod alerts;
@@ -79,19 +78,19 @@ use unmatched::Unmatched;
 pub use unmatched::{MAX_UNMATCHED, UNMATCHED_HALF_LIFE_NS, parse_subnet};
 pub use window::HISTORY_POINTS;
 
-/// Intervals that a window may have.
+/// Maximum number of intervals in a window.
 pub const MAX_WINDOW_INTERVALS: u32 = 120;
-/// How long a row that vanished may come back to its numbers.
+/// Time for which the data of a removed row is kept.
 pub const PARKED_NS: u64 = 3_600_000_000_000;
-/// Rows that may be parked at once, restored ones included; the oldest are dropped, and counted.
+/// Maximum number of parked rows, including restored ones. The oldest are dropped and counted.
 pub const MAX_PARKED: usize = MAX_ROWS;
 
-/// What a ledger looks back over, and what it takes for an alert.
+/// Settings of window and alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Intervals that rates, quantiles and loss look back over: 1 to [`MAX_WINDOW_INTERVALS`].
+    /// Number of intervals that rates, percentiles and loss cover: 1 to [`MAX_WINDOW_INTERVALS`].
     pub window_intervals: u32,
-    /// What makes an alert.
+    /// The conditions of alerts.
     pub alerts: AlertRules,
 }
 
@@ -104,64 +103,64 @@ impl Default for Settings {
     }
 }
 
-/// A point of time by two clocks.
+/// A time by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Unix time; may be set.
+    /// Unix time. The clock may be set.
     pub unix_ns: u64,
-    /// A clock that is never set; where it begins does not matter.
+    /// Monotonic time, from any origin.
     pub mono_ns: u64,
 }
 
-/// What was read of the core at the end of an interval.
+/// The core's counts at the end of an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
-    /// When, Unix time.
+    /// Unix time of the reading.
     pub unix_ns: u64,
-    /// When, by the clock that is never set.
+    /// Monotonic time of the reading.
     pub mono_ns: u64,
-    /// By slot: counters that only grow, and wrap.
+    /// Counters by slot, which only grow, and wrap.
     pub counts: &'a [ClassCounts],
-    /// Round-trip times since the last reading.
+    /// RTT samples since the last reading.
     pub cells: &'a [Cell],
-    /// Whom classes talked with since the last reading.
+    /// Traffic of peers since the last reading.
     pub pairs: &'a [Pair],
 }
 
-/// A row, its place and its numbers.
+/// A row, its position in the tree and its data.
 #[derive(Clone, Debug, Default)]
 struct Node {
     place: Place,
     account: Account,
 }
 
-/// A slot's counters, and the row that they belong to.
+/// The counters of a slot, and its row.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     meter: Meter,
-    /// [`NO_ROW`] if it belongs to none.
+    /// [`NO_ROW`] without row.
     row: u32,
 }
 
 const NO_ROW: u32 = u32::MAX;
 
-/// A row that vanished, or was restored and is not wanted yet.
+/// A removed row, or a restored row that is not configured yet.
 #[derive(Clone, Debug)]
 struct Parked {
     account: Account,
     since: u64,
 }
 
-/// Times. Ledger time `t` goes on through restarts: nanoseconds, never back.
+/// Times. Ledger time `t` continues across restarts and never decreases, nanoseconds.
 #[derive(Clone, Debug)]
 struct Clock {
     last: Moment,
-    /// Ledger time when this process began to count, and now.
+    /// Ledger time of the start of this process, and of the last reading.
     start_t: u64,
     t: u64,
-    /// Number of the interval that was read last; the first is 1.
+    /// Number of the last interval, from 1.
     interval: u64,
-    /// Ends of the window's intervals, and the beginning of the first.
+    /// Ends of the intervals in the window, after the begin of the first.
     ends: VecDeque<u64>,
 }
 
@@ -186,23 +185,22 @@ impl Clock {
     }
 }
 
-/// What was dropped or waits, since the ledger was made.
+/// Counters of dropped and waiting data since the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     cells_without_row: u64,
     pairs_without_row: u64,
-    counts_set_back: u64,
-    days_given_up: u64,
+    counters_reset: u64,
+    days_evicted: u64,
     days_refused: u64,
     alerts_waiting: u64,
     parked_dropped: u64,
 }
 
-/// Everything known of all classes.
+/// The history of all classes.
 ///
-/// An interval: [`Ledger::take`]. A new configuration: read the core and [`Ledger::take`] it, give
-/// the core its rules, clear the slots that are new, then [`Ledger::configure`] with the counts
-/// as they are then.
+/// [`Ledger::take`] adds an interval. To apply a new configuration: take a last reading, set the core's
+/// rules, clear new slots, then call [`Ledger::configure`] with the current counts.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     settings: Settings,
@@ -212,13 +210,13 @@ pub struct Ledger {
     clock: Clock,
     day_clock: DayClock,
     interval: Interval,
-    /// Rows whose window holds something, and the pad on which windows are added up.
+    /// Rows with entries in their window, and the arrays in which windows are added up.
     recent: Vec<usize>,
     sums: Sums,
-    /// Alerts that hold, over all rows, and the rows that have any.
+    /// Number of active alerts, and the rows that have any.
     active_alerts: usize,
     alerting: Vec<usize>,
-    /// Rows that have a day, parked ones included.
+    /// Number of rows with a day, including parked ones.
     days: usize,
     unmatched: Unmatched,
     places: Places,
@@ -230,7 +228,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Without rows. The first interval begins at `start`.
+    /// A history without rows. The first interval begins at `start`.
     pub fn new(settings: Settings, start: Moment) -> Ledger {
         let mut ledger = Ledger {
             settings: Settings::default(),
@@ -257,30 +255,30 @@ impl Ledger {
         ledger
     }
 
-    /// From the next interval on; a window out of its bounds is taken as the nearest within.
+    /// Applies settings from the next interval on. The window is limited to its range.
     pub fn set_settings(&mut self, mut settings: Settings) {
         settings.window_intervals = settings.window_intervals.clamp(1, MAX_WINDOW_INTERVALS);
         self.settings = settings;
     }
 
-    /// Names of labels by number ([`Pair::label`]); a label without name is shown as its number.
+    /// Sets the names of labels by number ([`Pair::label`]). A label without name appears as its number.
     pub fn set_labels(&mut self, labels: HashMap<u32, String>) {
         self.labels = labels;
     }
 
-    /// How long nothing was measured at the last restart.
+    /// Time without measurement at the last restart.
     pub fn gap_ns(&self) -> Option<u64> {
         self.gap_ns
     }
 
-    /// Rows that exist.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Subnets of endpoints that no class matched: the `n` with the most bytes of the last half
-    /// minute (they halve every [`UNMATCHED_HALF_LIFE_NS`]), most first. A subnet that has
-    /// become a row of kind [`Kind::Subnet`] by its name is not among them.
+    /// Subnets of hosts that match no class: the `n` with the most bytes, which halve every
+    /// [`UNMATCHED_HALF_LIFE_NS`], most bytes first. Excludes subnets that have a row of kind
+    /// [`Kind::Subnet`].
     pub fn unmatched(&self, n: usize) -> Vec<(Prefix, u64)> {
         let busiest = self.unmatched.busiest(n).into_iter();
         busiest
@@ -288,7 +286,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Names of the rows of a kind that had no traffic for at least `older_than_ns`.
+    /// Names of the rows of a kind without traffic for at least `older_than_ns`.
     pub fn idle_rows(&self, kind: Kind, older_than_ns: u64) -> Vec<&str> {
         let nodes = self.nodes.iter().filter(|node| {
             node.place.spec.kind == kind
@@ -297,15 +295,15 @@ impl Ledger {
         nodes.map(|node| node.place.spec.name.as_str()).collect()
     }
 
-    /// The last interval of each row that was active in it, or whose children were; in tree order.
-    /// None after [`Ledger::configure`], until the next reading.
+    /// The last interval of each active row, in tree order. A row is active if a descendant is. Empty
+    /// between [`Ledger::configure`] and the next reading.
     pub fn interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
         let rows = self.interval.entries.iter().map(|entry| entry.row);
         let mut sums = Sums::default();
         rows.map(move |row| self.interval_row(row, &mut sums))
     }
 
-    /// The last interval of every row, in tree order; those that rested have zero counts.
+    /// The last interval of every row, in tree order. Idle rows have zero counts.
     pub fn all_interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
         let mut sums = Sums::default();
         (0..self.nodes.len()).map(move |row| self.interval_row(row, &mut sums))

@@ -1,44 +1,44 @@
-//! Distributions in packed form, and the scratch pad on which they are added up.
+//! Packed distributions, and the arrays in which they are added up.
 //!
-//! A word holds bucket (10 bits), leg (1) and count (21); a distribution is words in any order, a
-//! bucket as often as it likes. That takes a quarter of a histogram's memory, is added to and copied
-//! without looking anything up, and is added up in an array that stays in a cache.
+//! A word has bucket (10 bits), leg (1) and count (21). A distribution is a list of words in any order,
+//! with repeated buckets. It takes a quarter of the memory of a histogram. Adding and copying need no
+//! lookup, and the array for sums fits into the cache.
 
 use fairpath_core::{INSIDE, OUTSIDE, bucket_middle};
 
 use crate::Histogram;
 
 const COUNT_BITS: u32 = 21;
-const MOST_IN_A_WORD: u64 = (1 << COUNT_BITS) - 1;
-/// Places of a word: bucket and leg, the leg in the lowest bit.
-const PLACES: usize = 1 << (u32::BITS - COUNT_BITS);
+const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
+/// Number of array entries: bucket and leg, with the leg in the lowest bit.
+const ENTRIES: usize = 1 << (u32::BITS - COUNT_BITS);
 
-/// Adds `count` round-trip times of a bucket to a distribution.
+/// Adds `count` samples of a bucket to a distribution.
 pub(super) fn pack(words: &mut Vec<u32>, bucket: u16, leg: usize, count: u64) {
-    let place = (u32::from(bucket) << 1 | leg as u32) << COUNT_BITS;
+    let entry = (u32::from(bucket) << 1 | leg as u32) << COUNT_BITS;
     let mut left = count;
     while left > 0 {
-        let part = left.min(MOST_IN_A_WORD);
-        words.push(place | part as u32);
+        let part = left.min(MAX_COUNT);
+        words.push(entry | part as u32);
         left -= part;
     }
 }
 
-/// Distributions of both legs in a plain array.
+/// Distributions of both legs in an array.
 #[derive(Clone, Debug)]
 pub(super) struct Sums {
-    /// By place.
+    /// By entry.
     counts: Vec<u64>,
-    /// Places used: from, to (exclusive), both even.
+    /// Used entries: from, to (exclusive), both even.
     used: (usize, usize),
-    /// By leg.
+    /// Number of samples by leg.
     all: [u64; 2],
 }
 
 impl Default for Sums {
     fn default() -> Sums {
         Sums {
-            counts: vec![0; PLACES],
+            counts: vec![0; ENTRIES],
             used: (0, 0),
             all: [0; 2],
         }
@@ -46,20 +46,20 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Empty again.
+    /// Removes all samples.
     pub fn clear(&mut self) {
         self.counts[self.used.0..self.used.1].fill(0);
         (self.used, self.all) = Default::default();
     }
 
-    /// Puts a sum on the pad, instead of what is there. O(words + buckets between the outermost).
+    /// Replaces the content by a sum. O(words + range of used buckets).
     pub fn set<'a>(&mut self, words: impl IntoIterator<Item = &'a u32>) {
         self.clear();
-        let (mut from, mut to) = (PLACES - 2, 0);
+        let (mut from, mut to) = (ENTRIES - 2, 0);
         for word in words {
-            let place = (word >> COUNT_BITS) as usize;
-            self.counts[place] += u64::from(*word) & MOST_IN_A_WORD;
-            (from, to) = (from.min(place), to.max(place));
+            let entry = (word >> COUNT_BITS) as usize;
+            self.counts[entry] += u64::from(*word) & MAX_COUNT;
+            (from, to) = (from.min(entry), to.max(entry));
         }
         if from <= to {
             self.used = (from & !1, (to | 1) + 1);
@@ -70,7 +70,7 @@ impl Sums {
         }
     }
 
-    /// How many round-trip times a leg has.
+    /// Number of samples of a leg.
     pub fn count(&self, leg: usize) -> u64 {
         self.all[leg]
     }
@@ -78,23 +78,23 @@ impl Sums {
     /// As [`Histogram::quantile`].
     pub fn quantile(&self, leg: usize, q: f64) -> Option<u64> {
         let rank = ((q * self.all[leg] as f64).ceil() as u64).max(1);
-        let mut seen = 0;
+        let mut counted = 0;
         let mut buckets = self.buckets(leg);
         let at = buckets.find(|(_, count)| {
-            seen += count;
-            seen >= rank
+            counted += count;
+            counted >= rank
         });
         at.map(|(bucket, _)| bucket_middle(bucket))
     }
 
-    /// The buckets of a leg and their counts, by bucket; some are 0.
+    /// The buckets of a leg and their counts, sorted by bucket. Counts may be 0.
     pub fn buckets(&self, leg: usize) -> impl Iterator<Item = (u16, u64)> {
         let (from, to) = self.used;
         let pairs = self.counts[from..to].chunks_exact(2).enumerate();
         pairs.map(move |(at, pair)| ((from / 2 + at) as u16, pair[leg]))
     }
 
-    /// As histograms, by leg.
+    /// The histograms by leg.
     pub fn histograms(&self) -> [Histogram; 2] {
         [INSIDE, OUTSIDE].map(|leg| {
             let mut histogram = Histogram::default();
@@ -105,7 +105,7 @@ impl Sums {
         })
     }
 
-    /// Packs what is on the pad, each bucket once, in place of what is in `words`.
+    /// Replaces `words` by the packed content, with each bucket once.
     pub fn pack(&self, words: &mut Vec<u32>) {
         words.clear();
         for leg in [INSIDE, OUTSIDE] {
@@ -121,15 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distributions_survive_packing_whatever_their_counts() {
+    fn packing_preserves_distributions() {
         let mut spread = <[Histogram; 2]>::default();
         let mut words = Vec::new();
         for (bucket, leg, count) in [
             (735, OUTSIDE, 1),
-            (735, INSIDE, MOST_IN_A_WORD * 3 + 5),
+            (735, INSIDE, MAX_COUNT * 3 + 5),
             (0, INSIDE, 1),
             (300, INSIDE, 7),
-            (735, INSIDE, MOST_IN_A_WORD),
+            (735, INSIDE, MAX_COUNT),
         ] {
             pack(&mut words, bucket, leg, count);
             spread[leg].add(bucket, count);

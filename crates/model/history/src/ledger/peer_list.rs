@@ -1,4 +1,4 @@
-//! A bounded list of peers that keeps the greatest of them: its entries, and how they fade.
+//! A bounded list of the largest peers, and the decay of its entries.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,49 +9,49 @@ use super::peers::{MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CL
 use crate::snapshot::Peer;
 
 const PRIOR_SAMPLES: f32 = 4.0;
-/// Weights are brought up to date in steps of this.
+/// Interval of decay steps.
 const DECAY_STEP_NS: u64 = 10_000_000_000;
 
 /// A prefix (or a host), or the number of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum PeerKey {
     Prefix(Prefix),
     Label(u32),
 }
 
-impl Who {
-    fn of(pair: &Pair) -> Who {
+impl PeerKey {
+    fn of(pair: &Pair) -> PeerKey {
         match pair.kind {
-            PairKind::Label => Who::Label(pair.label),
-            _ => Who::Prefix(Prefix {
+            PairKind::Label => PeerKey::Label(pair.label),
+            _ => PeerKey::Prefix(Prefix {
                 address: pair.address,
                 len: pair.prefix_len,
             }),
         }
     }
 
-    /// Equal for equals, and seldom for others.
-    fn print(self) -> u32 {
+    /// A hash for comparison.
+    fn hash(self) -> u32 {
         let bits = match self {
-            Who::Label(number) => u128::from(number) | 1 << 64,
-            Who::Prefix(prefix) => match prefix.address {
+            PeerKey::Label(number) => u128::from(number) | 1 << 64,
+            PeerKey::Prefix(prefix) => match prefix.address {
                 IpAddr::V4(v4) => u128::from(u32::from(v4)) | u128::from(prefix.len) << 40,
                 IpAddr::V6(v6) => u128::from(v6).rotate_left(7) ^ u128::from(prefix.len),
             },
         };
         let folded = (bits >> 64) as u64 ^ bits as u64;
-        // 2^64 by the golden ratio.
+        // 2^64 divided by the golden ratio.
         (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
-    /// A prefix of one host is shown as its address, a label without a name as its number.
+    /// The prefix of one host appears as its address, a label without name as its number.
     fn name(self, labels: &HashMap<u32, String>) -> String {
         match self {
-            Who::Label(number) => match labels.get(&number) {
+            PeerKey::Label(number) => match labels.get(&number) {
                 Some(name) => name.clone(),
                 None => format!("label {number}"),
             },
-            Who::Prefix(prefix) => {
+            PeerKey::Prefix(prefix) => {
                 let whole = if prefix.address.is_ipv4() { 32 } else { 128 };
                 if prefix.len == whole {
                     prefix.address.to_string()
@@ -65,21 +65,21 @@ impl Who {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub who: Who,
+    pub who: PeerKey,
     bytes_up: f32,
     bytes_down: f32,
-    /// Bytes of those that had the place before.
+    /// Bytes of evicted entries before it.
     error: f32,
     pub samples: f32,
     rtt_sum_us: f32,
     max_rtt_us: u32,
     lost: f32,
-    /// Ledger time, seconds.
-    seen_s: u32,
+    /// Ledger time of its last traffic, seconds.
+    active_s: u32,
 }
 
 impl Entry {
-    pub fn new(who: Who) -> Entry {
+    pub fn new(who: PeerKey) -> Entry {
         Entry {
             who,
             bytes_up: 0.0,
@@ -89,7 +89,7 @@ impl Entry {
             rtt_sum_us: 0.0,
             max_rtt_us: 0,
             lost: 0.0,
-            seen_s: 0,
+            active_s: 0,
         }
     }
 
@@ -100,10 +100,10 @@ impl Entry {
         self.rtt_sum_us += pair.rtt_sum_ns as f32 / 1e3;
         self.max_rtt_us = self.max_rtt_us.max(pair.max_rtt_us);
         self.lost += pair.lost_packets as f32;
-        self.seen_s = (t / 1_000_000_000) as u32;
+        self.active_s = (t / 1_000_000_000) as u32;
     }
 
-    /// `other` is the same peer, of another class.
+    /// Adds the entry of the same peer in another class.
     pub fn merge(&mut self, other: &Entry) {
         self.bytes_up += other.bytes_up;
         self.bytes_down += other.bytes_down;
@@ -128,12 +128,12 @@ impl Entry {
 
     fn sign(&self, rank: Rank) -> Sign {
         Sign {
-            print: self.who.print(),
+            hash: self.who.hash(),
             rank: rank(self),
         }
     }
 
-    /// Bytes that it has at most.
+    /// Upper bound of its bytes.
     pub fn weight(&self) -> f32 {
         self.bytes() + self.error
     }
@@ -147,7 +147,7 @@ impl Entry {
     }
 
     pub fn mean_us(&self) -> Option<f32> {
-        // A sample that has faded below a thousandth is none.
+        // A sample that decayed below 0.001 does not count.
         (self.samples > 1e-3).then(|| self.rtt_sum_us / self.samples)
     }
 
@@ -164,28 +164,28 @@ impl Entry {
     }
 }
 
-/// Places for entries, over all classes.
+/// Number of entries over all classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     pub used: usize,
-    /// Pairs that found none.
+    /// Pairs that were refused because of the limit.
     pub refused: u64,
 }
 
-/// By what an entry stays in its list.
+/// The sort key of entries in a list.
 pub(super) type Rank = fn(&Entry) -> f32;
 
-/// What is looked at of each entry to find one: 8 bytes of 52.
+/// The part of an entry that searches read: 8 bytes of 52.
 #[derive(Clone, Copy, Debug)]
 struct Sign {
-    print: u32,
+    hash: u32,
     rank: f32,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
     pub entries: Vec<Entry>,
-    /// Of the entries, in their order.
+    /// One for each entry, in their order.
     signs: Vec<Sign>,
     at: u64,
 }
@@ -204,11 +204,11 @@ impl List {
         self.at = t;
     }
 
-    /// Adds to the entry that is there; `false` if none is.
-    fn add(&mut self, pair: &Pair, who: Who, t: u64, rank: Rank) -> bool {
-        let print = who.print();
+    /// Adds to an existing entry. Returns false if there is none.
+    fn add(&mut self, pair: &Pair, who: PeerKey, t: u64, rank: Rank) -> bool {
+        let hash = who.hash();
         for (at, sign) in self.signs.iter_mut().enumerate() {
-            if sign.print == print && self.entries[at].who == who {
+            if sign.hash == hash && self.entries[at].who == who {
                 self.entries[at].add(pair, t);
                 sign.rank = rank(&self.entries[at]);
                 return true;
@@ -223,19 +223,19 @@ impl List {
         places.used += 1;
     }
 
-    fn has_room(&self, places: &Places) -> bool {
+    fn has_capacity(&self, places: &Places) -> bool {
         self.entries.len() < PEERS_PER_CLASS && places.used < MAX_PEERS
     }
 
-    /// Where the entry of the least rank is.
-    fn least(&self) -> Option<usize> {
-        let mut least: Option<(usize, f32)> = None;
+    /// The index of the entry with the lowest rank.
+    fn lowest(&self) -> Option<usize> {
+        let mut lowest: Option<(usize, f32)> = None;
         for (at, sign) in self.signs.iter().enumerate() {
-            if least.is_none_or(|(_, rank)| sign.rank < rank) {
-                least = Some((at, sign.rank));
+            if lowest.is_none_or(|(_, rank)| sign.rank < rank) {
+                lowest = Some((at, sign.rank));
             }
         }
-        least.map(|(at, _)| at)
+        lowest.map(|(at, _)| at)
     }
 
     fn replace(&mut self, at: usize, entry: Entry, rank: Rank) {
@@ -243,39 +243,39 @@ impl List {
         self.entries[at] = entry;
     }
 
-    /// Space-Saving over bytes.
+    /// Adds by bytes, with the Space-Saving algorithm.
     pub fn add_by_bytes(&mut self, pair: &Pair, t: u64, places: &mut Places) {
         self.fade(t, Entry::weight);
-        let who = Who::of(pair);
+        let who = PeerKey::of(pair);
         if self.add(pair, who, t, Entry::weight) {
             return;
         }
-        let mut newcomer = Entry::new(who);
-        newcomer.add(pair, t);
-        if self.has_room(places) {
-            self.push(newcomer, Entry::weight, places);
-        } else if let Some(least) = self.least() {
-            newcomer.error = self.signs[least].rank;
-            self.replace(least, newcomer, Entry::weight);
+        let mut new = Entry::new(who);
+        new.add(pair, t);
+        if self.has_capacity(places) {
+            self.push(new, Entry::weight, places);
+        } else if let Some(lowest) = self.lowest() {
+            new.error = self.signs[lowest].rank;
+            self.replace(lowest, new, Entry::weight);
         } else {
             places.refused += 1;
         }
     }
 
-    /// Keeps the slowest.
+    /// Adds by mean RTT, and keeps the slowest.
     pub fn add_by_slowness(&mut self, pair: &Pair, t: u64, places: &mut Places) {
         self.fade(t, Entry::slowness);
-        let who = Who::of(pair);
+        let who = PeerKey::of(pair);
         if self.add(pair, who, t, Entry::slowness) || pair.samples == 0 {
             return;
         }
-        let mut newcomer = Entry::new(who);
-        newcomer.add(pair, t);
-        if self.has_room(places) {
-            self.push(newcomer, Entry::slowness, places);
-        } else if let Some(least) = self.least() {
-            if newcomer.slowness() > self.signs[least].rank {
-                self.replace(least, newcomer, Entry::slowness);
+        let mut new = Entry::new(who);
+        new.add(pair, t);
+        if self.has_capacity(places) {
+            self.push(new, Entry::slowness, places);
+        } else if let Some(lowest) = self.lowest() {
+            if new.slowness() > self.signs[lowest].rank {
+                self.replace(lowest, new, Entry::slowness);
             }
         } else {
             places.refused += 1;
@@ -286,7 +286,7 @@ impl List {
         let oldest_s = t.saturating_sub(PEER_FORGOTTEN_NS) / 1_000_000_000;
         let mut at = 0;
         while at < self.entries.len() {
-            if u64::from(self.entries[at].seen_s) >= oldest_s {
+            if u64::from(self.entries[at].active_s) >= oldest_s {
                 at += 1;
                 continue;
             }

@@ -1,74 +1,73 @@
-//! Whom a class talks with most, who answers it slowest, and which of its hosts talk.
+//! Remotes of a class with the most bytes and the largest RTT, and its busiest hosts.
 //!
-//! Each list is that of Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) over bytes, all of
-//! which halve every [`PEER_HALF_LIFE_NS`]: a newcomer takes the place of the least entry and
-//! remembers its bytes as its own possible error. What is told of an entry was counted since it
-//! came in, so bytes are never too high, and too low by at most a [`PEERS_PER_CLASS`]th of the
-//! class's bytes (decayed alike); whoever has more than that share is in the list. The list of the
-//! slowest holds the greatest means instead; each mean counts a few times nothing
-//! besides its samples, so that one slow answer does not displace a remote that is always slow.
-//! None of that holds for a class that came when [`MAX_PEERS`] were taken: it is counted.
+//! Each list follows Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005) over bytes, which halve
+//! every [`PEER_HALF_LIFE_NS`]. A new entry evicts the smallest and records its bytes as possible error.
+//! Reported values count from the insertion of an entry. So bytes are never too high, and too low by
+//! at most 1/[`PEERS_PER_CLASS`] of the (decayed) bytes of the class. A peer with more than that share
+//! is in the list. The list of the slowest remotes has the largest means instead. Each mean includes a
+//! few samples of 0, so that one slow answer does not evict a remote that is always slow. A class that
+//! appears after [`MAX_PEERS`] entries are in use has no entries, which is counted.
 
 use std::collections::HashMap;
 
 use fairpath_core::{Pair, PairKind};
 
-use super::peer_list::{Entry, List, Places, Who};
+use super::peer_list::{Entry, List, PeerKey, Places};
 use crate::snapshot::Peer;
 
-/// Entries of each list of a class.
+/// Maximum length of each list of a class.
 pub const PEERS_PER_CLASS: usize = 32;
-/// Entries of all lists: 8 MB.
+/// Maximum number of entries of all lists: 8 MB.
 pub const MAX_PEERS: usize = 131_072;
-/// Bytes, samples and losses weigh half after this time.
+/// Half-life of bytes, samples and losses.
 pub const PEER_HALF_LIFE_NS: u64 = 300_000_000_000;
-/// Entries to which nothing was added for so long are forgotten.
+/// Idle time after which an entry is removed.
 pub const PEER_FORGOTTEN_NS: u64 = 1_800_000_000_000;
-/// Round-trip times (decayed) from which on a remote can be among the slowest.
+/// Minimum number of (decayed) samples of a remote among the slowest.
 pub const WORST_MIN_SAMPLES: f32 = 5.0;
 
-/// The lists of a class: of its own slot, without the classes below.
+/// The lists of a class, without those of its descendants.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peers {
     busiest: List,
     worst: List,
-    talkers: List,
+    hosts: List,
 }
 
 impl Peers {
-    /// Takes in what passed with a remote or a host. O([`PEERS_PER_CLASS`]).
+    /// Adds the traffic of a remote or a host. O([`PEERS_PER_CLASS`]).
     pub fn add(&mut self, pair: &Pair, t: u64, places: &mut Places) {
         if pair.kind == PairKind::Talker {
-            return self.talkers.add_by_bytes(pair, t, places);
+            return self.hosts.add_by_bytes(pair, t, places);
         }
         self.busiest.add_by_bytes(pair, t, places);
         self.worst.add_by_slowness(pair, t, places);
     }
 
-    /// Drops what is long silent, and gives its places back.
+    /// Removes idle entries.
     pub fn forget(&mut self, t: u64, places: &mut Places) {
-        for list in [&mut self.busiest, &mut self.worst, &mut self.talkers] {
+        for list in [&mut self.busiest, &mut self.worst, &mut self.hosts] {
             list.forget(t, places);
         }
     }
 
-    /// How many places it holds.
+    /// Number of its entries.
     pub fn places(&self) -> usize {
-        [&self.busiest, &self.worst, &self.talkers]
+        [&self.busiest, &self.worst, &self.hosts]
             .iter()
             .map(|list| list.entries.len())
             .sum()
     }
 }
 
-/// What is shown of several classes together.
+/// The lists of several classes together.
 pub(super) struct Shown {
     pub worst: Vec<Peer>,
     pub busiest: Vec<Peer>,
-    pub talkers: Vec<Peer>,
+    pub hosts: Vec<Peer>,
 }
 
-/// The lists of several classes as one, each at most `limit` long, as they stand at `t`.
+/// Merges the lists of several classes at `t`, each with at most `limit` entries.
 pub(super) fn show(
     classes: &[&Peers],
     t: u64,
@@ -85,12 +84,12 @@ pub(super) fn show(
     Shown {
         worst: sorted(worst, |entry| entry.mean_us().unwrap_or(0.0), limit, labels),
         busiest: by_bytes(|peers| &peers.busiest),
-        talkers: by_bytes(|peers| &peers.talkers),
+        hosts: by_bytes(|peers| &peers.hosts),
     }
 }
 
 fn together<'a>(lists: impl Iterator<Item = &'a List>, t: u64) -> Vec<Entry> {
-    let mut all: HashMap<Who, Entry> = HashMap::new();
+    let mut all: HashMap<PeerKey, Entry> = HashMap::new();
     for list in lists {
         let mut list = list.clone();
         list.fade(t, Entry::weight);
@@ -210,6 +209,6 @@ mod tests {
         let line = |peer: &Peer| (peer.name.clone(), peer.bytes_down);
         let busiest: Vec<_> = shown.busiest.iter().map(line).collect();
         assert_eq!(busiest, [("video".into(), 200), ("label 5".into(), 100)]);
-        assert_eq!(line(&shown.talkers[0]), ("192.0.1.0".into(), 70));
+        assert_eq!(line(&shown.hosts[0]), ("192.0.1.0".into(), 70));
     }
 }

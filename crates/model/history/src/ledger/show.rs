@@ -1,4 +1,4 @@
-//! The ledger as it is shown: snapshots and details.
+//! Snapshots and details of the history.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,33 +16,32 @@ use crate::snapshot::{
     AlertKind, Detail, Leg, Load, Query, Row, SNAPSHOT_SCHEMA, Snapshot, Sort, Totals, Volume,
 };
 
-/// What a snapshot says that the ledger does not know.
+/// Parts of a snapshot that come from the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Of this program.
+    /// Version of this program.
     pub version: String,
-    /// Of the router.
+    /// Name of the router.
     pub host: String,
-    /// Of the packet path and the daemon, by name; the ledger adds its own (`ledger_...`).
+    /// Counters of the packet path and the daemon. The history adds its own (`history_...`).
     pub counters: BTreeMap<String, u64>,
 }
 
-/// What is wanted of each row.
+/// Optional parts of each row.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct Parts {
     histograms: bool,
     history: bool,
 }
 
 impl Ledger {
-    /// The picture, with the rows that `query` asks for. Beside the order, O(rows) small steps;
-    /// quantiles are looked up for the rows shown, and for all that match where they decide the
-    /// order.
+    /// The snapshot with the rows that `query` selects.
     ///
-    /// `under` names the first class of that name in tree order. Rows without the value that they
-    /// are sorted by come last; equal ones keep the tree's order.
+    /// O(rows), plus sorting. Percentiles are computed for the returned rows, and for all matching rows
+    /// if they determine the order. `under` selects the first class of that name in tree order. Rows
+    /// without the sort value are last, and equal rows keep their tree order.
     pub fn snapshot(&self, query: &Query, meta: Meta) -> Snapshot {
-        let wanted = Wanted {
+        let parts = Parts {
             histograms: query.histograms,
             history: query.history,
         };
@@ -51,13 +50,13 @@ impl Ledger {
         Snapshot {
             rows: rows
                 .into_iter()
-                .map(|row| self.row(row, wanted, &mut sums))
+                .map(|row| self.row(row, parts, &mut sums))
                 .collect(),
             ..self.status(meta)
         }
     }
 
-    /// The picture without rows.
+    /// The snapshot without rows.
     pub fn status(&self, meta: Meta) -> Snapshot {
         let clock = &self.clock;
         let unix_ns = clock.last.unix_ns;
@@ -82,34 +81,35 @@ impl Ledger {
         }
     }
 
-    /// What was dropped, waits, or is held, by name.
+    /// Counters of the history, by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let c = &self.counters;
         [
-            ("ledger_cells_without_row", c.cells_without_row),
-            ("ledger_pairs_without_row", c.pairs_without_row),
-            ("ledger_counts_set_back", c.counts_set_back),
-            ("ledger_days_given_up", c.days_given_up),
-            ("ledger_days_refused", c.days_refused),
-            ("ledger_alerts_active", self.active_alerts as u64),
-            ("ledger_alerts_waiting", c.alerts_waiting),
-            ("ledger_parked", self.parked.len() as u64),
-            ("ledger_parked_dropped", c.parked_dropped),
-            ("ledger_peers", self.places.used as u64),
-            ("ledger_peers_refused", self.places.refused),
-            ("ledger_unmatched_dropped", self.unmatched.dropped),
+            ("history_cells_without_row", c.cells_without_row),
+            ("history_pairs_without_row", c.pairs_without_row),
+            ("history_counters_reset", c.counters_reset),
+            ("history_days_evicted", c.days_evicted),
+            ("history_days_refused", c.days_refused),
+            ("history_alerts_active", self.active_alerts as u64),
+            ("history_alerts_waiting", c.alerts_waiting),
+            ("history_parked", self.parked.len() as u64),
+            ("history_parked_dropped", c.parked_dropped),
+            ("history_peers", self.places.used as u64),
+            ("history_peers_refused", self.places.refused),
+            ("history_unmatched_dropped", self.unmatched.dropped),
         ]
         .into_iter()
     }
 
-    /// Everything known of a class, but for its live flows, which the caller adds; each list of
-    /// peers has at most `limit`, and they are those of the classes below it too. Of rows of one
-    /// name, a class comes first, then a subnet, then an interface.
+    /// The details of a class, without its open flows, which the caller adds.
+    ///
+    /// Each list of peers has at most `limit` entries and includes the classes below. If rows of several
+    /// kinds have the name, a class is preferred to a subnet, and a subnet to an interface.
     pub fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
         let named = self.nodes.iter().enumerate();
         let named = named.filter(|(_, node)| node.place.spec.name == class);
         let (at, node) = named.min_by_key(|(_, node)| node.place.spec.kind)?;
-        let wanted = Wanted {
+        let parts = Parts {
             histograms: true,
             history: true,
         };
@@ -120,16 +120,16 @@ impl Ledger {
         let shown = peers::show(&lists, self.clock.t, limit, &self.labels);
         let mut sums = Sums::default();
         Some(Detail {
-            row: self.row(at, wanted, &mut sums),
+            row: self.row(at, parts, &mut sums),
             worst_remotes: shown.worst,
             busiest_remotes: shown.busiest,
-            busiest_hosts: shown.talkers,
+            busiest_hosts: shown.hosts,
             flows: Vec::new(),
             day: node.account.day_points(&self.day_clock, &mut sums),
         })
     }
 
-    /// The rows that a query asks for, in its order.
+    /// The rows that a query selects, in its order.
     fn select(&self, query: &Query) -> Vec<usize> {
         let range = match &query.under {
             None => 0..self.nodes.len(),
@@ -163,7 +163,7 @@ impl Ledger {
             }
             _ => {
                 let mut sums = Sums::default();
-                // Nothing that is known is below 0.
+                // Measured values are at least 0.
                 rows.sort_by_cached_key(|row| {
                     let value = self.sort_value(*row, sort, &mut sums).unwrap_or(-1.0);
                     std::cmp::Reverse(Ordered(value))
@@ -184,7 +184,7 @@ impl Ledger {
             Sort::InsideP95 => p95(INSIDE),
             Sort::OutsideP95 => p95(OUTSIDE),
             Sort::Growth => self.load(node).rtt_growth_ns.map(|ns| ns as f64),
-            Sort::Loss => greatest_loss(&self.window(node)),
+            Sort::Loss => largest_loss(&self.window(node)),
             Sort::Flows => Some(node.account.totals.flows().open() as f64),
         }
     }
@@ -195,7 +195,7 @@ impl Ledger {
         sum.unwrap_or_default()
     }
 
-    /// Puts a row's window on the pad.
+    /// Adds up the window of a row in `sums`.
     fn add_up(&self, node: &Node, sums: &mut Sums) {
         sums.clear();
         if let Some(window) = &node.account.window {
@@ -210,14 +210,14 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    fn row(&self, row: usize, wanted: Wanted, sums: &mut Sums) -> Row {
+    fn row(&self, row: usize, parts: Parts, sums: &mut Sums) -> Row {
         let node = &self.nodes[row];
         let (spec, account) = (&node.place.spec, &node.account);
         let window = self.window(node);
         self.add_up(node, sums);
         let [mut inside, mut outside] =
-            [INSIDE, OUTSIDE].map(|leg| told(account, &window, sums, leg));
-        if wanted.histograms {
+            [INSIDE, OUTSIDE].map(|leg| leg_of(account, &window, sums, leg));
+        if parts.histograms {
             inside.total.histogram = account.spread(INSIDE, sums);
             outside.total.histogram = account.spread(OUTSIDE, sums);
         }
@@ -236,7 +236,7 @@ impl Ledger {
             load: self.load(node),
             flows: account.totals.flows(),
             history: match &account.window {
-                Some(window) if wanted.history => {
+                Some(window) if parts.history => {
                     window.history(account.first_interval, self.clock.interval)
                 }
                 _ => Vec::new(),
@@ -268,7 +268,7 @@ fn matches(node: &Node, query: &Query, filter: Option<&str>) -> bool {
         && filter.is_none_or(|filter| spec.name.to_lowercase().contains(filter))
 }
 
-fn greatest_loss(window: &Tally) -> Option<f64> {
+fn largest_loss(window: &Tally) -> Option<f64> {
     let legs = [INSIDE, OUTSIDE].map(|leg| window.loss(leg));
     let shares = legs.into_iter().flat_map(|loss| [loss.to, loss.from]);
     shares
@@ -277,7 +277,7 @@ fn greatest_loss(window: &Tally) -> Option<f64> {
 }
 
 /// A leg, without the distribution of its totals.
-fn told(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
+fn leg_of(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
     let (now, total) = (window.loss(leg), account.totals.loss(leg).both());
     let rtts = &account.totals.leg[leg];
     Leg {
@@ -300,7 +300,7 @@ fn told(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
     }
 }
 
-/// Alerts that hold, each kind once.
+/// The kinds of active alerts, without duplicates.
 fn alerts(node: &Node) -> Vec<AlertKind> {
     let holds = node.account.learnt.iter().flat_map(|l| &l.watch.holds);
     let active = WATCHED.iter().zip(holds).filter(|(_, hold)| hold.active);
@@ -311,7 +311,7 @@ fn alerts(node: &Node) -> Vec<AlertKind> {
         .collect()
 }
 
-/// Total order of values.
+/// A float with a total order.
 #[derive(PartialEq)]
 struct Ordered(f64);
 

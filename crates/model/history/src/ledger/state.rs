@@ -1,12 +1,12 @@
-//! What survives a restart, as a value and as bytes. Writing it to a file is the daemon's.
+//! The content of the state file. The daemon writes and reads the file.
 //!
 //! ```text
 //! "fairpath"  version u32  length u64  CRC-32 u32  postcard
 //! ```
 //!
-//! Numbers are little-endian; length and checksum are those of what follows. Saved are totals,
-//! distributions, load, baselines, alerts that hold, days, and since when was counted. Not saved
-//! are windows, sparklines, peers and unmatched subnets: minutes make them anew.
+//! Numbers are little-endian. Length and checksum are those of the postcard data. It contains totals,
+//! distributions, load, baselines, active alerts, days, and the time from which totals count. It does
+//! not contain windows, sparklines, peers and unmatched subnets, which minutes restore.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -17,31 +17,31 @@ use super::pad::Sums;
 use super::{Clock, Ledger, Moment, Parked, Settings};
 use crate::snapshot::Kind;
 
-/// The version that is written. Older ones are taken over when read; there is none yet.
+/// The version that is written. Older versions must be converted when read. There is none yet.
 pub const STATE_VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"fairpath";
 const HEADER: usize = 24;
 
-/// Why bytes are no state. Nothing is taken from them.
+/// Why a state file is refused. Nothing of it is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// They begin otherwise.
+    /// The file has another signature.
     #[error("not a state file of Fairpath: move it to start without history")]
     NotState,
-    /// Of another program version.
+    /// Another version of the format.
     #[error(
         "the state file has version {found}, this program reads only {STATE_VERSION}: \
          install the version that wrote it, or move the file to start without history"
     )]
     Version {
-        /// What it says.
+        /// The version of the file.
         found: u32,
     },
-    /// Cut off or changed.
+    /// Truncated or changed.
     #[error("the state file is damaged, {what}: move it to start without history")]
     Damaged {
-        /// What is wrong.
+        /// The damage.
         what: &'static str,
     },
 }
@@ -53,10 +53,10 @@ pub(super) struct SavedRow {
     account: Account,
 }
 
-/// What survives a restart.
+/// The data that survives a restart.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// Of the last reading.
+    /// Unix time of the last reading, nanoseconds.
     unix_ns: u64,
     clock_t: u64,
     counting_since_unix_ns: u64,
@@ -70,19 +70,18 @@ impl State {
         self.unix_ns
     }
 
-    /// Rows in it, parked ones included.
+    /// Number of its rows, including parked ones.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// Names of its rows of a kind: those that a configuration does not name (subnets that were
-    /// found) can be made again.
+    /// Names of its rows of a kind, for rows that are not in the configuration (found subnets).
     pub fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
         let rows = self.rows.iter().filter(move |row| row.kind == kind);
         rows.map(|row| row.name.as_str())
     }
 
-    /// To write down. Fails only for want of memory.
+    /// Encodes it. Fails only without memory.
     pub fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         let mut bytes = vec![0; HEADER];
         bytes = postcard::to_extend(self, bytes).map_err(|_| StateError::Damaged {
@@ -97,7 +96,7 @@ impl State {
         Ok(bytes)
     }
 
-    /// What was written down, if it is whole and of a version that is known.
+    /// Decodes it, if it is complete and of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<State, StateError> {
         let damaged = |what| StateError::Damaged { what };
         let Some((header, body)) = bytes.split_at_checked(HEADER) else {
@@ -124,14 +123,14 @@ impl State {
     }
 }
 
-/// At most eight bytes, least first.
+/// At most eight bytes, little-endian.
 fn little(bytes: &[u8]) -> u64 {
-    let least_last = bytes.iter().rev();
-    least_last.fold(0, |n, byte| (n << 8) | u64::from(*byte))
+    let highest_first = bytes.iter().rev();
+    highest_first.fold(0, |n, byte| (n << 8) | u64::from(*byte))
 }
 
 impl Ledger {
-    /// What survives a restart, as of the last reading. Copies all rows: O(their buckets and days).
+    /// The data that survives a restart, as of the last reading. Copies all rows: O(buckets and days).
     pub fn save(&self) -> State {
         let rows = self.nodes.iter().map(|node| {
             let spec = &node.place.spec;
@@ -154,13 +153,13 @@ impl Ledger {
         }
     }
 
-    /// Goes on from what was saved. Counting begins again at `start`, and the time since the last
-    /// reading that was saved is the gap ([`Ledger::gap_ns`]; `None` if the clock was set back
-    /// behind it). The rows are there as soon as [`Ledger::configure`] names them, within
-    /// [`super::PARKED_NS`].
+    /// Continues from a saved state.
     ///
-    /// Flows that were open when it was saved count as closed: the core knows them no more, and
-    /// those that go on are opened again.
+    /// Counting restarts at `start`. The time since the last saved reading is the gap
+    /// ([`Ledger::gap_ns`]), or `None` if the clock was set back before it. A row returns when
+    /// [`Ledger::configure`] names it within [`super::PARKED_NS`].
+    ///
+    /// Open flows of the saved state count as closed, because the core opens continuing flows again.
     pub fn restore(settings: Settings, start: Moment, state: State) -> Ledger {
         let mut ledger = Ledger::new(settings, start);
         let gap_ns = start.unix_ns.checked_sub(state.unix_ns);

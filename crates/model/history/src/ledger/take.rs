@@ -1,4 +1,4 @@
-//! Taking a reading in.
+//! Adds a reading.
 
 use fairpath_core::{BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
 
@@ -9,14 +9,14 @@ use super::{Ledger, Moment, NO_ROW, Node, PARKED_NS, Reading};
 use crate::snapshot::{Alert, Point};
 
 const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
-/// What is long silent is looked for in a sixty-fourth of the rows an interval.
+/// Each interval searches 1/64 of the rows for idle peers.
 const FORGET_PARTS: usize = 64;
 
 impl Ledger {
-    /// Takes in an interval; returns the alerts that began or ended with it.
+    /// Adds an interval, and returns the alerts that began or ended with it.
     ///
-    /// O(slots) comparisons, and work for active rows and those above them. Counts of slots, cells
-    /// and pairs that belong to no row are left out, the latter two counted.
+    /// O(slots) comparisons, and work for active rows and their ancestors. Slots, cells and pairs
+    /// without row are ignored. Ignored cells and pairs are counted.
     pub fn take(&mut self, reading: &Reading) -> Vec<Alert> {
         self.tick(reading);
         self.read_counts(reading.counts);
@@ -58,7 +58,7 @@ impl Ledger {
             }
             match slot.meter.advance(counts) {
                 Some(tally) => self.interval.entry(slot.row as usize).tally.add(&tally),
-                None => self.counters.counts_set_back += 1,
+                None => self.counters.counters_reset += 1,
             }
         }
     }
@@ -100,7 +100,7 @@ impl Ledger {
         self.unmatched.bound();
     }
 
-    /// Adds the interval to everything that is kept of its rows.
+    /// Adds the interval to the data of its rows.
     fn post(&mut self) {
         let step = self.day_clock.step();
         let mut without_day = Vec::new();
@@ -151,7 +151,7 @@ impl Ledger {
         for parked in parked.take(missing) {
             parked.account.day = None;
             self.days -= 1;
-            self.counters.days_given_up += 1;
+            self.counters.days_evicted += 1;
             missing -= 1;
         }
         if missing == 0 {
@@ -168,7 +168,7 @@ impl Ledger {
         for (_, row) in resting.into_iter().take(missing) {
             self.nodes[row].account.day = None;
             self.days -= 1;
-            self.counters.days_given_up += 1;
+            self.counters.days_evicted += 1;
         }
     }
 
@@ -189,7 +189,7 @@ impl Ledger {
         });
     }
 
-    /// Drops peers that are long silent, and rows that were parked for too long.
+    /// Drops idle peers, and rows that were parked for [`PARKED_NS`].
     fn forget(&mut self) {
         let part = (self.clock.interval as usize) % FORGET_PARTS;
         for node in self.nodes.iter_mut().skip(part).step_by(FORGET_PARTS) {
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// Judges active rows, and those whose alerts hold.
+    /// Compares active rows, and rows with active alerts.
     fn judge(&mut self) -> Vec<Alert> {
         let mut proposals: Vec<(usize, Proposal)> = Vec::new();
         let oldest = self.clock.oldest();
@@ -243,7 +243,7 @@ impl Ledger {
         self.settle(proposals)
     }
 
-    /// Rows whose alerts hold, each once.
+    /// Updates the list of rows with active alerts.
     pub(super) fn list_alerting(&mut self) {
         self.alerting.sort_unstable();
         self.alerting.dedup();
@@ -279,7 +279,7 @@ impl Ledger {
     }
 }
 
-/// What is told of a change.
+/// The record of a begin or an end.
 pub(super) fn alert(class: &str, proposal: &Proposal, unix_ns: u64) -> Alert {
     let (kind, leg) = WATCHED[proposal.watched];
     let leg = if leg == INSIDE { "inside" } else { "outside" };

@@ -1,26 +1,26 @@
-//! What was counted: differences of the kernel's counters, and their sums.
+//! Counts: differences of the core's counters, and their sums.
 //!
-//! Everything here only adds: a class's tally is that of its own slot and of the classes below it.
+//! The tally of a class is the sum of its slot and of its descendants.
 
 use fairpath_core::{ClassCounts, DOWN, DirCounts, INSIDE, UP};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::FlowCounts;
 
-/// One direction.
+/// Counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Way {
+pub(super) struct DirectionTally {
     pub bytes: u64,
     pub packets: u64,
     pub unmeasured_bytes: u64,
     pub data: u64,
-    /// Retransmissions that passed, less the spurious ones: lost beyond this router.
-    pub lost_beyond: u64,
-    pub lost_before: u64,
+    /// Downstream losses: retransmissions that passed, minus spurious ones.
+    pub lost_downstream: u64,
+    pub lost_upstream: u64,
     pub reordered: u64,
 }
 
-/// One leg's round-trip times, without their distribution.
+/// RTT samples of one leg, without their distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rtts {
     pub samples: u64,
@@ -28,10 +28,10 @@ pub(super) struct Rtts {
     pub sum_ns: u64,
 }
 
-/// All that is counted of a class; indexed as [`ClassCounts`] is.
+/// All counts of a class, indexed as [`ClassCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
-    pub dir: [Way; 2],
+    pub dir: [DirectionTally; 2],
     pub leg: [Rtts; 2],
     pub flows_opened: u64,
     pub flows_closed: u64,
@@ -39,7 +39,7 @@ pub(super) struct Tally {
     pub one_sided: u64,
 }
 
-/// So many of so many.
+/// A ratio of counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub lost: u64,
@@ -47,13 +47,13 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// `None` of nothing; at most 1, since losses may be told before the data they belong to.
+    /// The ratio, `None` if `of` is 0. At most 1, because losses may be counted before their data.
     pub fn value(self) -> Option<f64> {
         (self.of > 0).then(|| (self.lost as f64 / self.of as f64).min(1.0))
     }
 }
 
-/// Loss of one leg: on the way to its far end, and from there.
+/// Loss of one leg: towards its far end, and from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Loss {
     pub to: Share,
@@ -61,7 +61,7 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// Both ways together.
+    /// The sum of both directions.
     pub fn both(self) -> Share {
         Share {
             lost: self.to.lost + self.from.lost,
@@ -77,8 +77,8 @@ impl Tally {
             mine.packets += its.packets;
             mine.unmeasured_bytes += its.unmeasured_bytes;
             mine.data += its.data;
-            mine.lost_beyond += its.lost_beyond;
-            mine.lost_before += its.lost_before;
+            mine.lost_downstream += its.lost_downstream;
+            mine.lost_upstream += its.lost_upstream;
             mine.reordered += its.reordered;
         }
         for (mine, its) in self.leg.iter_mut().zip(&other.leg) {
@@ -92,8 +92,8 @@ impl Tally {
         self.one_sided += other.one_sided;
     }
 
-    /// Loss on a leg. The hosts' data is lost before this router on the inside leg, and beyond it
-    /// on the outside leg; for what they receive it is the other way round.
+    /// Loss on a leg. Data of the hosts is lost upstream on the inside leg and downstream on the outside
+    /// leg. For data to the hosts it is the opposite.
     pub fn loss(&self, leg: usize) -> Loss {
         let (near, far) = if leg == INSIDE {
             (UP, DOWN)
@@ -103,17 +103,17 @@ impl Tally {
         let (near, far) = (&self.dir[near], &self.dir[far]);
         Loss {
             to: Share {
-                lost: far.lost_beyond,
+                lost: far.lost_downstream,
                 of: far.data,
             },
             from: Share {
-                lost: near.lost_before,
-                of: near.data + near.lost_before,
+                lost: near.lost_upstream,
+                of: near.data + near.lost_upstream,
             },
         }
     }
 
-    /// Packets reordered before this router, on a leg.
+    /// Packets reordered upstream of this router, on a leg.
     pub fn reordered(&self, leg: usize) -> u64 {
         self.dir[if leg == INSIDE { UP } else { DOWN }].reordered
     }
@@ -133,22 +133,22 @@ impl Tally {
     }
 }
 
-/// A slot's counters as last read.
+/// The last counters of a slot.
 ///
-/// A retransmission may be told to be spurious an interval after it was counted. What is spurious
-/// beyond an interval's retransmissions is taken off those to come, so that no interval is
-/// negative and their sum is right.
+/// A retransmission may turn out to be spurious in a later interval. Spurious retransmissions in excess
+/// of those of an interval are subtracted from the following ones. So no interval is negative, and the
+/// sum is exact.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
     last: ClassCounts,
     spurious_owed: [u64; 2],
 }
 
-/// A 64-bit counter that seems to have grown by more than this was set back.
-const MOST: u64 = u64::MAX / 2;
+/// A 64-bit counter that grew by more than this was reset.
+const MAX_GROWTH: u64 = u64::MAX / 2;
 
 impl Meter {
-    /// Counts from here.
+    /// Begins at `counts`.
     pub fn new(counts: &ClassCounts) -> Meter {
         Meter {
             last: *counts,
@@ -156,15 +156,15 @@ impl Meter {
         }
     }
 
-    /// Nothing was counted since the last reading.
+    /// Whether the counters are unchanged since the last reading.
     pub fn is_at(&self, counts: &ClassCounts) -> bool {
         self.last == *counts
     }
 
-    /// What was counted since the last reading; 32-bit counters may have wrapped once.
+    /// The counts since the last reading. 32-bit counters may have wrapped once.
     ///
-    /// `None` if the counters were set back, which they never are by wrapping: 2^63 bytes do not
-    /// pass between two readings. Counting then goes on from `counts`.
+    /// `None` if the counters were reset. Counting then continues from `counts`. Wrapping is no reset,
+    /// because 2^63 bytes do not pass between two readings.
     pub fn advance(&mut self, counts: &ClassCounts) -> Option<Tally> {
         let last = std::mem::replace(&mut self.last, *counts);
         let mut tally = Tally {
@@ -175,13 +175,13 @@ impl Meter {
             ..Tally::default()
         };
         for (dir, owed) in self.spurious_owed.iter_mut().enumerate() {
-            tally.dir[dir] = way(&counts.dir[dir], &last.dir[dir]);
+            tally.dir[dir] = direction(&counts.dir[dir], &last.dir[dir]);
             let spurious = since(
                 counts.dir[dir].spurious_packets,
                 last.dir[dir].spurious_packets,
             ) + *owed;
-            let again = tally.dir[dir].lost_beyond;
-            tally.dir[dir].lost_beyond = again.saturating_sub(spurious);
+            let again = tally.dir[dir].lost_downstream;
+            tally.dir[dir].lost_downstream = again.saturating_sub(spurious);
             *owed = spurious.saturating_sub(again);
         }
         for (leg, rtts) in tally.leg.iter_mut().enumerate() {
@@ -190,15 +190,13 @@ impl Meter {
             rtts.unbinned = since(now.unbinned, before.unbinned);
             rtts.sum_ns = now.sum_ns.wrapping_sub(before.sum_ns);
         }
-        let set_back = tally
-            .dir
-            .iter()
-            .any(|way| way.bytes.max(way.packets) > MOST || way.unmeasured_bytes > MOST)
-            || tally.leg.iter().any(|rtts| rtts.sum_ns > MOST);
-        if set_back {
+        let reset = tally.dir.iter().any(|dir| {
+            dir.bytes.max(dir.packets) > MAX_GROWTH || dir.unmeasured_bytes > MAX_GROWTH
+        }) || tally.leg.iter().any(|rtts| rtts.sum_ns > MAX_GROWTH);
+        if reset {
             self.spurious_owed = [0; 2];
         }
-        (!set_back).then_some(tally)
+        (!reset).then_some(tally)
     }
 }
 
@@ -206,15 +204,15 @@ fn since(now: u32, before: u32) -> u64 {
     u64::from(now.wrapping_sub(before))
 }
 
-/// Retransmissions are in `lost_beyond`, with the spurious ones.
-fn way(now: &DirCounts, before: &DirCounts) -> Way {
-    Way {
+/// `lost_downstream` includes spurious retransmissions.
+fn direction(now: &DirCounts, before: &DirCounts) -> DirectionTally {
+    DirectionTally {
         bytes: now.bytes.wrapping_sub(before.bytes),
         packets: now.packets.wrapping_sub(before.packets),
         unmeasured_bytes: now.unmeasured_bytes.wrapping_sub(before.unmeasured_bytes),
         data: since(now.data_packets, before.data_packets),
-        lost_beyond: since(now.retransmitted_packets, before.retransmitted_packets),
-        lost_before: since(now.lost_before_packets, before.lost_before_packets),
+        lost_downstream: since(now.retransmitted_packets, before.retransmitted_packets),
+        lost_upstream: since(now.lost_before_packets, before.lost_before_packets),
         reordered: since(now.reordered_packets, before.reordered_packets),
     }
 }
@@ -238,12 +236,12 @@ mod tests {
         let mut meter = Meter::new(&counts(u32::MAX - 2, u32::MAX, 0, u64::MAX - 9));
         let tally = meter.advance(&counts(7, 1, 0, 90)).unwrap();
         assert_eq!(tally.dir[DOWN].data, 10);
-        assert_eq!(tally.dir[DOWN].lost_beyond, 2);
+        assert_eq!(tally.dir[DOWN].lost_downstream, 2);
         assert_eq!(tally.dir[DOWN].bytes, 100);
     }
 
     #[test]
-    fn counters_that_were_set_back_count_nothing_and_go_on_from_there() {
+    fn reset_counters_count_nothing() {
         let mut meter = Meter::new(&counts(500, 0, 0, 1_000_000));
         assert_eq!(meter.advance(&counts(1, 0, 0, 1_500)), None);
         let tally = meter.advance(&counts(3, 0, 0, 4_500)).unwrap();
@@ -251,26 +249,26 @@ mod tests {
     }
 
     #[test]
-    fn spurious_told_later_is_taken_off_later_losses() {
+    fn late_spurious_reports_reduce_later_losses() {
         let mut meter = Meter::default();
         let mut lost = Vec::new();
         for (again, spurious) in [(5, 0), (5, 3), (6, 3), (9, 3)] {
             let tally = meter.advance(&counts(100, again, spurious, 1)).unwrap();
-            lost.push(tally.dir[DOWN].lost_beyond);
+            lost.push(tally.dir[DOWN].lost_downstream);
         }
-        // The last interval's three less the two that were still owed.
+        // Three of the last interval, minus the two that were still to be subtracted.
         assert_eq!(lost, [5, 0, 0, 1]);
         assert_eq!(lost.iter().sum::<u64>(), 9 - 3);
     }
 
     #[test]
-    fn loss_is_told_by_leg_and_way() {
+    fn loss_has_leg_and_direction() {
         let mut tally = Tally::default();
         tally.dir[UP].data = 95;
-        tally.dir[UP].lost_before = 5;
-        tally.dir[UP].lost_beyond = 19;
+        tally.dir[UP].lost_upstream = 5;
+        tally.dir[UP].lost_downstream = 19;
         tally.dir[DOWN].data = 200;
-        tally.dir[DOWN].lost_beyond = 2;
+        tally.dir[DOWN].lost_downstream = 2;
         let (inside, outside) = (tally.loss(INSIDE), tally.loss(OUTSIDE));
         assert_eq!(inside.from.value(), Some(0.05));
         assert_eq!(inside.to.value(), Some(0.01));

@@ -1,4 +1,4 @@
-//! The rows that are wanted: checked, and laid out so that a class is followed by all below it.
+//! The configured rows, checked and ordered so that descendants follow their class.
 
 use std::collections::HashMap;
 
@@ -7,59 +7,59 @@ use thiserror::Error;
 
 use crate::snapshot::Kind;
 
-/// Rows of a ledger: as many as the core has slots.
+/// Maximum number of rows: the number of slots of the core.
 pub const MAX_ROWS: usize = fairpath_core::MAX_SLOTS as usize;
-/// The slot of a row that has none: it counts what its children count.
+/// The slot of a row without slot, which counts only its children.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// A row that is wanted.
+/// A configured row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSpec {
-    /// Where the core counts it; [`NO_SLOT`] if nothing is counted for it alone.
+    /// Its slot in the core, or [`NO_SLOT`].
     pub slot: u32,
     /// Unique among rows of its kind.
     pub name: String,
-    /// Where it comes from.
+    /// Its origin.
     pub kind: Kind,
-    /// Index of the class above it, which comes before it.
+    /// Index of its parent, which precedes it.
     pub parent: Option<usize>,
-    /// Ceiling of what its hosts send.
+    /// Ceiling of the direction up.
     pub plan_up_bps: Option<u64>,
-    /// Ceiling of what they receive.
+    /// Ceiling of the direction down.
     pub plan_down_bps: Option<u64>,
-    /// Its own promises, on the inside leg.
+    /// Its service levels, on the inside leg.
     pub sla: Sla,
 }
 
-/// Why rows were refused; those before stay.
+/// Why rows are refused. The current rows stay.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigureError {
-    /// Beyond [`MAX_ROWS`].
+    /// More than [`MAX_ROWS`].
     #[error("too many rows: {rows}, the maximum is {MAX_ROWS}: remove some")]
     TooMany {
-        /// How many were wanted.
+        /// The number of rows.
         rows: usize,
     },
     /// Two rows of a kind have one name.
     #[error("duplicate {kind:?} {name:?}: rename one")]
     Duplicate {
-        /// Of both.
+        /// Their kind.
         kind: Kind,
-        /// Of both.
+        /// Their name.
         name: String,
     },
-    /// A parent does not come before its child.
+    /// A parent does not precede its child.
     #[error("parent {parent} of row {name:?} does not precede it: reorder the rows")]
     Parent {
         /// The child.
         name: String,
-        /// Index that it names.
+        /// Index of the parent.
         parent: usize,
     },
     /// Two rows have one slot.
     #[error("slot {slot} belongs to {name:?} and to {other:?}: assign different slots")]
     Slot {
-        /// Given twice, or no slot of the core.
+        /// The slot.
         slot: u32,
         /// The second row.
         name: String,
@@ -69,26 +69,26 @@ pub enum ConfigureError {
     /// The core has no such slot.
     #[error("slot {slot} of {name:?} does not exist: assign one below {MAX_ROWS}")]
     NoSuchSlot {
-        /// Beyond [`MAX_ROWS`].
+        /// The slot.
         slot: u32,
         /// The row.
         name: String,
     },
 }
 
-/// A row and where it stands.
+/// A row and its position in the tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    /// Its parent's index is that of the new order.
+    /// With the parent's index in the new order.
     pub spec: RowSpec,
     pub depth: u32,
     pub children: u32,
-    /// Behind the last row below it.
+    /// Index after its last descendant.
     pub end: usize,
 }
 
-/// Checks rows and orders them: each parent directly before what is below it, siblings as given.
-pub(super) fn plant(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
+/// Checks rows and orders them: descendants follow their parent, siblings keep their order.
+pub(super) fn arrange(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
     check(&rows)?;
     let order = order(&rows);
     let mut new_index = vec![0; rows.len()];
@@ -120,7 +120,7 @@ pub(super) fn plant(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
     Ok(places)
 }
 
-/// Whether every row can stand where it is wanted.
+/// Checks every row.
 pub(super) fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
     if rows.len() > MAX_ROWS {
         return Err(ConfigureError::TooMany { rows: rows.len() });
@@ -192,7 +192,7 @@ mod tests {
             row("a2", 5, Some(0)),
             row("a11", 6, Some(2)),
         ];
-        let places = plant(rows).unwrap();
+        let places = arrange(rows).unwrap();
         let shown: Vec<_> = places
             .iter()
             .map(|p| (p.spec.name.as_str(), p.depth, p.children, p.end))
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn invalid_rows_are_refused_by_name() {
-        let refused = |rows: Vec<RowSpec>| plant(rows).unwrap_err().to_string();
+        let refused = |rows: Vec<RowSpec>| arrange(rows).unwrap_err().to_string();
         let twice = refused(vec![row("x", 1, None), row("x", 2, None)]);
         assert!(twice.contains("duplicate Class \"x\""), "{twice}");
         let itself = refused(vec![row("x", 1, Some(0))]);
@@ -226,6 +226,6 @@ mod tests {
             kind,
             ..row("x", NO_SLOT, None)
         });
-        assert_eq!(plant(both.to_vec()).unwrap().len(), 2);
+        assert_eq!(arrange(both.to_vec()).unwrap().len(), 2);
     }
 }

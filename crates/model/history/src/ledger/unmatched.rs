@@ -1,15 +1,15 @@
-//! Subnets of endpoints that no class matched: candidates for rows of their own.
+//! Subnets of hosts that match no class: candidates for rows.
 //!
-//! A subnet that has a row is no candidate, whatever is still told of it: what passed between a
-//! reading and the rules that lead to the new row comes with the next reading, as unmatched.
+//! A subnet with a row is not a candidate. The next reading may still report its traffic as unmatched,
+//! from the time before the new rules.
 
 use std::collections::{HashMap, HashSet};
 
 use fairpath_core::{Pair, Prefix};
 
-/// Subnets that are remembered; the least are dropped first, and counted.
+/// Maximum number of subnets. The smallest are dropped first, and counted.
 pub const MAX_UNMATCHED: usize = 4096;
-/// Bytes weigh half after this time.
+/// Half-life of bytes.
 pub const UNMATCHED_HALF_LIFE_NS: u64 = 30_000_000_000;
 
 /// Bytes of subnets, decayed.
@@ -23,7 +23,7 @@ pub(super) struct Unmatched {
 }
 
 impl Unmatched {
-    /// Time passes.
+    /// Decays all bytes.
     pub fn fade(&mut self, dt_ns: u64) {
         let left = (-(dt_ns as f64) / UNMATCHED_HALF_LIFE_NS as f64).exp2();
         self.bytes.retain(|_, bytes| {
@@ -32,7 +32,7 @@ impl Unmatched {
         });
     }
 
-    /// Takes in what passed, unless the subnet has a row; [`Unmatched::bound`] follows.
+    /// Adds traffic, unless the subnet has a row. Call [`Unmatched::bound`] afterwards.
     pub fn add(&mut self, pair: &Pair) {
         let prefix = Prefix {
             address: pair.address,
@@ -44,7 +44,7 @@ impl Unmatched {
         *self.bytes.entry(prefix).or_default() += (pair.bytes_up + pair.bytes_down) as f64;
     }
 
-    /// Keeps the greatest [`MAX_UNMATCHED`].
+    /// Keeps the largest [`MAX_UNMATCHED`].
     pub fn bound(&mut self) {
         if self.bytes.len() <= MAX_UNMATCHED {
             return;
@@ -62,15 +62,15 @@ impl Unmatched {
         all
     }
 
-    /// These have rows from now on, and no others.
+    /// Sets the subnets that have rows.
     pub fn set_rows(&mut self, rows: HashSet<Prefix>) {
         self.bytes.retain(|prefix, _| !rows.contains(prefix));
         self.rows = rows;
     }
 }
 
-/// The prefix of a row of kind [`Kind::Subnet`](crate::snapshot::Kind::Subnet), which is called as
-/// its prefix is written: `10.0.2.0/24`. `None` for what is no prefix.
+/// The prefix of a row of kind [`Kind::Subnet`](crate::snapshot::Kind::Subnet) by its name, such as
+/// `10.0.2.0/24`. `None` for other names.
 pub fn parse_subnet(name: &str) -> Option<Prefix> {
     let (address, len) = name.split_once('/')?;
     Some(Prefix::new(address.parse().ok()?, len.parse().ok()?))
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_subnets_stay_when_there_are_too_many_and_the_rest_is_counted() {
+    fn the_busiest_subnets_stay_within_the_limit() {
         let mut unmatched = Unmatched::default();
         for net in 0..MAX_UNMATCHED as u32 + 100 {
             unmatched.add(&pair(net, 1000 + u64::from(net)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_weighs_less_than_what_is_now() {
+    fn old_bytes_decay() {
         let mut unmatched = Unmatched::default();
         unmatched.add(&pair(1, 1000));
         unmatched.fade(2 * UNMATCHED_HALF_LIFE_NS);

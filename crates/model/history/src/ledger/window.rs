@@ -1,8 +1,7 @@
-//! What a class did in the last intervals: sums, distributions, and its sparkline.
+//! The last intervals of a class: sums, distributions, and the sparkline.
 //!
-//! Entries carry the number of their interval. An interval in which nothing happened has no entry,
-//! so that a class that rests costs nothing once its last entry has left. Distributions are packed;
-//! they are added up when somebody asks, in plain arrays that stay in a cache.
+//! An idle interval has no entry, so an idle class costs nothing after its last entry has left the
+//! window. Distributions are packed. Queries add them up in plain arrays that fit into the cache.
 
 use std::collections::VecDeque;
 
@@ -17,43 +16,43 @@ use crate::snapshot::Point;
 /// Points of a sparkline.
 pub const HISTORY_POINTS: usize = 60;
 
-/// What the window needs of a tally, in 72 bytes; packets saturate.
+/// The part of a tally that the window needs, in 72 bytes. Packets saturate.
 #[derive(Clone, Copy, Debug)]
-struct Slim {
+struct Compact {
     bytes: [u64; 2],
     unmeasured_bytes: [u64; 2],
     packets: [u32; 2],
     data: [u32; 2],
-    lost_beyond: [u32; 2],
-    lost_before: [u32; 2],
+    lost_downstream: [u32; 2],
+    lost_upstream: [u32; 2],
     samples: [u32; 2],
 }
 
-impl Slim {
-    fn of(tally: &Tally) -> Slim {
+impl Compact {
+    fn of(tally: &Tally) -> Compact {
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let both = |value: fn(&super::tally::Way) -> u64| {
+        let both = |value: fn(&super::tally::DirectionTally) -> u64| {
             [UP, DOWN].map(|dir| small(value(&tally.dir[dir])))
         };
-        Slim {
+        Compact {
             bytes: [UP, DOWN].map(|dir| tally.dir[dir].bytes),
             unmeasured_bytes: [UP, DOWN].map(|dir| tally.dir[dir].unmeasured_bytes),
-            packets: both(|way| way.packets),
-            data: both(|way| way.data),
-            lost_beyond: both(|way| way.lost_beyond),
-            lost_before: both(|way| way.lost_before),
+            packets: both(|dir| dir.packets),
+            data: both(|dir| dir.data),
+            lost_downstream: both(|dir| dir.lost_downstream),
+            lost_upstream: both(|dir| dir.lost_upstream),
             samples: [INSIDE, OUTSIDE].map(|leg| small(tally.leg[leg].samples)),
         }
     }
 
     fn add_to(&self, sum: &mut Tally) {
-        for (dir, way) in sum.dir.iter_mut().enumerate() {
-            way.bytes += self.bytes[dir];
-            way.unmeasured_bytes += self.unmeasured_bytes[dir];
-            way.packets += u64::from(self.packets[dir]);
-            way.data += u64::from(self.data[dir]);
-            way.lost_beyond += u64::from(self.lost_beyond[dir]);
-            way.lost_before += u64::from(self.lost_before[dir]);
+        for (dir, sum) in sum.dir.iter_mut().enumerate() {
+            sum.bytes += self.bytes[dir];
+            sum.unmeasured_bytes += self.unmeasured_bytes[dir];
+            sum.packets += u64::from(self.packets[dir]);
+            sum.data += u64::from(self.data[dir]);
+            sum.lost_downstream += u64::from(self.lost_downstream[dir]);
+            sum.lost_upstream += u64::from(self.lost_upstream[dir]);
         }
         for (leg, rtts) in sum.leg.iter_mut().enumerate() {
             rtts.samples += u64::from(self.samples[leg]);
@@ -61,18 +60,18 @@ impl Slim {
     }
 }
 
-/// What a class did in one interval.
+/// One interval of a class.
 #[derive(Clone, Debug)]
 struct Entry {
     interval: u64,
-    /// Of the day.
+    /// Its step of the day.
     step: u32,
-    /// Of [`Window::words`].
+    /// Its number of [`Window::words`].
     words: u32,
-    slim: Slim,
+    counts: Compact,
 }
 
-/// Entries that leave the window: what they come to in one step of the day.
+/// The sum of entries that leave the window, for one step of the day.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     pub step: u32,
@@ -80,7 +79,7 @@ pub(super) struct Left {
     pub spread: [Histogram; 2],
 }
 
-/// One step of the sparkline, 16 bytes; an infinite time stands for none.
+/// One point of the sparkline, 16 bytes. An infinite time means no value.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     interval: u64,
@@ -91,22 +90,22 @@ struct Mark {
 /// The last intervals of a class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// Some may be older than the window.
+    /// Also entries that are older than the window.
     entries: VecDeque<Entry>,
-    /// Distributions of the entries, packed, one after the other.
+    /// Packed distributions of the entries, in their order.
     words: VecDeque<u32>,
     marks: VecDeque<Mark>,
 }
 
 impl Window {
-    /// Takes in an interval's numbers, and the point of the sparkline that they make. O(buckets).
+    /// Adds an interval and its point of the sparkline. O(buckets).
     pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, point: Point) {
         self.words.extend(&from.words);
         self.entries.push_back(Entry {
             interval,
             step,
             words: from.words.len() as u32,
-            slim: Slim::of(&from.tally),
+            counts: Compact::of(&from.tally),
         });
         while self.marks.len() >= HISTORY_POINTS {
             self.marks.pop_front();
@@ -118,12 +117,12 @@ impl Window {
         });
     }
 
-    /// The last interval in which anything happened, of those that are still here.
+    /// The last active interval.
     pub fn newest(&self) -> Option<u64> {
         self.entries.back().map(|entry| entry.interval)
     }
 
-    /// Lets go of intervals before `oldest`, a step of the day at a time; `None` when all are gone.
+    /// Removes intervals before `oldest`, one step of the day per call. `None` if none are left.
     pub fn leave(&mut self, oldest: u64, sums: &mut Sums) -> Option<Left> {
         let step = self.entries.front()?.step;
         let leaves = |entry: &Entry| entry.interval < oldest && entry.step == step;
@@ -137,7 +136,7 @@ impl Window {
         }
         let (mut sum, mut words) = (Tally::default(), 0);
         for entry in self.entries.drain(..count) {
-            entry.slim.add_to(&mut sum);
+            entry.counts.add_to(&mut sum);
             words += entry.words as usize;
         }
         sums.set(self.words.range(..words));
@@ -152,22 +151,22 @@ impl Window {
         })
     }
 
-    /// What was counted from `oldest` on; only what [`Slim`] keeps.
+    /// The counts from `oldest` on, those of [`Compact`].
     pub fn sum(&self, oldest: u64) -> Tally {
         let mut sum = Tally::default();
         for entry in self.since(oldest) {
-            entry.slim.add_to(&mut sum);
+            entry.counts.add_to(&mut sum);
         }
         sum
     }
 
-    /// Puts the distributions from `oldest` on on the pad, instead of what is there.
+    /// Sets `sums` to the distributions from `oldest` on.
     pub fn add_up(&self, oldest: u64, sums: &mut Sums) {
         let words: u32 = self.since(oldest).map(|entry| entry.words).sum();
         sums.set(self.words.range(self.words.len() - words as usize..));
     }
 
-    /// All distributions that are still here.
+    /// The sum of all distributions.
     pub fn spread(&self, sums: &mut Sums) -> [Histogram; 2] {
         self.add_up(0, sums);
         sums.histograms()
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_holds_the_last_intervals_and_nothing_else() {
+    fn the_window_sums_the_last_intervals() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..5 {
             window.push(at, 7, &did(1 << at, &[1_000_000 << at]), POINT);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_told_once_by_step_of_the_day() {
+    fn intervals_leave_once_by_step_of_the_day() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..6u64 {
             window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), POINT);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparkline_has_a_point_for_silent_intervals_too() {
+    fn a_sparkline_has_points_for_idle_intervals() {
         let mut window = Window::default();
         window.push(2, 0, &did(1, &[5_000_000]), POINT);
         let points = window.history(0, 3);

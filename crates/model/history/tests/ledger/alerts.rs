@@ -243,7 +243,7 @@ fn an_alert_of_a_class_that_falls_silent_or_vanishes_ends() {
     assert_eq!(scene.run(60, lossy).len(), 1);
     let ended = scene.ledger.configure(Vec::new(), &[]).unwrap();
     assert_eq!(ended.len(), 1);
-    assert!(!ended[0].active && ended[0].text.contains("gone"));
+    assert!(!ended[0].active && ended[0].text.contains("removed"));
     let back = scene
         .ledger
         .configure(vec![class("a", 1)], &scene.world.counts);

@@ -46,8 +46,8 @@ fn alerts_beyond_the_limit_of_an_interval_come_in_the_next_ones() {
         }
     }
     assert_eq!(told, [MAX_ALERTS_PER_INTERVAL, 50]);
-    assert_eq!(counter(&ledger, "ledger_alerts_waiting"), 50);
-    assert_eq!(counter(&ledger, "ledger_alerts_active"), u64::from(rows));
+    assert_eq!(counter(&ledger, "history_alerts_waiting"), 50);
+    assert_eq!(counter(&ledger, "history_alerts_active"), u64::from(rows));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn days_go_to_those_that_were_active_last() {
     world.bytes(rows, DOWN, 1, 100);
     world.second(&mut ledger);
     assert!(!has_day(&ledger, rows) && has_day(&ledger, 1));
-    assert_eq!(counter(&ledger, "ledger_days_refused"), 1);
+    assert_eq!(counter(&ledger, "history_days_refused"), 1);
     // Five minutes later, the one goes that was active longest ago.
     world.now.unix_ns += 300 * SECOND;
     world.now.mono_ns += 300 * SECOND;
@@ -79,7 +79,7 @@ fn days_go_to_those_that_were_active_last() {
     world.bytes(rows, DOWN, 1, 100);
     world.second(&mut ledger);
     assert!(has_day(&ledger, rows) && has_day(&ledger, 2) && !has_day(&ledger, 5));
-    assert_eq!(counter(&ledger, "ledger_days_given_up"), 1);
+    assert_eq!(counter(&ledger, "history_days_evicted"), 1);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn peers_are_shown_by_class_with_those_of_the_classes_below() {
         2000
     );
     assert!(ledger.detail("nobody", 1).is_none());
-    assert_eq!(counter(&ledger, "ledger_pairs_without_row"), 1);
+    assert_eq!(counter(&ledger, "history_pairs_without_row"), 1);
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn peers_are_bounded_over_all_classes_and_given_back() {
         }
     }
     world.second(&mut ledger);
-    assert_eq!(counter(&ledger, "ledger_peers"), MAX_PEERS as u64);
-    let refused = counter(&ledger, "ledger_peers_refused");
+    assert_eq!(counter(&ledger, "history_peers"), MAX_PEERS as u64);
+    let refused = counter(&ledger, "history_peers_refused");
     assert_eq!(refused, PEERS_PER_CLASS as u64 + 3);
     ledger.configure(Vec::new(), &[]).unwrap();
-    assert_eq!(counter(&ledger, "ledger_peers"), 0);
+    assert_eq!(counter(&ledger, "history_peers"), 0);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn what_belongs_to_no_row_is_counted_and_harms_nothing() {
         ],
         pairs: &[],
     });
-    assert_eq!(counter(&ledger, "ledger_cells_without_row"), 20);
+    assert_eq!(counter(&ledger, "history_cells_without_row"), 20);
     world.rtt(1, INSIDE, 20 * MS);
     world.second(&mut ledger);
     assert_eq!(row(&ledger, "a").inside.total.histogram.count(), 1);

@@ -195,5 +195,5 @@ fn a_snapshot_says_when_how_long_and_what_was_dropped() {
     assert_eq!((status.configuration, status.rows_total), (1, 11));
     assert_eq!(status.counting_since_unix_ns, THEN);
     assert_eq!((status.gap_ns, status.counters["samples"]), (None, 5));
-    assert_eq!(status.counters["ledger_cells_without_row"], 0);
+    assert_eq!(status.counters["history_cells_without_row"], 0);
 }
