@@ -138,7 +138,7 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
             line: *line,
             rule: "arrows",
             message,
-            remedy,
+            remedy: remedy.into(),
         })
     };
     let Some(allowed) = allowed(&from.manifest) else {
@@ -236,7 +236,7 @@ fn unwanted(linked: &BTreeSet<&str>) -> Vec<Finding> {
             line: 1,
             rule: "the router's binary links no Lua",
             message: format!("fairpath is built from {name}"),
-            remedy,
+            remedy: remedy.into(),
         })
         .collect()
 }
