@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn code_tables_and_headings_do_not_count() {
-        let text = "# A heading\n\nRun `a b c` [here](x y.md).\n\n```\nsome code\n```\n\n| a b |\n|---|\n| c d |\n";
+        let text = "# A heading\n\nRun `a b c` [here](x.md).\n\n```\nsome code\n```\n\n| a b |\n|---|\n| c d |\n";
         assert_eq!(words(text), [(3, 3)]);
     }
 
