@@ -13,6 +13,7 @@ mod manual;
 mod pages;
 mod run;
 mod sanitize;
+mod shots;
 mod skips;
 mod test;
 mod tidy;
@@ -37,6 +38,7 @@ enum Command {
     Tidy,
     Words(tidy::words::Args),
     Prose(tidy::prose::Args),
+    Shots(shots::Args),
     /// Every test tier, then what was skipped and why
     Test(test::Args),
     /// The native core under AddressSanitizer and UBSan, fed with damaged packets
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Words(args) => tidy::words::list(&args),
         Command::Prose(args) => tidy::prose::list(&args),
+        Command::Shots(args) => shots::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Sanitize => sanitize::run(),
         Command::Bench(args) => bench::bench(&args),
