@@ -35,7 +35,7 @@ build: ## the release binaries, in target/release
 
 demo: ## client, router and server on this machine, measured (root)
 	@setup/needs demo
-	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-author
+	$(CARGO) build --release --locked --bins --package fairpath --package fairpath-demo --package fairpath-lab --package fairpath-author
 	@setup/as-root '$(TARGET_DIR)/release/fairpath' demo $(ARGS)
 
 test: ## lint and every test tier, what CI runs (root); FULL=1: no test is left to other commits; SHARD=2: this share

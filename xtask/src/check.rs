@@ -41,7 +41,9 @@ pub fn texts() -> Result<()> {
 
 /// What the build must agree with.
 pub fn pages(built: &Built) -> Result<()> {
-    docs::check(&built.program("fairpath"))
+    let fairpath = built.program("fairpath");
+    docs::check(&fairpath)?;
+    tidy::prose::check_help(&fairpath)
 }
 
 fn fmt() -> Result<()> {

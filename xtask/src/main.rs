@@ -13,6 +13,7 @@ mod manual;
 mod pages;
 mod run;
 mod sanitize;
+mod shots;
 mod skips;
 mod test;
 mod tidy;
@@ -33,8 +34,11 @@ struct Cli {
 enum Command {
     /// Formatting, clippy, the C's layout, and tidy
     Check,
-    /// The house rules: arrows between crates, what may stand where, promises
+    /// Check the project rules: dependencies, places of code, links, commits, words, sentences
     Tidy,
+    Words(tidy::words::Args),
+    Prose(tidy::prose::Args),
+    Shots(shots::Args),
     /// Every test tier, then what was skipped and why
     Test(test::Args),
     /// The native core under AddressSanitizer and UBSan, fed with damaged packets
@@ -58,6 +62,9 @@ fn main() -> ExitCode {
     let done = run::in_root(|| match command {
         Command::Check => check::run(),
         Command::Tidy => tidy::run(),
+        Command::Words(args) => tidy::words::list(&args),
+        Command::Prose(args) => tidy::prose::list(&args),
+        Command::Shots(args) => shots::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Sanitize => sanitize::run(),
         Command::Bench(args) => bench::bench(&args),

@@ -29,17 +29,8 @@ const OF_THE_COMMAND: [&str; 2] = ["OPTIONS", "SUBCOMMANDS"];
 ///
 /// `binary` is a built `fairpath` for this machine; without one, cargo builds and runs it.
 pub fn write(dir: &Path, binary: Option<&Path>) -> Result<usize> {
-    if dir.exists() {
-        fs::remove_dir_all(dir).with_context(|| format!("empty {}", dir.display()))?;
-    }
-    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    generate("man", dir, binary)?;
-    for (package, name) in OTHERS {
-        let other = binary.map(|binary| beside(binary, name));
-        generate_by(package, "man", dir, other.as_deref())?;
-    }
+    let generated = of_command_lines(dir, binary)?;
     let guide = guide()?;
-    let generated = generated(dir)?;
     let names: BTreeSet<&String> = generated.keys().chain(guide.keys()).collect();
     for name in &names {
         let page = Page {
@@ -51,6 +42,20 @@ pub fn write(dir: &Path, binary: Option<&Path>) -> Result<usize> {
         fs::write(&to, page.join(&names)).with_context(|| format!("write {}", to.display()))?;
     }
     Ok(names.len())
+}
+
+/// The pages that the command lines of all binaries describe, by name; `dir` afterwards has only these.
+pub fn of_command_lines(dir: &Path, binary: Option<&Path>) -> Result<BTreeMap<String, String>> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("empty {}", dir.display()))?;
+    }
+    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    generate("man", dir, binary)?;
+    for (package, name) in OTHERS {
+        let other = binary.map(|binary| beside(binary, name));
+        generate_by(package, "man", dir, other.as_deref())?;
+    }
+    generated(dir)
 }
 
 /// Runs `fairpath generate WHAT DIR`.

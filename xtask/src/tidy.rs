@@ -1,13 +1,15 @@
-//! `cargo xtask tidy`: the house rules, as pure functions over file texts and `cargo metadata`.
+//! `cargo xtask tidy`: the project rules, as pure functions over file texts and `cargo metadata`.
 //!
-//! | file | what it holds |
+//! | file | rule |
 //! |---|---|
-//! | `arrows` | which crate may depend on which |
+//! | `arrows` | dependencies between crates |
 //! | `commits` | the form of new commits |
-//! | `links` | what Markdown pages link to is there |
-//! | `source` | Rust and C text with comments (and strings) blanked out |
-//! | `places` | what may stand only in some files, and what nowhere |
+//! | `links` | links of Markdown pages have a target |
+//! | `source` | no rule: Rust and C text with comments (and strings) blanked |
+//! | `places` | code that is allowed in some files only, or nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |
+//! | `prose` | sentences are short |
+//! | `words` | words that docs/glossary.md replaces |
 //!
 //! A finding names file and line, the rule, and the remedy.
 
@@ -16,10 +18,12 @@ mod commits;
 mod links;
 mod places;
 mod promises;
+pub mod prose;
 mod source;
+pub mod words;
 
-use crate::run;
 use anyhow::{Context, Result, bail};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +40,7 @@ pub struct Finding {
     pub line: usize,
     pub rule: &'static str,
     pub message: String,
-    pub remedy: &'static str,
+    pub remedy: Cow<'static, str>,
 }
 
 impl fmt::Display for Finding {
@@ -52,7 +56,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What tidy reads; everything else in the repository is data.
+/// The extensions of the files that tidy reads.
 const EXTENSIONS: &[&str] = &["rs", "c", "h", "toml", "md"];
 
 pub fn run() -> Result<()> {
@@ -63,40 +67,47 @@ pub fn run() -> Result<()> {
     findings.extend(links::check(&files, Path::exists));
     findings.extend(promises::check(&files));
     findings.extend(commits::check());
+    findings.extend(words::check()?);
+    findings.extend(prose::check(&files)?);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         eprintln!("{finding}");
     }
     if !findings.is_empty() {
-        bail!("{} house rules broken", findings.len());
+        bail!("{} findings", findings.len());
     }
-    println!("tidy: {} files, every house rule holds", files.len());
+    println!("tidy: {} files, no findings", files.len());
     Ok(())
 }
 
 fn read_files() -> Result<Vec<File>> {
-    let mut files = Vec::new();
-    for path in walk(Path::new("."), EXTENSIONS)? {
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let path = path
-            .strip_prefix(".")
-            .unwrap_or(&path)
-            .to_string_lossy()
-            .into_owned();
-        files.push(File { path, text });
-    }
-    let makefile =
-        std::fs::read_to_string(run::root().join("Makefile")).context("read Makefile")?;
-    files.push(File {
-        path: "Makefile".into(),
-        text: makefile,
-    });
-    Ok(files)
+    let found = walk(Path::new("."), EXTENSIONS)?;
+    read_more(found.into_iter().chain([PathBuf::from("Makefile")]))
 }
 
-/// The files below `dir` with one of these extensions, sorted. Hidden directories and those that
-/// are caches (what cargo builds) are left out; a directory that is not there has no files.
+fn read_more(paths: impl Iterator<Item = PathBuf>) -> Result<Vec<File>> {
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path);
+        let text = text.with_context(|| format!("read {}", path.display()))?;
+        let path = path.strip_prefix(".").unwrap_or(&path);
+        Ok(File {
+            path: path.to_string_lossy().into_owned(),
+            text,
+        })
+    };
+    paths.map(read).collect()
+}
+
+/// Whether a path is this file, is below this directory, or the place is `.`.
+fn is_in(path: &str, place: &str) -> bool {
+    let place = place.trim_end_matches('/');
+    let rest = path.strip_prefix(place);
+    place == "." || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The files below `dir` with one of these extensions, sorted.
+///
+/// Hidden directories and caches (cargo's target directory) are excluded. A missing directory has no files.
 pub fn walk(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
@@ -122,7 +133,7 @@ pub fn walk(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Directories that the project's own programs write (see .gitignore).
+/// Directories that the project's programs write (see .gitignore).
 fn is_output(dir: &Path) -> bool {
     [
         "./target",
@@ -135,7 +146,7 @@ fn is_output(dir: &Path) -> bool {
     .any(|out| dir == Path::new(out))
 }
 
-/// Made-up files for the rules' tests.
+/// A file for tests of the rules.
 #[cfg(test)]
 fn file(path: &str, text: &str) -> File {
     File {

@@ -31,11 +31,6 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
         "usr/lib/sysusers.d/fairpath.conf",
     ),
     ("packaging/fairpath.toml", "etc/fairpath/fairpath.toml"),
-    ("README.md", "usr/share/doc/fairpath/README.md"),
-    (
-        "docs/kernel-support.md",
-        "usr/share/doc/fairpath/kernel-support.md",
-    ),
 ];
 /// The headers that are installed, a line each, as below bpf/core.
 const HEADERS: &str = "packaging/headers";
@@ -59,8 +54,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("packaging/grafana", "grafana"),
     ("packaging/prometheus", "prometheus"),
 ];
-/// Pages about a binary that this package has not.
-const OF_THE_DEMO: [&str; 2] = ["fairpath-demo.1", "demo.md"];
+/// Pages about a binary that this package does not contain.
+const OF_THE_DEMO: [&str; 2] = ["fairpath-demo.1", "guide/demo.md"];
+/// Extensions of the documents and of their images and schemas.
+const DOCUMENTS: &[&str] = &["md", "json", "svg", "png"];
+/// Documents that are not installed: a recorded report with its data.
+const RESULTS: &str = "results/";
+/// The project's README; README.md of the package is the index of the documents.
+const OVERVIEW: &str = "overview.md";
 /// Below this prefix, dpkg keeps what the administrator changed.
 const CONFIGURATION: &str = "etc/";
 
@@ -169,14 +170,23 @@ pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Re
 
 fn documentation(tree: &mut Tree, order: &Order) -> Result<()> {
     let root = run::root();
-    let guide = root.join("docs/guide");
-    for page in tidy::walk(&guide, &["md"])? {
-        // A page of a folder stays in it: pages link to one another.
-        let name = page.strip_prefix(&guide)?.to_string_lossy();
-        if !OF_THE_DEMO.contains(&&*name) {
-            tree.put(&format!("{DOC}/guide/{name}"), 0o644, &read(&page)?)?;
+    let docs = root.join("docs");
+    for page in tidy::walk(&docs, DOCUMENTS)? {
+        // A page keeps its directory: pages link to one another.
+        let name = page.strip_prefix(&docs)?.to_string_lossy();
+        if OF_THE_DEMO.contains(&&*name) || name.starts_with(RESULTS) {
+            continue;
         }
+        let content = match &*name {
+            "README.md" => text(&page)?
+                .replace("](../README.md", &format!("]({OVERVIEW}"))
+                .into(),
+            _ => read(&page)?,
+        };
+        tree.put(&format!("{DOC}/{name}"), 0o644, &content)?;
     }
+    let overview = text(&root.join("README.md"))?.replace("](docs/", "](");
+    tree.put(&format!("{DOC}/{OVERVIEW}"), 0o644, overview.as_bytes())?;
     for (from, to) in EXAMPLES {
         let from = root.join(from);
         for example in from
@@ -193,9 +203,9 @@ fn documentation(tree: &mut Tree, order: &Order) -> Result<()> {
             )?;
         }
     }
-    let text = String::from_utf8(read(&root.join("packaging/debian/copyright"))?)?;
-    let mit = String::from_utf8(read(&root.join("LICENSE-MIT"))?)?;
-    let copyright = text.replace("@MIT@\n", &licences::indented(&mit));
+    let copyright = text(&root.join("packaging/debian/copyright"))?;
+    let mit = text(&root.join("LICENSE-MIT"))?;
+    let copyright = copyright.replace("@MIT@\n", &licences::indented(&mit));
     tree.put(&format!("{DOC}/copyright"), 0o644, copyright.as_bytes())?;
     tree.put_compressed(
         &format!("{DOC}/changelog"),
@@ -218,7 +228,7 @@ fn changelog(order: &Order) -> Result<String> {
             .args(["--utc", "--rfc-email"])
             .arg(format!("--date=@{}", order.epoch)),
     )?;
-    let control = String::from_utf8(read(&run::root().join("packaging/debian/control"))?)?;
+    let control = text(&run::root().join("packaging/debian/control"))?;
     let maintainer = control
         .lines()
         .find_map(|line| line.strip_prefix("Maintainer: "))
@@ -228,6 +238,10 @@ fn changelog(order: &Order) -> Result<String> {
         order.version,
         date.trim()
     ))
+}
+
+fn text(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?).with_context(|| format!("read {}", path.display()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

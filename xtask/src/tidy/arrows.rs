@@ -132,13 +132,13 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
         dev,
         line,
     } = arrow;
-    let finding = |message, remedy| {
+    let finding = |message, remedy: &'static str| {
         Some(Finding {
             path: from.manifest.clone(),
             line: *line,
             rule: "arrows",
             message,
-            remedy,
+            remedy: remedy.into(),
         })
     };
     let Some(allowed) = allowed(&from.manifest) else {
@@ -236,7 +236,7 @@ fn unwanted(linked: &BTreeSet<&str>) -> Vec<Finding> {
             line: 1,
             rule: "the router's binary links no Lua",
             message: format!("fairpath is built from {name}"),
-            remedy,
+            remedy: (*remedy).into(),
         })
         .collect()
 }

@@ -59,7 +59,7 @@ fn judge(record: &str) -> Vec<Finding> {
             line: 1,
             rule: "commit",
             message: format!("{message}: {subject:?}"),
-            remedy: REMEDY,
+            remedy: REMEDY.into(),
         })
         .collect()
 }

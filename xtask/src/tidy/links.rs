@@ -17,7 +17,7 @@ pub fn check(files: &[File], exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
                     line,
                     rule: "every link leads somewhere",
                     message: format!("there is no {target}"),
-                    remedy: "write the page, or mend the link",
+                    remedy: "write the page, or correct the link".into(),
                 });
             }
         }

@@ -100,7 +100,7 @@ fn apply(rule: &Rule, file: &File) -> Vec<Finding> {
         line,
         rule: rule.name,
         message: format!("`{word}` is not for this file"),
-        remedy: rule.remedy,
+        remedy: rule.remedy.into(),
     };
     let found = |word: &&str| {
         lines_with(&masked, word)
@@ -121,7 +121,8 @@ fn nameless(file: &File) -> Option<Finding> {
             line: 1,
             rule: "names say what is inside",
             message: format!("`{part}` could hold anything"),
-            remedy: "name the file after the one thing it does, and move the rest where it is used",
+            remedy: "name the file after the one thing it does, and move the rest where it is used"
+                .into(),
         })
 }
 
@@ -135,7 +136,7 @@ fn unlicensed(file: &File) -> Option<Finding> {
         line: 1,
         rule: "the kernel's C names its licence",
         message: "the first line has no SPDX-License-Identifier".to_owned(),
-        remedy: "begin with: SPDX-License-Identifier: MIT OR GPL-2.0-only",
+        remedy: "begin with: SPDX-License-Identifier: MIT OR GPL-2.0-only".into(),
     })
 }
 

@@ -36,7 +36,7 @@ fn finding(line: usize, message: String) -> Finding {
         line,
         rule: "every promise names its proof",
         message,
-        remedy: "name a test or command that exists in backticks, or say pending",
+        remedy: "name a test or command that exists in backticks, or write pending".into(),
     }
 }
 
