@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * format.c: a formatted pool, written to standard output, for whoever maps the arena.
+ * format.c: writes a formatted pool to standard output, for the program that maps the arena.
  *
  *   cc format.c -o format && ./format > pool
  *
- * One exact queue of at most 64 items. The same headers give user space the queue itself: what is
- * pushed and popped here leaves no trace in the formatted memory but counters.
+ * The pool has one exact queue of at most 64 items. User space can use the queue with the same
+ * headers. The pushes and pops below change only counters in the formatted memory.
  */
 #include <fairpath/pool.h>
 

@@ -1,4 +1,4 @@
-//! `fairpath sched new` and `fairpath sched check` through the binary: what an author sees.
+//! `fairpath sched new` and `fairpath sched check` through the binary.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,16 +43,16 @@ fn policy(directory: &Path, body: &str) {
 }
 
 #[test]
-fn a_new_policy_is_one_that_check_accepts() {
+fn check_accepts_new_policies() {
     for over in ["packets", "flows"] {
         let directory = directory();
         let made = sched(directory.path(), &["new", "mine", "--over", over]);
         assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
-        let said = stdout(&made);
+        let printed = stdout(&made);
         for verb in ["check", "test", "run"] {
             assert!(
-                said.contains(&format!("fairpath sched {verb} mine.c")),
-                "{said}"
+                printed.contains(&format!("fairpath sched {verb} mine.c")),
+                "{printed}"
             );
         }
         let checked = sched(directory.path(), &["check", "mine.c"]);
@@ -63,16 +63,16 @@ fn a_new_policy_is_one_that_check_accepts() {
             stdout(&checked),
             stderr(&checked)
         );
-        let said = stdout(&checked);
+        let printed = stdout(&checked);
         assert!(
-            said.ends_with("ok\n") && said.contains("parameter"),
-            "{said}"
+            printed.ends_with("ok\n") && printed.contains("parameter"),
+            "{printed}"
         );
     }
 }
 
 #[test]
-fn as_root_the_verifier_is_asked_and_both_homes_agree() {
+fn verifier_accepts_and_both_runtimes_agree() {
     requires!(Need::Root);
     let directory = directory();
     sched(directory.path(), &["new", "mine"]);
@@ -83,7 +83,7 @@ fn as_root_the_verifier_is_asked_and_both_homes_agree() {
     assert_eq!(found["verifier"], "accepted");
     assert!(found["functions"][0]["verified_instructions"].as_u64() > Some(0));
     assert_eq!(
-        found["trials"][0]["homes"],
+        found["trials"][0]["runtimes"],
         serde_json::json!(["native", "kernel"])
     );
     assert!(
@@ -94,26 +94,26 @@ fn as_root_the_verifier_is_asked_and_both_homes_agree() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn existing_files_are_not_overwritten() {
     for there in ["mine.c", "mine.lua"] {
         let directory = directory();
         fs::write(directory.path().join(there), "precious").expect("written");
         let made = sched(directory.path(), &["new", "mine"]);
         assert_eq!(made.status.code(), Some(1));
         assert!(
-            stderr(&made).contains("it is there already"),
+            stderr(&made).contains("the file exists"),
             "{}",
             stderr(&made)
         );
         let files: Vec<_> = fs::read_dir(directory.path()).expect("readable").collect();
-        assert_eq!(files.len(), 1, "no half of a policy is left");
+        assert_eq!(files.len(), 1, "no other file is written");
         let text = fs::read_to_string(directory.path().join(there)).expect("readable");
         assert_eq!(text, "precious");
     }
 }
 
 #[test]
-fn names_that_nobody_could_use_are_refused() {
+fn invalid_policy_names_are_refused() {
     let directory = directory();
     for name in [
         "Mine",
@@ -133,7 +133,7 @@ fn names_that_nobody_could_use_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line_and_status_1() {
+fn problems_have_their_line_and_exit_with_1() {
     let directory = directory();
     let cases = [
         ("RANK_ENQUEUE { return p->hint / f->value; }", "div(a, b)"),
@@ -147,11 +147,11 @@ fn what_is_wrong_is_told_with_its_line_and_status_1() {
     for (body, wanted) in cases {
         policy(directory.path(), body);
         let checked = sched(directory.path(), &["check", "mine.c"]);
-        let said = stdout(&checked);
-        assert_eq!(checked.status.code(), Some(1), "{said}");
+        let printed = stdout(&checked);
+        assert_eq!(checked.status.code(), Some(1), "{printed}");
         assert!(
-            said.contains("problem") && said.contains(wanted),
-            "{body}: {said}"
+            printed.contains("problem") && printed.contains(wanted),
+            "{body}: {printed}"
         );
         let checked = sched(directory.path(), &["check", "mine.c", "--format", "json"]);
         let found = json(&checked);
@@ -159,7 +159,7 @@ fn what_is_wrong_is_told_with_its_line_and_status_1() {
         assert!(
             found["problems"][0]
                 .as_str()
-                .is_some_and(|told| told.contains(wanted)),
+                .is_some_and(|text| text.contains(wanted)),
             "{found}"
         );
     }
@@ -167,32 +167,37 @@ fn what_is_wrong_is_told_with_its_line_and_status_1() {
 }
 
 #[test]
-fn a_tree_is_checked_with_the_policy_in_it() {
+fn tree_is_checked_with_its_custom_policy() {
     let directory = directory();
     policy(directory.path(), "RANK_ENQUEUE { return r->now; }");
     let tree = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n\n\
                 [[node]]\nname = \"leaf\"\nparent = \"root\"\npolicy = \"mine\"\nmatch = { class = \"*\" }\n";
     fs::write(directory.path().join("tree.toml"), tree).expect("written");
     let checked = sched(directory.path(), &["check", "mine.c", "tree.toml"]);
-    let said = stdout(&checked);
-    assert_eq!(checked.status.code(), Some(0), "{said}{}", stderr(&checked));
-    assert!(said.contains("tree.toml: well-formed, 2 nodes"), "{said}");
+    let printed = stdout(&checked);
+    assert_eq!(
+        checked.status.code(),
+        Some(0),
+        "{printed}{}",
+        stderr(&checked)
+    );
+    assert!(printed.contains("tree.toml: valid, 2 nodes"), "{printed}");
     fs::write(
         directory.path().join("tree.toml"),
         tree.replace("\"mine\"", "\"other\""),
     )
     .expect("written");
     let checked = sched(directory.path(), &["check", "mine.c", "tree.toml"]);
-    let said = stdout(&checked);
-    assert_eq!(checked.status.code(), Some(1), "{said}");
+    let printed = stdout(&checked);
+    assert_eq!(checked.status.code(), Some(1), "{printed}");
     assert!(
-        said.contains("tree.toml:8") && said.contains("other"),
-        "{said}"
+        printed.contains("tree.toml:8") && printed.contains("other"),
+        "{printed}"
     );
 }
 
 #[test]
-fn without_clang_an_author_is_told_what_to_install() {
+fn missing_clang_error_names_the_package() {
     let directory = directory();
     policy(directory.path(), "RANK_ENQUEUE { return 0; }");
     let old = directory.path().join("clang");

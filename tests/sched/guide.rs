@@ -1,10 +1,9 @@
-//! The pages of the guide about `fairpath sched`, typed literally by a new user.
+//! Runs the commands of the guide pages about `fairpath sched` and compares their output.
 //!
-//! In a block that begins with `$ `, every such line is a command, which a shell runs in a fresh copy
-//! of `example/`, one page after the other commands of it; what it prints, errors included, follows.
-//! A line "`NAME`:" above a block says that the block is the file NAME of `example/`. Commands
-//! behind `sudo` are typed by root only, those that compile only where clang is. With
-//! FAIRPATH_GUIDE=write the pages are given what is printed, to be read before it is committed.
+//! In a block that begins with `$ `, each such line is a command, followed by its output with errors.
+//! A shell runs the commands of a page in order, in a new copy of `example/`. A line "`NAME`:" above a
+//! block means that the block is the file NAME of `example/`. Commands with `sudo` run as root only,
+//! and compiling commands need clang. FAIRPATH_GUIDE=write updates the pages for review.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,14 +31,14 @@ fn page(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap()
 }
 
-/// Puts what was printed into a page.
+/// Replaces the output of a command in a page.
 fn rewrite(name: &str, typed: &Typed, got: &str) {
     let shown = |printed: &str| format!("$ {}\n{printed}", typed.command);
     let text = page(name).replacen(&shown(&typed.printed), &shown(got), 1);
     fs::write(path(name), text).unwrap();
 }
 
-/// The blocks of a page, each with the file that it is, if any.
+/// The blocks of a page, each with the name of its file, if any.
 fn blocks(page: &str) -> Vec<(Option<String>, String)> {
     let (mut blocks, mut file, mut block) = (Vec::new(), None, None);
     for line in page.lines() {
@@ -60,7 +59,7 @@ fn blocks(page: &str) -> Vec<(Option<String>, String)> {
     blocks
 }
 
-/// A command of a block, and what it prints.
+/// A command of a block and its output.
 struct Typed {
     command: String,
     printed: String,
@@ -68,24 +67,24 @@ struct Typed {
 
 fn typed(block: &str) -> Vec<Typed> {
     let mut all: Vec<Typed> = Vec::new();
-    let mut goes_on = false;
+    let mut continues = false;
     for line in block.lines() {
-        let begins = line.strip_prefix("$ ").filter(|_| !goes_on);
+        let begins = line.strip_prefix("$ ").filter(|_| !continues);
         match (begins, all.last_mut()) {
             (Some(command), _) => all.push(Typed {
                 command: command.to_owned(),
                 printed: String::new(),
             }),
-            (None, Some(last)) if goes_on => last.command += &format!("\n{line}"),
+            (None, Some(last)) if continues => last.command += &format!("\n{line}"),
             (None, Some(last)) => last.printed += &format!("{line}\n"),
             (None, None) => panic!("a block without a command: {line}"),
         }
-        goes_on = line.ends_with('\\') && (begins.is_some() || goes_on);
+        continues = line.ends_with('\\') && (begins.is_some() || continues);
     }
     all
 }
 
-/// Instructions are clang's and the kernel's to choose; so is nothing else.
+/// Removes the numbers of instructions, which depend on clang and the kernel.
 fn without_counts(text: &str) -> String {
     let line = |line: &str| match line.starts_with("compiled ") {
         true => line.chars().filter(|c| !c.is_ascii_digit()).collect(),
@@ -117,7 +116,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn every_page_shows_what_the_binary_prints() {
+fn pages_show_the_actual_output() {
     let has_clang = succeeds("clang-19", "--version") || std::env::var_os("CLANG").is_some();
     let write = std::env::var("FAIRPATH_GUIDE").is_ok_and(|value| value == "write");
     let mut skipped = None;
@@ -129,8 +128,13 @@ fn every_page_shows_what_the_binary_prints() {
         }
         for (file, block) in blocks(&page(name)) {
             if let Some(file) = file {
-                let there = fs::read_to_string(example().join(&file)).unwrap();
-                assert_eq!(there, block, "{name}: {file}");
+                let content = fs::read_to_string(example().join(&file)).unwrap();
+                if content != block && write {
+                    let text = page(name).replacen(&block, &content, 1);
+                    fs::write(path(name), text).unwrap();
+                    continue;
+                }
+                assert_eq!(content, block, "{name}: {file}");
                 continue;
             }
             if !block.starts_with("$ ") {
@@ -139,11 +143,14 @@ fn every_page_shows_what_the_binary_prints() {
             for typed in typed(&block) {
                 let Typed { command, printed } = &typed;
                 if command.starts_with("sudo ") && !is_root() {
-                    skipped = Some(("root", "the verifier and the kernel home want privileges"));
+                    skipped = Some((
+                        "root",
+                        "the verifier and the kernel runtime need privileges",
+                    ));
                     continue;
                 }
                 if command.contains("shortest.c") && !has_clang {
-                    skipped = Some(("command:clang-19", "authors' policies are compiled by it"));
+                    skipped = Some(("command:clang-19", "it compiles custom policies"));
                     continue;
                 }
                 let got = shell(directory.path(), command.trim_start_matches("sudo "));
@@ -154,22 +161,18 @@ fn every_page_shows_what_the_binary_prints() {
                 assert_eq!(
                     without_counts(&got),
                     without_counts(printed),
-                    "{name} shows, and the binary prints something else:\n$ {command}\n{got}"
+                    "{name} differs from the output of the binary:\n$ {command}\n{got}"
                 );
             }
         }
     }
     if let Some((need, reason)) = skipped {
-        skip_test(
-            "guide::every_page_shows_what_the_binary_prints",
-            need,
-            reason,
-        );
+        skip_test("guide::pages_show_the_actual_output", need, reason);
     }
 }
 
 #[test]
-fn the_page_on_policies_names_each_that_is_compiled_in() {
+fn policy_page_names_every_built_in_policy() {
     let page = page("sched-policies.md");
     for policy in policies() {
         let row = format!("\n| `{}` | ", policy.name);

@@ -1,5 +1,5 @@
-//! What is put into `fairpath sched` by mistake or malice: each a clear error with what to do, exit
-//! status 1, and nothing on standard output that looks like a result.
+//! Invalid and hostile input of `fairpath sched`: each has a clear error with a remedy, exit status 1,
+//! and no results on standard output.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{example, sched, stderr, stdout};
 
 const TRAFFIC: [&str; 4] = ["--rate", "1mbit", "--traffic", "bulk"];
 
-/// Files of every kind that are none: a directory, nothing, noise.
+/// Invalid files of every kind: directories, empty files and random bytes.
 fn bad_files() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let noise: Vec<u8> = (0..4000u32)
@@ -32,19 +32,19 @@ fn bad_files() -> tempfile::TempDir {
     directory
 }
 
-/// Runs each, which must fail as told.
+/// Runs each command, which must fail with the given text.
 fn fails(directory: &Path, cases: &[(&[&str], &str)]) {
-    for (words, told) in cases {
+    for (words, expected) in cases {
         let output = sched(directory, words);
-        let said = stderr(&output) + &stdout(&output);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
-        assert!(said.contains(told), "{words:?}: {said}");
-        assert!(!said.contains("panicked"), "{words:?}: {said}");
+        let printed = stderr(&output) + &stdout(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {printed}");
+        assert!(printed.contains(expected), "{words:?}: {printed}");
+        assert!(!printed.contains("panicked"), "{words:?}: {printed}");
     }
 }
 
 #[test]
-fn what_is_no_script_tree_log_or_capture_is_told_with_its_name_and_cause() {
+fn invalid_files_are_named_with_their_cause() {
     let directory = bad_files();
     let run = |tree| [&["run", tree], &TRAFFIC[..]].concat();
     let cases: [(&[&str], &str); 19] = [
@@ -64,7 +64,7 @@ fn what_is_no_script_tree_log_or_capture_is_told_with_its_name_and_cause() {
         ),
         (
             &["test", "noise.toml", "w.lua"],
-            "noise.toml\": it is no text in UTF-8",
+            "noise.toml\": the file is not UTF-8 text",
         ),
         (
             &["test", "empty.toml", "w.lua"],
@@ -73,20 +73,23 @@ fn what_is_no_script_tree_log_or_capture_is_told_with_its_name_and_cause() {
         (&["test", "none.c", "w.lua"], "read none.c: No such file"),
         (&["test", "directory.c", "w.lua"], "directory.c"),
         (&run("none.toml"), "none.toml\": No such file"),
-        (&run("noise.toml"), "noise.toml\": it is no text in UTF-8"),
         (
-            &["run", "fifo", "--rate", "1mbit", "--pcap", "noise.pcap"],
+            &run("noise.toml"),
+            "noise.toml\": the file is not UTF-8 text",
+        ),
+        (
+            &["run", "fifo", "--rate", "1mbit", "--read", "noise.pcap"],
             "not a pcap",
         ),
         (
-            &["run", "fifo", "--rate", "1mbit", "--pcap", "directory.pcap"],
+            &["run", "fifo", "--rate", "1mbit", "--read", "directory.pcap"],
             "Is a directory",
         ),
         (&["replay", "none.log"], "open none.log: No such file"),
         (&["replay", "directory.log"], "Is a directory"),
         (
             &["replay", "noise.log"],
-            "byte 0: this is not an operation log",
+            "byte 0: the file is not an operation log",
         ),
         (&["replay", "empty.log"], "too short to be a log"),
         (&["check", "none.c"], "read none.c: No such file"),
@@ -96,13 +99,13 @@ fn what_is_no_script_tree_log_or_capture_is_told_with_its_name_and_cause() {
 }
 
 #[test]
-fn numbers_beyond_all_limits_are_refused_before_anything_runs() {
+fn out_of_range_numbers_are_refused_first() {
     let directory = bad_files();
     let run = |more: &[&'static str]| [&["run", "codel", "--rate", "1mbit"], more].concat();
     let cases: [(&[&str], &str); 6] = [
         (
             &run(&["--traffic", "cbr rate=99999gbit"]),
-            "more often than one a nanosecond",
+            "exceeds one packet per nanosecond",
         ),
         (&run(&["--traffic", "bulk flows=99999999"]), "flows"),
         (
@@ -111,21 +114,21 @@ fn numbers_beyond_all_limits_are_refused_before_anything_runs() {
         ),
         (
             &run(&["--traffic", "bulk", "--set", "target=5s"]),
-            "out of range; 1us to 1s",
+            "out of range: write 1us to 1s",
         ),
         (
             &["test", "fifo", "w.lua", "--max-memory", "1"],
-            "--max-memory allows more",
+            "raise it with --max-memory",
         ),
         (
             &["test", "fifo", "w.lua", "--max-instructions", "0"],
-            "--max-instructions allows more",
+            "limit with --max-instructions",
         ),
     ];
     fails(directory.path(), &cases);
     for words in [
         ["--rate", "2000tbit"],
-        ["--for", "99999999min"],
+        ["--duration", "99999999min"],
         ["--overhead", "1MB"],
         ["--seed", "-1"],
     ] {
@@ -141,7 +144,7 @@ fn numbers_beyond_all_limits_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_log_that_was_cut_or_changed_is_refused_with_the_byte() {
+fn corrupt_logs_are_refused_with_their_offset() {
     let directory = bad_files();
     let log = directory.path().join("ok.log");
     let words = [
@@ -149,11 +152,11 @@ fn a_log_that_was_cut_or_changed_is_refused_with_the_byte() {
         "drr",
         "--rate",
         "1mbit",
-        "--for",
+        "--duration",
         "1s",
         "--traffic",
         "bulk",
-        "--log",
+        "--record",
         "ok.log",
     ];
     assert!(sched(directory.path(), &words).status.success());
@@ -177,7 +180,7 @@ fn a_log_that_was_cut_or_changed_is_refused_with_the_byte() {
 }
 
 #[test]
-fn without_privileges_the_kernel_home_says_once_which_it_needs() {
+fn kernel_runtime_names_missing_capabilities_once() {
     let directory = bad_files();
     let open = |path: &Path, mode| {
         use std::os::unix::fs::PermissionsExt;
@@ -189,11 +192,11 @@ fn without_privileges_the_kernel_home_says_once_which_it_needs() {
         "drr",
         "--rate",
         "1mbit",
-        "--for",
+        "--duration",
         "1s",
         "--traffic",
         "bulk",
-        "--log",
+        "--record",
         "ok.log",
     ];
     assert!(sched(directory.path(), &words).status.success());
@@ -201,15 +204,15 @@ fn without_privileges_the_kernel_home_says_once_which_it_needs() {
         &[
             "run",
             "fifo",
-            "--home",
+            "--runtime",
             "kernel",
             "--rate",
             "1mbit",
             "--traffic",
             "bulk",
         ][..],
-        &["test", "fifo", "w.lua", "--home", "both"],
-        &["replay", "ok.log", "--home", "kernel"],
+        &["test", "fifo", "w.lua", "--runtime", "both"],
+        &["replay", "ok.log", "--runtime", "kernel"],
     ] {
         let output = Command::new("setpriv")
             .args(["--reuid", "65534", "--clear-groups", "--"])
@@ -218,21 +221,21 @@ fn without_privileges_the_kernel_home_says_once_which_it_needs() {
             .args(words)
             .current_dir(directory.path())
             .output();
-        let said = output.as_ref().map(stderr).unwrap_or_default();
-        if output.is_err() || said.contains("setpriv:") {
+        let printed = output.as_ref().map(stderr).unwrap_or_default();
+        if output.is_err() || printed.contains("setpriv:") {
             skip_test(
-                "hostile::without_privileges_the_kernel_home_says_once_which_it_needs",
+                "hostile::kernel_runtime_names_missing_capabilities_once",
                 "root",
-                "setpriv gives privileges up, so there must be some",
+                "setpriv needs privileges that it can drop",
             );
             return;
         }
         let output = output.unwrap();
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {printed}");
         assert_eq!(
-            said.matches("needs CAP_BPF and CAP_PERFMON").count(),
+            printed.matches("needs CAP_BPF and CAP_PERFMON").count(),
             1,
-            "{said}"
+            "{printed}"
         );
         assert_eq!(stdout(&output), "", "{words:?}");
     }

@@ -1,4 +1,5 @@
-//! `fairpath sched` through the binary: formats, files, errors, exit statuses; `guide`: its pages; `hostile`: what is wrong.
+//! `fairpath sched` through the binary: formats, files, errors and exit statuses. `guide` tests the
+//! pages of the guide, and `hostile` tests invalid input.
 
 mod guide;
 mod hostile;
@@ -35,7 +36,7 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sched/example")
 }
 
-/// What a command that must succeed prints.
+/// The output of a command that must succeed.
 fn printed(words: &[&str]) -> String {
     let output = sched(&example(), words);
     assert_eq!(
@@ -59,7 +60,7 @@ fn run(more: &[&str]) -> Vec<String> {
         "tree.toml",
         "--rate",
         "20mbit",
-        "--for",
+        "--duration",
         "2s",
         "--traffic",
         TRAFFIC,
@@ -76,7 +77,7 @@ fn words(words: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn list_and_show_tell_every_policy_that_is_compiled_in() {
+fn list_and_show_print_every_built_in_policy() {
     let listed = printed(&["list"]);
     let all = json(&["list", "--format", "json"]);
     assert_eq!(all["schema"], 1);
@@ -111,7 +112,7 @@ fn no_line_of_a_table_is_wider_than_80_columns() {
         "srpt",
         "--rate",
         "50mbit",
-        "--for",
+        "--duration",
         "1s",
         "--traffic",
         "transfers load=40mbit; incast flows=30 name=a-rather-long-name-of-a-source",
@@ -122,7 +123,7 @@ fn no_line_of_a_table_is_wider_than_80_columns() {
 }
 
 #[test]
-fn json_and_csv_say_the_same_and_add_up() {
+fn json_and_csv_agree_and_add_up() {
     let found = json(&words(&run(&["--format", "json"])));
     assert_eq!(
         (&found["schema"], &found["rate_bps"]),
@@ -132,7 +133,7 @@ fn json_and_csv_say_the_same_and_add_up() {
     let total = &found["total"];
     let accounted = number(&total["sent"]["packets"])
         + number(&total["dropped"]["packets"])
-        + number(&found["waiting_packets"]);
+        + number(&found["backlog_packets"]);
     assert_eq!(number(&total["offered"]["packets"]), accounted);
     let csv = printed(&words(&run(&["--format", "csv"])));
     let mut lines = csv.lines();
@@ -160,14 +161,14 @@ fn json_and_csv_say_the_same_and_add_up() {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_and_another_does_not() {
+fn only_the_same_seed_repeats_the_output() {
     let with_seed = |seed: &str| {
         printed(&[
             "run",
             "stfq",
             "--rate",
             "10mbit",
-            "--for",
+            "--duration",
             "1s",
             "--traffic",
             "poisson rate=9mbit",
@@ -182,14 +183,14 @@ fn the_same_seed_prints_the_same_and_another_does_not() {
 }
 
 #[test]
-fn the_kernel_home_finds_what_the_native_home_finds() {
-    let kernel = run(&["--home", "kernel", "--format", "csv"]);
+fn both_runtimes_print_the_same_results() {
+    let kernel = run(&["--runtime", "kernel", "--format", "csv"]);
     let output = sched(&example(), &words(&kernel));
     if !output.status.success() && stderr(&output).contains("CAP_BPF") {
         skip_test(
-            "the_kernel_home_finds_what_the_native_home_finds",
+            "both_runtimes_print_the_same_results",
             "root",
-            "the kernel home wants CAP_BPF and CAP_PERFMON",
+            "the kernel runtime needs CAP_BPF and CAP_PERFMON",
         );
         return;
     }
@@ -198,7 +199,7 @@ fn the_kernel_home_finds_what_the_native_home_finds() {
 }
 
 #[test]
-fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
+fn capture_is_simulated_with_flows_and_classes() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = Writer::pcap(Vec::new(), LinkType::RAW).unwrap();
     for number in 0..100u32 {
@@ -226,9 +227,9 @@ fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
         &[
             "run",
             "drr",
-            "--pcap",
+            "--read",
             "c.pcap",
-            "--classes",
+            "--class-file",
             "c.csv",
             "--rate",
             "20mbit",
@@ -241,7 +242,7 @@ fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
     assert_eq!(
         (
             &found["total"]["sent"]["packets"],
-            &found["waiting_packets"]
+            &found["backlog_packets"]
         ),
         (&100.into(), &0.into())
     );
@@ -253,16 +254,16 @@ fn a_capture_is_simulated_to_its_end_with_its_flows_and_classes() {
         .collect();
     assert_eq!(classes, ["one", "two"]);
     assert_eq!(found["flows"][0]["name"], "udp 10.0.0.1:4096 192.0.2.1:53");
-    // The last packet comes after 9.9 ms, and 100 packets of 0.2 ms take twice as long.
+    // The last packet arrives after 9.9 ms, and 100 packets of 0.2 ms take 20 ms.
     assert_eq!(found["duration_ns"], 20_000_000);
 }
 
 #[test]
-fn a_picture_and_a_log_are_written_beside_the_report() {
+fn figure_and_log_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let [svg, log] =
         ["p.svg", "p.log"].map(|name| directory.path().join(name).display().to_string());
-    printed(&words(&run(&["--svg", &svg, "--log", &log])));
+    printed(&words(&run(&["--svg", &svg, "--record", &log])));
     let picture = fs::read_to_string(&svg).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
     assert!(
@@ -273,7 +274,7 @@ fn a_picture_and_a_log_are_written_beside_the_report() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
+fn errors_have_a_remedy_and_exit_with_1() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(
         directory.path().join("bad.toml"),
@@ -287,13 +288,13 @@ fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
         (&["run", "nosuch"], "fairpath sched list"),
         (
             &["run", "bad.toml"],
-            "bad.toml:3:10: error: node \"a\": there is no policy \"fifi\"; did you mean \"fifo\"?",
+            "bad.toml:3:10: error: node \"a\": policy \"fifi\" does not exist: did you mean \"fifo\"?",
         ),
         (&["run", "none.toml"], "none.toml"),
-        (&["run", "classes"], "--classes FILE"),
+        (&["run", "classes"], "--class-file FILE"),
         (
             &["run", "fifo", "--set", "x=1"],
-            "policy fifo has no parameter \"x\"; it has none",
+            "policy fifo has no parameter \"x\": it has none",
         ),
         (
             &["run", "fifo", "--traffic", "blk"],
@@ -301,10 +302,10 @@ fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
         ),
         (
             &["run", "fifo", "--traffic", "cbr rate=1mbit class=gold"],
-            "there is no class \"gold\"",
+            "class \"gold\" does not exist",
         ),
     ];
-    for (words, told) in cases {
+    for (words, expected) in cases {
         let more: &[&str] = match (words[0], words.contains(&"--traffic")) {
             ("run", true) => &traffic[..2],
             ("run", false) => &traffic,
@@ -313,7 +314,7 @@ fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
         let output = sched(directory.path(), &[words, more].concat());
         assert_eq!(output.status.code(), Some(1), "{words:?}");
         assert!(
-            stderr(&output).contains(told),
+            stderr(&output).contains(expected),
             "{words:?}: {}",
             stderr(&output)
         );
@@ -321,7 +322,7 @@ fn what_is_wrong_is_told_with_its_remedy_and_exits_1() {
     }
     let output = sched(
         directory.path(),
-        &["run", "fifo", "--rate", "1mbit", "--pcap", "no.pcap"],
+        &["run", "fifo", "--rate", "1mbit", "--read", "no.pcap"],
     );
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no.pcap"), "{}", stderr(&output));
@@ -340,7 +341,7 @@ fn wrong_usage_exits_2() {
             "1mbit",
             "--traffic",
             "bulk",
-            "--pcap",
+            "--read",
             "x",
         ],
         &[
@@ -350,7 +351,7 @@ fn wrong_usage_exits_2() {
             "1mbit",
             "--traffic",
             "bulk",
-            "--for",
+            "--duration",
             "10",
         ],
         &["show"],
@@ -359,9 +360,9 @@ fn wrong_usage_exits_2() {
     }
 }
 
-/// The scripts of the shipped policies: each names its policy, or has its tree beside it.
+/// Runs the scripts of the built-in policies with the policy or tree of the same name.
 #[test]
-fn every_shipped_script_holds_in_both_homes_at_once() {
+fn every_script_passes_in_both_runtimes() {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/author/author/scripts");
     let mut names: Vec<String> = fs::read_dir(&scripts)
         .unwrap()
@@ -379,17 +380,17 @@ fn every_shipped_script_holds_in_both_homes_at_once() {
             false => name.clone(),
         };
         let script = format!("{name}.lua");
-        let output = sched(&scripts, &["test", &subject, &script, "--home", "both"]);
+        let output = sched(&scripts, &["test", &subject, &script, "--runtime", "both"]);
         if (stdout(&output) + &stderr(&output)).contains("CAP_BPF") {
             skip_test(
-                "every_shipped_script_holds_in_both_homes_at_once",
+                "every_script_passes_in_both_runtimes",
                 "root",
-                "the kernel home wants CAP_BPF and CAP_PERFMON",
+                "the kernel runtime needs CAP_BPF and CAP_PERFMON",
             );
             return;
         }
         let text = stdout(&output);
         assert_eq!(output.status.code(), Some(0), "{name}: {text}");
-        assert!(text.contains("(home: native, kernel)"), "{name}: {text}");
+        assert!(text.contains("(runtime: native, kernel)"), "{name}: {text}");
     }
 }

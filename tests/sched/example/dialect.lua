@@ -1,4 +1,4 @@
--- Weighted fair queueing, in the dialect of the XDP queueing tester: weights are costs in 256ths.
+-- Weighted fair queueing in the dialect of the XDP queueing tester, where weights are costs in 256ths.
 config.bpf.file = "./sched_wfq.bpf.o"
 
 local light, dear = Udp:new(), Udp:new()
@@ -13,7 +13,7 @@ set_flow_weight(dear, 1024)
 for number = 1, 4 do enqueue(dear, number) end
 for number = 1, 4 do enqueue(light, number) end
 
--- Starts: dear 0, 400, 800, 1200; light 0, 100, 200, 300.
+-- Start times: dear 0, 400, 800, 1200; light 0, 100, 200, 300.
 dequeue_cmp(dear, 1)
 for number = 1, 4 do dequeue_cmp(light, number) end
 for number = 2, 4 do dequeue_cmp(dear, number) end

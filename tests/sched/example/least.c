@@ -14,7 +14,7 @@ struct global {
 POLICY{
 	STATE,
 	.name = "least",
-	.about = "the flow that has sent least goes first",
+	.about = "the flow with the fewest bytes sent leaves first",
 	.source = "the guide",
 	.over = FLOWS,
 	.usual = FP_OVER_FLOWS,

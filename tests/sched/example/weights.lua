@@ -1,7 +1,7 @@
 local light = udp { flow = 1, length = 1000, label = "light" }
 local heavy = udp { flow = 2, length = 1000, label = "heavy" }
 
-test("twice the weight, twice the packets", function()
+test("a flow of weight 2 sends twice as much", function()
 	set_flow_weight(heavy, 2)
 	for _ = 1, 4 do
 		enqueue(light)
@@ -11,7 +11,7 @@ test("twice the weight, twice the packets", function()
 	expect_waiting(2)
 end)
 
-test("the packet that waited longest is not forgotten", function()
+test("a single packet leaves with its sojourn time", function()
 	local first = enqueue(light)
 	advance_ns(5 * MS)
 	dequeue_cmp(first)

@@ -1,11 +1,11 @@
-//! Whether this build impairs as it says, before packets are trusted to it.
+//! The self-test of an impairment before it processes packets.
 //!
-//! Each direction runs natively, in virtual time, by the very path that its port drives:
+//! Each direction runs in the native runtime and in virtual time, on the same path as with a back end:
 //!
 //! ```text
-//!   its impairment, no rate:  share lost in its interval; delays as their distribution has them
-//!                             (Kolmogorov and Smirnov); order kept where that is promised
-//!   its rate, nothing else:   bits a second within 0.5 %
+//!   impairment without rate:  the loss is in its interval, delays have their distribution
+//!                             (Kolmogorov-Smirnov test), order is kept if configured
+//!   rate without impairment:  the rate is within 0.5 %
 //! ```
 
 use anyhow::{Context, bail};
@@ -16,39 +16,39 @@ use crate::directions::{Ready, delays_are_own, varies};
 use crate::interval;
 use crate::path::Path;
 use crate::plan::Plan;
-use crate::truth::percent;
+use crate::validation::percent;
 
-/// Packets of a check that is asked for, and of the one before a run.
+/// Packets of an explicit self-test, and of the one before a run.
 const THOROUGH: u32 = 1_000_000;
 const QUICK: u32 = 50_000;
-/// Between packets of the check of delays, unless all handles wait: then the next comes later.
+/// The interval between packets. If all handles are in use, the next packet arrives later.
 const APART_NS: u64 = 20_000;
-/// Of the check of a rate.
+/// The length of frames.
 const FRAME_BYTES: u32 = 1514;
-/// Frames that a rate is measured by.
+/// Frames for the measurement of a rate.
 const FRAMES: u32 = 4_000;
-/// By how much of it a rate may be off.
+/// Maximum relative error of a rate.
 const RATE_SHARE: f64 = 0.005;
-/// How many builds in order a check may refuse: a run's own seed is no reason not to begin.
-const UNLUCKY: f64 = 1e-6;
-/// Places at which a distribution is compared: enough to find what is wrong by a thousandth.
-const PLACES: usize = 1000;
-/// Handles of a path under check.
+/// The probability that a correct build fails. The seed of a run should not prevent its start.
+const FALSE_ALARM: f64 = 1e-6;
+/// Points at which a distribution is compared, enough to detect an error of 0.1 %.
+const POINTS: usize = 1000;
+/// Handles of the tested path.
 const HANDLES: u32 = 1 << 16;
 
-/// Checks every direction; what was found, a line each.
+/// Tests every direction and returns the results, one per line.
 ///
 /// # Errors
-/// What is not as it should be.
+/// A direction differs from its configuration.
 pub fn all(directions: &[Ready], thorough: bool) -> anyhow::Result<String> {
-    let mut told = String::new();
+    let mut text = String::new();
     for ready in directions {
         let name = ready.direction.name;
         let lines = one(ready, if thorough { THOROUGH } else { QUICK });
-        let lines = lines.with_context(|| format!("check of direction {name} before the start"))?;
-        told.extend(lines.iter().map(|line| format!("{name:<9} {line}\n")));
+        let lines = lines.with_context(|| format!("self-test of direction {name}"))?;
+        text.extend(lines.iter().map(|line| format!("{name:<9} {line}\n")));
     }
-    Ok(told)
+    Ok(text)
 }
 
 fn one(ready: &Ready, packets: u32) -> anyhow::Result<Vec<String>> {
@@ -62,22 +62,22 @@ fn one(ready: &Ready, packets: u32) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// What became of packets that came one after another.
-struct Seen {
+/// The outcomes of a sequence of packets.
+struct Passed {
     came: u64,
     lost: u64,
-    /// Of those that left, in the order of leaving: number and delay.
+    /// Number and delay of sent packets, in order of departure.
     left: Vec<(u32, u64)>,
 }
 
-/// The direction's tree with nothing on its line but packets.
+/// The tree of the direction without its rate.
 fn without_rate(ready: &Ready) -> Plan {
     let mut tree = ready.plan.tree.clone();
     for node in &mut tree.plan.nodes {
         node.ceil = 0;
     }
     tree.plan.config.service = 0;
-    // What waits in the queue is nobody's question here.
+    // The queue is not tested here.
     tree.plan.config.limit_packets = HANDLES;
     Plan {
         tree,
@@ -86,9 +86,9 @@ fn without_rate(ready: &Ready) -> Plan {
     }
 }
 
-fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Seen> {
+fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Passed> {
     let mut path = without_rate(ready).path(HANDLES)?;
-    let mut seen = Seen {
+    let mut seen = Passed {
         came: packets.into(),
         lost: 0,
         left: Vec::new(),
@@ -103,8 +103,8 @@ fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Seen> {
             if let Some(handle) = free.pop() {
                 break handle;
             }
-            // Slots and long delays hold them all: it comes when one of them has left.
-            now = path.wake_at().context("packets wait for ever")?.max(now);
+            // All handles are in use: the packet arrives when another one has left.
+            now = path.wake_at().context("packets never leave")?.max(now);
             collect(&mut path, now, &mut free, &numbers, &mut seen)?;
         };
         numbers[handle as usize] = (number, now);
@@ -116,12 +116,12 @@ fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Seen> {
     seen.lost = path.counts().lost;
     let all = seen.left.len() as u64 + path.counts().lost + path.counts().dropped;
     if all != seen.came {
-        bail!("of {} packets, {all} came to an end", seen.came);
+        bail!("{all} of {} packets were sent or dropped", seen.came);
     }
     Ok(seen)
 }
 
-/// A datagram of one flow, or of many where policies look at flows.
+/// A UDP packet of one of 64 flows.
 fn meta(number: u32) -> Meta {
     Meta {
         bytes: FRAME_BYTES,
@@ -137,7 +137,7 @@ fn collect(
     now: u64,
     free: &mut Vec<u32>,
     numbers: &[(u32, u64)],
-    seen: &mut Seen,
+    seen: &mut Passed,
 ) -> anyhow::Result<()> {
     path.run_to(now)?;
     while let Some(departure) = path.take() {
@@ -152,83 +152,81 @@ fn collect(
     Ok(())
 }
 
-fn of_loss(ready: &Ready, seen: &Seen) -> anyhow::Result<String> {
-    let asked = &ready.direction.asked;
-    if let Some(wanted) = asked.lost_by_pattern(seen.came) {
-        let told = format!("loss {} of {} packets", seen.lost, seen.came);
+fn of_loss(ready: &Ready, seen: &Passed) -> anyhow::Result<String> {
+    let configured = &ready.direction.configured;
+    if let Some(wanted) = configured.lost_by_pattern(seen.came) {
+        let text = format!("loss {} of {} packets", seen.lost, seen.came);
         match seen.lost == wanted {
-            true => return Ok(format!("{told}: as the pattern has it")),
-            false => bail!("{told}: the pattern loses {wanted} of them"),
+            true => return Ok(format!("{text}, as in the pattern")),
+            false => bail!("{text}, but the pattern loses {wanted}"),
         }
     }
-    let (low, high) = interval::of_share_but(UNLUCKY, seen.lost, seen.came, asked.inflation);
-    let told = format!(
-        "loss {} of {} packets: {} in {} to {}",
+    let (low, high) =
+        interval::of_share_but(FALSE_ALARM, seen.lost, seen.came, configured.inflation);
+    let text = format!(
+        "loss {} of {} packets, configured {}, interval {} to {}",
         seen.lost,
         seen.came,
-        percent(asked.loss),
+        percent(configured.loss),
         percent(low),
         percent(high)
     );
-    match (low..=high).contains(&asked.loss) {
-        true => Ok(told),
-        false => bail!("{told}: it is not, and that is no bad luck"),
+    match (low..=high).contains(&configured.loss) {
+        true => Ok(text),
+        false => bail!("{text}: the configured loss is outside of the interval"),
     }
 }
 
-/// Only where packets leave by their own delays: order, slots and releases make them others. The
-/// line has no rate here.
-fn of_delay(ready: &Ready, seen: &Seen) -> anyhow::Result<Option<String>> {
-    let (spec, asked) = (&ready.spec, &ready.direction.asked);
+/// Compares delays if only the configured delay affects packets. Order, slots and releases change it.
+/// The link has no rate here.
+fn of_delay(ready: &Ready, seen: &Passed) -> anyhow::Result<Option<String>> {
+    let (spec, configured) = (&ready.spec, &ready.direction.configured);
     if !spec.delays() {
         return Ok(None);
     }
     if !delays_are_own(spec) {
         return Ok(Some(
-            "delay not checked: slots, releases, traces or reordering make it another".to_owned(),
+            "delay not tested, because slots, releases, traces or reordering change it".to_owned(),
         ));
     }
     if !varies(spec) {
         let wanted = spec.mean_delay_ns().round() as u64;
         if let Some((number, delay)) = seen.left.iter().find(|(_, delay)| *delay != wanted) {
-            bail!("delay of packet {number}: {delay} ns, and not {wanted}");
+            bail!("delay of packet {number}: {delay} ns instead of {wanted} ns");
         }
         let wanted = wanted as f64 / 1e6;
-        return Ok(Some(format!("delay {wanted:.3} ms, each packet's")));
+        return Ok(Some(format!("delay {wanted:.3} ms for every packet")));
     }
-    if asked.kept_order || spec.correlation != 0.0 {
+    if configured.kept_order || spec.correlation != 0.0 {
         return Ok(None);
     }
     let mut delays: Vec<u64> = seen.left.iter().map(|(_, delay)| *delay).collect();
     delays.sort_unstable();
-    let distance = kolmogorov::distance(&delays, PLACES, |delay| {
-        // Nothing leaves before it came: what would be less is 0.
+    let distance = kolmogorov::distance(&delays, POINTS, |delay| {
+        // Negative delays count as 0.
         let from_mean = delay as f64 - spec.delay_ns as f64;
         let share = || spec.distribution.share_below(spec.jitter_ns, from_mean);
         (delay > 0).then(share)
     });
-    let most = kolmogorov::most(UNLUCKY, delays.len() as u64);
-    let told = format!(
-        "delay distribution {:.5} away from its own, of {most:.5}",
-        distance
-    );
-    match distance <= most {
-        true => Ok(Some(told)),
-        false => bail!("{told}"),
+    let max = kolmogorov::most(FALSE_ALARM, delays.len() as u64);
+    let text = format!("distance of the delay distribution {distance:.5}, maximum {max:.5}");
+    match distance <= max {
+        true => Ok(Some(text)),
+        false => bail!("{text}"),
     }
 }
 
-fn of_order(ready: &Ready, seen: &Seen) -> anyhow::Result<String> {
+fn of_order(ready: &Ready, seen: &Passed) -> anyhow::Result<String> {
     let inversions = seen.left.windows(2).filter(|pair| pair[1].0 < pair[0].0);
     let inversions = inversions.count();
     match (ready.plan.in_order, inversions) {
         (true, 0) => Ok("order kept".to_owned()),
-        (true, n) => bail!("order: {n} packets were overtaken, and none should be"),
-        (false, n) => Ok(format!("order free: {n} packets were overtaken")),
+        (true, n) => bail!("order: {n} packets were reordered instead of 0"),
+        (false, n) => Ok(format!("order free: {n} packets were reordered")),
     }
 }
 
-/// A line that always has something to send.
+/// Measures the rate of a link with a constant backlog.
 fn of_rate(ready: &Ready) -> anyhow::Result<String> {
     let mut tree = ready.plan.tree.clone();
     for node in &mut tree.plan.nodes {
@@ -249,26 +247,26 @@ fn of_rate(ready: &Ready) -> anyhow::Result<String> {
     while sent < FRAMES {
         path.run_to(now)?;
         while let Some(departure) = path.take() {
-            // Of the first, the end counts: the rate is of what follows.
+            // The rate is measured from the end of the first packet.
             (first, last) = (if sent == 0 { departure.due } else { first }, departure.due);
             sent += 1;
             path.arrive_as(departure.handle, now, meta(0))?;
         }
         now = path
             .wake_at()
-            .context("rate: a line with packets has nothing to send")?
+            .context("rate: the link sends nothing although packets wait")?
             .max(now);
     }
     let bits = f64::from(sent - 1) * f64::from(FRAME_BYTES) * 8.0;
     let bps = bits * 1e9 / (last - first) as f64;
-    let told = format!(
-        "rate {:.4} Mbit/s of {:.4}",
+    let text = format!(
+        "rate {:.4} Mbit/s, configured {:.4}",
         bps / 1e6,
         ready.bps as f64 / 1e6
     );
     match (bps / ready.bps as f64 - 1.0).abs() <= RATE_SHARE {
-        true => Ok(told),
-        false => bail!("{told}: more than 0.5 % off"),
+        true => Ok(text),
+        false => bail!("{text}: the error exceeds 0.5 %"),
     }
 }
 
@@ -277,7 +275,7 @@ mod tests {
     use super::*;
     use crate::directions::ready_of;
 
-    /// Everything that a direction may have, in words.
+    /// All options of a direction.
     const ALONE: [&str; 26] = [
         "loss 1%",
         "loss 5% loss-correlation 30%",
@@ -304,7 +302,7 @@ mod tests {
         "delay 20ms overhead 18",
         "policy codel delay 20ms",
         "policy fq_codel",
-        "limit 1 delay 20ms",
+        "queue_limit 1 delay 20ms",
     ];
 
     fn check(words: &str) -> anyhow::Result<String> {
@@ -318,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn each_option_may_begin() {
+    fn every_option_passes_the_self_test() {
         ALONE.iter().for_each(|words| must(words));
     }
 
     #[test]
-    fn each_option_may_begin_with_a_rate() {
+    fn every_option_passes_with_a_rate() {
         for words in ALONE {
             must(&format!("{words} rate 10mbit"));
         }
@@ -334,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_may_begin() {
+    fn options_with_files_pass_the_self_test() {
         let place = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = place.path().join(name);
             std::fs::write(&path, text).unwrap();
             path.display().to_string()
         };
-        // All the same, and not: the first has no deviation, and a mean all the same.
+        // The first distribution has a mean but no deviation.
         let same = file("same delays", "20ms\n20ms\n");
         let measured = file("delays", "5ms\n20ms\n80ms\n");
         let rates = file("rates", "1\n2\n10\n");
@@ -363,14 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_asked_for_is_refused() {
+    fn wrong_impairments_fail_the_self_test() {
         let broken = |words: &str, breaks: fn(&mut Ready)| {
             let mut ready = ready_of(words);
             breaks(&mut ready);
             format!("{:#}", all(&[ready], false).unwrap_err())
         };
-        let error = broken("loss 1%", |ready| ready.direction.asked.loss = 0.02);
-        assert!(error.contains("no bad luck"), "{error}");
+        let error = broken("loss 1%", |ready| ready.direction.configured.loss = 0.02);
+        assert!(error.contains("outside of the interval"), "{error}");
         let error = broken("pattern 10", |ready| {
             ready.plan.tree.plan.impairments[0].loss = ready_of("loss 50%").loss;
         });
@@ -378,16 +376,22 @@ mod tests {
         let error = broken("delay 20ms rate 10mbit", |ready| {
             ready.plan.tree.plan.impairments[0].delay += 1;
         });
-        assert!(error.contains("20000001 ns, and not 20000000"), "{error}");
+        assert!(
+            error.contains("20000001 ns instead of 20000000 ns"),
+            "{error}"
+        );
         let error = broken("delay 20ms jitter 5ms order free", |ready| {
             ready.spec.jitter_ns += 500_000;
         });
-        assert!(error.contains("away from its own"), "{error}");
+        assert!(
+            error.contains("distance of the delay distribution"),
+            "{error}"
+        );
         let error = broken("delay 20ms jitter 5ms order free", |ready| {
             ready.plan.in_order = true;
         });
-        assert!(error.contains("overtaken"), "{error}");
+        assert!(error.contains("reordered"), "{error}");
         let error = broken("rate 10mbit", |ready| ready.bps = 10_100_000);
-        assert!(error.contains("0.5 % off"), "{error}");
+        assert!(error.contains("exceeds 0.5 %"), "{error}");
     }
 }

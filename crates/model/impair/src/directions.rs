@@ -1,4 +1,4 @@
-//! What was asked for, by direction: checked, laid out, and in words.
+//! What was configured for, by direction: checked, laid out, and in words.
 
 use anyhow::{Context, bail};
 use fairpath_core::sched::{LossConfig, Policy, policies};
@@ -11,7 +11,7 @@ use crate::bursts::inflation;
 use crate::network::Network;
 use crate::plan::{Plan, keeps_order};
 use crate::report::Direction;
-use crate::truth::Asked;
+use crate::validation::Configured;
 
 /// A direction that can be started.
 pub struct Ready {
@@ -21,7 +21,7 @@ pub struct Ready {
     pub plan: Plan,
     /// For XDP.
     pub loss: LossConfig,
-    /// Nothing but loss is asked for, or nothing at all.
+    /// Nothing but loss is configured for, or nothing at all.
     pub only_loss: bool,
     /// Packets leave twice.
     pub copies: bool,
@@ -31,7 +31,7 @@ pub struct Ready {
     pub bps: u64,
 }
 
-/// Directions by name with what is asked of each, laid out; without `both`, only those that are impaired.
+/// Directions by name with what is configured of each, laid out; without `both`, only those that are impaired.
 ///
 /// # Errors
 /// What is wrong with a description, and whose it is.
@@ -90,7 +90,7 @@ fn lay_out(
         direction: Direction {
             name,
             text: text_of(&spec, network),
-            asked: asked_of(&spec, is_plain, bps),
+            configured: configuration_of(&spec, is_plain, bps),
             has_queue: bps > 0 || spec.rate_trace.is_some(),
         },
         plan: Plan {
@@ -134,7 +134,7 @@ fn tree_of(
     for assignment in &network.set {
         tree.set(assignment)?;
     }
-    if let Some(limit) = network.limit {
+    if let Some(limit) = network.queue_limit {
         tree.plan.config.limit_packets = limit;
     }
     if !spec.is_nothing() {
@@ -165,11 +165,11 @@ fn find(name: &str, known: &'static [Policy]) -> anyhow::Result<&'static Policy>
     )
 }
 
-/// What truth is held against; `is_plain`: no rate stretches delays.
-fn asked_of(spec: &Spec, is_plain: bool, bps: u64) -> Asked {
+/// What validation is held against; `is_plain`: no rate stretches delays.
+fn configuration_of(spec: &Spec, is_plain: bool, bps: u64) -> Configured {
     let rho = spec.correlation.max(0.0);
     let mean_ns = spec.mean_delay_ns();
-    Asked {
+    Configured {
         loss: spec.mean_loss(),
         inflation: inflation(&spec.loss),
         pattern: match &spec.loss {
@@ -224,8 +224,8 @@ fn text_of(spec: &Spec, network: &Network) -> String {
         ("burst", network.burst.clone()),
         ("policy", network.policy.clone()),
         (
-            "limit",
-            network.limit.map(|limit| written(limit.into(), "")),
+            "queue_limit",
+            network.queue_limit.map(|limit| written(limit.into(), "")),
         ),
     ];
     for (key, value) in rest {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn what_is_told_reads_as_the_same_direction() {
         let words =
-            "loss=1% delay=20ms jitter=2ms rate=10mbit policy=codel limit=50 set=target=7ms";
+            "loss=1% delay=20ms jitter=2ms rate=10mbit policy=codel queue_limit=50 set=target=7ms";
         let text = ready(words).direction.text;
         assert_eq!(text, words);
         assert_eq!(ready("none").direction.text, "none");
@@ -289,17 +289,20 @@ mod tests {
 
     #[test]
     fn means_are_judged_only_where_nothing_else_holds_packets() {
-        let only = |words: &str| ready(words).direction.asked.only_delay;
+        let only = |words: &str| ready(words).direction.configured.only_delay;
         assert!(only("delay 20ms") && only("delay 20ms jitter 1ms"));
-        let asked = |words: &str| ready(words).direction.asked;
-        assert_eq!(asked("rate 1mbit").delay_ns, None);
-        assert!(asked("rate 1mbit").holds && !asked("loss 1%").holds);
+        let configured = |words: &str| ready(words).direction.configured;
+        assert_eq!(configured("rate 1mbit").delay_ns, None);
+        assert!(configured("rate 1mbit").holds && !configured("loss 1%").holds);
         assert!(!only("delay 20ms rate 1mbit") && !only("delay 20ms release 5ms"));
-        let asked = ready("delay 20ms jitter 3ms distribution normal correlation 50%")
+        let configured = ready("delay 20ms jitter 3ms distribution normal correlation 50%")
             .direction
-            .asked;
-        assert_eq!((asked.jitter_ns, asked.delay_inflation), (3e6, 3.0));
-        assert!(asked.kept_order);
+            .configured;
+        assert_eq!(
+            (configured.jitter_ns, configured.delay_inflation),
+            (3e6, 3.0)
+        );
+        assert!(configured.kept_order);
     }
 
     #[test]

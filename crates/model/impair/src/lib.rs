@@ -1,8 +1,8 @@
-//! Impairments without a back end: what a network is asked to do to packets, and whether it did.
+//! Impairments without a back end: what a network is configured to do to packets, and whether it did.
 //!
 //! ```text
 //! words, options --> directions --> plan --> path: told packets and times, says which leave when
-//!    (network)        tree, asked                '--> counts --> truth <-- asked
+//!    (network)        tree, configured                '--> counts --> validation <-- configured
 //!                                                                  '--> report: text, JSON
 //! ```
 //!
@@ -21,7 +21,7 @@ mod own_drops;
 mod path;
 mod plan;
 mod report;
-mod truth;
+mod validation;
 
 pub use counts::Counts;
 pub use directions::Ready;
@@ -30,4 +30,4 @@ pub use own_drops::OwnDrops;
 pub use path::{Departure, Path};
 pub use plan::Plan;
 pub use report::{Direction, Json, Report};
-pub use truth::Asked;
+pub use validation::Configured;

@@ -1,106 +1,107 @@
-//! What a direction may be asked to do, in words: as the command line has them, and without dashes.
+//! The impairments of a direction, as options of the command line or as words without dashes.
 
 use clap::Parser;
 
-/// What a network does to packets. Values are as `impair = { ... }` of a tree has them.
+/// The impairments of a direction. Values have the form of `impair = { ... }` in a tree.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Impairment")]
 pub struct Network {
-    /// Share of packets lost, such as 1%
+    /// Lose a share of packets, for example 1%
     #[arg(long, value_name = "SHARE")]
     pub loss: Option<String>,
-    /// Of a packet's loss with that of the one before, such as 25%: bursts, and the same share
+    /// Correlate each loss with the previous packet, for example 25%; the mean loss stays the same
     #[arg(long, value_name = "SHARE")]
     pub loss_correlation: Option<String>,
-    /// Gilbert and Elliott: to bad, to good, loss in bad, loss in good, such as 1%,25%,70%,0.1%
+    /// Lose packets by the Gilbert-Elliott model: good to bad, bad to good, loss in bad, loss in good
     #[arg(long, alias = "gilbert-elliott", value_name = "P,R[,BAD[,GOOD]]")]
     pub gemodel: Option<String>,
-    /// Four states: p13,p31,p32,p23,p14
+    /// Lose packets by the four-state model, for example 1%,30%,10%,80%,0.5%
     #[arg(
         long = "4state",
         alias = "four-state",
         value_name = "P13,P31[,P32[,P23[,P14]]]"
     )]
     pub four_state: Option<String>,
-    /// Losses as ones, such as 0001000, over and over
+    /// Lose packets by a repeated pattern in which 1 is a loss, for example 0001000
     #[arg(long, value_name = "BITS")]
     pub pattern: Option<String>,
-    /// Added to each packet, such as 20ms
+    /// Delay each packet, for example 20ms
     #[arg(long, value_name = "TIME")]
     pub delay: Option<String>,
-    /// How far delays vary, such as 2ms
+    /// Vary the delay, for example 2ms
     #[arg(long, value_name = "TIME")]
     pub jitter: Option<String>,
-    /// Of the jitter: uniform, normal, pareto, paretonormal, or a file with a delay in each line
+    /// Set the jitter distribution: uniform, normal, pareto, paretonormal, or a file with one delay
+    /// per line [default: uniform]
     #[arg(long, value_name = "NAME")]
     pub distribution: Option<String>,
-    /// Of a packet's delay with that of the one before, such as 25%; keeps mean and jitter
+    /// Correlate each delay with the previous one, for example 25%; mean and jitter stay the same
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub correlation: Option<String>,
-    /// Whether packets keep their order under jitter: kept or free
+    /// Keep the order of packets under jitter (kept), or not (free) [default: kept]
     #[arg(long, value_name = "ORDER")]
     pub order: Option<String>,
-    /// Share of packets that go ahead, without delay
+    /// Send a share of packets early, without delay, for example 1%
     #[arg(long, value_name = "SHARE")]
     pub reorder: Option<String>,
-    /// One packet of so many may go ahead, at most
-    #[arg(long, value_name = "N")]
+    /// Send at most one of this number of packets early, for example 5
+    #[arg(long, value_name = "NUMBER")]
     pub reorder_gap: Option<String>,
-    /// Share of packets that leave twice
+    /// Duplicate a share of packets, for example 0.1%
     #[arg(long, value_name = "SHARE")]
     pub duplicate: Option<String>,
-    /// Share of packets with a bit turned over
+    /// Invert one bit in a share of packets, for example 0.1%
     #[arg(long, value_name = "SHARE")]
     pub corrupt: Option<String>,
-    /// Packets leave in slots: least time between them, most, packets and bytes of one, such as
-    /// 10ms,30ms,8,12000
+    /// Send packets in slots: minimum and maximum time between slots, packets and bytes per slot, for
+    /// example 10ms,30ms,8,12000
     #[arg(long, value_name = "MIN[,MAX[,PACKETS[,BYTES]]]")]
     pub slot: Option<String>,
-    /// Packets are held, and leave together this often
+    /// Release all waiting packets at multiples of this time, for example 10ms
     #[arg(long, value_name = "TIME")]
     pub release: Option<String>,
-    /// Times and delays over and over: a file with a pair a line
+    /// Repeat a trace of delays: a file with a time and a delay per line
     #[arg(long, value_name = "FILE")]
     pub delay_trace: Option<String>,
-    /// Bits a second that leave, such as 100mbit
+    /// Limit the rate, for example 100mbit
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
-    /// Bytes that may leave at once after a pause; none by default
-    #[arg(long, value_name = "BYTES", requires = "rate")]
+    /// Allow a burst above the rate after idle time, for example 20kB [default: 0]
+    #[arg(long, value_name = "SIZE", requires = "rate")]
     pub burst: Option<String>,
-    /// Bytes that each packet takes of the rate besides its frame without checksum, such as 24
+    /// Add link overhead to each frame for the rate, for example 24 bytes [default: 0]
     #[arg(long, value_name = "BYTES")]
     pub overhead: Option<String>,
-    /// Bytes of a cell's payload, of which a packet takes whole ones (48 for ATM)
+    /// Send packets in whole cells with this payload, for example 48 bytes for ATM
     #[arg(long, value_name = "BYTES")]
     pub cell: Option<String>,
-    /// Bytes of a cell's head; 5 as ATM has
+    /// Set the header of a cell [default: 5 bytes, as in ATM]
     #[arg(long, value_name = "BYTES")]
     pub cell_overhead: Option<String>,
-    /// Opportunities to send 1504 bytes over and over: a time in ms a line, as Mahimahi has them
+    /// Repeat a rate trace of Mahimahi: one time in ms per line at which 1504 bytes may leave
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     pub rate_trace: Option<String>,
-    /// Of the queue before the rate, as `fairpath sched list` names them; fifo by default
+    /// Set the policy of the queue before the rate (`fairpath sched list`) [default: fifo]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// A parameter of the policy, such as target=10ms; may be repeated
+    /// Set a parameter of the policy, for example target=10ms; repeatable
     #[arg(long, value_name = "NAME=VALUE", requires = "policy")]
     pub set: Vec<String>,
-    /// Packets that the queue holds, without those in the pipe
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
+    /// Limit the packets in the queue, without delayed packets; at least 1
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue_limit: Option<u32>,
 }
 
 impl Network {
-    /// Of words as options have them, without their dashes; "none" is nothing.
+    /// Reads options without dashes. "none" means no impairment.
     ///
     /// # Errors
-    /// What is no option, or lacks its value: as clap says it of options.
+    /// An option is unknown or has no value, with the message of clap.
     pub fn of_words(text: &str) -> Result<Network, String> {
-        /// A network and nothing else.
+        /// The options of one direction.
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
-        struct OneWay {
+        struct Options {
             #[command(flatten)]
             network: Network,
         }
@@ -108,15 +109,18 @@ impl Network {
             return Ok(Network::default());
         }
         let words = options_of(text);
-        let parsed = OneWay::try_parse_from(&words).map_err(|error| {
-            let said = error.to_string();
-            let first = said.lines().next().unwrap_or_default();
+        if words.iter().any(|word| word == "--limit") {
+            return Err("option limit is replaced by queue-limit".to_owned());
+        }
+        let parsed = Options::try_parse_from(&words).map_err(|error| {
+            let message = error.to_string();
+            let first = message.lines().next().unwrap_or_default();
             first.trim_start_matches("error: ").to_owned()
         })?;
         Ok(parsed.network)
     }
 
-    /// Values by the keys of [`fairpath_sched::impair::Builder`]; rate and queue are others'.
+    /// Values by the keys of [`fairpath_sched::impair::Builder`], without rate and queue.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let plain = [
             ("loss", &self.loss),
@@ -156,13 +160,13 @@ impl Network {
         plain.chain(lists).collect()
     }
 
-    /// Whether nothing is asked for.
+    /// Whether there is no impairment.
     pub fn is_none(&self) -> bool {
         *self == Network::default()
     }
 }
 
-/// `loss 1% delay=20ms` as options: a key with its value behind a blank or an equals sign.
+/// Converts `loss 1% delay=20ms` to options. A space or an equals sign follows each key.
 fn options_of(text: &str) -> Vec<String> {
     let (mut options, mut is_value) = (Vec::new(), false);
     for word in words_of(text) {
@@ -183,7 +187,7 @@ fn options_of(text: &str) -> Vec<String> {
     options
 }
 
-/// Words between blanks; blanks between double quotes are a word's own, and the quotes are not.
+/// Splits words at spaces outside of double quotes, and removes the quotes.
 fn words_of(text: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
     for letter in text.chars() {
@@ -198,12 +202,12 @@ fn words_of(text: &str) -> Vec<String> {
     words
 }
 
-/// Values in their usual order get their names; those that have names keep them.
+/// Adds names to values in their fixed order. Values with names keep them.
 fn named(values: &str, names: &[&str]) -> String {
     if values.contains('=') {
         return values.to_owned();
     }
-    // One that has no name is refused by its reader.
+    // The reader refuses values beyond the last name.
     let names = names.iter().copied().chain(std::iter::repeat("more"));
     let pair = |(value, name): (&str, &str)| format!("{name}={}", value.trim());
     let pairs: Vec<String> = values.split(',').zip(names).map(pair).collect();
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_values_keep_their_blanks() {
+    fn quoted_values_keep_their_spaces() {
         let text = "delay_trace=\"a file\" loss 1%";
         let network = Network::of_words(text).unwrap();
         let wanted = [("loss", "1%"), ("delay_trace", "a file")];
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn values_in_their_usual_order_get_their_names() {
+    fn positional_values_get_their_names() {
         let of = |text: &str| Network::of_words(text).unwrap().settings();
         let pair = |key, value: &str| (key, value.to_owned());
         assert_eq!(
@@ -256,8 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_option_is_named() {
+    fn invalid_options_are_named() {
         for (text, part) in [
+            ("limit 5", "queue-limit"),
             ("los 1%", "--los"),
             ("loss", "--loss"),
             ("rate 1mbit rate_trace x", "cannot be used with"),

@@ -1,82 +1,91 @@
-//! What was dropped against the plan by the port itself, by cause, each with a remedy.
+//! Drops by the back end that were not planned, by cause and with a remedy.
 
 use serde::Serialize;
 
-/// Packets by cause; a port that has no part in one leaves it 0.
+/// Packets by cause. A cause that a back end does not have stays 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OwnDrops {
-    /// As many waited as may.
+    /// The maximum number of packets waited.
+    #[serde(rename = "queue_full_packets")]
     pub no_place: u64,
-    /// The ring of the interface that they leave by was full.
+    /// The transmit ring of the egress interface was full.
+    #[serde(rename = "ring_full_packets")]
     pub no_room: u64,
-    /// The link that they leave by was down or gone.
+    /// The egress link was down or removed.
+    #[serde(rename = "link_down_packets")]
     pub no_link: u64,
-    /// Second ones that could not be sent.
+    /// Duplicates that could not be sent.
+    #[serde(rename = "not_duplicated_packets")]
     pub no_copy: u64,
-    /// Left whole, and were to be damaged.
+    /// Packets that were sent without their planned corruption.
+    #[serde(rename = "not_corrupted_packets")]
     pub not_damaged: u64,
-    /// The kernel refused them: it had dropped them itself, or could not read the order to send them.
+    /// Packets whose verdict the kernel refused, for example because it had already dropped them.
+    #[serde(rename = "refused_packets")]
     pub refused: u64,
-    /// Changed on their way here already when nobody took them any more.
+    /// Packets that were already redirected to this process when it stopped.
+    #[serde(rename = "late_packets")]
     pub untaken: u64,
-    /// Dropped by the interface that they left by.
+    /// Packets that the egress interface dropped.
+    #[serde(rename = "interface_dropped_packets")]
     pub behind: u64,
-    /// Dropped by the scheduler for no reason that a plan has.
+    /// Packets that the scheduler dropped for an unplanned reason.
+    #[serde(rename = "scheduler_fault_packets")]
     pub broken: u64,
 }
 
 impl OwnDrops {
-    /// All of them.
+    /// The sum of all causes.
     pub fn sum(&self) -> u64 {
         self.causes().iter().map(|(packets, _)| packets).sum()
     }
 
-    /// A sentence for each cause that there is.
+    /// A sentence for each cause with packets.
     pub fn why(&self) -> impl Iterator<Item = String> {
-        let there = self
+        let causes = self
             .causes()
             .into_iter()
             .filter(|(packets, _)| *packets > 0);
-        there.map(|(packets, what)| format!("{packets} {what}"))
+        causes.map(|(packets, what)| format!("{packets} {what}"))
     }
 
     fn causes(&self) -> [(u64, &'static str); 9] {
         [
             (
                 self.no_place,
-                "packets were dropped for lack of room: as many waited as may; raise --packets",
+                "packets were dropped because the maximum number of packets waited: raise --max-packets",
             ),
             (
                 self.no_room,
-                "packets were dropped since the ring of the interface that they leave by was full; send less at once, or use --via nfqueue",
+                "packets were dropped because the transmit ring was full: send smaller bursts, or use --via nfqueue",
             ),
             (
                 self.no_link,
-                "packets were to leave by a link that was down; set it up, and begin again",
+                "packets were dropped because the egress link was down: set it up and restart the run",
             ),
             (
                 self.no_copy,
-                "second packets could not be sent; lower --duplicate, or send less at once",
+                "duplicates could not be sent: lower --duplicate, or send smaller bursts",
             ),
             (
                 self.not_damaged,
-                "packets left whole that were to be damaged, for not all of their bytes were there; turn off the sender's offloads (ethtool -K IF tx off)",
+                "packets were sent without their corruption because some of their bytes were missing: disable the sender's offloads (ethtool -K IF tx off)",
             ),
             (
                 self.refused,
-                "packets were dropped by the kernel while they waited here; did an interface or a rule go?",
+                "packets were dropped by the kernel while they waited: check whether an interface or a rule was removed",
             ),
             (
                 self.untaken,
-                "packets were on their way here when nobody took them any more",
+                "packets were in transit to this process when it stopped",
             ),
             (
                 self.behind,
-                "packets were dropped by the interface that they left by; is its link up, and its other end fast enough?",
+                "packets were dropped by the egress interface: check its link and the speed of its peer",
             ),
             (
                 self.broken,
-                "packets were dropped by the scheduler without a reason, which is a fault of this program; report it with the command and the seed",
+                "packets were dropped by the scheduler for an unknown reason: report this bug with the command and the seed",
             ),
         ]
     }
@@ -87,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_apart_and_summed() {
+    fn causes_are_distinguished_and_summed() {
         let own = OwnDrops {
             no_place: 2,
             no_link: 3,
@@ -97,8 +106,8 @@ mod tests {
         let [place, link] = &own.why().collect::<Vec<_>>()[..] else {
             panic!("{own:?}");
         };
-        assert!(place.starts_with("2 ") && place.contains("--packets"));
-        assert!(link.starts_with("3 ") && link.contains("down") && !link.contains("--packets"));
+        assert!(place.starts_with("2 ") && place.contains("--max-packets"));
+        assert!(link.starts_with("3 ") && link.contains("down") && !link.contains("--max-packets"));
         assert_eq!(OwnDrops::default().why().count(), 0);
     }
 

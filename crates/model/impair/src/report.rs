@@ -1,4 +1,4 @@
-//! What is told of a run: a line a direction each second, and JSON for programs.
+//! The report of a run: one line per direction each second, and JSON.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,79 +10,84 @@ use serde::Serialize;
 
 use crate::counts::Counts;
 use crate::own_drops::OwnDrops;
-use crate::truth::{self, Asked, Truth, percent};
+use crate::validation::{self, Configured, Validation, percent};
 
-/// A direction as it is told.
+/// A direction in reports.
 #[derive(Clone, Debug)]
 pub struct Direction {
-    /// "to-peer", "from-peer", "out" or "in".
+    /// The name, such as "to-peer" or "from-peer".
     pub name: &'static str,
-    /// What was asked for, in words.
+    /// The configuration as text.
     pub text: String,
-    /// Likewise, in numbers.
-    pub asked: Asked,
+    /// The configuration as numbers.
+    pub configured: Configured,
     /// There is a rate, and so a queue before it.
     pub has_queue: bool,
 }
 
-/// Of all directions, at one time.
+/// The report of all directions at one time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The form of this object; it grows, and changes its number where a field changes its meaning.
+    /// The schema number, which changes when a key changes its meaning or is removed.
     schema: u32,
     /// Seconds since packets were first impaired.
     elapsed_s: f64,
-    engine: &'static str,
+    backend: &'static str,
     seed: u64,
-    /// Whether all was as asked for.
-    #[serde(rename = "true")]
-    is_true: bool,
-    /// What was not.
-    why: Vec<String>,
-    /// Directions that no packet came by: what was asked of them is not shown to be.
-    unseen: Vec<&'static str>,
+    /// Whether the run was as configured.
+    #[serde(rename = "valid")]
+    is_valid: bool,
+    /// The reasons why the run is invalid.
+    reasons: Vec<String>,
+    /// Directions without packets, which are not validated.
+    directions_without_packets: Vec<&'static str>,
     #[serde(rename = "final")]
     is_final: bool,
-    directions: Vec<Told>,
+    directions: Vec<DirectionReport>,
 }
 
-/// A direction; what a port does not have is null.
+/// The report of a direction. Values that a back end does not have are null.
 #[derive(Clone, Debug, Serialize)]
-struct Told {
+struct DirectionReport {
     name: &'static str,
-    engine: &'static str,
-    asked: String,
-    packets: u64,
-    lost: u64,
-    loss: Option<f64>,
-    loss_asked: f64,
-    loss_interval: [f64; 2],
-    queue_lost: u64,
-    marked: u64,
+    backend: &'static str,
+    configuration: String,
+    enqueued_packets: u64,
+    lost_packets: u64,
+    loss_ratio: Option<f64>,
+    configured_loss_ratio: f64,
+    loss_interval_ratio: [f64; 2],
+    /// Dropped by the queue before the rate.
+    queue_dropped_packets: u64,
+    marked_packets: u64,
+    /// p50, p95, p99.
     sojourn_ns: Option<[u64; 3]>,
-    passed: u64,
-    sent: u64,
+    bypassed_packets: u64,
+    sent_packets: u64,
     sent_bytes: u64,
-    duplicated: u64,
-    corrupted: u64,
-    held: u64,
-    own_dropped: u64,
-    own_drops: OwnDrops,
-    queue_dropped: u64,
-    stopped: u64,
-    super_packets: u64,
-    delay_asked_ns: Option<f64>,
-    delay_mean_ns: Option<f64>,
-    delay_planned_ns: Option<f64>,
+    duplicated_packets: u64,
+    corrupted_packets: u64,
+    backlog_packets: u64,
+    /// Unplanned drops of the back end.
+    backend_dropped_packets: u64,
+    backend_drops: OwnDrops,
+    /// Dropped in the kernel before the impairment.
+    kernel_dropped_packets: u64,
+    stopped_packets: u64,
+    gso_packets: u64,
+    configured_delay_ns: Option<f64>,
+    mean_delay_ns: Option<f64>,
+    planned_delay_ns: Option<f64>,
     delay_deviation_ns: Option<f64>,
+    /// p50, p99, p99.9, maximum.
     lateness_ns: Option<[u64; 4]>,
-    reordered: u64,
-    #[serde(rename = "true")]
-    is_true: bool,
+    reordered_packets: u64,
+    #[serde(rename = "valid")]
+    is_valid: bool,
 }
 
 impl Report {
-    /// Of these counts, by direction.
+    /// The report of these counts, by direction.
     pub fn new(
         directions: &[Direction],
         counts: &[Counts],
@@ -93,183 +98,192 @@ impl Report {
         let mut report = Report {
             schema: 1,
             elapsed_s: elapsed.as_secs_f64(),
-            engine,
+            backend: engine,
             seed,
-            is_true: true,
-            why: Vec::new(),
-            unseen: Vec::new(),
+            is_valid: true,
+            reasons: Vec::new(),
+            directions_without_packets: Vec::new(),
             is_final: false,
             directions: Vec::new(),
         };
         for (direction, counts) in directions.iter().zip(counts) {
-            let truth = truth::judge(&direction.asked, counts);
+            let validation = validation::validate(&direction.configured, counts);
             let of = |why: &String| format!("{}: {why}", direction.name);
-            report.why.extend(truth.why.iter().map(of));
+            report.reasons.extend(validation.why.iter().map(of));
             if counts.came == 0 && direction.text != "none" {
-                report.unseen.push(direction.name);
+                report.directions_without_packets.push(direction.name);
             }
             report
                 .directions
-                .push(told(direction, counts, &truth, engine));
+                .push(report_of(direction, counts, &validation, engine));
         }
-        report.is_true = report.why.is_empty();
+        report.is_valid = report.reasons.is_empty();
         report
     }
 
-    /// The last one.
+    /// Marks the last report of a run.
     #[must_use]
     pub fn at_the_end(mut self) -> Report {
         self.is_final = true;
         self
     }
 
-    /// Why it is not true what it could not see itself.
+    /// Adds a reason, found by the caller, why the run is invalid.
     pub fn add_why(&mut self, why: String) {
-        self.why.push(why);
-        self.is_true = false;
+        self.reasons.push(why);
+        self.is_valid = false;
     }
 
-    /// Whether all was as asked for.
+    /// Whether the run was as configured.
     pub fn is_true(&self) -> bool {
-        self.is_true
+        self.is_valid
     }
 
-    /// A line a direction; at the end a verdict, too.
+    /// One line per direction, and the validation in the last report.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for told in &self.directions {
-            text += &line(told);
+        for direction in &self.directions {
+            text += &line(direction);
             text.push('\n');
         }
         if self.is_final {
-            let waiting = self.directions.iter().filter(|told| told.held > 0);
-            waiting.for_each(|told| text += &rest(told));
+            let waiting = self.directions.iter().filter(|one| one.backlog_packets > 0);
+            waiting.for_each(|one| text += &rest(one));
         }
-        if self.is_final && self.is_true {
-            text += &self.verdict_of_a_true_run();
+        if self.is_final && self.is_valid {
+            text += &self.summary_of_a_valid_run();
         }
-        if self.is_final && !self.is_true {
-            text += &format!("not true: {}\n", self.why.join("; "));
+        if self.is_final && !self.is_valid {
+            text += &format!("invalid: {}\n", self.reasons.join("; "));
         }
         text
     }
 }
 
 impl Report {
-    fn verdict_of_a_true_run(&self) -> String {
-        let unseen = self.unseen.join(" and ");
-        if self.unseen.is_empty() {
-            "true: the network was as asked for\n".to_owned()
-        } else if self.unseen.len() == self.directions.len() {
-            format!("nothing came: no packet met the impairment ({unseen}), so nothing is shown\n")
+    fn summary_of_a_valid_run(&self) -> String {
+        let names = self.directions_without_packets.join(" and ");
+        if names.is_empty() {
+            "valid: the network was as configured\n".to_owned()
+        } else if self.directions_without_packets.len() == self.directions.len() {
+            format!("not validated: no packets in direction {names}\n")
         } else {
-            format!("true as far as it was seen: no packet came {unseen}\n")
+            format!("valid, but no packets in direction {names}\n")
         }
     }
 }
 
-fn told(direction: &Direction, counts: &Counts, truth: &Truth, engine: &'static str) -> Told {
+fn report_of(
+    direction: &Direction,
+    counts: &Counts,
+    validation: &Validation,
+    backend: &'static str,
+) -> DirectionReport {
     let delays = counts.mean_delays_ns();
-    Told {
+    DirectionReport {
         name: direction.name,
-        engine,
-        asked: direction.text.clone(),
-        packets: counts.came,
-        lost: counts.lost,
-        loss: truth.loss,
-        loss_asked: direction.asked.loss,
-        loss_interval: truth.loss_interval,
-        queue_lost: counts.dropped,
-        marked: counts.marked,
-        // Without a rate nothing queues.
+        backend,
+        configuration: direction.text.clone(),
+        enqueued_packets: counts.came,
+        lost_packets: counts.lost,
+        loss_ratio: validation.loss,
+        configured_loss_ratio: direction.configured.loss,
+        loss_interval_ratio: validation.loss_interval,
+        queue_dropped_packets: counts.dropped,
+        marked_packets: counts.marked,
+        // There is no queue without a rate.
         sojourn_ns: counts.sojourn_ns.filter(|_| direction.has_queue),
-        passed: counts.passed,
-        sent: counts.sent,
+        bypassed_packets: counts.passed,
+        sent_packets: counts.sent,
         sent_bytes: counts.sent_bytes,
-        duplicated: counts.copies,
-        corrupted: counts.corrupted,
-        held: counts.held,
-        own_dropped: counts.own.sum(),
-        own_drops: counts.own,
-        queue_dropped: counts.queue_dropped,
-        stopped: counts.stopped,
-        super_packets: counts.super_packets,
-        delay_asked_ns: direction.asked.delay_ns,
-        delay_mean_ns: delays.map(|(added, _)| added),
-        delay_planned_ns: delays.map(|(_, planned)| planned),
+        duplicated_packets: counts.copies,
+        corrupted_packets: counts.corrupted,
+        backlog_packets: counts.held,
+        backend_dropped_packets: counts.own.sum(),
+        backend_drops: counts.own,
+        kernel_dropped_packets: counts.queue_dropped,
+        stopped_packets: counts.stopped,
+        gso_packets: counts.super_packets,
+        configured_delay_ns: direction.configured.delay_ns,
+        mean_delay_ns: delays.map(|(added, _)| added),
+        planned_delay_ns: delays.map(|(_, planned)| planned),
         delay_deviation_ns: counts.delay_deviation_ns(),
         lateness_ns: counts.lateness_ns(),
-        reordered: counts.reordered,
-        is_true: truth.why.is_empty(),
+        reordered_packets: counts.reordered,
+        is_valid: validation.why.is_empty(),
     }
 }
 
-fn line(told: &Told) -> String {
-    let mut line = format!("{:<9} {:>9} packets", told.name, told.packets);
-    if let Some(loss) = told.loss {
-        let [low, high] = told.loss_interval;
+fn line(of: &DirectionReport) -> String {
+    let mut line = format!("{:<9} {:>9} packets", of.name, of.enqueued_packets);
+    if let Some(loss) = of.loss_ratio {
+        let [low, high] = of.loss_interval_ratio;
         line += &format!(
-            ", lost {} ({} of {} to {})",
+            ", loss {} (configured {}, interval {} to {})",
             percent(loss),
-            percent(told.loss_asked),
+            percent(of.configured_loss_ratio),
             percent(low),
             percent(high)
         );
     }
-    if told.queue_lost > 0 {
-        line += &format!(", {} dropped by the queue", told.queue_lost);
+    if of.queue_dropped_packets > 0 {
+        line += &format!(", {} dropped by the queue", of.queue_dropped_packets);
     }
-    if told.marked > 0 {
-        line += &format!(", {} marked by it", told.marked);
+    if of.marked_packets > 0 {
+        line += &format!(", {} marked", of.marked_packets);
     }
-    if told.passed > 0 {
-        line += &format!(", {} passed by it", told.passed);
+    if of.bypassed_packets > 0 {
+        line += &format!(", {} bypassed", of.bypassed_packets);
     }
-    match (told.delay_mean_ns, told.delay_asked_ns) {
-        (Some(mean), Some(asked)) => {
-            line += &format!(", delay {:.3} ms ({:.3})", mean / 1e6, asked / 1e6);
+    match (of.mean_delay_ns, of.configured_delay_ns) {
+        (Some(mean), Some(configured)) => {
+            line += &format!(
+                ", delay {:.3} ms (configured {:.3})",
+                mean / 1e6,
+                configured / 1e6
+            );
         }
         (Some(mean), None) => line += &format!(", delay {:.3} ms", mean / 1e6),
         _ => {}
     }
-    if let Some([p50, p99, p999, most]) = told.lateness_ns {
+    if let Some([p50, p99, p999, max]) = of.lateness_ns {
         let us = |ns: u64| ns as f64 / 1e3;
         line += &format!(
-            ", late p50 {:.0} p99 {:.0} p99.9 {:.0} max {:.0} us",
+            ", lateness p50 {:.0} p99 {:.0} p99.9 {:.0} max {:.0} us",
             us(p50),
             us(p99),
             us(p999),
-            us(most)
+            us(max)
         );
     }
-    let own = told.own_dropped + told.queue_dropped;
-    if own > 0 {
-        line += &format!(", {own} dropped against the plan");
+    let unplanned = of.backend_dropped_packets + of.kernel_dropped_packets;
+    if unplanned > 0 {
+        line += &format!(", {unplanned} unplanned drops");
     }
-    if told.stopped > 0 {
-        line += &format!(", {} or more stopped behind it", told.stopped);
+    if of.stopped_packets > 0 {
+        line += &format!(", at least {} dropped after it", of.stopped_packets);
     }
     line
 }
 
-/// What becomes of packets that wait at the end: the stack knows of those that netfilter handed over.
-fn rest(told: &Told) -> String {
-    let what = match told.engine {
-        "nfqueue" => "went on at once",
-        _ => "were dropped",
+/// The outcome of packets that wait at the end. With NFQUEUE the kernel accepts them.
+fn rest(of: &DirectionReport) -> String {
+    let outcome = match of.backend {
+        "nfqueue" => "sent without delay",
+        _ => "dropped",
     };
-    let Told { name, held, .. } = told;
-    format!("{name:<9} {held:>9} waited when it ended, and {what}\n")
+    let (name, packets) = (of.name, of.backlog_packets);
+    format!("{name:<9} {packets:>9} packets in the backlog at the end were {outcome}\n")
 }
 
-/// Where JSON goes.
+/// The destination of JSON lines.
 pub struct Json(Box<dyn Write>);
 
 impl Json {
-    /// A file, or "-" for standard output.
+    /// Opens a file, or standard output for "-".
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// The file cannot be written.
     pub fn open(path: &Path) -> anyhow::Result<Json> {
         if path == Path::new("-") {
             return Ok(Json(Box::new(io::stdout())));
@@ -279,10 +293,10 @@ impl Json {
         Ok(Json(Box::new(file)))
     }
 
-    /// A line.
+    /// Writes a report as one line.
     ///
     /// # Errors
-    /// Where it cannot be written: nobody would know what became of the run.
+    /// The line cannot be written.
     pub fn write(&mut self, report: &Report) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(report).context("write the report")?;
         line.push('\n');
@@ -301,10 +315,10 @@ mod tests {
         Direction {
             name: "to-peer",
             text: "loss 1%".into(),
-            asked: Asked {
+            configured: Configured {
                 loss: 0.01,
                 inflation: 1.0,
-                ..Asked::default()
+                ..Configured::default()
             },
             has_queue: false,
         }
@@ -321,21 +335,21 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_fields_that_programs_read() {
+    fn json_has_its_documented_keys() {
         let value = serde_json::to_value(report(104).at_the_end()).unwrap();
         assert_eq!(
-            (&value["true"], &value["final"]),
+            (&value["valid"], &value["final"]),
             (&true.into(), &true.into())
         );
-        let way = &value["directions"][0];
-        assert_eq!(way["lost"], 104);
-        assert_eq!(way["loss_asked"], 0.01);
-        assert!(way["loss_interval"][0].as_f64().unwrap() < 0.01);
-        assert!(way["lateness_ns"].is_null() && way["delay_mean_ns"].is_null());
+        let direction = &value["directions"][0];
+        assert_eq!(direction["lost_packets"], 104);
+        assert_eq!(direction["configured_loss_ratio"], 0.01);
+        assert!(direction["loss_interval_ratio"][0].as_f64().unwrap() < 0.01);
+        assert!(direction["lateness_ns"].is_null() && direction["mean_delay_ns"].is_null());
     }
 
     #[test]
-    fn sojourns_are_told_where_there_is_a_queue_and_drops_by_cause() {
+    fn json_has_sojourn_times_and_drops_by_cause() {
         let counts = Counts {
             came: 10,
             marked: 3,
@@ -357,22 +371,28 @@ mod tests {
             let report = Report::new(&[direction], counts, "afxdp", 7, time);
             serde_json::to_value(report).unwrap()["directions"][0].clone()
         };
-        let way = of(true);
-        assert_eq!(way["sojourn_ns"], serde_json::json!([1_000, 2_000, 3_000]));
+        let queued = of(true);
         assert_eq!(
-            (&way["marked"], &way["own_dropped"]),
+            queued["sojourn_ns"],
+            serde_json::json!([1_000, 2_000, 3_000])
+        );
+        assert_eq!(
+            (
+                &queued["marked_packets"],
+                &queued["backend_dropped_packets"]
+            ),
             (&3.into(), &3.into())
         );
-        assert_eq!(way["own_drops"]["no_link"], 2);
+        assert_eq!(queued["backend_drops"]["link_down_packets"], 2);
         assert!(of(false)["sojourn_ns"].is_null());
     }
 
     #[test]
-    fn a_direction_without_a_packet_is_named_where_something_was_asked_of_it() {
+    fn impaired_direction_without_packets_is_named() {
         let none = Direction {
             name: "from-peer",
             text: "none".into(),
-            asked: Asked::default(),
+            configured: Configured::default(),
             has_queue: false,
         };
         let of = |directions: &[Direction], came: [u64; 2]| {
@@ -385,28 +405,26 @@ mod tests {
             report.at_the_end().text()
         };
         let both = [direction(), direction()];
-        assert!(
-            of(&both, [1_000, 0]).contains("true as far as it was seen: no packet came to-peer")
-        );
+        assert!(of(&both, [1_000, 0]).contains("valid, but no packets in direction to-peer"));
         let one = [direction(), none];
-        assert!(of(&one, [1_000, 0]).contains("true: the network"));
-        assert!(of(&both, [0, 0]).contains("nothing came"));
+        assert!(of(&one, [1_000, 0]).contains("valid: the network"));
+        assert!(of(&both, [0, 0]).contains("not validated"));
     }
 
     #[test]
-    fn a_run_that_is_not_true_says_so_and_why() {
+    fn invalid_run_has_its_reasons() {
         let text = report(200).at_the_end().text();
-        assert!(text.contains("not true: to-peer: 200 of 10000"), "{text}");
+        assert!(text.contains("invalid: to-peer: 200 of 10000"), "{text}");
         let text = report(104).at_the_end().text();
         assert!(
-            text.ends_with("true: the network was as asked for\n"),
+            text.ends_with("\nvalid: the network was as configured\n"),
             "{text}"
         );
         let mut report = report(104);
-        report.unseen = vec!["to-peer"];
+        report.directions_without_packets = vec!["to-peer"];
         let text = report.clone().at_the_end().text();
-        assert!(text.contains("nothing came: no packet"), "{text}");
-        assert!(!text.contains("true:"), "{text}");
+        assert!(text.contains("not validated: no packets"), "{text}");
+        assert!(!text.contains("valid:"), "{text}");
         report.add_why("the interface went".into());
         assert!(!report.is_true());
     }
