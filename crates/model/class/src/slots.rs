@@ -63,7 +63,7 @@ pub struct Assigned {
 pub struct Slots {
     capacity: u32,
     slots: HashMap<SlotKey, u32>,
-    /// The first slot that was never used.
+    /// Slots that were never used.
     untouched: std::ops::Range<u32>,
     /// Released slots. The lowest is assigned first.
     free: BTreeSet<u32>,

@@ -233,8 +233,8 @@ fn a_hidden_page_sends_no_request() {
 }
 
 #[test]
-fn the_page_reports_a_lost_daemon_and_its_return() {
-    let test = "the_page_reports_a_lost_daemon_and_its_return";
+fn the_page_reports_a_lost_daemon() {
+    let test = "the_page_reports_a_lost_daemon";
     let Some(chromium) = command(test, "chromium") else {
         return;
     };
