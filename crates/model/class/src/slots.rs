@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_other_is_never_assigned_and_what_finds_none_is_counted() {
+    fn slot_other_is_never_assigned() {
         let mut slots = Slots::new(3);
         let assigned = slots.assign(Space::Class, classes("a b c d"));
         assert_eq!((assigned.added, assigned.refused), (vec![1, 2], 2));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_wanted_twice_has_one_slot() {
+    fn a_duplicate_key_has_one_slot() {
         let mut slots = Slots::new(16);
         let assigned = slots.assign(Space::Class, classes("a a"));
         assert_eq!((assigned.kept, assigned.added), (0, vec![1]));

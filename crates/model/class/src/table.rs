@@ -167,7 +167,7 @@ mod tests {
     use crate::source::Sources;
 
     #[test]
-    fn cells_are_found_behind_comments_quotes_and_blank_lines() {
+    fn cells_have_positions_after_comments_and_quotes() {
         let text = "\u{feff}# note, \"x\nname, b\n\n\r\n#c\n\"a \"\"1\"\", ä\",  x;y z ,\r\nlast";
         let mut sources = Sources::default();
         let mut rows = Rows::new(text, sources.add("f", text));
