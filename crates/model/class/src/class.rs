@@ -1,88 +1,88 @@
-//! Classes as values: the checked tree.
+//! The checked tree of classes.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::criterion::Criterion;
 
-/// Most levels of a tree: a class without parent is on the first.
+/// Maximum number of levels of the tree. A class without parent is on the first.
 pub const MAX_DEPTH: u32 = 16;
-/// Most classes of a configuration.
+/// Maximum number of classes.
 pub const MAX_CLASSES: usize = 100_000;
-/// Most criteria of all classes together.
+/// Maximum number of criteria of all classes together.
 pub const MAX_CRITERIA: usize = 1 << 18;
 
-/// What a plan says of one direction, bits a second.
+/// Rates of one direction, bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Guaranteed.
+    /// Guaranteed rate.
     pub floor_bps: Option<u64>,
-    /// Never more.
+    /// Maximum rate.
     pub ceil_bps: Option<u64>,
 }
 
-/// What a plan promises besides rates.
+/// Service levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sla {
-    /// The 95th percentile of the round-trip time stays below it.
+    /// Upper limit of the 95th percentile of the RTT.
     pub rtt_p95_ns: Option<u64>,
-    /// Of the packets, less than this share is lost.
+    /// Upper limit of the loss ratio.
     pub loss: Option<f64>,
 }
 
-/// A subscriber, a site, an uplink.
+/// A class: a subscriber, a site or an uplink.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Class {
     /// Unique in its set.
     pub name: String,
-    /// Position of the class above it in its set, which is before its own.
+    /// Index of its parent in the set, which precedes it.
     pub parent: Option<usize>,
     /// 0 for those without parent, less than [`MAX_DEPTH`].
     pub depth: u32,
-    /// Any of them suffices. None is another class's, none is there twice.
+    /// A packet that meets one of them belongs to the class. Criteria are unique in the set.
     pub criteria: Vec<Criterion>,
-    /// What its hosts send.
+    /// Rates that its hosts send.
     pub up: Rates,
-    /// What they receive.
+    /// Rates that they receive.
     pub down: Rates,
-    /// Thresholds.
+    /// Service levels.
     pub sla: Sla,
-    /// Whatever else the operator says of it: names and values, by name.
+    /// Attributes of the operator: names and values, sorted by name.
     pub attributes: Vec<(String, String)>,
 }
 
 impl Class {
-    /// What the operator says of it under `name`. O(attributes).
+    /// The attribute `name`. O(attributes).
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// The checked tree: each class directly before its children and theirs, siblings as configured.
+/// The checked tree: descendants follow their class, siblings are in their configured order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassSet {
     classes: Vec<Class>,
     positions: HashMap<String, usize>,
-    /// Behind the last class that is below this one.
+    /// For each class, the index after its last descendant.
     ends: Vec<usize>,
 }
 
-/// How a set differs from the one before; names in the order of their sets.
+/// Differences from the previous set. Names are in the order of their sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New.
+    /// Added classes.
     pub added: Vec<String>,
-    /// Gone.
+    /// Removed classes.
     pub removed: Vec<String>,
-    /// Under another parent.
+    /// Classes with another parent.
     pub moved: Vec<String>,
-    /// Other criteria, rates, thresholds or attributes.
+    /// Classes with other criteria, rates, service levels or attributes.
     pub changed: Vec<String>,
 }
 
 impl ClassSet {
-    /// `classes` are in the order and as deep as this type promises.
+    /// `classes` must be in tree order.
     pub(crate) fn new(classes: Vec<Class>, ends: Vec<usize>) -> ClassSet {
         let names = classes.iter().enumerate();
         let positions = names.map(|(at, class)| (class.name.clone(), at)).collect();
@@ -98,7 +98,7 @@ impl ClassSet {
         &self.classes
     }
 
-    /// How many there are.
+    /// Number of classes.
     pub fn len(&self) -> usize {
         self.classes.len()
     }
@@ -108,22 +108,22 @@ impl ClassSet {
         self.classes.is_empty()
     }
 
-    /// The class called `name`. O(1).
+    /// The class `name`. O(1).
     pub fn get(&self, name: &str) -> Option<&Class> {
         self.position(name).map(|at| &self.classes[at])
     }
 
-    /// Where the class called `name` is in [`ClassSet::classes`]. O(1).
+    /// The index of the class `name` in [`ClassSet::classes`]. O(1).
     pub fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
-    /// The class above `class`, which is one of this set.
+    /// The parent of `class`, which must belong to this set.
     pub fn parent(&self, class: &Class) -> Option<&Class> {
         self.classes.get(class.parent?)
     }
 
-    /// Positions of the class at `position` and of all below it. O(1).
+    /// Indices of the class at `position` and of its descendants. O(1).
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl ClassSet {
         position..self.ends[position]
     }
 
-    /// What became different since `before`. O(classes of both).
+    /// The differences from `before`. O(classes of both).
     pub fn changes_since(&self, before: &ClassSet) -> Changes {
         let mut changes = Changes::default();
         for class in &self.classes {
@@ -151,11 +151,11 @@ impl ClassSet {
                 changes.changed.push(class.name.clone());
             }
         }
-        let gone = before
+        let removed = before
             .classes
             .iter()
             .filter(|c| self.get(&c.name).is_none());
-        changes.removed = gone.map(|class| class.name.clone()).collect();
+        changes.removed = removed.map(|class| class.name.clone()).collect();
         changes
     }
 }

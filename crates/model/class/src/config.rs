@@ -1,7 +1,7 @@
-//! A whole configuration file: its `[[class]]` tables, and what else it says of classes.
+//! Reads a configuration file: its `[[class]]` tables, and its references to other files.
 //!
-//! Other sections are the daemon's. Classes are taken one by one from what the parser made, which
-//! lets go of each: a hundred thousand of them need memory once.
+//! Other sections are ignored. Classes are taken from the parser's tree one by one, so that 100,000
+//! classes need memory once.
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -11,7 +11,7 @@ use crate::entry::{Table, Value, draft};
 use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place};
 
-/// What a configuration file says beside its classes.
+/// References of a configuration file to other files.
 #[derive(Clone, Debug, Default)]
 pub struct References {
     /// `class_files`: more files with classes, as written there.
@@ -23,8 +23,8 @@ pub struct References {
 }
 
 impl Drafts {
-    /// Takes the `[[class]]` tables of a configuration file, and gives what else it says of
-    /// classes. Other sections are not looked into. O(bytes).
+    /// Reads the `[[class]]` tables of a configuration file, and returns its references. Other sections
+    /// are ignored. O(bytes).
     pub fn read_toml(&mut self, file: &str, text: &str) -> References {
         let start = self.sources.add(file, text);
         let (parsed, errors) = DeTable::parse_recoverable(text);
@@ -70,7 +70,7 @@ fn note(error: &toml::de::Error, start: Place, problems: &mut Problems) {
     problems.error(ProblemKind::Syntax, start.at(at), "", text);
 }
 
-/// Notes what classes hang on. What is of the wrong type is left for the daemon to refuse.
+/// Reads references. The daemon refuses values of the wrong type.
 fn refer(references: &mut References, key: &str, value: DeValue<'_>, start: Place) {
     match (key, value) {
         ("class_files", DeValue::Array(files)) => {
@@ -105,7 +105,7 @@ impl From<DeValue<'_>> for Value {
     fn from(value: DeValue<'_>) -> Value {
         match value {
             DeValue::String(text) => Value::Text(text.into_owned()),
-            // In decimal, whatever it was written in.
+            // Converted to decimal.
             DeValue::Integer(number) => {
                 let decimal = i128::from_str_radix(number.as_str(), number.radix());
                 Value::Number(decimal.map_or_else(|_| number.to_string(), |n| n.to_string()))
@@ -118,7 +118,7 @@ impl From<DeValue<'_>> for Value {
     }
 }
 
-/// What the parser read, as serde would have given it.
+/// A value of the parser in the form of serde.
 fn table(entries: DeTable<'_>) -> Table {
     let entries = entries.into_iter().map(|(key, value)| {
         let key = Spanned::new(key.span(), key.into_inner().into_owned());

@@ -1,4 +1,4 @@
-//! What leads to classes, held against each other: duplicates, overlaps, what cannot be together.
+//! Checks criteria against each other: duplicates, overlaps, conflicts.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
@@ -10,7 +10,7 @@ use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place, Sources};
 use crate::tree::{Tree, Uplinks};
 
-/// Tells everything, and takes away what a class says twice.
+/// Reports all problems, and removes duplicates within a class.
 pub(crate) fn check(tree: &mut Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Problems) {
     duplicates(tree, sources, problems);
     conflicts(tree, sources, uplinks, problems);
@@ -18,7 +18,7 @@ pub(crate) fn check(tree: &mut Tree, sources: &Sources, uplinks: Uplinks, proble
     prefixes(tree, sources, problems);
 }
 
-/// How many prefixes lead to classes.
+/// Number of prefixes of classes.
 pub(crate) fn count_prefixes(tree: &Tree) -> usize {
     all(tree)
         .filter(|(_, found)| matches!(found.value, Criterion::Prefix(_)))
@@ -79,9 +79,10 @@ fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Pr
     }
     if uplinks == Uplinks::Missing {
         let inside = all(tree).filter(|(_, found)| found.value.whom() == Whom::Inside);
-        // One of each sort is told, in their order.
-        let mut told = HashSet::new();
-        let first = |(_, found): &(usize, &At<Criterion>)| told.insert(discriminant(&found.value));
+        // Reports one criterion of each kind, in their order.
+        let mut reported = HashSet::new();
+        let first =
+            |(_, found): &(usize, &At<Criterion>)| reported.insert(discriminant(&found.value));
         let mut inside: Vec<_> = inside.filter(first).collect();
         inside.sort_by(|(_, a), (_, b)| a.value.cmp(&b.value));
         for (at, found) in inside {
@@ -106,14 +107,14 @@ fn empty(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// A prefix, whose it is, and where that stands.
+/// A prefix with its class and position.
 struct Owned {
     prefix: Prefix,
     class: usize,
     place: Place,
 }
 
-/// Walks over all prefixes in order, with those in which the present one lies on a stack (at most
+/// Checks all prefixes in order, with a stack of the prefixes that contain the current one (at most
 /// one of each length).
 fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
     let owned = |(class, found): (usize, &At<Criterion>)| match found.value {
@@ -129,9 +130,9 @@ fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
     let bounds = bounds(tree);
     let mut around: Vec<&Owned> = Vec::new();
     for one in &sorted {
-        // What comes before in order, and holds the address, is not longer.
-        let lies_in = |outer: &Owned| outer.prefix.contains(one.prefix.address);
-        while around.last().is_some_and(|outer| !lies_in(outer)) {
+        // An earlier prefix that contains the address is not longer.
+        let is_inside = |outer: &Owned| outer.prefix.contains(one.prefix.address);
+        while around.last().is_some_and(|outer| !is_inside(outer)) {
             around.pop();
         }
         overlap(tree, one, &around, sources, problems);
@@ -152,8 +153,8 @@ fn prefixes(tree: &Tree, sources: &Sources, problems: &mut Problems) {
     }
 }
 
-/// The nearest prefix of another class around this one should be an ancestor's; whatever lies
-/// further out is told for that one. A prefix of length 0 is everything, and meant to be.
+/// Reports if the next shorter prefix belongs to a class that is not an ancestor. Prefixes further out
+/// are reported for that one. A prefix of length 0 is never reported.
 fn overlap(
     tree: &Tree,
     one: &Owned,

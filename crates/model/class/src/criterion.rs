@@ -1,7 +1,7 @@
-//! Criteria: what leads an endpoint of a packet to a class, in words, as rules, and as the slow lookup.
+//! Criteria: properties that assign an endpoint of a packet to a class, as text, rule and slow lookup.
 //!
-//! A new match is a variant of [`Criterion`] and an entry of [`MATCHES`]; the compiler names the arms
-//! that lack it. What the packet path does is its line in `bpf/core/class/matches.h`.
+//! A new match needs a variant of [`Criterion`] and an entry of [`MATCHES`]. The compiler reports
+//! missing arms. Its line in `bpf/core/class/matches.h` is the part of the packet path.
 
 use std::net::IpAddr;
 
@@ -9,35 +9,36 @@ use fairpath_core::{Prefix, Rules};
 
 use crate::value::{self, BadValue};
 
-/// What leads an endpoint of a packet to a class; where several do, the first of this order wins.
+/// A property that assigns an endpoint of a packet to a class. If several apply, the first in this order
+/// is used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Criterion {
     /// Packet mark, never 0.
     Mark(u32),
     /// The endpoint's link-layer address.
     Mac([u8; 6]),
-    /// The endpoint's address lies in it.
+    /// A prefix of the endpoint's address.
     Prefix(Prefix),
-    /// Outermost VLAN by which the endpoint is reached, 1 to 4094.
+    /// Outermost VLAN towards the endpoint, 1 to 4094.
     Vlan(u16),
     /// Differentiated services code point, 0 to 63.
     Dscp(u8),
-    /// Interface by which the endpoint is reached.
+    /// Interface towards the endpoint.
     Interface(String),
 }
 
-/// A criterion with one value, as files have it.
+/// A criterion with one value, in files.
 #[derive(Debug)]
 pub(crate) struct Match {
     /// Its key in TOML and column of CSV.
     pub word: &'static str,
-    /// Whether TOML may give it as a number.
+    /// Whether TOML may have a number.
     pub may_be_number: bool,
     /// Reads a value.
     pub read: fn(&str) -> Result<Criterion, BadValue>,
 }
 
-/// All but prefixes, in the order in which messages list them.
+/// All criteria except prefixes, in the order of messages.
 pub(crate) static MATCHES: &[Match] = &[
     Match {
         word: "vlan",
@@ -66,31 +67,31 @@ pub(crate) static MATCHES: &[Match] = &[
     },
 ];
 
-/// What is known of one endpoint of a packet.
+/// The properties of one endpoint of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint<'a> {
     /// Its address.
     pub address: IpAddr,
-    /// Packet mark, if it speaks of this endpoint.
+    /// Packet mark, if it applies to this endpoint.
     pub mark: Option<u32>,
     /// Link-layer address, if it is the endpoint's.
     pub mac: Option<[u8; 6]>,
-    /// Outermost VLAN by which it is reached.
+    /// Outermost VLAN towards it.
     pub vlan: Option<u16>,
-    /// Code point, if it speaks of this endpoint.
+    /// Code point, if it applies to this endpoint.
     pub dscp: Option<u8>,
-    /// Interface by which it is reached.
+    /// Interface towards it.
     pub interface: Option<&'a str>,
 }
 
-/// Which endpoint a criterion speaks of, and where that is known (`FP_OF_...` in `matches.h`).
+/// The endpoint of a criterion, and its precondition (`FP_OF_...` in `matches.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Either end, everywhere.
+    /// Either end, without precondition.
     Any,
-    /// The end whose link is known; the name of what the link tells.
+    /// The end on a known link, with the name of the link's property.
     Link(&'static str),
-    /// The end inside; the monitor must know the uplinks.
+    /// The end inside, which needs configured uplinks.
     Inside,
 }
 
@@ -112,7 +113,7 @@ impl std::fmt::Display for Criterion {
 }
 
 impl Criterion {
-    /// Which endpoint it speaks of.
+    /// Its endpoint.
     pub fn whom(&self) -> Whom {
         match self {
             Criterion::Mark(_) | Criterion::Dscp(_) => Whom::Inside,
@@ -122,7 +123,7 @@ impl Criterion {
         }
     }
 
-    /// Adds the core's rule that leads to `slot`; none for an interface without index.
+    /// Adds the core's rule for `slot`, none for an interface without index.
     pub(crate) fn add_to(
         &self,
         rules: &mut Rules,
@@ -142,12 +143,12 @@ impl Criterion {
         }
     }
 
-    /// Whether an endpoint fits, and if so its place in the order: the lowest wins.
+    /// The precedence if an endpoint matches. The lowest applies.
     pub(crate) fn fits(&self, of: &Endpoint<'_>) -> Option<(u8, u8)> {
         let (order, fits) = match self {
             Criterion::Mark(mark) => (0, of.mark == Some(*mark)),
             Criterion::Mac(mac) => (1, of.mac == Some(*mac)),
-            // The longest wins.
+            // The longest prefix applies.
             Criterion::Prefix(prefix) => {
                 return prefix
                     .contains(of.address)

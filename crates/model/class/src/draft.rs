@@ -1,4 +1,4 @@
-//! Classes as they are read: each value checked for itself, nothing yet held against the others.
+//! Drafts of classes: each value is checked alone, not yet against others.
 
 use crate::class::{MAX_CLASSES, MAX_CRITERIA};
 use crate::criterion::{Criterion, MATCHES};
@@ -8,19 +8,19 @@ use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place, Sources};
 use crate::value::{self, BadValue};
 
-/// One direction's rates, bits a second.
+/// Rates of one direction, bits per second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DraftRates {
     pub floor_bps: Option<At<u64>>,
     pub ceil_bps: Option<At<u64>>,
 }
 
-/// A class as it is read.
+/// A class before the check of the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
-    /// Of the name if there is one.
+    /// The position of its name, if it has one.
     pub place: Place,
-    /// Empty if none was given, which was told.
+    /// Empty if missing, which was reported.
     pub name: String,
     pub parent: Option<At<String>>,
     pub criteria: Vec<At<Criterion>>,
@@ -32,48 +32,47 @@ pub(crate) struct Draft {
     pub attributes: Vec<(String, String)>,
 }
 
-/// Everything read so far. Give it files, then let [`crate::ClassSet::build`] check the whole.
+/// All drafts. Read files, then check them with [`crate::ClassSet::build`].
 ///
-/// Reading never fails: what is wrong is noted, with file, line and column, and told by `build`.
+/// Reading never fails. `build` reports all problems with file, line and column.
 #[derive(Default)]
 pub struct Drafts {
     pub(crate) sources: Sources,
     pub(crate) problems: Problems,
     pub(crate) drafts: Vec<Draft>,
     pub(crate) criteria: usize,
-    /// Parent nodes that ShapedDevices.csv speaks of.
+    /// Parent nodes in ShapedDevices.csv.
     pub(crate) nodes: Vec<At<String>>,
-    /// Whether a network.json was read: then it has all nodes.
+    /// Whether a network.json was read, which defines all nodes.
     pub(crate) network: bool,
     pub(crate) labels: Labels,
-    /// Where classes beyond the limit began, and how many there were.
-    beyond: Option<(Place, usize)>,
+    /// Position and number of classes above the limit.
+    excess: Option<(Place, usize)>,
 }
 
 impl Drafts {
-    /// Nothing read yet.
+    /// No drafts.
     pub fn new() -> Drafts {
         Drafts::default()
     }
 
-    /// Whether something was wrong so far. `build` finds more.
+    /// Number of errors so far. `build` finds further ones.
     pub fn errors(&self) -> usize {
         self.problems.errors()
     }
 
-    /// Notes an error of the caller's, such as a file that a configuration names but nobody can
-    /// open. It stands with the others in the report.
+    /// Adds an error of the caller to the report, such as a file that cannot be opened.
     pub fn refuse(&mut self, place: Place, text: String) {
         self.problems.error(ProblemKind::Syntax, place, "", text);
     }
 
-    /// Notes that the file called `name` cannot be taken at all.
+    /// Adds an error about the whole file `name`.
     pub fn refuse_file(&mut self, name: &str, text: String) {
         let place = self.sources.add(name, "");
         self.refuse(place, text);
     }
 
-    /// Takes a class; beyond a limit it is only counted.
+    /// Adds a class. Classes above the limit are only counted.
     pub(crate) fn push(&mut self, draft: Draft) {
         let fits =
             self.drafts.len() < MAX_CLASSES && self.criteria + draft.criteria.len() <= MAX_CRITERIA;
@@ -81,13 +80,13 @@ impl Drafts {
             self.criteria += draft.criteria.len();
             self.drafts.push(draft);
         } else {
-            self.beyond.get_or_insert((draft.place, 0)).1 += 1;
+            self.excess.get_or_insert((draft.place, 0)).1 += 1;
         }
     }
 
-    /// Tells what [`Drafts::push`] did not take.
-    pub(crate) fn tell_beyond(&mut self) {
-        if let Some((place, count)) = self.beyond.take() {
+    /// Reports classes that [`Drafts::push`] did not add.
+    pub(crate) fn report_excess(&mut self) {
+        if let Some((place, count)) = self.excess.take() {
             let text = format!(
                 "too many classes: {count} more from here, the maximum is {MAX_CLASSES} with {MAX_CRITERIA} criteria"
             );
@@ -97,7 +96,7 @@ impl Drafts {
 }
 
 impl Draft {
-    /// Who a message is about: `class "a"`, or a class that has no name yet.
+    /// The subject of a message: `class "a"`, or `class` without name.
     pub fn subject(&self) -> String {
         if self.name.is_empty() {
             "class".to_owned()
@@ -106,7 +105,7 @@ impl Draft {
         }
     }
 
-    /// Takes `text`, one value of `key`; what is wrong with it is noted.
+    /// Sets one value of `key` from `text`, or reports why it is invalid.
     pub fn set(&mut self, key: Key, text: &str, place: Place, problems: &mut Problems) {
         if let Err(error) = self.try_set(key, text, place, problems) {
             let text = format!("{}: {}: {error}", self.subject(), key.word());
@@ -150,7 +149,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Only for keys of rates; any other is taken as the ceiling of what is received.
+    /// The rate of a key, only for keys of rates.
     fn rate(&mut self, key: Key) -> &mut Option<At<u64>> {
         match key {
             Key::Up => &mut self.up.ceil_bps,
@@ -177,7 +176,7 @@ impl Draft {
         Ok(Criterion::Prefix(prefix))
     }
 
-    /// Notes an attribute; names and values are free, the last of a name counts.
+    /// Sets an attribute. The last value of a name applies.
     pub fn attribute(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
             let entry = (name.to_owned(), value.to_owned());
@@ -191,7 +190,7 @@ impl Draft {
         }
     }
 
-    /// Notes a class without name; call it when everything was set.
+    /// Reports a class without name, after all values were set.
     pub fn require_name(&self, problems: &mut Problems, refused: bool) {
         if self.name.is_empty() && !refused {
             let text = "class without name: give it a unique name".to_owned();

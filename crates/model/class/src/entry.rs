@@ -1,7 +1,7 @@
-//! Classes in TOML: `[[class]]` tables, of a file of their own or of the daemon's configuration.
+//! Classes in TOML: `[[class]]` tables of a separate file or of the daemon's configuration.
 //!
-//! An entry is taken from serde as it is, whatever its keys and values, with the span of each. So
-//! one wrong key does not hide the next, and everything is told with line and column.
+//! serde reads any keys and values with their spans. So one wrong key does not hide the next, and every
+//! problem has line and column.
 
 use std::fmt;
 
@@ -28,8 +28,8 @@ pub(crate) enum Value {
 /// Keys and values in the order of the file.
 pub(crate) type Table = Vec<(Spanned<String>, Spanned<Value>)>;
 
-/// One `[[class]]` table, not yet looked into: unknown keys and bad values are found by
-/// [`Drafts::read_entries`], all at once. Only something that is no table is refused by serde.
+/// One unchecked `[[class]]` table. [`Drafts::read_entries`] reports unknown keys and invalid values.
+/// serde refuses only values that are not tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassEntry(pub(crate) Table);
 
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for AnyValue {
 }
 
 impl Drafts {
-    /// Takes the `[[class]]` tables that serde read from `text`, the content of `file`. O(classes).
+    /// Reads the `[[class]]` tables that serde parsed from `text`, the content of `file`. O(classes).
     pub fn read_entries(&mut self, file: &str, text: &str, entries: Vec<Spanned<ClassEntry>>) {
         let start = self.sources.add(file, text);
         for entry in entries {
@@ -116,13 +116,13 @@ impl Drafts {
     }
 }
 
-/// What a table says of a class.
+/// The draft of a table.
 pub(crate) fn draft(mut table: Table, place: Place, problems: &mut Problems) -> Draft {
     let mut draft = Draft {
         place,
         ..Draft::default()
     };
-    // The name first: it stands in every message, wherever it was written.
+    // The name first, because every message contains it.
     table.sort_by_key(|(key, _)| (key.get_ref() != Key::Name.word(), key.span().start));
     let before = problems.errors();
     let mut named = false;

@@ -4,10 +4,10 @@ use fairpath_units::nearest;
 
 use crate::criterion::MATCHES;
 
-/// Before the name of an attribute where it is a column: `attributes.plan`.
+/// The prefix of a column of an attribute: `attributes.plan`.
 pub(crate) const ATTRIBUTE: &str = "attributes.";
 
-/// What can be said of a class.
+/// A key of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Name,
@@ -23,7 +23,7 @@ pub(crate) enum Key {
     Loss,
 }
 
-/// The words of [`MATCHES`] come behind the prefixes'.
+/// The words of [`MATCHES`] follow this one.
 const PREFIXES: &str = "prefixes";
 
 const WORDS: &[(&str, Key)] = &[
@@ -40,13 +40,13 @@ const WORDS: &[(&str, Key)] = &[
 ];
 
 impl Key {
-    /// The key that is written `word`.
+    /// The key of `word`.
     pub fn find(word: &str) -> Option<Key> {
         let found = all().find(|(known, _)| *known == word);
         found.map(|(_, key)| key)
     }
 
-    /// How it is written in messages.
+    /// Its word in messages.
     pub fn word(self) -> &'static str {
         let found = all().find(|(_, key)| *key == self);
         found.map_or("", |(word, _)| word)
@@ -78,7 +78,7 @@ fn all() -> impl Iterator<Item = (&'static str, Key)> {
     })
 }
 
-/// `; did you mean "prefix"?`, or all keys where none is near.
+/// `did you mean "prefix"?`, or all keys if none is similar.
 pub(crate) fn suggestion(word: &str) -> String {
     let known = all().map(|(known, _)| known);
     match nearest(word, known.chain(["attributes"])) {

@@ -1,7 +1,7 @@
-//! Labels of remote prefixes: names of networks, of services, of whatever the operator groups by.
+//! Labels of remote prefixes, for example names of networks or services.
 //!
-//! CSV with a header: `prefix,label`. Several prefixes may bear one label; the longest that an
-//! address lies in counts.
+//! CSV with a header: `prefix,label`. Several prefixes may have one label. The longest prefix of an
+//! address applies.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::problem::{ProblemKind, Problems};
 use crate::table::{Cell, Rows};
 use crate::value;
 
-/// Most labelled prefixes.
+/// Maximum number of labelled prefixes.
 pub const MAX_LABELS: usize = 100_000;
 
-/// Which label a remote prefix bears. Labels have numbers from 1, in the order of the file.
+/// The labels of remote prefixes, numbered from 1 in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     names: Vec<String>,
@@ -30,12 +30,12 @@ impl Labels {
         self.names.get(at).map(String::as_str)
     }
 
-    /// Each prefix once, with its label's number.
+    /// The prefixes without duplicates, with the number of their label.
     pub fn prefixes(&self) -> &[(Prefix, u32)] {
         &self.prefixes
     }
 
-    /// How many different labels there are.
+    /// Number of different labels.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -63,7 +63,7 @@ pub(crate) fn is_header(cells: &[String]) -> bool {
 }
 
 impl Drafts {
-    /// Takes a table of labels from CSV, the content of `file`. O(bytes).
+    /// Reads a table of labels in CSV, the content of `file`. O(bytes).
     pub fn read_labels(&mut self, file: &str, text: &str) {
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
@@ -77,10 +77,10 @@ impl Drafts {
             return;
         };
         let mut seen: HashMap<Prefix, u32> = self.labels.prefixes.iter().copied().collect();
-        let mut beyond = None;
+        let mut excess = None;
         while rows.advance(&mut self.problems) {
             if seen.len() >= MAX_LABELS {
-                beyond.get_or_insert((rows.place(), 0)).1 += 1;
+                excess.get_or_insert((rows.place(), 0)).1 += 1;
                 continue;
             }
             take(
@@ -91,7 +91,7 @@ impl Drafts {
                 &mut self.problems,
             );
         }
-        if let Some((place, count)) = beyond {
+        if let Some((place, count)) = excess {
             let text = format!(
                 "too many labelled prefixes: {count} more from here, the maximum is {MAX_LABELS}"
             );

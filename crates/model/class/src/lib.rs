@@ -1,15 +1,15 @@
-//! Classes: tree, match, TOML and CSV in, rules for the core out.
+//! Classes: reads them from TOML, CSV and JSON, checks the tree, and makes the rules of the core.
 //!
 //! ```text
 //!   [[class]] TOML --.
-//!   CSV -------------+--> Drafts --> ClassSet::build --> Report: every problem, with its place
+//!   CSV -------------+--> Drafts --> ClassSet::build --> Report: every problem, with its position
 //!   ShapedDevices ---|                     |
 //!   network.json ----'                     '--> ClassSet, Labels --> rules --> core
 //!   labels ----------'                                        Slots --'
 //! ```
 //!
-//! Reading and checking never stop at the first problem: an operator with thirty thousand
-//! subscribers wants to see them all. Pure: texts come in, values go out.
+//! Reading and checking do not stop at the first problem, because an operator with many subscribers
+//! needs the whole list. Pure: the caller reads files.
 
 mod class;
 mod config;

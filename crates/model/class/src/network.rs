@@ -1,12 +1,12 @@
-//! LibreQoS's `network.json`: sites and access points, nested, as classes above the circuits.
+//! Reads `network.json` of LibreQoS: nested sites and access points, as ancestors of circuits.
 //!
 //! ```text
 //! { "Site_1": { "downloadBandwidthMbps": 1000, "uploadBandwidthMbps": 1000, "type": "Site",
 //!               "children": { "AP_A": { ... } } } }
 //! ```
 //!
-//! Every level is taken as pieces of the text, so that each node's place is known. A text is
-//! walked over twice a level, and no deeper than [`MAX_DEPTH`] levels: O(bytes).
+//! Every level is parsed into pieces of the text, so that each node has its position. Each level reads
+//! the text twice, to at most [`MAX_DEPTH`] levels: O(bytes).
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use crate::problem::ProblemKind;
 use crate::source::{At, Place};
 use crate::value;
 
-/// An object's keys and values as they are written.
+/// The raw keys and values of an object.
 struct Object<'t>(Vec<(&'t RawValue, &'t RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// A text and where it begins; pieces of it are placed by their address.
+/// A text and its start. The address of a piece gives its position.
 #[derive(Clone, Copy)]
 struct Text<'t> {
     text: &'t str,
@@ -58,7 +58,7 @@ impl Text<'_> {
 }
 
 impl Drafts {
-    /// Takes the nodes of a `network.json`, the content of `file`, as classes.
+    /// Reads the nodes of a `network.json`, the content of `file`, as classes.
     pub fn read_network(&mut self, file: &str, text: &str) {
         let start = self.sources.add(file, text);
         self.network = true;
@@ -104,7 +104,7 @@ impl Drafts {
         }
     }
 
-    /// Reads one node into `draft`; gives its children.
+    /// Reads one node into `draft`, and returns its children.
     fn node<'t>(
         &mut self,
         text: Text<'t>,
@@ -167,7 +167,7 @@ impl Drafts {
     }
 }
 
-/// The byte that serde_json means by a line and a column (both from 1, columns in bytes).
+/// The offset of a line and column of serde_json (both from 1, columns in bytes).
 fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
     lines.map(str::len).sum::<usize>() + column.saturating_sub(1)

@@ -1,10 +1,10 @@
-//! Rates, held against each other.
+//! Compares the rates of classes.
 
 use crate::draft::{Draft, DraftRates};
 use crate::problem::{ProblemKind, Problems};
 use crate::tree::Tree;
 
-/// Floors above ceilings, and ceilings above those around them.
+/// Reports floors above ceilings, and ceilings above those of ancestors.
 pub(crate) fn check(tree: &Tree, problems: &mut Problems) {
     for at in 0..tree.nodes.len() {
         direction(tree, at, "up", |draft| &draft.up, problems);
@@ -53,14 +53,14 @@ fn direction(
     }
 }
 
-/// A rate as it may be written in a configuration, exactly.
+/// An exact rate in the syntax of the configuration.
 fn written(bps: u64) -> String {
     let units = [
         (1_000_000_000, "gbit"),
         (1_000_000, "mbit"),
         (1_000, "kbit"),
     ];
-    // To the thousandth of a unit, which is what people write.
+    // With up to three decimals.
     for (unit, word) in units {
         if bps >= unit && bps.is_multiple_of(unit / 1000) {
             let number = format!("{}.{:03}", bps / unit, bps % unit / (unit / 1000));
@@ -79,7 +79,7 @@ mod tests {
     use crate::value::rate_bps;
 
     #[test]
-    fn a_written_rate_reads_as_the_same_rate() {
+    fn written_rates_read_back() {
         for (bps, text) in [
             (20_000_000, "20mbit"),
             (1_500_000_000, "1.5gbit"),

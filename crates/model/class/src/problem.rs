@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: every problem, where it stands and whom it concerns.
+//! Problems of a configuration, with position and class.
 
 use std::fmt;
 
@@ -6,30 +6,30 @@ use serde::Serialize;
 
 use crate::source::{Location, Place, Sources};
 
-/// Most errors, and most warnings, that are kept; further ones are only counted.
+/// Maximum number of stored errors, and of stored warnings. Further ones are only counted.
 pub const MAX_PROBLEMS: usize = 1000;
 
-/// Whether a configuration may be used all the same.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It may not.
+    /// The configuration is refused.
     Error,
-    /// It may.
+    /// The configuration is accepted.
     Warning,
 }
 
-/// What kind of thing is wrong; the words of JSON output.
+/// The kind of a problem, with the words of JSON output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemKind {
-    /// The file is no TOML, CSV or JSON, or could not be read.
+    /// The file is not valid TOML, CSV or JSON, or cannot be read.
     Syntax,
-    /// A key or a column that nobody knows, or one that is missing.
+    /// An unknown or missing key or column.
     Key,
-    /// A value that cannot be.
+    /// An invalid value.
     Value,
-    /// A name, or what leads to a class, is there twice.
+    /// A duplicate name or criterion.
     Duplicate,
     /// A parent that does not exist.
     Orphan,
@@ -39,30 +39,30 @@ pub enum ProblemKind {
     TooDeep,
     /// More than a limit allows.
     TooMany,
-    /// Criteria that cannot be used together, or not without something else.
+    /// Criteria that cannot be combined, or that need another setting.
     Conflict,
-    /// A prefix inside the prefix of a class that is no ancestor.
+    /// A prefix inside the prefix of a class that is not an ancestor.
     Overlap,
-    /// A prefix outside of every prefix of its parent.
+    /// A prefix outside of all prefixes of an ancestor.
     Outside,
-    /// Nothing leads to the class.
+    /// A class without criteria and children.
     Empty,
-    /// A ceiling above that of the class it is in.
+    /// A ceiling above that of an ancestor.
     Ceiling,
 }
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// Its position.
     pub location: Location,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is.
+    /// Its kind.
     pub kind: ProblemKind,
-    /// The class it is about, if it is about one.
+    /// Its class, if it has one.
     pub class: Option<String>,
-    /// Object, cause and remedy, one line.
+    /// Object, cause and remedy in one line.
     pub text: String,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Problem {
     }
 }
 
-struct Noted {
+struct Entry {
     place: Place,
     severity: Severity,
     kind: ProblemKind,
@@ -84,32 +84,32 @@ struct Noted {
     text: String,
 }
 
-/// Problems as they are found.
+/// Collected problems.
 #[derive(Default)]
 pub(crate) struct Problems {
-    noted: Vec<Noted>,
+    entries: Vec<Entry>,
     errors: usize,
     warnings: usize,
 }
 
 impl Problems {
-    /// The configuration may not be used.
+    /// Adds an error.
     pub fn error(&mut self, kind: ProblemKind, place: Place, class: &str, text: String) {
         self.errors += 1;
         if self.errors <= MAX_PROBLEMS {
-            self.note(Severity::Error, kind, place, class, text);
+            self.add(Severity::Error, kind, place, class, text);
         }
     }
 
-    /// The configuration may be used, but does it say what is meant?
+    /// Adds a warning.
     pub fn warning(&mut self, kind: ProblemKind, place: Place, class: &str, text: String) {
         self.warnings += 1;
         if self.warnings <= MAX_PROBLEMS {
-            self.note(Severity::Warning, kind, place, class, text);
+            self.add(Severity::Warning, kind, place, class, text);
         }
     }
 
-    fn note(
+    fn add(
         &mut self,
         severity: Severity,
         kind: ProblemKind,
@@ -117,12 +117,12 @@ impl Problems {
         class: &str,
         text: String,
     ) {
-        self.noted.push(Noted {
+        self.entries.push(Entry {
             place,
             severity,
             kind,
             class: (!class.is_empty()).then(|| class.to_owned()),
-            // Whatever a file holds, a problem is one line and no escape sequence.
+            // A text from a file must not add lines or escape sequences.
             text: text.replace(char::is_control, "?"),
         });
     }
@@ -135,17 +135,17 @@ impl Problems {
         self.warnings
     }
 
-    /// Those that were kept, in the order of files and lines.
+    /// The stored problems, sorted by file and line.
     pub fn into_list(mut self, sources: &Sources) -> Vec<Problem> {
-        self.noted.sort_by_key(|noted| noted.place);
-        let located = |noted: Noted| Problem {
-            location: sources.locate(noted.place),
-            severity: noted.severity,
-            kind: noted.kind,
-            class: noted.class,
-            text: noted.text,
+        self.entries.sort_by_key(|entry| entry.place);
+        let located = |entry: Entry| Problem {
+            location: sources.locate(entry.place),
+            severity: entry.severity,
+            kind: entry.kind,
+            class: entry.class,
+            text: entry.text,
         };
-        self.noted.into_iter().map(located).collect()
+        self.entries.into_iter().map(located).collect()
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_beyond_the_limit_are_counted_and_errors_keep_their_places() {
+    fn problems_above_the_limit_are_counted() {
         let mut problems = Problems::default();
         for _ in 0..MAX_PROBLEMS + 5 {
             problems.warning(ProblemKind::Empty, Place::default(), "a", "w".into());

@@ -1,4 +1,4 @@
-//! Files of any of the formats, told apart by name and header.
+//! Reads files of any format, which name and header determine.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::source::Place;
 use crate::table::Rows;
 use crate::{labels, shaped};
 
-/// Most bytes of a file; what is longer is refused.
+/// Maximum size of a file. Longer files are refused.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 impl Drafts {
-    /// Takes a file of any format, called `name` in messages: TOML and JSON (`network.json`) by
-    /// their extension, CSV by its header (ShapedDevices.csv, labels, or Fairpath's own).
+    /// Reads a file of any format, named `name` in messages. TOML and JSON (`network.json`) are
+    /// detected by their extension, CSV by its header (ShapedDevices.csv, labels, or classes).
     ///
-    /// Gives what a TOML file refers to; nobody has read that yet.
+    /// Returns the files that a TOML file refers to, which are not read.
     pub fn read_file(&mut self, name: &str, content: &[u8]) -> References {
         let text = match std::str::from_utf8(content) {
             Ok(text) if content.len() as u64 <= MAX_FILE_BYTES => text,

@@ -1,4 +1,4 @@
-//! Fairpath's own CSV of classes: the keys of `[[class]]` as columns, one class a row.
+//! Classes in CSV: the keys of `[[class]]` as columns, one class per row.
 //!
 //! ```text
 //! name,parent,prefix,up,down,attributes.plan
@@ -14,12 +14,12 @@ use crate::table::{Cell, Rows};
 enum Column {
     Key(Key),
     Attribute(String),
-    /// Told when the header was read.
+    /// Reported with the header.
     Refused,
 }
 
 impl Drafts {
-    /// Takes classes from Fairpath's own CSV, the content of `file`. O(bytes).
+    /// Reads classes in CSV, the content of `file`. O(bytes).
     pub fn read_csv(&mut self, file: &str, text: &str) {
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
@@ -87,7 +87,7 @@ fn draft(rows: &Rows<'_>, columns: &[Column], problems: &mut Problems) -> Draft 
             .enumerate()
             .map(|(at, column)| (column, rows.cell(at)))
     };
-    // The name first: it stands in every message.
+    // The name first, because every message contains it.
     let is_name = |column: &Column| matches!(column, Column::Key(Key::Name));
     for (column, cell) in cells().filter(|(column, _)| is_name(column)) {
         set(&mut draft, column, cell, problems);

@@ -1,4 +1,4 @@
-//! From classes to the core's rules, and the slow lookup that those rules are held against.
+//! Converts classes to the core's rules, and a slow lookup as reference for tests.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,17 @@ use crate::labels::Labels;
 use crate::slots::{SlotKey, Slots};
 
 impl ClassSet {
-    /// The key of each class, in the order of the tree: what [`Slots::assign`] wants. Where slots
-    /// are short, the first have them.
+    /// The key of each class in tree order, for [`Slots::assign`]. If slots are scarce, the first get them.
     pub fn slot_keys(&self) -> impl Iterator<Item = SlotKey> {
         let classes = self.classes().iter();
         classes.map(|class| SlotKey::Class(class.name.clone()))
     }
 
-    /// What the core needs to find a packet's class.
+    /// The rules that assign packets to classes.
     ///
-    /// `slots` has what was assigned for this set; classes without slot lead to [`OTHER`],
-    /// which the core takes for "no rule" unless it is a prefix's.
-    /// Interfaces that `ifindex_of` does not know are left out until they are there. `uplinks` are
-    /// the indices of the interfaces whose hosts are remote. O(criteria).
+    /// `slots` are those assigned for this set. Classes without slot have [`OTHER`], which the core
+    /// treats as "no rule" except for prefixes. Interfaces unknown to `ifindex_of` are omitted. `uplinks`
+    /// are the indices of the uplinks. O(criteria).
     pub fn rules(
         &self,
         slots: &Slots,
@@ -37,7 +35,7 @@ impl ClassSet {
         }
     }
 
-    /// The same where a class's slot is its number: its place in the order of the tree, from 1.
+    /// The same with the index of a class in tree order, from 1, as its slot.
     pub fn numbered_rules(
         &self,
         ifindex_of: impl Fn(&str) -> Option<u32>,
@@ -68,8 +66,8 @@ impl ClassSet {
         rules
     }
 
-    /// The class of an endpoint, found by looking at every criterion: obviously right, and slow.
-    /// What is fast is tested against it. O(criteria).
+    /// The class of an endpoint, found by checking every criterion. Slow, as a reference for tests.
+    /// O(criteria).
     pub fn classify(&self, endpoint: &Endpoint<'_>) -> Option<&Class> {
         let mut best = None;
         for class in self.classes() {

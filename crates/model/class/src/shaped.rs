@@ -1,10 +1,9 @@
-//! LibreQoS's `ShapedDevices.csv`: circuits as classes.
+//! Reads `ShapedDevices.csv` of LibreQoS, with circuits as classes.
 //!
-//! A circuit is a class; its devices' addresses are its prefixes. Only where the devices of one
-//! circuit have different rates is each a class of its own below the circuit's. MAC addresses
-//! become attributes, no criteria: LibreQoS itself goes by address, and a subscriber's MAC address
-//! is rarely seen by the router. Columns are found by name, so that those of later versions, which
-//! are left alone, do no harm.
+//! The addresses of the devices of a circuit are its prefixes. If the devices of a circuit have different
+//! rates, each is a child class of the circuit. MAC addresses become attributes and not criteria,
+//! because LibreQoS uses addresses and the router rarely receives the MAC address of a subscriber.
+//! Columns are found by name, and unknown columns are ignored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +14,7 @@ use crate::source::{At, Place};
 use crate::table::{Cell, Rows};
 use crate::value;
 
-/// Where the columns are that are read.
+/// Indices of the columns.
 #[derive(Default)]
 struct Columns {
     circuit_id: Option<usize>,
@@ -36,7 +35,7 @@ struct Columns {
 struct Device {
     id: String,
     name: String,
-    /// Named when all of the circuit is known.
+    /// Named after the whole circuit was read.
     draft: Draft,
 }
 
@@ -60,10 +59,10 @@ fn column_name(text: &str) -> String {
 }
 
 impl Drafts {
-    /// Takes the circuits of a `ShapedDevices.csv` as classes and, if there is one, the nodes of
-    /// its `network.json`; each is a file's name and its content. O(bytes).
+    /// Reads the circuits of a `ShapedDevices.csv` as classes, and the nodes of its `network.json` if
+    /// there is one. Each is a file name and its content. O(bytes).
     ///
-    /// Without any network.json, parent nodes become classes without rates of their own.
+    /// Without network.json, parent nodes become classes without rates.
     pub fn read_shaped_devices(&mut self, csv: (&str, &str), network: Option<(&str, &str)>) {
         if let Some((file, text)) = network {
             self.read_network(file, text);
@@ -255,7 +254,7 @@ impl Row<'_> {
 
     fn parent(&self) -> Option<Cell<'_>> {
         let parent = self.text(self.columns.parent);
-        // "none" is what LibreQoS itself makes of an empty cell.
+        // LibreQoS writes "none" for an empty cell.
         let flat = parent.text.is_empty() || parent.text.eq_ignore_ascii_case("none");
         (!flat).then_some(parent)
     }
@@ -278,7 +277,7 @@ impl Row<'_> {
         }
     }
 
-    /// Adds this row's device to its circuit.
+    /// Adds the device of this row to its circuit.
     fn join(&self, circuit: &mut Circuit, problems: &mut Problems) {
         let columns = self.columns;
         let first = circuit.parent.as_ref().map(|parent| parent.value.as_str());

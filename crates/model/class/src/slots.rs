@@ -1,29 +1,29 @@
-//! Slots: which class, subnet or interface counts where in the core.
+//! Slots: the index of each class, subnet or interface in the tables of the core.
 //!
 //! ```text
 //!           assign                  assign, free             release
 //!   free ------------> in use ------------------> quarantined -------> free
 //! ```
 //!
-//! A name keeps its slot across reloads, so its counters go on. A slot that is given up is
-//! quarantined: its last counts are still being read, and must not become another's.
+//! A name keeps its slot across reloads, so its counters continue. A freed slot is quarantined until
+//! its last counts were read, so that they do not count for another name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use fairpath_core::{MAX_SLOTS, OTHER, Prefix};
 
-/// What has a slot.
+/// The owner of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SlotKey {
     /// A configured class, by name.
     Class(String),
     /// A subnet that was found in traffic.
     Subnet(Prefix),
-    /// A watched interface, by name.
+    /// A monitored interface, by name.
     Interface(String),
 }
 
-/// The kinds of [`SlotKey`]; each is assigned for itself.
+/// The kinds of [`SlotKey`], which are assigned separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// [`SlotKey::Class`]
@@ -45,33 +45,33 @@ impl SlotKey {
     }
 }
 
-/// What an assignment did.
+/// The result of an assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assigned {
-    /// How many had a slot and keep it.
+    /// Number of keys that keep their slot.
     pub kept: usize,
-    /// Slots given out, in the order of the keys.
+    /// Newly assigned slots, in the order of keys.
     pub added: Vec<u32>,
-    /// Slots given up, ascending: quarantined until [`Slots::release`].
+    /// Freed slots, ascending, quarantined until [`Slots::release`].
     pub freed: Vec<u32>,
-    /// How many found no slot: they count in [`OTHER`].
+    /// Number of keys without slot. They count in [`OTHER`].
     pub refused: usize,
 }
 
-/// The map from keys to slots. Slot [`OTHER`] is nobody's.
+/// The map from keys to slots. Slot [`OTHER`] has no owner.
 #[derive(Clone, Debug)]
 pub struct Slots {
     capacity: u32,
     slots: HashMap<SlotKey, u32>,
     /// Slots that were never used.
     untouched: std::ops::Range<u32>,
-    /// Slots that were used and released; the lowest goes out first.
+    /// Released slots. The lowest is assigned first.
     free: BTreeSet<u32>,
     quarantined: HashSet<u32>,
 }
 
 impl Slots {
-    /// Slots 1 to `capacity` - 1; `capacity` is what the core has, [`MAX_SLOTS`] at most.
+    /// Slots 1 to `capacity` - 1. `capacity` is the core's number of slots, at most [`MAX_SLOTS`].
     pub fn new(capacity: u32) -> Slots {
         let capacity = capacity.clamp(1, MAX_SLOTS);
         Slots {
@@ -83,12 +83,11 @@ impl Slots {
         }
     }
 
-    /// Makes `wanted` all that has a slot in `space`: what had one keeps it, what is no longer
-    /// wanted loses it, what is new gets one as long as there are any. Keys of other spaces lose
-    /// nothing. O(keys).
+    /// Assigns slots to exactly the keys `wanted` in `space`. Existing keys keep their slot, others lose
+    /// it, and new keys get free slots. Other spaces do not change. O(keys).
     ///
-    /// Slots freed by this call are quarantined, so they do not serve its new keys: where some were
-    /// refused, call it again after [`Slots::release`].
+    /// Slots that this call frees are quarantined. If it refuses keys, call it again after
+    /// [`Slots::release`].
     pub fn assign(&mut self, space: Space, wanted: impl IntoIterator<Item = SlotKey>) -> Assigned {
         let mut assigned = Assigned::default();
         let mut seen = HashSet::new();
@@ -121,7 +120,7 @@ impl Slots {
         assigned
     }
 
-    /// The slot of `key`, which gets one if it has none yet. `None` if there is none left. O(log n).
+    /// The slot of `key`, assigned if necessary. `None` without free slot. O(log n).
     pub fn take(&mut self, key: SlotKey) -> Option<u32> {
         if let Some(slot) = self.slots.get(&key) {
             return Some(*slot);
@@ -131,15 +130,15 @@ impl Slots {
         Some(slot)
     }
 
-    /// Takes the slot of `key` away and quarantines it. `None` if it had none. O(1).
+    /// Frees and quarantines the slot of `key`. `None` if it has none. O(1).
     pub fn free(&mut self, key: &SlotKey) -> Option<u32> {
         let slot = self.slots.remove(key)?;
         self.quarantined.insert(slot);
         Some(slot)
     }
 
-    /// Ends the quarantine of `slot`: its last counts were read and it counts from zero. Whether
-    /// it was quarantined. O(log n).
+    /// Ends the quarantine of `slot`, after its last counts were read and cleared. Returns whether it
+    /// was quarantined. O(log n).
     pub fn release(&mut self, slot: u32) -> bool {
         self.quarantined.remove(&slot) && self.free.insert(slot)
     }
@@ -149,27 +148,27 @@ impl Slots {
         self.slots.get(key).copied()
     }
 
-    /// The slot of the class called `name`. O(1).
+    /// The slot of the class `name`. O(1).
     pub fn class(&self, name: &str) -> Option<u32> {
         self.get(&SlotKey::Class(name.to_owned()))
     }
 
-    /// All keys and their slots, in no order.
+    /// All keys and their slots, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (&SlotKey, u32)> {
         self.slots.iter().map(|(key, slot)| (key, *slot))
     }
 
-    /// How many keys have a slot.
+    /// Number of keys with a slot.
     pub fn used(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many slots wait for [`Slots::release`].
+    /// Number of quarantined slots.
     pub fn quarantined(&self) -> usize {
         self.quarantined.len()
     }
 
-    /// How many slots there are, [`OTHER`] included.
+    /// Number of slots, including [`OTHER`].
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_slot_is_nobodys_until_it_is_released() {
+    fn a_freed_slot_is_unused_until_released() {
         let mut slots = Slots::new(3);
         slots.assign(Space::Class, classes("a b"));
         let full = slots.assign(Space::Class, classes("b c"));
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_other_is_never_assigned_and_what_finds_none_is_counted() {
+    fn slot_other_is_never_assigned() {
         let mut slots = Slots::new(3);
         let assigned = slots.assign(Space::Class, classes("a b c d"));
         assert_eq!((assigned.added, assigned.refused), (vec![1, 2], 2));
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_wanted_twice_has_one_slot() {
+    fn a_duplicate_key_has_one_slot() {
         let mut slots = Slots::new(16);
         let assigned = slots.assign(Space::Class, classes("a a"));
         assert_eq!((assigned.kept, assigned.added), (0, vec![1]));

@@ -1,11 +1,11 @@
-//! Where things stand: texts, and places in them.
+//! Texts, and positions in them.
 //!
-//! A [`Place`] is a file and a byte offset: eight bytes, so that everything read can keep where it
-//! came from. Lines and columns are worked out only for what is reported.
+//! A [`Place`] is a file and a byte offset in eight bytes, so that every value can store its position.
+//! Line and column are computed only for messages.
 
 use std::sync::Arc;
 
-/// Where something begins: a byte of one of the [`Sources`].
+/// A position: a byte of one of the [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub(crate) file: u32,
@@ -13,7 +13,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The byte `offset` of the same file; beyond 4 GiB the last one that can be told.
+    /// The byte `offset` of the same file, at most 4 GiB.
     pub(crate) fn at(self, offset: usize) -> Place {
         Place {
             file: self.file,
@@ -22,30 +22,30 @@ impl Place {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At<T> {
-    /// What is there.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// Its position.
     pub place: Place,
 }
 
 impl<T> At<T> {
-    /// `value`, which stands at `place`.
+    /// `value` at `place`.
     pub fn new(value: T, place: Place) -> At<T> {
         At { value, place }
     }
 }
 
-/// A place as people name it.
+/// A position for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// As the caller named it.
+    /// The name of the file.
     pub file: Arc<str>,
-    /// From 1.
+    /// Line, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: u32,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Display for Location {
 struct Source {
     name: Arc<str>,
     text: String,
-    /// Offset of each line's first byte; found when the first place is asked for.
+    /// Offset of the first byte of each line, computed for the first message.
     lines: std::cell::OnceCell<Vec<usize>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Keeps a copy of `text`, called `name` in messages; gives the place of its first byte.
+    /// Stores a copy of `text`, named `name` in messages. Returns the position of its first byte.
     pub fn add(&mut self, name: &str, text: &str) -> Place {
         self.files.push(Source {
             name: name.into(),
@@ -95,7 +95,7 @@ impl Sources {
         let offset = (place.offset as usize).min(source.text.len());
         let line = starts.partition_point(|start| *start <= offset);
         let start = starts[line - 1];
-        // An offset inside a character, as a damaged file may give, counts as that character.
+        // An offset inside a character counts as that character.
         let before = &source.text.as_bytes()[start..offset];
         let characters = before.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
         Location {
@@ -107,9 +107,9 @@ impl Sources {
 }
 
 fn line_starts(text: &str) -> Vec<usize> {
-    let behind_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+    let after_newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
     std::iter::once(0)
-        .chain(behind_newlines.map(|(at, _)| at + 1))
+        .chain(after_newlines.map(|(at, _)| at + 1))
         .collect()
 }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_lines_begin_behind_newlines() {
+    fn columns_count_characters() {
         let mut sources = Sources::default();
         sources.add("one", "x");
         let start = sources.add("two", "ä = 1\nbö = 2\n");

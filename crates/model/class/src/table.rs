@@ -1,14 +1,14 @@
-//! CSV with the place of every cell.
+//! CSV with the position of every cell.
 //!
-//! The `csv` crate tells where a record begins; where its cells begin is found by walking over the
-//! record's text once more. Lines that begin with `#` are comments; a byte order mark is skipped.
+//! The `csv` crate returns the positions of records. The positions of cells are found by reading the
+//! text of a record again. Lines that begin with `#` are comments. A byte order mark is skipped.
 
 use csv::{Reader, ReaderBuilder, StringRecord};
 
 use crate::problem::{ProblemKind, Problems};
 use crate::source::Place;
 
-/// A cell without the blanks around it.
+/// A cell without surrounding spaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell<'t> {
     pub text: &'t str,
@@ -16,7 +16,7 @@ pub(crate) struct Cell<'t> {
 }
 
 impl<'t> Cell<'t> {
-    /// The values of a cell that may hold several, between `;`, `,` or blanks.
+    /// The values of a cell, separated by `;`, `,` or spaces.
     pub fn values(self) -> impl Iterator<Item = Cell<'t>> {
         let separates = |c: char| c == ';' || c == ',' || c.is_whitespace();
         let mut offset = self.place.offset as usize;
@@ -30,11 +30,11 @@ impl<'t> Cell<'t> {
     }
 }
 
-/// The records of a text, one after the other.
+/// The records of a text.
 pub(crate) struct Rows<'t> {
     text: &'t str,
     start: Place,
-    /// Bytes of the byte order mark.
+    /// Size of the byte order mark, bytes.
     skipped: usize,
     reader: Reader<&'t [u8]>,
     record: StringRecord,
@@ -60,7 +60,7 @@ impl<'t> Rows<'t> {
         }
     }
 
-    /// Goes to the next record that holds anything.
+    /// Advances to the next record that is not empty.
     pub fn advance(&mut self, problems: &mut Problems) -> bool {
         loop {
             match self.reader.read_record(&mut self.record) {
@@ -84,12 +84,12 @@ impl<'t> Rows<'t> {
         }
     }
 
-    /// How many cells the record has.
+    /// Number of cells of the record.
     pub fn len(&self) -> usize {
         self.record.len()
     }
 
-    /// A cell; one that is not there is empty.
+    /// A cell, empty if it does not exist.
     pub fn cell(&self, column: usize) -> Cell<'_> {
         let raw = self.record.get(column).unwrap_or_default();
         let offset = self.offsets.get(column).or(self.offsets.last());
@@ -106,14 +106,14 @@ impl<'t> Rows<'t> {
         (0..self.len()).map(|column| self.cell(column))
     }
 
-    /// Where the record begins.
+    /// The position of the record.
     pub fn place(&self) -> Place {
         self.cell(0).place
     }
 }
 
-/// Where the text of each cell begins (behind its quote, if it has one), for the record that
-/// follows `begin`, possibly after empty lines and comments.
+/// The start of the text of each cell, after its quote if it has one. The record begins after `begin`
+/// and after any empty lines and comments.
 fn cell_offsets(text: &[u8], begin: usize, offsets: &mut Vec<usize>) {
     let byte = |at: usize| text.get(at).copied();
     let mut at = begin;
@@ -146,7 +146,8 @@ fn cell_offsets(text: &[u8], begin: usize, offsets: &mut Vec<usize>) {
     }
 }
 
-/// Behind the quote that closes the cell whose text begins at `at`; a doubled one does not.
+/// The offset after the closing quote of the cell whose text begins at `at`. A doubled quote does not
+/// close it.
 fn behind_quote(text: &[u8], mut at: usize) -> usize {
     while let Some(byte) = text.get(at) {
         at += 1;
@@ -166,19 +167,19 @@ mod tests {
     use crate::source::Sources;
 
     #[test]
-    fn cells_are_found_behind_comments_quotes_and_blank_lines() {
+    fn cells_have_positions_after_comments_and_quotes() {
         let text = "\u{feff}# note, \"x\nname, b\n\n\r\n#c\n\"a \"\"1\"\", ä\",  x;y z ,\r\nlast";
         let mut sources = Sources::default();
         let mut rows = Rows::new(text, sources.add("f", text));
         let mut problems = Problems::default();
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         while rows.advance(&mut problems) {
             for cell in rows.cells() {
-                told.push(format!("{} {}", sources.locate(cell.place), cell.text));
+                found.push(format!("{} {}", sources.locate(cell.place), cell.text));
             }
         }
         assert_eq!(
-            told,
+            found,
             [
                 "f:2:1 name",
                 "f:2:7 b",
@@ -197,7 +198,7 @@ mod tests {
         let mut rows = Rows::new(text, sources.add("f", text));
         assert!(rows.advance(&mut Problems::default()));
         let values: Vec<_> = rows.cell(1).values().collect();
-        let told: Vec<_> = values.iter().map(|v| (v.text, v.place.offset)).collect();
-        assert_eq!(told, [("x", 3), ("y", 5), ("z", 9)]);
+        let found: Vec<_> = values.iter().map(|v| (v.text, v.place.offset)).collect();
+        assert_eq!(found, [("x", 3), ("y", 5), ("z", 9)]);
     }
 }

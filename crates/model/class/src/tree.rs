@@ -1,7 +1,7 @@
-//! From drafts to the checked tree: names, parents, cycles, depth and order.
+//! Builds the checked tree from drafts: names, parents, cycles, depth and order.
 //!
-//! Every step is linear in the classes (sorting prefixes apart), so that a hundred thousand are
-//! checked in well under a second.
+//! Every step is linear in the number of classes, except the sorting of prefixes, so that 100,000
+//! classes are checked in well under a second.
 
 use std::collections::HashMap;
 
@@ -14,55 +14,53 @@ use crate::problem::{Problem, ProblemKind, Problems};
 use crate::source::{At, Sources};
 use fairpath_units::nearest;
 
-/// How many missing names get a suggestion: each costs a look at all names.
+/// Maximum number of suggestions for missing names, because each reads all names.
 const SUGGESTIONS: usize = 8;
-/// How many classes of a ring are named.
-const RING_NAMES: usize = 32;
+/// Maximum number of class names in the message about a cycle.
+const MAX_CYCLE_NAMES: usize = 32;
 
-/// Whether the monitor is told which interfaces lead away from the classes' hosts. Marks and DSCPs
-/// speak of the host inside, which only uplinks tell apart.
+/// Whether the uplinks are configured. Marks and DSCPs need them, because they identify hosts inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uplinks {
     /// Configured.
     Given,
     /// Not configured: marks and DSCPs are refused.
     Missing,
-    /// Not to be known from these files: marks and DSCPs are taken.
+    /// Not part of these files: marks and DSCPs are accepted.
     Unknown,
 }
 
-/// What came of a configuration.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The classes; `None` if there is any error.
+    /// The classes. `None` if there is an error.
     pub set: Option<ClassSet>,
     /// Labels of remote prefixes.
     pub labels: Labels,
-    /// What was found on the way.
+    /// Problems and totals.
     pub report: Report,
 }
 
 /// Problems and totals of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// By file and line; [`crate::MAX_PROBLEMS`] errors and as many warnings at most.
+    /// Sorted by file and line. At most [`crate::MAX_PROBLEMS`] errors and as many warnings.
     pub problems: Vec<Problem>,
-    /// All errors.
+    /// Number of errors.
     pub errors: usize,
-    /// All warnings.
+    /// Number of warnings.
     pub warnings: usize,
-    /// Classes that were read.
+    /// Number of classes.
     pub classes: usize,
-    /// Prefixes that lead to them.
+    /// Number of prefixes of classes.
     pub prefixes: usize,
-    /// Levels of the tree, less what has no sound parent.
+    /// Number of levels of the tree.
     pub levels: u32,
-    /// Labelled remote prefixes.
+    /// Number of labelled remote prefixes.
     pub labels: usize,
 }
 
-/// Classes in the order of the tree, with where everything stands. A class is before those below
-/// it, and they are the ones up to its end.
+/// Classes in tree order with their positions. Descendants follow their class, up to its `end`.
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,
 }
@@ -71,12 +69,12 @@ pub(crate) struct Node {
     pub draft: Draft,
     pub parent: Option<usize>,
     pub depth: u32,
-    /// Behind the last node below this one.
+    /// Index after its last descendant.
     pub end: usize,
 }
 
 impl Tree {
-    /// Whether `above` is the parent of `below`, or its parent's parent and so on.
+    /// Whether `above` is an ancestor of `below`.
     pub fn is_above(&self, above: usize, below: usize) -> bool {
         above < below && below < self.nodes[above].end
     }
@@ -88,11 +86,10 @@ impl Tree {
 }
 
 impl ClassSet {
-    /// Checks everything that was read and makes the tree of it. O(n log n) in prefixes, O(n) in
-    /// all else.
+    /// Checks all drafts and builds the tree. O(n log n) in prefixes, otherwise O(n).
     pub fn build(mut drafts: Drafts, uplinks: Uplinks) -> Outcome {
         drafts.imply_nodes();
-        drafts.tell_beyond();
+        drafts.report_excess();
         let Drafts {
             sources,
             mut problems,
@@ -100,7 +97,7 @@ impl ClassSet {
             labels,
             ..
         } = drafts;
-        // Those without name were told; nothing else can be said of them.
+        // Classes without name are reported already and cannot be checked further.
         drafts.retain(|draft| !draft.name.is_empty());
         let mut tree = grow(drafts, &sources, &mut problems);
         criteria::check(&mut tree, &sources, uplinks, &mut problems);
@@ -128,7 +125,7 @@ impl ClassSet {
 }
 
 impl Drafts {
-    /// Without a network.json, parent nodes that nobody defines are classes all the same.
+    /// Without a network.json, adds undefined parent nodes as classes.
     fn imply_nodes(&mut self) {
         if self.network {
             return;
@@ -159,11 +156,11 @@ fn grow(drafts: Vec<Draft>, sources: &Sources, problems: &mut Problems) -> Tree 
         }
     }
     let mut parents = parents(&drafts, &by_name, problems);
-    cut_rings(&drafts, &mut parents, problems);
-    plant(drafts, &parents, problems)
+    cut_cycles(&drafts, &mut parents, problems);
+    arrange(drafts, &parents, problems)
 }
 
-/// The position of each draft's parent.
+/// The index of the parent of each draft.
 fn parents(
     drafts: &[Draft],
     by_name: &HashMap<&str, usize>,
@@ -171,7 +168,7 @@ fn parents(
 ) -> Vec<Option<usize>> {
     let mut suggestions: HashMap<String, String> = HashMap::new();
     let mut parent_of = |draft: &'_ Draft| -> Option<usize> {
-        // A parent without name was told where it was read.
+        // A parent without name is reported already.
         let At { value, place } = draft
             .parent
             .as_ref()
@@ -196,46 +193,46 @@ fn parents(
     drafts.iter().map(&mut parent_of).collect()
 }
 
-/// Takes every ring apart, and names it.
-fn cut_rings(drafts: &[Draft], parents: &mut [Option<usize>], problems: &mut Problems) {
-    // By which walk each class was met first; 0 is none.
-    let mut met: Vec<usize> = vec![0; drafts.len()];
+/// Reports and removes every cycle.
+fn cut_cycles(drafts: &[Draft], parents: &mut [Option<usize>], problems: &mut Problems) {
+    // The first walk that visited each class, 0 for none.
+    let mut visited: Vec<usize> = vec![0; drafts.len()];
     for start in 0..drafts.len() {
         let walk = start + 1;
         let mut at = Some(start);
-        while let Some(class) = at.filter(|class| met[*class] == 0) {
-            met[class] = walk;
+        while let Some(class) = at.filter(|class| visited[*class] == 0) {
+            visited[class] = walk;
             at = parents[class];
         }
-        // A walk that comes upon its own steps went round.
-        if let Some(class) = at.filter(|class| met[*class] == walk) {
-            cut_ring(drafts, parents, class, problems);
+        // A walk that visits a class twice found a cycle.
+        if let Some(class) = at.filter(|class| visited[*class] == walk) {
+            cut_cycle(drafts, parents, class, problems);
         }
     }
 }
 
-/// Takes the ring apart that `member` is in: each of its classes loses its parent.
-fn cut_ring(
+/// Removes the cycle of `member`: each of its classes loses its parent.
+fn cut_cycle(
     drafts: &[Draft],
     parents: &mut [Option<usize>],
     member: usize,
     problems: &mut Problems,
 ) {
-    let mut ring = Vec::new();
+    let mut cycle = Vec::new();
     let mut at = member;
     while let Some(parent) = parents[at].take() {
-        ring.push(at);
+        cycle.push(at);
         at = parent;
     }
-    let first = (0..ring.len()).min_by_key(|at| ring[*at]).unwrap_or(0);
-    ring.rotate_left(first);
+    let first = (0..cycle.len()).min_by_key(|at| cycle[*at]).unwrap_or(0);
+    cycle.rotate_left(first);
     let name = |at: &usize| format!("\"{}\"", drafts[*at].name);
-    let mut names: Vec<String> = ring.iter().take(RING_NAMES).map(name).collect();
-    if ring.len() > RING_NAMES {
-        names.push(format!("{} more", ring.len() - RING_NAMES));
+    let mut names: Vec<String> = cycle.iter().take(MAX_CYCLE_NAMES).map(name).collect();
+    if cycle.len() > MAX_CYCLE_NAMES {
+        names.push(format!("{} more", cycle.len() - MAX_CYCLE_NAMES));
     }
-    names.push(name(&ring[0]));
-    let draft = &drafts[ring[0]];
+    names.push(name(&cycle[0]));
+    let draft = &drafts[cycle[0]];
     let place = draft
         .parent
         .as_ref()
@@ -244,7 +241,7 @@ fn cut_ring(
     problems.error(ProblemKind::Cycle, place, &draft.name, text);
 }
 
-fn plant(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems) -> Tree {
+fn arrange(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems) -> Tree {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
     for (at, parent) in parents.iter().enumerate() {
         if let Some(parent) = parent {
@@ -254,7 +251,7 @@ fn plant(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems)
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
     let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
     let roots = (0..drafts.len()).filter(|at| parents[*at].is_none());
-    // Siblings are pushed in reverse, so that they come off in their order.
+    // Siblings are pushed in reverse, so that they are popped in their order.
     let mut waiting: Vec<(usize, Option<usize>)> = roots.map(|at| (at, None)).collect();
     waiting.reverse();
     while let Some((at, parent)) = waiting.pop() {
@@ -284,7 +281,7 @@ fn plant(drafts: Vec<Draft>, parents: &[Option<usize>], problems: &mut Problems)
                 .map(|child| (*child, Some(position))),
         );
     }
-    // From the back: each class ends where the last below it ends.
+    // In reverse: each class ends where its last descendant ends.
     for at in (0..nodes.len()).rev() {
         if let Some(parent) = nodes[at].parent {
             nodes[parent].end = nodes[parent].end.max(nodes[at].end);

@@ -1,4 +1,4 @@
-//! Values as they are written: prefixes, MAC addresses, marks, DSCPs, rates, times, shares.
+//! Parses values: prefixes, MAC addresses, marks, DSCPs, rates, times, shares.
 
 use fairpath_units::quantity::{Unit, Wrong, parse};
 use std::net::IpAddr;
@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use fairpath_core::Prefix;
 use thiserror::Error;
 
-/// Most bytes of a name.
+/// Maximum length of a name, bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The kernel's `IFNAMSIZ` less the closing zero.
+/// `IFNAMSIZ` of the kernel without the terminating zero.
 const MAX_INTERFACE_BYTES: usize = 15;
-/// 1 Pbit/s: whatever is above is a slip of the pen.
+/// 1 Pbit/s. A higher rate is a typing error.
 const MAX_RATE_BPS: f64 = 1e15;
-/// An hour: no round-trip time is promised beyond.
+/// One hour, the maximum RTT of a service level.
 const MAX_TIME_NS: f64 = 3.6e12;
 
-/// A value that is not what its key wants.
+/// An invalid value of a key.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("\"{value}\" {wrong}")]
 pub struct BadValue {
-    /// As it was written.
+    /// The text.
     pub value: String,
     /// The cause and the remedy.
     pub wrong: &'static str,
@@ -34,7 +34,7 @@ fn bad<T>(value: &str, wrong: &'static str) -> Result<T, BadValue> {
     Err(BadValue { value, wrong })
 }
 
-/// A name of a class or a label.
+/// The name of a class or a label.
 pub(crate) fn name(text: &str) -> Result<String, BadValue> {
     if text.is_empty() {
         bad(text, "is not a name: write 1 to 255 bytes")
@@ -49,7 +49,7 @@ pub(crate) fn name(text: &str) -> Result<String, BadValue> {
     }
 }
 
-/// A prefix, and whether bits behind its length had to be cleared.
+/// A prefix, and whether bits after its length were cleared.
 pub(crate) fn prefix(text: &str) -> Result<(Prefix, bool), BadValue> {
     const WRONG: &str = "is not a prefix: write 192.0.2.0/24, 2001:db8::/32 or an address";
     let (address, len) = match text.split_once('/') {
@@ -85,7 +85,7 @@ pub(crate) fn vlan(text: &str) -> Result<u16, BadValue> {
     }
 }
 
-/// An interface's name.
+/// The name of an interface.
 pub(crate) fn interface(text: &str) -> Result<String, BadValue> {
     let wrong = text.is_empty()
         || text.len() > MAX_INTERFACE_BYTES
@@ -163,7 +163,7 @@ pub(crate) fn dscp(text: &str) -> Result<u8, BadValue> {
     }
 }
 
-/// A rate, bits a second.
+/// A rate, bits per second.
 pub(crate) fn rate_bps(text: &str) -> Result<u64, BadValue> {
     match parse(text, Unit::Rate) {
         Ok(bps) => bits(text, bps),
@@ -180,7 +180,7 @@ pub(crate) fn rate_bps(text: &str) -> Result<u64, BadValue> {
     }
 }
 
-/// A rate in Mbit/s without a unit, as LibreQoS writes them; bits a second.
+/// A rate in Mbit/s without unit, as in files of LibreQoS, converted to bits per second.
 pub(crate) fn mbps(text: &str) -> Result<u64, BadValue> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => bits(text, number * 1e6),
@@ -206,7 +206,7 @@ pub(crate) fn time_ns(text: &str) -> Result<u64, BadValue> {
     }
 }
 
-/// A share: above 0, at most 1. A bare `1` is refused: 1 % may be meant.
+/// A share above 0, at most 1. A bare `1` is refused, because it may mean 1 %.
 pub(crate) fn share(text: &str) -> Result<f64, BadValue> {
     match parse(text, Unit::Share) {
         Ok(share) if share > 0.0 && (share < 1.0 || share == 1.0 && text.contains('%')) => {

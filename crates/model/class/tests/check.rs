@@ -1,4 +1,4 @@
-//! What a check tells, problem by problem, with line and column.
+//! Problems of a check, with line and column.
 
 use fairpath_class::{
     ClassEntry, ClassSet, Drafts, MAX_DEPTH, Outcome, ProblemKind, Severity, Uplinks,
@@ -21,14 +21,14 @@ fn csv(text: &str) -> Outcome {
 }
 
 #[track_caller]
-fn tells(outcome: &Outcome, expected: &[&str]) {
-    let told: Vec<String> = outcome
+fn assert_problems(outcome: &Outcome, expected: &[&str]) {
+    let reported: Vec<String> = outcome
         .report
         .problems
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(told, expected, "\n{}", told.join("\n"));
+    assert_eq!(reported, expected, "\n{}", reported.join("\n"));
     assert_eq!(outcome.set.is_some(), outcome.report.errors == 0);
 }
 
@@ -56,7 +56,7 @@ name = "site"
 down = "1.5gbit"
 "#,
     );
-    tells(&outcome, &[]);
+    assert_problems(&outcome, &[]);
     let set = outcome.set.unwrap();
     let names: Vec<_> = set.classes().iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["site", "alice"], "parents come first");
@@ -78,7 +78,7 @@ down = "1.5gbit"
 }
 
 #[test]
-fn every_bad_key_and_value_of_a_file_is_told_at_once() {
+fn all_invalid_keys_and_values_are_reported() {
     let outcome = toml(
         r#"[[class]]
 name = "a"
@@ -100,7 +100,7 @@ name2 = 1979-05-27
 name = 5
 "#,
     );
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.toml:3:1: error: class \"a\": unknown key \"prefx\": did you mean \"prefix\"?",
@@ -119,13 +119,13 @@ name = 5
 }
 
 #[test]
-fn duplicates_are_told_with_both_places() {
+fn duplicates_have_both_positions() {
     let outcome = csv("name,prefix,mac,vlan\n\
          a,192.0.2.0/24,02:00:00:00:00:01,5\n\
          b,192.0.2.0/24,02:00:00:00:00:01,6;5\n\
          a,198.51.100.1,,\n\
          c,\"203.0.113.1, 203.0.113.1\",,\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:3:3: error: class \"b\": prefix 192.0.2.0/24 also belongs to class \"a\" (c.csv:2:3)",
@@ -144,7 +144,7 @@ fn orphans_get_the_nearest_name() {
          a,site-nort,192.0.2.1\n\
          b,xyz,192.0.2.2\n\
          c,site-north,192.0.2.3\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:3:3: error: class \"a\": there is no parent \"site-nort\"; did you mean \"site-north\"?",
@@ -154,7 +154,7 @@ fn orphans_get_the_nearest_name() {
 }
 
 #[test]
-fn a_cycle_is_told_once_with_the_whole_ring() {
+fn a_cycle_has_one_message() {
     let outcome = csv("name,parent,prefix\n\
          leaf,b,198.51.100.1\n\
          a,c,192.0.2.2\n\
@@ -162,7 +162,7 @@ fn a_cycle_is_told_once_with_the_whole_ring() {
          c,b,192.0.2.4\n\
          self,self,192.0.2.5\n\
          fine,,192.0.2.6\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:3:3: error: cycle of parents: \"a\" in \"c\" in \"b\" in \"a\"",
@@ -172,7 +172,7 @@ fn a_cycle_is_told_once_with_the_whole_ring() {
 }
 
 #[test]
-fn a_tree_may_be_as_deep_as_the_limit_and_no_deeper() {
+fn the_depth_of_the_tree_is_limited() {
     let chain = |levels: u32| {
         let mut text = "name,parent,prefix\n".to_owned();
         for level in 0..levels {
@@ -185,32 +185,32 @@ fn a_tree_may_be_as_deep_as_the_limit_and_no_deeper() {
         }
         csv(&text)
     };
-    tells(&csv("name,prefix\na,192.0.2.1\n"), &[]);
+    assert_problems(&csv("name,prefix\na,192.0.2.1\n"), &[]);
     let deep = chain(MAX_DEPTH);
     assert_eq!((deep.report.errors, deep.report.levels), (0, MAX_DEPTH));
     let deeper = chain(MAX_DEPTH + 2);
-    let told: Vec<_> = deeper
+    let reported: Vec<_> = deeper
         .report
         .problems
         .iter()
         .filter(|p| p.severity == Severity::Error)
         .collect();
-    assert_eq!(told.len(), 1, "told once a branch");
+    assert_eq!(reported.len(), 1, "one message per branch");
     assert_eq!(
-        (told[0].kind, told[0].location.line),
+        (reported[0].kind, reported[0].location.line),
         (ProblemKind::TooDeep, MAX_DEPTH + 2)
     );
 }
 
 #[test]
-fn overlaps_are_told_unless_the_outer_class_is_an_ancestor() {
+fn overlaps_outside_ancestors_are_reported() {
     let outcome = csv("name,parent,prefix\n\
          all,,0.0.0.0/0\n\
          site,,10.0.0.0/8\n\
          house,site,10.1.0.0/16\n\
          flat,house,10.1.2.0/24;192.0.2.0/24\n\
          other,,10.1.2.128/25;10.1.0.0/20\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:5:12: warning: class \"flat\": prefix 10.1.2.0/24 overlaps 10.1.0.0/20 of class \"other\" (c.csv:6:22), which is not an ancestor: the longer prefix applies",
@@ -222,7 +222,7 @@ fn overlaps_are_told_unless_the_outer_class_is_an_ancestor() {
 }
 
 #[test]
-fn a_prefix_is_held_against_the_nearest_class_above_that_has_any() {
+fn a_prefix_must_be_inside_its_ancestors() {
     let outcome = csv("name,parent,prefix,vlan\n\
          site,,10.0.0.0/8,\n\
          group,site,,\n\
@@ -231,7 +231,7 @@ fn a_prefix_is_held_against_the_nearest_class_above_that_has_any() {
          office,site,10.9.0.0/16,7\n\
          by-vlan,office,198.51.100.0/24,\n\
          inner,in,10.1.2.0/25,\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:5:11: warning: class \"out\": prefix 192.0.2.0/24 is outside of all prefixes of its ancestor \"site\"",
@@ -240,12 +240,12 @@ fn a_prefix_is_held_against_the_nearest_class_above_that_has_any() {
 }
 
 #[test]
-fn ceilings_and_floors_are_held_against_each_other() {
+fn floors_and_ceilings_are_compared() {
     let outcome = csv("name,parent,prefix,up,down,down_floor\n\
          site,,,100M,1gbit,\n\
          group,site,,,,\n\
          a,group,192.0.2.1,200M,1gbit,2gbit\n");
-    tells(
+    assert_problems(
         &outcome,
         &[
             "c.csv:4:19: warning: class \"a\": up: ceiling 200mbit is above ceiling 100mbit of its ancestor \"site\"",
@@ -255,7 +255,7 @@ fn ceilings_and_floors_are_held_against_each_other() {
 }
 
 #[test]
-fn marks_cannot_be_used_beside_mac_addresses_and_vlans() {
+fn marks_conflict_with_mac_addresses_and_vlans() {
     for other in ["mac = \"02:00:00:00:00:01\"", "vlan = 7"] {
         let outcome = toml(&format!(
             "[monitor]\nuplinks = [\"wan\"]\n[[class]]\nname = \"a\"\nmark = 0x10\n[[class]]\nname = \"b\"\n{other}\n"
@@ -288,7 +288,7 @@ fn marks_and_dscps_need_uplinks() {
         kinds,
         [(ProblemKind::Conflict, 3), (ProblemKind::Conflict, 6)]
     );
-    tells(
+    assert_problems(
         &toml(&format!("{text}[monitor]\nuplinks = [\"wan\"]\n")),
         &[],
     );
@@ -301,7 +301,7 @@ fn marks_and_dscps_need_uplinks() {
 
 #[test]
 fn csv_headers_and_rows_are_checked() {
-    tells(
+    assert_problems(
         &csv("name,vlann,prefix,name\na,1,192.0.2.1,a,5\n,,192.0.2.2,\n"),
         &[
             "c.csv:1:6: error: unknown column \"vlann\": did you mean \"vlan\"?",
@@ -310,11 +310,11 @@ fn csv_headers_and_rows_are_checked() {
             "c.csv:3:1: error: class without name: give it a unique name",
         ],
     );
-    tells(
+    assert_problems(
         &csv("parent\na\n"),
         &["c.csv:1:1: error: no column \"name\": every class needs a name"][..],
     );
-    tells(
+    assert_problems(
         &csv("# nothing\n"),
         &[
             "c.csv:1:1: error: no header: write column names in the first line, such as name,parent,prefix",
@@ -331,7 +331,7 @@ fn attributes_are_columns_too() {
 }
 
 #[test]
-fn toml_that_is_none_is_told_with_its_places() {
+fn invalid_toml_has_positions() {
     let outcome = toml("[[class]]\nname = \n[[class]\nname = \"a\"\nname = \"b\"\n");
     let lines: Vec<_> = outcome
         .report
@@ -347,7 +347,7 @@ fn toml_that_is_none_is_told_with_its_places() {
 }
 
 #[test]
-fn entries_of_a_larger_configuration_give_what_the_file_gives() {
+fn entries_of_a_configuration_match_the_file() {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Configuration {
@@ -370,11 +370,11 @@ fn entries_of_a_larger_configuration_give_what_the_file_gives() {
 }
 
 #[test]
-fn other_sections_are_the_daemons() {
+fn other_sections_are_ignored() {
     let outcome = toml(
         "class_files = [\"a.csv\", 5]\nwhen = 1979-05-27T07:32:00Z\n[labels]\nfile = \"l.csv\"\n[web]\nlisten = false\n",
     );
-    tells(&outcome, &[]);
+    assert_problems(&outcome, &[]);
     let mut drafts = Drafts::new();
     let references = drafts.read_toml(
         "c",
@@ -392,7 +392,7 @@ fn labels_are_read_and_checked() {
         b"prefix,label\n192.0.2.0/24,Video\n198.51.100.0/24,Mail\n2001:db8::/32,Video\n",
     );
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
-    tells(&outcome, &[]);
+    assert_problems(&outcome, &[]);
     let labels = &outcome.labels;
     let numbers: Vec<_> = labels
         .prefixes()
@@ -411,7 +411,7 @@ fn labels_are_read_and_checked() {
         "l.csv",
         b"label,prefix\nA,192.0.2.1/24\nA,192.0.2.0/24\nB,192.0.2.0/24\n,1.1.1.1\nC,x\n",
     );
-    tells(
+    assert_problems(
         &ClassSet::build(drafts, Uplinks::Unknown),
         &[
             "l.csv:2:3: warning: label \"A\": prefix has bits after its length: read as 192.0.2.0/24",
@@ -424,18 +424,18 @@ fn labels_are_read_and_checked() {
 }
 
 #[test]
-fn what_is_no_utf8_is_told_where_it_is() {
+fn invalid_utf8_has_a_position() {
     let mut drafts = Drafts::new();
     drafts.read_file("c.csv", b"name,prefix\na,\xff\n");
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
-    tells(
+    assert_problems(
         &outcome,
         &["c.csv:2:3: error: not UTF-8: save the file as UTF-8"],
     );
 }
 
 #[test]
-fn changes_between_sets_are_told_by_name() {
+fn changes_between_sets_have_names() {
     let read = |text: &str| csv(text).set.unwrap();
     let before =
         read("name,parent,prefix\na,,192.0.2.1\nb,,192.0.2.2\nc,b,192.0.2.3\nf,a,192.0.2.5\n");
@@ -445,11 +445,7 @@ fn changes_between_sets_are_told_by_name() {
     let changes = after.changes_since(&before);
     assert_eq!(changes.added, ["d", "e"]);
     assert_eq!(changes.removed, ["b"]);
-    assert_eq!(
-        changes.moved,
-        ["c"],
-        "f is still in a, wherever that stands"
-    );
+    assert_eq!(changes.moved, ["c"], "f is still a child of a");
     assert!(changes.changed.is_empty());
     let changed = read("name,parent,prefix\na,,192.0.2.7\n").changes_since(&before);
     assert_eq!(changed.changed, ["a"]);

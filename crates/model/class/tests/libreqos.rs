@@ -1,4 +1,4 @@
-//! LibreQoS's files, in the forms of its versions: 13 columns, more, and those of its harness.
+//! Files of LibreQoS in the formats of its versions: 13 columns, more columns, and its test files.
 
 use fairpath_class::{ClassSet, Drafts, MAX_DEPTH, Outcome, ProblemKind, Uplinks};
 
@@ -24,7 +24,7 @@ fn read(rows: &str, network: Option<&str>) -> Outcome {
     ClassSet::build(drafts, Uplinks::Unknown)
 }
 
-fn told(outcome: &Outcome) -> Vec<String> {
+fn reported(outcome: &Outcome) -> Vec<String> {
     outcome
         .report
         .problems
@@ -34,13 +34,13 @@ fn told(outcome: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn circuits_become_classes_below_the_nodes_of_the_network() {
+fn circuits_are_children_of_network_nodes() {
     let outcome = read(
         "7,\"1 High St., Ely\",1,Router,Mast 1,02:00:00:00:00:01,\"100.64.0.1, 100.64.0.14\",fd00:1::/56,1,0.5,155.5,20,note\n\
          8,2 High St.,2,Router,Mast 2,,100.64.0.2/31,,,,25,5,\n",
         Some(NETWORK),
     );
-    assert_eq!(told(&outcome), [""; 0]);
+    assert_eq!(reported(&outcome), [""; 0]);
     let set = outcome.set.unwrap();
     let tree: Vec<_> = set
         .classes()
@@ -89,7 +89,7 @@ fn circuits_become_classes_below_the_nodes_of_the_network() {
 }
 
 #[test]
-fn devices_of_one_circuit_are_one_class_unless_their_rates_differ() {
+fn devices_with_different_rates_are_classes() {
     let set = read(
         "7,Ely,1,Roof,,,100.64.0.1,,1,1,100,20,\n\
          8,Cam,3,Only,,,100.64.0.3,,1,1,50,20,\n\
@@ -127,7 +127,7 @@ fn devices_of_one_circuit_are_one_class_unless_their_rates_differ() {
 }
 
 #[test]
-fn circuits_that_share_a_name_are_told_apart_by_their_ids() {
+fn circuits_with_one_name_get_their_ids() {
     let set = read(
         "1,Smith,1,R,Mast,,100.64.0.1,,,,,,\n2,Smith,2,R,Mast,,100.64.0.2,,,,,,\n3,Mast,3,R,Mast,,100.64.0.3,,,,,,\n4,,4,R,,,100.64.0.4,,,,,,\n",
         None,
@@ -140,10 +140,10 @@ fn circuits_that_share_a_name_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn without_a_network_parent_nodes_are_classes_and_with_one_they_must_exist() {
+fn without_network_parent_nodes_are_classes() {
     let rows = "1,Ely,1,R,Mast 1,,100.64.0.1,,,,,,\n2,Cam,2,R,none,,100.64.0.2,,,,,,\n3,Bar,3,R,Mast l,,100.64.0.3,,,,,,\n";
     let alone = read(rows, None);
-    assert_eq!(told(&alone), [""; 0]);
+    assert_eq!(reported(&alone), [""; 0]);
     assert_eq!(alone.set.unwrap().get("Mast 1").unwrap().depth, 0);
     let outcome = read(rows, Some(NETWORK));
     let errors: Vec<_> = outcome
@@ -162,7 +162,7 @@ fn without_a_network_parent_nodes_are_classes_and_with_one_they_must_exist() {
 }
 
 #[test]
-fn columns_are_found_by_name_in_files_of_other_versions() {
+fn columns_are_found_by_name() {
     let mut drafts = Drafts::new();
     drafts.read_file(
         "ShapedDevices.csv",
@@ -170,7 +170,7 @@ fn columns_are_found_by_name_in_files_of_other_versions() {
           1,Ely,Mast,m1,a1,fd00::/56,100.64.0.1,25,cake/fq_codel\n",
     );
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
-    assert_eq!(told(&outcome), [""; 0]);
+    assert_eq!(reported(&outcome), [""; 0]);
     let set = outcome.set.unwrap();
     let ely = set.get("Ely").unwrap();
     assert_eq!(
@@ -181,13 +181,13 @@ fn columns_are_found_by_name_in_files_of_other_versions() {
 }
 
 #[test]
-fn problems_of_both_files_are_told_with_their_places() {
+fn problems_of_both_files_have_positions() {
     let outcome = read(
         "1,Ely,1,R,North,,100.64.0.300,,1,1,fast,20,Down=cake, Up=cake\n,Cam,2,R,,,100.64.0.2,,,,,,\n",
         Some("{\n \"North\": { \"downloadBandwidthMbps\": \"x\",\n  \"children\": 5 }\n}"),
     );
     assert_eq!(
-        told(&outcome),
+        reported(&outcome),
         [
             "n.json:2:38: error: node \"North\": bandwidth: \"x\" is not a number of Mbit/s",
             "n.json:3:15: error: node \"North\": \"children\" must be an object",
@@ -201,7 +201,7 @@ fn problems_of_both_files_are_told_with_their_places() {
 }
 
 #[test]
-fn json_that_is_none_is_told_with_its_place() {
+fn invalid_json_has_a_position() {
     let mut drafts = Drafts::new();
     drafts.read_network("n.json", "{\n \"A\": {,}\n}");
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
@@ -213,7 +213,7 @@ fn json_that_is_none_is_told_with_its_place() {
 }
 
 #[test]
-fn a_network_of_any_depth_is_told_once_and_quickly() {
+fn a_too_deep_network_has_one_message() {
     let levels = 50_000;
     let text = format!(
         "{}{}{}",
@@ -230,6 +230,6 @@ fn a_network_of_any_depth_is_told_once_and_quickly() {
         .iter()
         .filter(|p| p.kind == ProblemKind::TooDeep)
         .collect();
-    assert_eq!(deep.len(), 1, "{:?}", told(&outcome));
+    assert_eq!(deep.len(), 1, "{:?}", reported(&outcome));
     assert_eq!(outcome.report.classes, MAX_DEPTH as usize);
 }

@@ -1,4 +1,4 @@
-//! Whatever a file holds: no panic, no more than the limits, and what comes out keeps its promises.
+//! Arbitrary files: no panic, limits are respected, and the result is consistent.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use proptest::sample::{Index, select};
 
 const NAMES: [&str; 4] = ["f.toml", "f.json", "f.csv", "f"];
 
-/// One valid file of each format; damage is done to them.
+/// One valid file of each format, to be damaged.
 const VALID: [&str; 5] = [
     "[monitor]\nuplinks = [\"wan\"]\n[[class]]\nname = \"a\"\nprefix = [\"10.0.0.0/8\", \"2001:db8::/32\"]\nup = \"20M\"\n\
      mark = 0x10\nattributes = { plan = \"x\" }\n[[class]]\nname = \"b\"\nparent = \"a\"\ndscp = [\"EF\", 8]\nrtt_p95 = \"40ms\"\nloss = \"1%\"\n",
@@ -23,7 +23,7 @@ const VALID: [&str; 5] = [
     "prefix,label\n192.0.2.0/24,Video\n2001:db8::/32,Mail\n",
 ];
 
-/// What a file is apt to be damaged with.
+/// Pieces that are inserted into files.
 const PIECES: [&str; 24] = [
     "",
     ",",
@@ -142,7 +142,7 @@ fn limit_problems(outcome: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn a_hundred_thousand_classes_are_taken_and_not_one_more() {
+fn the_number_of_classes_is_limited() {
     let csv = |classes: usize| {
         let rows = (0..classes).map(|i| format!("c{i},{}\n", std::net::Ipv4Addr::from(i as u32)));
         format!("name,prefix\n{}", rows.collect::<String>()).into_bytes()
@@ -178,7 +178,7 @@ fn criteria_and_labels_have_limits_that_are_told() {
 }
 
 #[test]
-fn a_ring_of_all_classes_is_told_in_one_line() {
+fn a_long_cycle_has_one_message() {
     let count = MAX_CLASSES;
     let rows = (0..count).map(|i| format!("c{i},c{}\n", (i + 1) % count));
     let outcome = read(&[(

@@ -1,4 +1,4 @@
-//! The core's rules, looked up in the way that `Rules` documents, agree with the slow lookup.
+//! Compares a lookup in the core's rules, as documented for `Rules`, with the slow lookup.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ fn ifindex_of(name: &str) -> Option<u32> {
     name.strip_prefix("eth")?.parse().ok()
 }
 
-/// As `Rules` says: mark, MAC, longest prefix, VLAN, DSCP, interface.
+/// The order of `Rules`: mark, MAC, longest prefix, VLAN, DSCP, interface.
 fn look_up(rules: &Rules, of: &Endpoint<'_>) -> Option<u32> {
     fn find<K: PartialEq>(list: &[(K, u32)], key: Option<K>) -> Option<u32> {
         let key = key?;
@@ -41,7 +41,7 @@ fn look_up(rules: &Rules, of: &Endpoint<'_>) -> Option<u32> {
         .or(find(&rules.interfaces, of.interface.and_then(ifindex_of)))
 }
 
-/// Addresses that share long beginnings, so that prefixes nest.
+/// Addresses with long common prefixes, so that prefixes are nested.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v4 = (0u32..16, 0u32..8)
         .prop_map(|(a, b)| IpAddr::from((0x0a00_0000 | a << 20 | b).to_be_bytes()));
@@ -58,7 +58,7 @@ fn prefix() -> impl Strategy<Value = String> {
     })
 }
 
-/// A CSV whose criteria are all different, dealt out to the classes of a random tree.
+/// A CSV of a random tree of classes with distinct criteria.
 fn configuration() -> impl Strategy<Value = String> {
     let prefixes = hash_set(prefix(), 0..40);
     let vlans = hash_set(1u16..20, 0..5);
@@ -82,7 +82,7 @@ fn configuration() -> impl Strategy<Value = String> {
             interfaces
                 .into_iter()
                 .for_each(|i| deal(5, format!("eth{i}")));
-            // The one or the other, as the check demands.
+            // One of both, because the check refuses their combination.
             if by_mark {
                 marks.into_iter().for_each(|m| deal(1, m.to_string()));
             } else {
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn a_class_without_slot_leads_to_other_and_unknown_interfaces_nowhere() {
+fn classes_without_slot_count_in_other() {
     let set = build("name,prefix,interface\na,192.0.2.1,eth1\nb,192.0.2.2,eth2;lan\n")
         .set
         .unwrap();
@@ -215,7 +215,7 @@ fn two_names_of_one_interface_are_one_rule() {
 }
 
 #[test]
-fn mark_comes_before_mac_before_prefix_before_vlan_before_dscp_before_interface() {
+fn criteria_apply_in_their_order() {
     let text = "name,mark,mac,prefix,vlan,dscp,interface\n\
         mark,1,,,,,\nmac,,02:00:00:00:00:01,,,,\nshort,,,10.0.0.0/8,,,\nlong,,,10.1.0.0/16,,,\n\
         vlan,,,,5,,\ndscp,,,,,EF,\ninterface,,,,,,eth1\n";

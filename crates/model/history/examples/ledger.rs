@@ -1,12 +1,12 @@
-//! What a ledger costs: CPU time an interval, memory, and the size of its state.
+//! The cost of a history: CPU time per interval, memory, and size of the state file.
 //!
 //! ```sh
 //! cargo run --release -p fairpath-history --example ledger -- [ROWS] [ACTIVE] [INTERVALS]
 //! ```
 //!
 //! ROWS classes in a tree of three levels (16,000), of which ACTIVE (2,000) have traffic in every
-//! interval: 20 round-trip times on each leg, ten of its sixty remotes and two hosts. Another ACTIVE rows are
-//! active every sixty intervals, so that all of them have lived after a while.
+//! interval: 20 RTT samples on each leg, ten of its sixty remotes and two hosts. Another ACTIVE rows are
+//! active every sixty intervals, so that all rows become active after a while.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -105,14 +105,14 @@ fn specs(rows: u32) -> Vec<RowSpec> {
     specs
 }
 
-/// Time that this thread had a CPU, as Linux tells it: what others do does not count.
+/// CPU time of this thread, as reported by Linux.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns = stat.split(' ').next().and_then(|n| n.parse().ok());
     Duration::from_nanos(ns.unwrap_or(0))
 }
 
-/// Resident memory of this process, MiB, as Linux tells it.
+/// Resident memory of this process, MiB, as reported by Linux.
 fn resident_mib() -> f64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|n| n.parse::<f64>().ok());

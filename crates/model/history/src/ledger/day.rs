@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn points_stay_in_order_when_the_clock_is_set() {
+    fn points_stay_in_order_if_the_clock_changes() {
         let (mut day, mut clock) = (Day::default(), DayClock::default());
         let hour = 3600 * SECOND;
         run(&mut day, &mut clock, THEN, 900);

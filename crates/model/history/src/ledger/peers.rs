@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_are_found_among_ten_thousand_within_the_stated_error() {
+    fn the_busiest_peers_have_the_stated_error() {
         let (mut peers, mut places) = (Peers::default(), Places::default());
         let (mut all, mut seed) = (0u64, 7u64);
         for i in 0..10_000u32 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_are_slow_again_and_again_not_once() {
+    fn the_worst_remotes_are_slow_repeatedly() {
         let (mut peers, mut places) = (Peers::default(), Places::default());
         for i in 0..200 {
             peers.add(&pair(i, 1000, 20, 10 + u64::from(i)), SECOND, &mut places);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_names_hosts_have_addresses_and_classes_add_up() {
+    fn peers_of_several_classes_are_merged() {
         let (mut one, mut two) = (Peers::default(), Peers::default());
         let mut places = Places::default();
         let label = |number: u32| Pair {

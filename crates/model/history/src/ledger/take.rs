@@ -125,15 +125,15 @@ impl Ledger {
                 without_day.push(entry.row);
             }
         }
-        self.give_days(&without_day);
+        self.assign_days(&without_day);
     }
 
-    /// Gives rows their day. If there are too many, those make room that were not active in the
+    /// Assigns days to rows. If there are too many, rows are evicted that were not active in the
     /// current step, the least recently active first.
-    fn give_days(&mut self, rows: &[usize]) {
+    fn assign_days(&mut self, rows: &[usize]) {
         let missing = (self.days + rows.len()).saturating_sub(MAX_DAY_CLASSES);
         if missing > 0 {
-            self.give_up_days(missing);
+            self.evict_days(missing);
         }
         for row in rows {
             if self.days >= MAX_DAY_CLASSES {
@@ -145,7 +145,7 @@ impl Ledger {
         }
     }
 
-    fn give_up_days(&mut self, mut missing: usize) {
+    fn evict_days(&mut self, mut missing: usize) {
         let parked = self.parked.values_mut();
         let parked = parked.filter(|parked| parked.account.day.is_some());
         for parked in parked.take(missing) {
@@ -158,22 +158,22 @@ impl Ledger {
             return;
         }
         let step = self.day_clock.step();
-        let resting = self.nodes.iter().enumerate().filter_map(|(row, node)| {
+        let idle = self.nodes.iter().enumerate().filter_map(|(row, node)| {
             let account = &node.account;
-            let rests = account.day.is_some() && account.active_step < step;
-            rests.then_some((account.active_at, row))
+            let is_idle = account.day.is_some() && account.active_step < step;
+            is_idle.then_some((account.active_at, row))
         });
-        let mut resting: Vec<(u64, usize)> = resting.collect();
-        resting.sort_unstable();
-        for (_, row) in resting.into_iter().take(missing) {
+        let mut idle: Vec<(u64, usize)> = idle.collect();
+        idle.sort_unstable();
+        for (_, row) in idle.into_iter().take(missing) {
             self.nodes[row].account.day = None;
             self.days -= 1;
             self.counters.days_evicted += 1;
         }
     }
 
-    /// Windows let go what is older than they are: of rows that rest at once, of others whenever a
-    /// window's length has passed, each at its own time.
+    /// Removes old intervals from windows: immediately for idle rows, and once per window length for
+    /// others, at different times.
     fn expire(&mut self) {
         let length = u64::from(self.settings.window_intervals);
         let (now, oldest) = (self.clock.interval, self.clock.oldest());

@@ -1,4 +1,4 @@
-//! When alerts begin and end, how soon, and how seldom without cause.
+//! Begin, end and delay of alerts, and the rate of false alerts.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::ledger::{AlertRules, Ledger, RowSpec, Settings, Sla, UNJUDGED_NS};
@@ -6,10 +6,10 @@ use fairpath_history::snapshot::{Alert, AlertKind, Kind};
 
 use crate::world::*;
 
-/// Long enough for a baseline to be held against.
+/// Long enough for a baseline.
 const WARM: u64 = 900;
 
-/// A class whose traffic a test describes by a few numbers.
+/// A class with traffic described by a few numbers.
 #[derive(Clone, Copy)]
 struct Traffic {
     leg: usize,
@@ -55,24 +55,24 @@ impl Scene {
         }
     }
 
-    /// Class 1 has this traffic for so long; tells alerts with the second of each.
+    /// Class 1 has this traffic for the given time. Returns alerts with the second of each.
     fn run(&mut self, seconds: u64, traffic: Traffic) -> Vec<(u64, Alert)> {
         let mut alerts = Vec::new();
         for second in 1..=seconds {
             traffic.second(&mut self.world, 1, &mut self.dice);
-            let told = self.world.second(&mut self.ledger);
-            alerts.extend(told.into_iter().map(|alert| (second, alert)));
+            let reported = self.world.second(&mut self.ledger);
+            alerts.extend(reported.into_iter().map(|alert| (second, alert)));
         }
         alerts
     }
 
-    fn held(&self) -> Vec<AlertKind> {
+    fn active_alerts(&self) -> Vec<AlertKind> {
         row(&self.ledger, "a").alerts
     }
 }
 
 #[test]
-fn a_doubled_round_trip_is_told_once_within_half_a_minute_and_its_end_once() {
+fn a_doubled_rtt_raises_one_alert() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     assert!(scene.run(WARM, CALM).is_empty());
     let doubled = Traffic {
@@ -82,7 +82,7 @@ fn a_doubled_round_trip_is_told_once_within_half_a_minute_and_its_end_once() {
     let began = scene.run(1200, doubled);
     assert_eq!(began.len(), 1, "{began:?}");
     let (delay, alert) = &began[0];
-    println!("a step from 20 to 40 ms is told after {delay} s");
+    println!("a step from 20 to 40 ms is reported after {delay} s");
     assert!((15..=30).contains(delay), "{delay}");
     assert_eq!((alert.alert, alert.active), (AlertKind::RttShift, true));
     assert_eq!((alert.class.as_str(), alert.leg.as_str()), ("a", "inside"));
@@ -90,36 +90,36 @@ fn a_doubled_round_trip_is_told_once_within_half_a_minute_and_its_end_once() {
     assert!((alert.value / 40e6 - 1.0).abs() < 0.15, "{alert:?}");
     let since = (alert.since_unix_ns - THEN) / SECOND;
     assert!((WARM..WARM + 12).contains(&since), "{since}");
-    assert_eq!(scene.held(), [AlertKind::RttShift]);
+    assert_eq!(scene.active_alerts(), [AlertKind::RttShift]);
 
     let ended = scene.run(600, CALM);
     assert_eq!(ended.len(), 1, "{ended:?}");
     assert!(!ended[0].1.active && ended[0].0 <= 45, "{ended:?}");
     assert_eq!(ended[0].1.since_unix_ns, alert.since_unix_ns);
-    assert!(scene.held().is_empty());
+    assert!(scene.active_alerts().is_empty());
 }
 
 #[test]
-fn a_step_that_is_small_short_or_within_what_is_usual_is_none() {
+fn small_short_and_usual_steps_raise_no_alert() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     scene.run(WARM, CALM);
     let by = |median_ms: f64| Traffic { median_ms, ..CALM };
     for traffic in [by(24.0), by(27.0)] {
         assert!(scene.run(300, traffic).is_empty());
     }
-    // Ten seconds of a tenfold round-trip time, again and again.
+    // Ten seconds of a tenfold RTT, repeatedly.
     for _ in 0..20 {
         assert!(scene.run(9, by(200.0)).is_empty());
         assert!(scene.run(60, CALM).is_empty());
     }
-    // Times below the floor: from 1 to 4 ms.
+    // Below the minimum difference: from 1 to 4 ms.
     let mut scene = Scene::new(vec![class("a", 1)]);
     scene.run(WARM, by(1.0));
     assert!(scene.run(300, by(4.0)).is_empty());
 }
 
 #[test]
-fn a_baseline_does_not_follow_what_an_alert_is_about() {
+fn a_baseline_does_not_move_during_an_alert() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     scene.run(WARM, CALM);
     let tripled = Traffic {
@@ -133,7 +133,7 @@ fn a_baseline_does_not_follow_what_an_alert_is_about() {
 }
 
 #[test]
-fn a_shift_that_holds_for_a_day_is_the_new_normal() {
+fn a_shift_becomes_the_baseline_after_a_day() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     scene.run(WARM, CALM);
     let tripled = Traffic {
@@ -142,14 +142,14 @@ fn a_shift_that_holds_for_a_day_is_the_new_normal() {
         ..CALM
     };
     let alerts = scene.run(25 * 3600, tripled);
-    let told: Vec<bool> = alerts.iter().map(|(_, alert)| alert.active).collect();
-    assert_eq!(told, [true, false]);
+    let reported: Vec<bool> = alerts.iter().map(|(_, alert)| alert.active).collect();
+    assert_eq!(reported, [true, false]);
     assert!(alerts[1].0.abs_diff(24 * 3600) < 60, "{alerts:?}");
     assert!(alerts[1].1.text.contains("new baseline"), "{alerts:?}");
 }
 
 #[test]
-fn the_outside_leg_is_watched_where_many_flows_average_out() {
+fn the_outside_leg_needs_many_flows() {
     for (flows, expected) in [(4, 0), (100, 1)] {
         let mut scene = Scene::new(vec![class("a", 1)]);
         scene.world.counts[1].flows_opened = flows;
@@ -169,26 +169,26 @@ fn the_outside_leg_is_watched_where_many_flows_average_out() {
 }
 
 #[test]
-fn loss_is_told_when_it_is_surely_above_the_threshold() {
+fn a_loss_alert_needs_statistical_confidence() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     let lossy = |loss: f64| Traffic {
         loss,
         samples: 0,
         ..CALM
     };
-    // Without round-trip times too; 1.8 % is below the 2 % of the threshold, for three hours.
+    // Also without RTT samples. 1.8 % is below the threshold of 2 %, for three hours.
     assert!(scene.run(3 * 3600, lossy(0.018)).is_empty());
     let began = scene.run(120, lossy(0.04));
     assert_eq!(began.len(), 1, "{began:?}");
     let (delay, alert) = &began[0];
-    println!("a loss of 4 % is told after {delay} s");
+    println!("a loss of 4 % is reported after {delay} s");
     assert!((15..=60).contains(delay), "{delay}");
     assert_eq!((alert.alert, alert.limit), (AlertKind::Loss, 0.02));
     assert!(alert.value > 0.02 && alert.value < 0.06);
-    // One per cent is not yet the end: half of the threshold is.
+    // 1 % does not end the alert. Half of the threshold does.
     assert!(scene.run(300, lossy(0.015)).is_empty());
     assert_eq!(scene.run(60, lossy(0.0)).len(), 1);
-    // Few packets prove nothing: 1 of 10 a second is lost, and a hundred a window is too few.
+    // 1 of 10 packets per second is lost, but a hundred packets per window are too few.
     let mut scene = Scene::new(vec![class("a", 1)]);
     for second in 0..600u32 {
         scene.world.data(1, UP, 9, u32::from(second % 2 == 0), 0);
@@ -197,7 +197,7 @@ fn loss_is_told_when_it_is_surely_above_the_threshold() {
 }
 
 #[test]
-fn a_plans_own_promises_are_held_without_a_baseline() {
+fn service_levels_need_no_baseline() {
     let promised = RowSpec {
         sla: Sla {
             rtt_p95_ns: Some(40 * MS),
@@ -221,14 +221,14 @@ fn a_plans_own_promises_are_held_without_a_baseline() {
         alert.text
     );
     let lossy = Traffic { loss: 0.02, ..CALM };
-    // It goes on, for another reason.
+    // It continues for another reason.
     assert!(scene.run(120, lossy).is_empty());
     let ended = scene.run(60, CALM);
     assert_eq!(ended.len(), 1, "{ended:?}");
 }
 
 #[test]
-fn an_alert_of_a_class_that_falls_silent_or_vanishes_ends() {
+fn alerts_of_idle_and_removed_classes_end() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     let lossy = Traffic { loss: 0.1, ..CALM };
     assert_eq!(scene.run(60, lossy).len(), 1);
@@ -248,11 +248,11 @@ fn an_alert_of_a_class_that_falls_silent_or_vanishes_ends() {
         .ledger
         .configure(vec![class("a", 1)], &scene.world.counts);
     assert!(back.unwrap().is_empty());
-    assert!(scene.held().is_empty());
+    assert!(scene.active_alerts().is_empty());
 }
 
 #[test]
-fn kinds_that_are_not_watched_have_no_alerts() {
+fn unselected_kinds_have_no_alerts() {
     let subnet = RowSpec {
         kind: Kind::Subnet,
         ..class("a", 1)
@@ -270,7 +270,7 @@ fn kinds_that_are_not_watched_have_no_alerts() {
     assert_eq!(scene.run(120, lossy).len(), 1);
 }
 
-/// How a class without trouble behaves: what a second's median is, and how many samples it gives.
+/// A normal class: the median and the number of samples of each second.
 struct Nature {
     sigma: f64,
     wander: f64,
@@ -297,7 +297,7 @@ impl Nature {
     }
 
     fn second(&mut self, world: &mut World, slot: u32, dice: &mut Dice) {
-        // A slow wander of a minute, bursts of own load, and now and then another remote.
+        // A slow variation of a minute, bursts of load, and occasionally another remote.
         self.drift = self.drift * (1.0 - 1.0 / 60.0) + self.wander * dice.normal() * 0.18;
         if self.bursts && self.burst_left == 0 && dice.below(90) == 0 {
             self.burst_left = 5 + dice.below(30);
@@ -318,8 +318,8 @@ impl Nature {
 }
 
 #[test]
-fn noise_makes_hardly_an_alert_and_none_flaps() {
-    // FAIRPATH_NOISE_HOURS makes it longer than a test should be.
+fn noise_raises_almost_no_alerts() {
+    // FAIRPATH_NOISE_HOURS sets a longer duration.
     let hours = std::env::var("FAIRPATH_NOISE_HOURS").ok();
     let hours = hours.and_then(|hours| hours.parse().ok()).unwrap_or(2u64);
     let classes = 30u32;

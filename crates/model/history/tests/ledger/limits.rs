@@ -1,4 +1,4 @@
-//! Limits hold, and what is beyond them is counted; peers and subnets through the ledger.
+//! Limits, and the counters of excess data; peers and subnets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,26 +32,26 @@ fn pair(slot: u32, kind: PairKind, number: u32, bytes: u64) -> Pair {
 }
 
 #[test]
-fn alerts_beyond_the_limit_of_an_interval_come_in_the_next_ones() {
+fn excess_alerts_wait_for_the_next_intervals() {
     let rows = MAX_ALERTS_PER_INTERVAL as u32 + 50;
     let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
     let mut world = World::new(rows as usize + 1);
     let mut ledger = world.ledger(specs);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..30 {
         (1..=rows).for_each(|slot| world.data(slot, DOWN, 1000, 200, 0));
         let alerts = world.second(&mut ledger);
         if !alerts.is_empty() {
-            told.push(alerts.len());
+            reported.push(alerts.len());
         }
     }
-    assert_eq!(told, [MAX_ALERTS_PER_INTERVAL, 50]);
+    assert_eq!(reported, [MAX_ALERTS_PER_INTERVAL, 50]);
     assert_eq!(counter(&ledger, "history_alerts_waiting"), 50);
     assert_eq!(counter(&ledger, "history_alerts_active"), u64::from(rows));
 }
 
 #[test]
-fn days_go_to_those_that_were_active_last() {
+fn the_least_recently_active_class_loses_its_day() {
     let rows = MAX_DAY_CLASSES as u32 + 10;
     let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
     let mut world = World::new(rows as usize + 1);
@@ -60,7 +60,7 @@ fn days_go_to_those_that_were_active_last() {
         let detail = ledger.detail(&format!("c{at}"), 1).unwrap();
         !detail.day.is_empty()
     };
-    // The fifth first, then all but the last ten: nobody is displaced within five minutes.
+    // The fifth first, then all except the last ten. No class is evicted within five minutes.
     world.bytes(5, DOWN, 1, 100);
     world.second(&mut ledger);
     for slot in (1..=rows - 10).filter(|slot| *slot != 5) {
@@ -71,7 +71,7 @@ fn days_go_to_those_that_were_active_last() {
     world.second(&mut ledger);
     assert!(!has_day(&ledger, rows) && has_day(&ledger, 1));
     assert_eq!(counter(&ledger, "history_days_refused"), 1);
-    // Five minutes later, the one goes that was active longest ago.
+    // Five minutes later, the least recently active one is evicted.
     world.now.unix_ns += 300 * SECOND;
     world.now.mono_ns += 300 * SECOND;
     world.bytes(1, DOWN, 1, 100);
@@ -83,7 +83,7 @@ fn days_go_to_those_that_were_active_last() {
 }
 
 #[test]
-fn peers_are_shown_by_class_with_those_of_the_classes_below() {
+fn peers_include_those_of_descendants() {
     let mut world = World::new(4);
     let rows = vec![
         group("all"),
@@ -122,16 +122,16 @@ fn peers_are_shown_by_class_with_those_of_the_classes_below() {
         ledger.detail("all", 1).unwrap().busiest_remotes[0].bytes_down,
         2000
     );
-    assert!(ledger.detail("nobody", 1).is_none());
+    assert!(ledger.detail("unknown", 1).is_none());
     assert_eq!(counter(&ledger, "history_pairs_without_row"), 1);
 }
 
 #[test]
-fn a_remote_with_a_twentieth_of_the_bytes_is_found_among_thousands_of_small_ones() {
+fn a_large_remote_is_found_among_thousands() {
     let mut world = World::new(2);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     for at in 0..8_000 {
-        // It comes when the list is full.
+        // It appears when the list is full.
         let number = if at > 100 && at % 20 == 0 { 9 } else { 10 + at };
         world.pairs.push(pair(1, PairKind::Remote, number, 100));
     }
@@ -146,7 +146,7 @@ fn a_remote_with_a_twentieth_of_the_bytes_is_found_among_thousands_of_small_ones
 }
 
 #[test]
-fn peers_are_bounded_over_all_classes_and_given_back() {
+fn the_number_of_peers_is_limited() {
     let rows = (MAX_PEERS / PEERS_PER_CLASS) as u32 + 1;
     let specs = (1..=rows).map(|at| class(&format!("c{at}"), at)).collect();
     let mut world = World::new(rows as usize + 1);
@@ -165,7 +165,7 @@ fn peers_are_bounded_over_all_classes_and_given_back() {
 }
 
 #[test]
-fn unmatched_subnets_are_told_busiest_first_until_they_are_rows() {
+fn unmatched_subnets_are_sorted_by_bytes() {
     let mut world = World::new(3);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     for (number, bytes) in [(1, 100), (2, 900), (3, 300)] {
@@ -194,7 +194,7 @@ fn unmatched_subnets_are_told_busiest_first_until_they_are_rows() {
 }
 
 #[test]
-fn a_subnet_that_is_a_row_is_not_told_as_unmatched_whatever_comes_late() {
+fn a_subnet_with_a_row_is_not_unmatched() {
     let mut world = World::new(3);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     let late = |world: &mut World| {
@@ -216,11 +216,11 @@ fn a_subnet_that_is_a_row_is_not_told_as_unmatched_whatever_comes_late() {
     };
     let rows = vec![class("a", 1), subnet];
     ledger.configure(rows, &world.counts).unwrap();
-    // What passed between the last reading and the rules that lead to the row.
+    // Traffic between the last reading and the rules of the new row.
     late(&mut world);
     world.second(&mut ledger);
     assert_eq!(names(&ledger), ["10.0.3.0/24"]);
-    // A row no more: what passes now makes it a candidate again.
+    // Without row, new traffic makes it a candidate again.
     ledger
         .configure(vec![class("a", 1)], &world.counts)
         .unwrap();
@@ -230,7 +230,7 @@ fn a_subnet_that_is_a_row_is_not_told_as_unmatched_whatever_comes_late() {
 }
 
 #[test]
-fn what_belongs_to_no_row_is_counted_and_harms_nothing() {
+fn data_without_row_is_counted() {
     let mut world = World::new(2);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     let cell = |slot: u32, leg: u8, bucket: u16| Cell {

@@ -1,4 +1,4 @@
-//! The ledger from outside: against an oracle that keeps every sample, and against time.
+//! The public interface of the history, compared with an oracle that stores every sample.
 
 mod alerts;
 mod limits;

@@ -1,4 +1,4 @@
-//! Every row against what all samples and packets of its subtree, kept in lists, come to.
+//! Compares every row with the stored samples and packets of its subtree.
 
 use fairpath_core::{ClassCounts, DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::ledger::{Ledger, NO_SLOT, RowSpec};
@@ -9,7 +9,7 @@ use crate::world::*;
 
 const WINDOW: usize = 10;
 
-/// What one slot did in one interval, in full.
+/// All data of one slot in one interval.
 #[derive(Clone, Debug, Default)]
 struct Did {
     packets: [u64; 2],
@@ -42,7 +42,7 @@ impl Did {
         self.failed += other.failed;
     }
 
-    /// Something for an active slot; most slots rest.
+    /// Random data for an active slot. Most slots are idle.
     fn random(dice: &mut Dice) -> Did {
         let mut did = Did::default();
         if dice.below(3) > 0 {
@@ -88,7 +88,7 @@ impl Did {
     }
 }
 
-/// Everything that each row's subtree did, by interval.
+/// All data of the subtree of each row, by interval.
 struct Oracle {
     rows: Vec<RowSpec>,
     did: Vec<Vec<Did>>,
@@ -123,15 +123,15 @@ fn share(lost: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| (lost as f64 / of as f64).min(1.0))
 }
 
-fn near(told: Option<u64>, exact: Option<u64>) -> bool {
-    match (told, exact) {
-        (Some(told), Some(exact)) => (told as f64 / exact as f64 - 1.0).abs() <= 0.03,
+fn near(reported: Option<u64>, exact: Option<u64>) -> bool {
+    match (reported, exact) {
+        (Some(reported), Some(exact)) => (reported as f64 / exact as f64 - 1.0).abs() <= 0.03,
         (None, None) => true,
         _ => false,
     }
 }
 
-/// The sample that a share `q` of all does not exceed.
+/// The sample that a fraction `q` of all do not exceed.
 fn exact(rtts: &[u64], q: f64) -> Option<u64> {
     let mut sorted = rtts.to_vec();
     sorted.sort_unstable();
@@ -139,27 +139,27 @@ fn exact(rtts: &[u64], q: f64) -> Option<u64> {
     sorted.get(rank - 1).copied()
 }
 
-fn check_leg(told: &Leg, leg: usize, window: &Did, all: &Did) {
+fn check_leg(reported: &Leg, leg: usize, window: &Did, all: &Did) {
     let rtts = &window.rtts[leg];
-    assert_eq!(told.samples, rtts.len() as u64);
-    assert_eq!(told.total.samples, all.rtts[leg].len() as u64);
-    assert_eq!(told.total.sum_ns, all.rtts[leg].iter().sum::<u64>());
-    assert_eq!(told.total.histogram.count(), told.total.samples);
-    for (told, q) in [
-        (told.min_rtt_ns, 0.0),
-        (told.p50_rtt_ns, 0.5),
-        (told.p95_rtt_ns, 0.95),
-        (told.p99_rtt_ns, 0.99),
+    assert_eq!(reported.samples, rtts.len() as u64);
+    assert_eq!(reported.total.samples, all.rtts[leg].len() as u64);
+    assert_eq!(reported.total.sum_ns, all.rtts[leg].iter().sum::<u64>());
+    assert_eq!(reported.total.histogram.count(), reported.total.samples);
+    for (reported, q) in [
+        (reported.min_rtt_ns, 0.0),
+        (reported.p50_rtt_ns, 0.5),
+        (reported.p95_rtt_ns, 0.95),
+        (reported.p99_rtt_ns, 0.99),
     ] {
         assert!(
-            near(told, exact(rtts, q)),
-            "{q}: {told:?} {:?}",
+            near(reported, exact(rtts, q)),
+            "{q}: {reported:?} {:?}",
             exact(rtts, q)
         );
     }
     for q in [0.5, 0.95] {
         assert!(near(
-            told.total.histogram.quantile(q),
+            reported.total.histogram.quantile(q),
             exact(&all.rtts[leg], q)
         ));
     }
@@ -169,14 +169,17 @@ fn check_leg(told: &Leg, leg: usize, window: &Did, all: &Did) {
         (DOWN, UP)
     };
     let before = window.before[near];
-    assert_eq!(told.loss_from, share(before, window.data[near] + before));
-    assert_eq!(told.loss_to, share(window.again[far], window.data[far]));
-    assert_eq!(told.lost_packets, all.before[near] + all.again[far]);
     assert_eq!(
-        told.data_packets,
+        reported.loss_from,
+        share(before, window.data[near] + before)
+    );
+    assert_eq!(reported.loss_to, share(window.again[far], window.data[far]));
+    assert_eq!(reported.lost_packets, all.before[near] + all.again[far]);
+    assert_eq!(
+        reported.data_packets,
         all.data[near] + all.before[near] + all.data[far]
     );
-    assert_eq!(told.reordered_packets, all.reordered[near]);
+    assert_eq!(reported.reordered_packets, all.reordered[near]);
 }
 
 fn check_row(row: &Row, oracle: &Oracle, seconds: usize) {
@@ -184,22 +187,22 @@ fn check_row(row: &Row, oracle: &Oracle, seconds: usize) {
         oracle.sum(&row.name, WINDOW),
         oracle.sum(&row.name, usize::MAX),
     );
-    for (told, dir) in [(&row.up, UP), (&row.down, DOWN)] {
-        assert_eq!(told.bytes, all.bytes[dir]);
-        assert_eq!(told.packets, all.packets[dir]);
+    for (reported, dir) in [(&row.up, UP), (&row.down, DOWN)] {
+        assert_eq!(reported.bytes, all.bytes[dir]);
+        assert_eq!(reported.packets, all.packets[dir]);
         let over = seconds.min(WINDOW) as f64;
         let rate = window.bytes[dir] as f64 * 8.0 / over;
         assert!(
-            (told.rate_bps - rate).abs() <= rate * 1e-9,
-            "{told:?} {rate}"
+            (reported.rate_bps - rate).abs() <= rate * 1e-9,
+            "{reported:?} {rate}"
         );
         let rate = window.packets[dir] as f64 / over;
         assert!(
-            (told.rate_pps - rate).abs() <= rate * 1e-9,
-            "{told:?} {rate}"
+            (reported.rate_pps - rate).abs() <= rate * 1e-9,
+            "{reported:?} {rate}"
         );
         assert_eq!(
-            told.unmeasured_ratio,
+            reported.unmeasured_ratio,
             share(window.unmeasured[dir], window.bytes[dir])
         );
     }
@@ -211,44 +214,47 @@ fn check_row(row: &Row, oracle: &Oracle, seconds: usize) {
     let last = oracle.sum(&row.name, 1);
     let point = row.history.last();
     let rate = (last.bytes[UP] + last.bytes[DOWN]) as f64 * 8.0;
-    let told = point.map_or(0.0, |point| point.rate_bps);
-    assert!((told - rate).abs() <= rate * 1e-6, "{told} {rate}");
+    let reported = point.map_or(0.0, |point| point.rate_bps);
+    assert!((reported - rate).abs() <= rate * 1e-6, "{reported} {rate}");
 }
 
 fn check_interval(ledger: &Ledger, oracle: &Oracle) {
-    for told in ledger.all_interval_rows() {
-        let did = oracle.sum(&told.name, 1);
-        assert_eq!([told.bytes_up, told.bytes_down], did.bytes);
-        assert_eq!([told.packets_up, told.packets_down], did.packets);
-        let unmeasured = [told.unmeasured_bytes_up, told.unmeasured_bytes_down];
+    for reported in ledger.all_interval_rows() {
+        let did = oracle.sum(&reported.name, 1);
+        assert_eq!([reported.bytes_up, reported.bytes_down], did.bytes);
+        assert_eq!([reported.packets_up, reported.packets_down], did.packets);
+        let unmeasured = [reported.unmeasured_bytes_up, reported.unmeasured_bytes_down];
         assert_eq!(unmeasured, did.unmeasured);
-        assert_eq!(told.inside_samples, did.rtts[INSIDE].len() as u64);
-        for (told, leg, q) in [
-            (told.inside_min_rtt_ns, INSIDE, 0.0),
-            (told.inside_p50_rtt_ns, INSIDE, 0.5),
-            (told.inside_p95_rtt_ns, INSIDE, 0.95),
-            (told.inside_p99_rtt_ns, INSIDE, 0.99),
-            (told.inside_max_rtt_ns, INSIDE, 1.0),
-            (told.outside_p50_rtt_ns, OUTSIDE, 0.5),
-            (told.outside_max_rtt_ns, OUTSIDE, 1.0),
+        assert_eq!(reported.inside_samples, did.rtts[INSIDE].len() as u64);
+        for (reported, leg, q) in [
+            (reported.inside_min_rtt_ns, INSIDE, 0.0),
+            (reported.inside_p50_rtt_ns, INSIDE, 0.5),
+            (reported.inside_p95_rtt_ns, INSIDE, 0.95),
+            (reported.inside_p99_rtt_ns, INSIDE, 0.99),
+            (reported.inside_max_rtt_ns, INSIDE, 1.0),
+            (reported.outside_p50_rtt_ns, OUTSIDE, 0.5),
+            (reported.outside_max_rtt_ns, OUTSIDE, 1.0),
         ] {
-            assert!(near(told, exact(&did.rtts[leg], q)));
+            assert!(near(reported, exact(&did.rtts[leg], q)));
         }
         let rtts = &did.rtts[OUTSIDE];
         let mean = rtts.iter().sum::<u64>().checked_div(rtts.len() as u64);
-        assert_eq!(told.outside_mean_rtt_ns, mean);
-        assert_eq!(told.inside_lost_to_packets, did.again[DOWN]);
-        assert_eq!(told.inside_data_to_packets, did.data[DOWN]);
-        assert_eq!(told.outside_lost_from_packets, did.before[DOWN]);
+        assert_eq!(reported.outside_mean_rtt_ns, mean);
+        assert_eq!(reported.inside_lost_to_packets, did.again[DOWN]);
+        assert_eq!(reported.inside_data_to_packets, did.data[DOWN]);
+        assert_eq!(reported.outside_lost_from_packets, did.before[DOWN]);
         assert_eq!(
-            told.outside_data_from_packets,
+            reported.outside_data_from_packets,
             did.data[DOWN] + did.before[DOWN]
         );
         assert_eq!(
-            [told.reordered_packets_up, told.reordered_packets_down],
+            [
+                reported.reordered_packets_up,
+                reported.reordered_packets_down
+            ],
             did.reordered
         );
-        assert_eq!(told.flows_closed, did.closed);
+        assert_eq!(reported.flows_closed, did.closed);
     }
     let active = ledger.interval_rows().map(|row| row.name);
     let all = oracle.rows.iter().map(|row| row.name.clone());
@@ -260,7 +266,7 @@ fn check_interval(ledger: &Ledger, oracle: &Oracle) {
     assert_eq!(sorted(active.collect()), sorted(moved.collect()));
 }
 
-/// A random tree: each row below an earlier one or at the top, some without a slot.
+/// A random tree: the parent of a row is an earlier row or none, and some rows have no slot.
 fn tree(rows: usize, dice: &mut Dice) -> Vec<RowSpec> {
     (0..rows)
         .map(|at| {
@@ -281,7 +287,7 @@ fn tree(rows: usize, dice: &mut Dice) -> Vec<RowSpec> {
 fn run(seed: u64, rows: usize, seconds: usize) {
     let mut dice = Dice(seed);
     let mut world = World::new(rows + 2);
-    // All counters are about to wrap.
+    // All counters are close to wrapping.
     for counts in &mut world.counts {
         *counts = about_to_wrap();
     }
@@ -302,7 +308,7 @@ fn run(seed: u64, rows: usize, seconds: usize) {
             oracle.did[at].push(did);
         }
         world.second(&mut ledger);
-        let snapshot = picture(&ledger);
+        let snapshot = snapshot_of(&ledger);
         assert_eq!(snapshot.rows.len(), oracle.rows.len());
         assert_eq!(snapshot.window_ns, seconds_ns(second.min(WINDOW)));
         for row in &snapshot.rows {
@@ -341,14 +347,14 @@ proptest! {
     #![proptest_config(fairpath_units::property!(20))]
 
     #[test]
-    fn every_row_is_what_all_samples_of_its_subtree_come_to(
+    fn every_row_matches_the_samples_of_its_subtree(
         seed in any::<u64>(), rows in 1usize..14, seconds in 1usize..28,
     ) {
         run(seed, rows, seconds);
     }
 
     #[test]
-    fn a_parents_counts_are_the_sum_of_its_leaves(seed in any::<u64>(), leaves in 1u32..40) {
+    fn a_parent_is_the_sum_of_its_leaves(seed in any::<u64>(), leaves in 1u32..40) {
         let mut dice = Dice(seed);
         let mut world = World::new(leaves as usize + 1);
         let mut rows = vec![group("all"), below(0, group("left")), below(0, group("right"))];
@@ -363,7 +369,7 @@ proptest! {
             }
             world.second(&mut ledger);
         }
-        let rows = picture(&ledger).rows;
+        let rows = snapshot_of(&ledger).rows;
         let leaf_rows = || rows.iter().filter(|row| row.depth == 2);
         let all = &rows[0];
         assert_eq!(all.down.bytes, leaf_rows().map(|row| row.down.bytes).sum::<u64>());
@@ -376,7 +382,7 @@ proptest! {
 }
 
 #[test]
-fn rows_that_rest_leave_the_window_and_keep_their_totals() {
+fn idle_rows_keep_their_totals() {
     let mut world = World::new(3);
     let mut ledger = world.ledger(vec![class("a", 1), class("b", 2)]);
     world.bytes(1, DOWN, 10, 15_000);

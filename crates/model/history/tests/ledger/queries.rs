@@ -1,4 +1,4 @@
-//! Which rows a query gives, and in which order.
+//! The rows of a query and their order.
 
 use fairpath_core::{DOWN, INSIDE, UP};
 use fairpath_history::ledger::{Ledger, Meta};
@@ -71,7 +71,7 @@ fn lies_under(rows: &[Row], row: &Row, top: &str) -> bool {
         })
 }
 
-/// The same by plain means, from all rows.
+/// The same result computed from all rows.
 fn expected(all: &[Row], query: &Query) -> Vec<String> {
     let mut rows: Vec<&Row> = all
         .iter()
@@ -152,23 +152,23 @@ proptest! {
     #![proptest_config(fairpath_units::property!(100))]
 
     #[test]
-    fn a_query_gives_its_rows_in_its_order(
+    fn a_query_returns_its_rows_in_order(
         seed in 0u64..20, leaves in 1u32..30, query in queries(),
     ) {
         let ledger = busy_world(seed, leaves);
-        let all = picture(&ledger).rows;
-        let told = ledger.snapshot(&query, Meta::default());
-        let names: Vec<String> = told.rows.iter().map(|row| row.name.clone()).collect();
+        let all = snapshot_of(&ledger).rows;
+        let reported = ledger.snapshot(&query, Meta::default());
+        let names: Vec<String> = reported.rows.iter().map(|row| row.name.clone()).collect();
         prop_assert_eq!(names, expected(&all, &query));
-        prop_assert_eq!(told.rows_total, all.len() as u64);
+        prop_assert_eq!(reported.rows_total, all.len() as u64);
     }
 }
 
 #[test]
-fn histograms_and_history_are_given_when_asked_for() {
+fn histograms_and_history_are_optional() {
     let ledger = busy_world(3, 8);
     let plain = ledger.snapshot(&Query::default(), Meta::default());
-    let full = picture(&ledger);
+    let full = snapshot_of(&ledger);
     let bare = |row: &Row| row.inside.total.histogram.is_empty() && row.history.is_empty();
     assert!(plain.rows.iter().all(bare));
     assert!(
@@ -181,7 +181,7 @@ fn histograms_and_history_are_given_when_asked_for() {
 }
 
 #[test]
-fn a_snapshot_says_when_how_long_and_what_was_dropped() {
+fn a_snapshot_has_times_and_counters() {
     let ledger = busy_world(3, 8);
     let meta = Meta {
         version: "1".into(),

@@ -1,4 +1,4 @@
-//! What survives restarts, new configurations and clocks that are set.
+//! Restarts, new configurations and changes of the clock.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::ledger::{
@@ -27,7 +27,7 @@ fn traffic(world: &mut World, dice: &mut Dice, slots: u32) {
     }
 }
 
-/// What of a row does not depend on where it stands.
+/// The values of a row that do not depend on its position.
 fn own(row: &Row) -> Row {
     Row {
         parent: None,
@@ -36,7 +36,7 @@ fn own(row: &Row) -> Row {
     }
 }
 
-/// What of a row survives a restart.
+/// The values of a row that survive a restart.
 fn lasting(row: &Row) -> Row {
     let mut row = row.clone();
     for volume in [&mut row.up, &mut row.down] {
@@ -57,7 +57,7 @@ fn lasting(row: &Row) -> Row {
 }
 
 fn lasting_rows(ledger: &Ledger) -> Vec<Row> {
-    picture(ledger).rows.iter().map(lasting).collect()
+    snapshot_of(ledger).rows.iter().map(lasting).collect()
 }
 
 fn specs(rows: u32) -> Vec<RowSpec> {
@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(24))]
 
     #[test]
-    fn a_restored_ledger_is_the_one_that_was_saved(
+    fn a_restored_history_equals_the_saved_one(
         seed in any::<u64>(), rows in 2u32..12, seconds in 1u64..40,
     ) {
         let (world, ledger, mut dice) = lived(seed, rows, seconds);
@@ -95,7 +95,7 @@ proptest! {
         prop_assert_eq!(again.save().to_bytes().unwrap(), bytes);
         let days = |ledger: &Ledger| ledger.detail("a", 1).map(|detail| detail.day);
         prop_assert_eq!(days(&again), days(&ledger));
-        // And both go on alike.
+        // Both continue in the same way.
         let (mut one, mut two) = (ledger, again);
         let mut world = world;
         for _ in 0..3 {
@@ -108,12 +108,12 @@ proptest! {
     }
 
     #[test]
-    fn a_new_configuration_keeps_all_that_belongs_to_the_rows_that_stay(
+    fn a_new_configuration_keeps_data_of_rows(
         seed in any::<u64>(), rows in 2u32..12,
     ) {
         let (mut world, mut ledger, mut dice) = lived(seed, rows, 15);
-        let before = picture(&ledger).rows;
-        // Other slots, other parents, other plans; the slots' new owners begin at zero.
+        let before = snapshot_of(&ledger).rows;
+        // Other slots, parents and ceilings. New owners of slots begin at zero.
         let mut moved = vec![group("b"), group("new"), below(1, group("a"))];
         for at in (1..rows).rev() {
             let name = format!("leaf {at}");
@@ -121,7 +121,7 @@ proptest! {
         }
         world.counts = vec![Default::default(); rows as usize];
         ledger.configure(moved, &world.counts).unwrap();
-        let after = picture(&ledger);
+        let after = snapshot_of(&ledger);
         prop_assert_eq!(after.configuration, 2);
         for row in &before {
             let there = after.rows.iter().find(|other| other.name == row.name).unwrap();
@@ -131,12 +131,12 @@ proptest! {
         }
         world.bytes(rows - 1, UP, 1, 1_000);
         world.second(&mut ledger);
-        let told = |rows: &[Row]| rows.iter().find(|row| row.name == "leaf 1").unwrap().up.bytes;
-        prop_assert_eq!(told(&picture(&ledger).rows), told(&before) + 1_000);
+        let reported = |rows: &[Row]| rows.iter().find(|row| row.name == "leaf 1").unwrap().up.bytes;
+        prop_assert_eq!(reported(&snapshot_of(&ledger).rows), reported(&before) + 1_000);
     }
 
     #[test]
-    fn damage_anywhere_is_found(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn any_damage_is_detected(at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let (_, ledger, _) = lived(5, 4, 5);
         let whole = ledger.save().to_bytes().unwrap();
         let mut bytes = whole.clone();
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn a_state_of_a_newer_version_is_refused_and_says_what_to_do() {
+fn a_newer_state_is_refused_with_a_remedy() {
     let (_, ledger, _) = lived(5, 4, 5);
     let mut bytes = ledger.save().to_bytes().unwrap();
     let before = bytes.clone();
@@ -164,14 +164,14 @@ fn a_state_of_a_newer_version_is_refused_and_says_what_to_do() {
         State::from_bytes(b"[monitor]").unwrap_err(),
         StateError::NotState
     );
-    // What was refused was not touched: put right, it is read.
+    // The refused bytes are unchanged, and valid with the right version.
     bytes[8..12].copy_from_slice(&STATE_VERSION.to_le_bytes());
     assert_eq!(bytes, before);
     assert_eq!(State::from_bytes(&bytes).unwrap().rows(), ledger.rows());
 }
 
 #[test]
-fn the_gap_of_a_restart_is_told_and_flows_of_before_are_closed() {
+fn a_restart_has_a_gap_and_closes_flows() {
     let (mut world, mut ledger, _) = lived(1, 3, 20);
     world.counts[1].flows_opened += 7;
     world.second(&mut ledger);
@@ -184,13 +184,13 @@ fn the_gap_of_a_restart_is_told_and_flows_of_before_are_closed() {
     let mut again = Ledger::restore(Settings::default(), start, state.clone());
     let counts = vec![Default::default(); 3];
     again.configure(specs(3), &counts).unwrap();
-    let snapshot = picture(&again);
+    let snapshot = snapshot_of(&again);
     assert_eq!(snapshot.gap_ns, Some(90 * SECOND));
     assert_eq!((snapshot.counting_since_unix_ns, snapshot.up_ns), (THEN, 0));
     let flows = row(&again, "leaf 1").flows;
     assert_eq!(flows.open(), 0);
     assert_eq!(flows.opened, row(&ledger, "leaf 1").flows.opened);
-    // The clock was set back behind what was saved.
+    // The clock was set back before the saved time.
     let start = Moment {
         unix_ns: THEN,
         mono_ns: 5,
@@ -202,7 +202,7 @@ fn the_gap_of_a_restart_is_told_and_flows_of_before_are_closed() {
 }
 
 #[test]
-fn an_alert_that_held_before_a_restart_goes_on_and_is_not_told_again() {
+fn an_active_alert_continues_across_a_restart() {
     let mut world = World::new(2);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     let lossy = |world: &mut World, ledger: &mut Ledger| {
@@ -222,18 +222,18 @@ fn an_alert_that_held_before_a_restart_goes_on_and_is_not_told_again() {
 }
 
 #[test]
-fn a_row_that_vanishes_comes_back_to_its_numbers_for_an_hour() {
+fn a_removed_row_is_parked_for_an_hour() {
     let (mut world, mut ledger, _) = lived(9, 3, 20);
     let bytes = row(&ledger, "leaf 1").down.bytes;
     for (absent, expected) in [(PARKED_NS - 70 * SECOND, bytes), (PARKED_NS, 0)] {
         ledger.configure(vec![group("a")], &world.counts).unwrap();
-        assert_eq!(picture(&ledger).rows.len(), 1);
+        assert_eq!(snapshot_of(&ledger).rows.len(), 1);
         for _ in 0..absent / (60 * SECOND) {
             world.now.mono_ns += 59 * SECOND;
             world.now.unix_ns += 59 * SECOND;
             world.second(&mut ledger);
         }
-        // What is parked is looked through once in 64 intervals.
+        // Parked rows are checked once in 64 intervals.
         (0..64).for_each(|_| drop(world.second(&mut ledger)));
         ledger.configure(specs(3), &world.counts).unwrap();
         assert_eq!(row(&ledger, "leaf 1").down.bytes, expected);
@@ -241,10 +241,10 @@ fn a_row_that_vanishes_comes_back_to_its_numbers_for_an_hour() {
 }
 
 #[test]
-fn a_row_that_keeps_its_slot_is_counted_without_a_break() {
+fn a_row_with_its_slot_has_no_gap() {
     let (mut world, mut ledger, _) = lived(9, 3, 20);
     let bytes = row(&ledger, "leaf 1").down.bytes;
-    // Counted after the last reading, and before the new rows.
+    // Counted between the last reading and the new rows.
     world.bytes(1, DOWN, 1, 400);
     ledger.configure(specs(3), &world.counts).unwrap();
     world.bytes(1, DOWN, 1, 30);
@@ -255,10 +255,10 @@ fn a_row_that_keeps_its_slot_is_counted_without_a_break() {
 #[test]
 fn a_refused_configuration_changes_nothing() {
     let (mut world, mut ledger, _) = lived(9, 3, 20);
-    let before = picture(&ledger);
+    let before = snapshot_of(&ledger);
     let twice = vec![class("x", 1), class("x", 2)];
     assert!(ledger.configure(twice, &world.counts).is_err());
-    assert_eq!(picture(&ledger), before);
+    assert_eq!(snapshot_of(&ledger), before);
     world.bytes(1, DOWN, 1, 10);
     world.second(&mut ledger);
     let bytes = before
@@ -272,7 +272,7 @@ fn a_refused_configuration_changes_nothing() {
 }
 
 #[test]
-fn the_interval_is_measured_by_the_clock_that_is_never_set() {
+fn intervals_use_the_monotonic_clock() {
     let mut world = World::new(2);
     let mut ledger = world.ledger(vec![class("a", 1)]);
     let day = 24 * 3600 * SECOND;
@@ -281,15 +281,19 @@ fn the_interval_is_measured_by_the_clock_that_is_never_set() {
         world.bytes(1, UP, 1, 125_000);
         world.second(&mut ledger);
     }
-    // Back by two days, twice, with traffic going on.
+    // Two days back, twice, with continuous traffic.
     for _ in 0..2 {
         world.now.unix_ns -= 2 * day;
         world.bytes(1, UP, 1, 125_000);
         world.second(&mut ledger);
-        let told = row(&ledger, "a");
-        assert!((told.up.rate_bps / 1e6 - 1.0).abs() < 1e-9, "{told:?}");
+        let reported = row(&ledger, "a");
         assert!(
-            told.history
+            (reported.up.rate_bps / 1e6 - 1.0).abs() < 1e-9,
+            "{reported:?}"
+        );
+        assert!(
+            reported
+                .history
                 .iter()
                 .all(|point| (point.rate_bps - 1e6).abs() < 1.0)
         );
@@ -300,15 +304,15 @@ fn the_interval_is_measured_by_the_clock_that_is_never_set() {
     let days = ledger.detail("a", 1).unwrap().day;
     assert!(days.is_sorted_by(|a, b| a.unix_ns < b.unix_ns));
     assert!(days.iter().all(|point| point.rate_up_bps > 0.0));
-    // A reading at the same moment makes no infinite rate.
+    // A reading at the same time must not make an infinite rate.
     world.bytes(1, UP, 1, 125_000);
     world.read(&mut ledger);
-    let told = row(&ledger, "a");
-    assert!(told.up.rate_bps.is_finite() && told.history.last().unwrap().rate_bps == 0.0);
+    let reported = row(&ledger, "a");
+    assert!(reported.up.rate_bps.is_finite() && reported.history.last().unwrap().rate_bps == 0.0);
 }
 
 #[test]
-fn a_rows_kind_is_part_of_its_name() {
+fn rows_of_different_kinds_may_share_a_name() {
     let mut world = World::new(3);
     let subnet = RowSpec {
         kind: Kind::Subnet,
@@ -317,7 +321,7 @@ fn a_rows_kind_is_part_of_its_name() {
     let mut ledger = world.ledger(vec![class("a", 1), subnet]);
     world.bytes(2, UP, 1, 50);
     world.second(&mut ledger);
-    let rows = picture(&ledger).rows;
+    let rows = snapshot_of(&ledger).rows;
     assert_eq!((rows[0].up.bytes, rows[1].up.bytes), (0, 50));
     assert_eq!(ledger.detail("a", 1).unwrap().row.kind, Kind::Class);
 }

@@ -1,4 +1,4 @@
-//! A made core: counters, cells and pairs that tests move, and clocks that they set.
+//! A test core, with counters, cells, pairs and clocks that tests set.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl World {
         counts.lost_before_packets = counts.lost_before_packets.wrapping_add(before);
     }
 
-    /// The same counters, to be read by another ledger.
+    /// The same counters for another ledger.
     pub fn fork(&self) -> World {
         World {
             counts: self.counts.clone(),
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// An interval of a second ends.
+    /// Ends an interval of one second.
     pub fn second(&mut self, ledger: &mut Ledger) -> Vec<Alert> {
         self.now.mono_ns += SECOND;
         self.now.unix_ns += SECOND;
@@ -124,16 +124,16 @@ pub fn everything() -> Query {
     }
 }
 
-pub fn picture(ledger: &Ledger) -> Snapshot {
+pub fn snapshot_of(ledger: &Ledger) -> Snapshot {
     ledger.snapshot(&everything(), Meta::default())
 }
 
 pub fn row(ledger: &Ledger, name: &str) -> Row {
-    let rows = picture(ledger).rows;
+    let rows = snapshot_of(ledger).rows;
     rows.into_iter().find(|row| row.name == name).unwrap()
 }
 
-/// Splitmix64: numbers that look random, from a seed.
+/// Splitmix64: pseudo-random numbers from a seed.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -149,12 +149,12 @@ impl Dice {
         self.roll() % n.max(1)
     }
 
-    /// 0 to 1.
+    /// Uniform, 0 to 1.
     pub fn share(&mut self) -> f64 {
         (self.roll() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Normal, by the sum of twelve.
+    /// Normal, as a sum of twelve.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.share()).sum::<f64>() - 6.0
     }

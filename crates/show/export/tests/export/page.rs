@@ -112,38 +112,34 @@ fn headings_sort_and_the_filter_filters() {
 }
 
 #[test]
-fn a_click_on_a_class_shows_all_of_it_and_escape_goes_back() {
-    with_page(
-        "a_click_on_a_class_shows_all_of_it_and_escape_goes_back",
-        1400,
-        |browser| {
-            browser.until(&format!("{ROWS} === 33"));
-            browser.click("#rows tr:nth-child(5) td:nth-child(3)");
-            let bars = "document.querySelectorAll('#hist-inside rect, #hist-outside rect').length";
-            let lines = "document.querySelectorAll('#day-rate polyline, #day-inside polyline, #day-outside polyline').length";
-            browser.until(&format!("{bars} > 4 && {lines} >= 6 && document.querySelectorAll('#worst tbody tr').length === 4"));
-            assert_eq!(
-                browser.value("document.getElementById('class').textContent"),
-                ODD
-            );
-            let axes = browser
-                .value("document.getElementById('day-rate').innerText")
-                .to_string();
-            assert!(
-                axes.contains("Mbit/s") && axes.contains("12:00") | axes.contains("06:00"),
-                "{axes}"
-            );
-            let hosts = browser
-                .value("document.getElementById('hosts').innerText")
-                .to_string();
-            assert!(hosts.contains("192.0.2.17"), "{hosts}");
-            browser.screenshot("detail-light");
-            browser.prefer("dark");
-            browser.screenshot("detail-dark");
-            browser.press("Escape");
-            browser.until("!document.getElementById('overview').hidden && document.getElementById('detail').hidden");
-        },
-    );
+fn a_click_opens_the_details_of_a_class() {
+    with_page("a_click_opens_the_details_of_a_class", 1400, |browser| {
+        browser.until(&format!("{ROWS} === 33"));
+        browser.click("#rows tr:nth-child(5) td:nth-child(3)");
+        let bars = "document.querySelectorAll('#hist-inside rect, #hist-outside rect').length";
+        let lines = "document.querySelectorAll('#day-rate polyline, #day-inside polyline, #day-outside polyline').length";
+        browser.until(&format!("{bars} > 4 && {lines} >= 6 && document.querySelectorAll('#worst tbody tr').length === 4"));
+        assert_eq!(
+            browser.value("document.getElementById('class').textContent"),
+            ODD
+        );
+        let axes = browser
+            .value("document.getElementById('day-rate').innerText")
+            .to_string();
+        assert!(
+            axes.contains("Mbit/s") && axes.contains("12:00") | axes.contains("06:00"),
+            "{axes}"
+        );
+        let hosts = browser
+            .value("document.getElementById('hosts').innerText")
+            .to_string();
+        assert!(hosts.contains("192.0.2.17"), "{hosts}");
+        browser.screenshot("detail-light");
+        browser.prefer("dark");
+        browser.screenshot("detail-dark");
+        browser.press("Escape");
+        browser.until("!document.getElementById('overview').hidden && document.getElementById('detail').hidden");
+    });
 }
 
 #[test]
@@ -233,8 +229,8 @@ fn a_hidden_page_sends_no_request() {
 }
 
 #[test]
-fn the_page_reports_a_lost_daemon_and_its_return() {
-    let test = "the_page_reports_a_lost_daemon_and_its_return";
+fn the_page_reports_a_lost_daemon() {
+    let test = "the_page_reports_a_lost_daemon";
     let Some(chromium) = command(test, "chromium") else {
         return;
     };

@@ -26,13 +26,13 @@ fn promtool(test: &str, arguments: &[&str]) {
         return;
     };
     let mut command = Command::new(promtool);
-    let said = command
+    let output = command
         .args(arguments)
         .current_dir(packaging("prometheus"))
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{text}");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
     assert!(text.contains("SUCCESS"), "{text}");
 }
 

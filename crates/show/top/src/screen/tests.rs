@@ -375,7 +375,7 @@ fn keys_fold_zoom_sort_and_filter() {
 }
 
 #[test]
-fn a_critical_value_has_a_mark_with_any_look() {
+fn a_critical_value_always_has_a_mark() {
     for look in [
         LOOK,
         Look {
