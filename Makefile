@@ -43,7 +43,7 @@ test: ## lint and every test tier, what CI runs (root); FULL=1: no test is left 
 	@cargo fmt --all --check
 	@$(LINTED) $(XTASK) test --lint $(if $(FULL),--full) $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
-lint: ## formatting, clippy, C layout and the house rules
+lint: ## formatting, clippy, C layout and the project rules
 	@setup/needs test
 	@cargo fmt --all --check
 	@$(LINTED) $(XTASK) check

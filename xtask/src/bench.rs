@@ -2,7 +2,7 @@
 //!
 //! Benches are the program of the crate fairpath-bench; a soak is a full run of the tests, then tests of the package
 //! fairpath-tests that its cargo feature `soak` switches on, and ten million random operations on the
-//! scheduler: in the kernel and natively, beside its oracle.
+//! scheduler: in the kernel and natively, next to its oracle.
 
 use crate::test::logs::Logs;
 use crate::{run, test};

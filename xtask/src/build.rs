@@ -1,7 +1,7 @@
 //! The one build: every native crate, test and program of the workspace, compiled and linted once.
 //!
 //! clippy's driver is rustc with lints. As the wrapper of the workspace's own crates it lints and generates
-//! code in the same call, so lints need no compilation of their own. What comes out is run, asked and
+//! code in the same call, so lints need no separate compilation. What comes out is run, queried and
 //! packed directly: no other command of the test run builds anything native with other features.
 
 use crate::run;

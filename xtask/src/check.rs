@@ -1,7 +1,7 @@
 //! `cargo xtask check`: everything that needs no test run.
 //!
-//! Formatting and the house rules need no build of the workspace: they come first, all of them even if
-//! one fails, and end the check if one did. Then the one build, which lints, and what it must agree with.
+//! Formatting and the project rules need no build of the workspace. They run first, all of them even if one
+//! fails. If they pass, the one build runs, which lints, and then the checks that need its programs.
 
 use crate::build::{self, Built};
 use crate::{docs, run, tidy};
@@ -69,7 +69,7 @@ fn clang_format() -> Result<()> {
     Ok(())
 }
 
-/// The C we write: bpf/ and what fairpath-core compiles beside it.
+/// The C we write: bpf/ and what fairpath-core compiles with it.
 fn c_files() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for dir in ["bpf", "crates/model/core"] {

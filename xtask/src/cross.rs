@@ -23,7 +23,7 @@ const EMULATOR: &str = "qemu-aarch64-static";
 /// A capture with a bit of everything, for both machines to read.
 const CAPTURE: &str = "tests/golden/two-way.pcap.gz";
 
-/// Builds the binary, checks what it is, and compares what it tells with what the native one tells.
+/// Builds the binary, checks what it is, and compares its output with that of the native one.
 pub fn run() -> Result<()> {
     let toolchain = Toolchain::get(&run::root().join(".cache/arm64"))?;
     let binary = build(&toolchain)?;
@@ -96,23 +96,26 @@ fn compare(binary: &Path, toolchain: &Toolchain) -> Result<()> {
     let version = emulated(&["--version"])?;
     ensure!(
         version.trim() == format!("fairpath {}", env!("CARGO_PKG_VERSION")),
-        "in {EMULATOR}, --version says {version:?}"
+        "in {EMULATOR}, --version prints {version:?}"
     );
     let arguments = ["rtt", "--format", "json", "--read", CAPTURE];
     let mut native = native();
     let (here, there) = (run::output(native.args(arguments))?, emulated(&arguments)?);
-    ensure!(!here.is_empty(), "fairpath rtt told nothing of {CAPTURE}");
+    ensure!(
+        !here.is_empty(),
+        "fairpath rtt printed nothing for {CAPTURE}"
+    );
     for (line, (native, arm64)) in here.lines().zip(there.lines()).enumerate() {
         if native != arm64 {
             bail!(
-                "{CAPTURE}, record {}: arm64 tells\n{arm64}\nand this machine\n{native}",
+                "{CAPTURE}, record {}: arm64 prints\n{arm64}\nand this machine\n{native}",
                 line + 1
             );
         }
     }
     ensure!(
         here == there,
-        "{CAPTURE}: arm64 tells more or less than this machine"
+        "{CAPTURE}: arm64 prints more or fewer records than this machine"
     );
     println!(
         "cross: in {EMULATOR}, {} records of {CAPTURE} are those of this machine",
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_elf_file_is_told_by_its_header() {
+    fn an_elf_file_is_detected_by_its_header() {
         let mut header = [0_u8; 20];
         header[..6].copy_from_slice(b"\x7fELF\x02\x01");
         header[18] = 183;

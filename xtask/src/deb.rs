@@ -1,6 +1,6 @@
 //! `cargo xtask deb`: the Debian package of what an operator installs.
 //!
-//! dpkg-deb packs a directory that is laid out here. The same tree gives the same bytes: every time
+//! dpkg-deb packs a directory that is filled here. The same tree gives the same bytes: every time
 //! is that of the last commit (or `SOURCE_DATE_EPOCH`), every owner root, every mode named, and the
 //! paths of the building machine are mapped away. The compiled half is left to cargo.
 
@@ -20,36 +20,36 @@ use control::Facts;
 /// Build the Debian package
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where the package goes [default: target/deb]
+    /// Directory for the package [default: target/deb]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Package this binary, and fairpath-lab and fairpath-sched beside it, instead of building them (they must run here)
+    /// Package this binary, and fairpath-lab and fairpath-sched next to it, instead of building them (they must run here)
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// The package's version [default: the workspace's, with the commit where it is no release]
+    /// The package's version [default: the workspace's, with the commit if it is no release]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
     /// Build it again from a fresh clone in another directory, and fail if a byte differs
     #[arg(long, conflicts_with = "binary")]
     twice: bool,
-    /// Compress quickly rather than well: for tests and guests, not for people to download
+    /// Compress quickly instead of well, for tests and guests
     #[arg(long)]
     quick: bool,
 }
 
-/// A package to be made.
+/// A package to build.
 pub struct Order<'a> {
-    /// The router's binary; the lab's lies beside it.
+    /// The router's binary; the other binaries are next to it.
     pub binary: &'a Path,
     pub version: &'a str,
     /// Seconds since 1970, for everything that carries a time.
     pub epoch: u64,
-    /// Where the package goes.
+    /// Directory for the package.
     pub out: &'a Path,
     pub compression: Compression,
 }
 
-/// What a package is optimized for.
+/// The purpose that a package is optimized for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Small, for people to download.
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lays the package out and packs it; returns its path, `OUT/fairpath_VERSION_ARCH.deb`.
+/// Fills the package and packs it; returns its path, `OUT/fairpath_VERSION_ARCH.deb`.
 pub fn pack(order: &Order) -> Result<PathBuf> {
     fs::create_dir_all(order.out).with_context(|| format!("create {}", order.out.display()))?;
     let work = Work::new(order.out)?;
@@ -124,12 +124,12 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
     strip(order.binary, &stripped)?;
     let mut binaries = vec![stripped.clone()];
     for (_, name) in pages::OTHERS {
-        let other = pages::beside(&stripped, name);
-        strip(&pages::beside(order.binary, name), &other)?;
+        let other = pages::next_to(&stripped, name);
+        strip(&pages::next_to(order.binary, name), &other)?;
         binaries.push(other);
     }
     let mut tree = contents::Tree::new(&stage, order.epoch);
-    contents::lay_out(&mut tree, &stripped, &made, order)?;
+    contents::fill(&mut tree, &stripped, &made, order)?;
     control::write(
         &mut tree,
         &Facts {
@@ -158,7 +158,7 @@ pub fn pack(order: &Order) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// A directory beside the package for what it is made of; it goes with the value.
+/// A directory next to the package for its parts; it is removed with the value.
 struct Work(PathBuf);
 
 impl Work {
@@ -175,7 +175,7 @@ impl Drop for Work {
     }
 }
 
-/// Builds the release binaries of the tree at `root`, without a word of where it was built.
+/// Builds the release binaries of the tree at `root`, without the paths of the building machine.
 fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
     let home = env::var_os("CARGO_HOME").map_or_else(
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
@@ -236,9 +236,9 @@ fn strip(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn architecture() -> Result<String> {
-    let said = run::output(Command::new("dpkg").arg("--print-architecture"))
+    let output = run::output(Command::new("dpkg").arg("--print-architecture"))
         .context("remedy: make setup")?;
-    Ok(said.trim().to_owned())
+    Ok(output.trim().to_owned())
 }
 
 /// The packages whose libraries the binaries load, with the versions they need of them.
@@ -252,16 +252,16 @@ fn libraries(binaries: &[PathBuf], work: &Path) -> Result<String> {
     )
     .with_context(|| format!("write {}", source.display()))?;
     let binaries = binaries.iter().map(fs::canonicalize);
-    let said = run::output(
+    let output = run::output(
         Command::new("dpkg-shlibdeps")
             .arg("-O")
             .args(binaries.collect::<std::io::Result<Vec<_>>>()?)
             .current_dir(work),
     )
     .context("remedy: make setup")?;
-    let depends = said.trim().strip_prefix("shlibs:Depends=");
+    let depends = output.trim().strip_prefix("shlibs:Depends=");
     Ok(depends
-        .with_context(|| format!("dpkg-shlibdeps: unexpected answer {said:?}"))?
+        .with_context(|| format!("dpkg-shlibdeps: unexpected output {output:?}"))?
         .to_owned())
 }
 

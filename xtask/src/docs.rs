@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: the generated pages.
 //!
-//! docs/kernel-support.md is what `fairpath features --docs` prints; it is kept in the repository,
-//! so `--check` tells whether it is current. How manual pages are made is in [`crate::pages`].
+//! docs/kernel-support.md is the output of `fairpath features --docs`. It is kept in the repository, so
+//! `--check` compares it with the present output. [`crate::pages`] writes the manual pages.
 
 use crate::{build, pages, run};
 use anyhow::{Context, Result, bail};
@@ -13,13 +13,13 @@ const KERNEL_SUPPORT: &str = "docs/kernel-support.md";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail if a generated page is out of date
+    /// Write nothing, and fail if a generated page is out of date
     #[arg(long)]
     check: bool,
-    /// Make the manual pages, into this directory, and nothing else
+    /// Write only the manual pages, into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "check")]
     man: Option<PathBuf>,
-    /// The built binary to ask about its command line [default: cargo builds one]
+    /// The built binary that prints its manual pages [default: cargo builds one]
     #[arg(long, value_name = "FILE", requires = "man")]
     binary: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The generated pages that exist are current, as `binary` has it; one that does not exist is not missed.
+/// Fails if a generated page differs from the output of `binary`. A missing page is no failure.
 pub fn check(binary: &Path) -> Result<()> {
     if !Path::new(KERNEL_SUPPORT).exists() {
         println!("docs: no {KERNEL_SUPPORT} yet");

@@ -1,7 +1,7 @@
 //! The project's automation: everything the Makefile and CI do, and nothing they do elsewhere.
 //!
-//! One file per subcommand; [`tidy`] holds the house rules as pure functions over file texts, so
-//! that each is tested on a made-up input. Commands run in the repository's root.
+//! One file per subcommand. [`tidy`] has the project rules as pure functions over file texts, so each is
+//! tested on small inputs. Commands run in the repository's root.
 
 mod bench;
 mod build;
@@ -32,28 +32,28 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Formatting, clippy, the C's layout, and tidy
+    /// Check formatting, lints, the format of the C code, and the project rules
     Check,
     /// Check the project rules: dependencies, places of code, links, commits, words, sentences
     Tidy,
     Words(tidy::words::Args),
     Prose(tidy::prose::Args),
     Shots(shots::Args),
-    /// Every test tier, then what was skipped and why
+    /// Run all tests, and list skipped tests with their reasons
     Test(test::Args),
-    /// The native core under AddressSanitizer and UBSan, fed with damaged packets
+    /// Test the native core with AddressSanitizer and UBSan on corrupted packets
     Sanitize,
-    /// Speed, as ratios to a peer in the same run
+    /// Measure speed as ratios to a peer in the same run
     Bench(bench::Args),
-    /// The tests that take more than a minute
+    /// Run all tests in full, then those of more than a minute
     Soak(bench::Args),
-    /// Generated pages of docs/, and the manual pages
+    /// Write the generated pages of docs/, or the manual pages
     Docs(docs::Args),
-    /// The binary for arm64, built and tried in an emulator
+    /// Build the binary for arm64, and run it in an emulator
     Cross,
-    /// The Debian package
+    /// Build the Debian package
     Deb(deb::Args),
-    /// The guest tier: boots Debian's kernels in QEMU and runs scenarios in them
+    /// Run scenarios in guests: Debian's kernels in QEMU
     Vm(vm::Args),
 }
 

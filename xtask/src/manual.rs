@@ -2,7 +2,7 @@
 //!
 //! The guide is plain: headings, paragraphs, lists, code, tables. The first heading gives the NAME
 //! section (`# fairpath rtt: round-trip times` -> `fairpath-rtt \- round-trip times`); what follows
-//! it is the DESCRIPTION. [`crate::pages`] adds what the command line says of itself. Tables
+//! it is the DESCRIPTION. [`crate::pages`] adds the description of the command line. Tables
 //! become aligned text, links their text and address, images nothing.
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn the_first_heading_is_the_name_and_what_follows_it_the_description() {
         assert_eq!(
-            body("# fairpath rtt: round-trip times\n\nTells.\n"),
-            ".SH NAME\nfairpath\\-rtt \\- round\\-trip times\n.SH DESCRIPTION\n.PP\nTells.\n"
+            body("# fairpath rtt: round-trip times\n\nReports.\n"),
+            ".SH NAME\nfairpath\\-rtt \\- round\\-trip times\n.SH DESCRIPTION\n.PP\nReports.\n"
         );
     }
 

@@ -1,8 +1,8 @@
-//! Manual pages: what the command line says of itself, joined with the prose of the guide.
+//! Manual pages: the description of the command line, joined with the prose of the guide.
 //!
 //! `fairpath generate man`, and that of [`OTHERS`], write a page for every subcommand from what they parse; a page
-//! of the guide that begins with `# fairpath NAME: about` is about that subcommand. Neither alone
-//! will do: options that are copied by hand go out of date, and a list of options explains nothing.
+//! of the guide that begins with `# fairpath NAME: about` is about that subcommand. Options
+//! that are copied by hand become outdated, and a list of options explains nothing.
 //!
 //! ```text
 //! NAME              guide        OPTIONS, SUBCOMMANDS    command line, then the guide's options as notes
@@ -52,7 +52,7 @@ pub fn of_command_lines(dir: &Path, binary: Option<&Path>) -> Result<BTreeMap<St
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     generate("man", dir, binary)?;
     for (package, name) in OTHERS {
-        let other = binary.map(|binary| beside(binary, name));
+        let other = binary.map(|binary| next_to(binary, name));
         generate_by(package, "man", dir, other.as_deref())?;
     }
     generated(dir)
@@ -63,8 +63,8 @@ pub fn generate(what: &str, dir: &Path, binary: Option<&Path>) -> Result<()> {
     generate_by("fairpath", what, dir, binary)
 }
 
-/// Another binary, which is built and lies next to the router's.
-pub fn beside(binary: &Path, name: &str) -> PathBuf {
+/// Another binary, built into the directory of the router's.
+pub fn next_to(binary: &Path, name: &str) -> PathBuf {
     binary.with_file_name(name)
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask/ lies in the root")
+        .expect("xtask/ is in the root")
 }
 
 /// Runs `f` in the repository's root, wherever it was called from.
@@ -18,7 +18,7 @@ pub fn in_root<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     f()
 }
 
-/// The cargo that runs us, without the wrapper that lints: [`crate::build`] adds it where it is wanted.
+/// The cargo that runs us, without the wrapper that lints: [`crate::build`] adds it.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
@@ -57,14 +57,14 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(out.stdout).with_context(|| format!("output of {line}"))
 }
 
-/// The LLVM tool of this name that the set-up provides (`clang-format` -> `clang-format-19`).
+/// The LLVM tool of this name that setup/needs provides (`clang-format` -> `clang-format-19`).
 pub fn llvm_tool(name: &str) -> Result<String> {
     Ok(output(Command::new("setup/needs").args(["--tool", name]))?
         .trim()
         .to_owned())
 }
 
-/// The command as one would type it: `cargo`, not the path to it.
+/// The command as a person types it: `cargo`, not the path to it.
 pub fn line_of(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut line = program

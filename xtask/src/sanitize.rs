@@ -1,7 +1,7 @@
-//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, fed with damaged packets and queues.
+//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, on corrupted packets and queues.
 //!
 //! Only the C is instrumented (`FAIRPATH_SANITIZE`, read by fairpath-core's build script); clang links, because it knows
-//! where its runtime is. Naming the target keeps the flags away from build scripts. Builds in a directory of its own.
+//! where its runtime is. Naming the target keeps the flags away from build scripts. Builds in a separate directory.
 
 use crate::run;
 use anyhow::Result;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `need` says what is missing so that a machine can check it: `feature:ID` (an id of
-//! `fairpath features`), `root`, `command:NAME`, or free words. A skip for want of something that is
+//! `fairpath features`), `root`, `command:NAME`, or free words. A skip for lack of something that is
 //! there is a failure; so is one of a feature that `fairpath features` does not know. A test whose name begins with `vm/` ran in a guest: what this machine has
 //! says nothing about it, so only the guest's own runner can judge it.
 
@@ -34,7 +34,7 @@ impl fmt::Display for Skip {
     }
 }
 
-/// What this machine has; a skip for want of it is a failure.
+/// What this machine has; a skip for lack of it is a failure.
 #[derive(Debug, Default)]
 pub struct Present {
     /// What `fairpath features` says of each feature.
@@ -43,16 +43,16 @@ pub struct Present {
 }
 
 impl Present {
-    /// Why the skip was unjustified, if it was. `command` tells whether a command is there.
+    /// Why the skip was unjustified, if it was. `command` returns whether a command exists.
     pub fn contradicts(&self, skip: &Skip, command: impl Fn(&str) -> bool) -> Option<String> {
         if skip.test.starts_with("vm/") {
             return None;
         }
         match skip.need.split_once(':').unwrap_or((&skip.need, "")) {
             ("feature", id) => match self.features.get(id) {
-                Some(true) => Some(format!("`fairpath features` says that {id} is available")),
+                Some(true) => Some(format!("`fairpath features` reports {id} as available")),
                 Some(false) => None,
-                None => Some(format!("`fairpath features` knows no {id}")),
+                None => Some(format!("`fairpath features` has no {id}")),
             },
             ("root", "") if self.root => Some("this is root".to_owned()),
             ("command", name) if command(name) => Some(format!("{name} is on the PATH")),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_for_want_of_what_is_there_is_contradicted() {
+    fn a_skip_despite_an_available_need_fails() {
         let have = Present {
             features: BTreeMap::from([("tcx".to_owned(), true), ("fq".to_owned(), false)]),
             root: true,

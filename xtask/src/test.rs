@@ -42,14 +42,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, thread};
 use table::{Class, Table};
 
-/// `skip` leaves the binary for arm64 out, and counts that as a skip.
+/// `skip` omits the binary for arm64, and counts that as a skip.
 const NO_CROSS: &str = "FAIRPATH_CROSS";
 /// Threads of tests that wait, at a time.
 const WAITING: usize = 6;
 
 #[derive(Default, clap::Args)]
 pub struct Args {
-    /// Check formatting and the house rules first, and the generated pages
+    /// Check formatting and the project rules first, and the generated pages
     #[arg(long)]
     lint: bool,
     /// Run every test, not a share of the live suites
@@ -58,13 +58,13 @@ pub struct Args {
     /// Run this share of the live suites [default: the one that is the commit's turn]
     #[arg(long, value_name = "K/N", conflicts_with = "full")]
     shard: Option<Shard>,
-    /// Only test executables of this class of tests/budget.toml, and of none the guests
+    /// Run only test executables of this class of tests/budget.toml, without the guests
     #[arg(long, value_enum)]
     class: Option<Class>,
-    /// Leave the guest tier and the binary for arm64 out
+    /// Run neither the guest tier nor the binary for arm64
     #[arg(long)]
     no_vm: bool,
-    /// Only tests that contain this in PACKAGE/EXECUTABLE::TEST (the guest tier is left out)
+    /// Run only tests that contain this in PACKAGE/EXECUTABLE::TEST (without the guest tier)
     filter: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut report = Report::new();
     let tested = changes::clean_head();
     if args.lint {
-        report.step("formatting and house rules", |_| check::texts())?;
+        report.step("formatting and project rules", |_| check::texts())?;
     }
     let built = report.step("the one build, with lints", |_| build::all())?;
     if args.lint {
@@ -108,9 +108,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     skip_cross(&mut plan, &setting.logs.skips)?;
     if plan.is_empty() {
-        bail!(
-            "no test was chosen: no name contains what was asked for, or no test is of that class"
-        );
+        bail!("no test was chosen: no name contains the filter, or no test is of that class");
     }
     let whole = plan.left == 0 && args.filter.is_none() && args.class.is_none() && !args.no_vm;
     phases(plan, &mut report)?;
@@ -125,7 +123,7 @@ pub fn run(args: &Args) -> Result<()> {
     )
 }
 
-/// What tests are told.
+/// The environment of the tests.
 fn setting(args: &Args, built: &Built) -> Result<Setting> {
     Ok(Setting {
         binaries: built.binaries.clone(),
@@ -208,7 +206,7 @@ fn conclude(
         report.fail(why);
     }
     if args.full {
-        println!("budgets: not held against a full run");
+        println!("budgets: not checked in a full run");
     } else {
         for why in report.over_budget(table) {
             report.fail(why);
@@ -224,14 +222,14 @@ fn conclude(
     }
     // A test that was skipped has not passed, and one that is another commit's turn has not run.
     if let Some(tested) = whole.filter(|_| skipped == 0) {
-        // Where somebody set another share or seed, it is one run of many.
+        // With another share or seed, it is one run of many.
         changes::record(tested, args.full && setting.share == plan::FULL)?;
     }
     let narrowed = args.filter.is_some() || args.class.is_some() || args.no_vm;
     println!(
         "test: {} passed",
         if narrowed {
-            "what was asked for"
+            "the selected tests passed"
         } else {
             "every tier"
         }

@@ -37,7 +37,7 @@ use work::Work;
 
 /// `skip` counts every scenario as skipped; for machines that cannot emulate.
 const SWITCH: &str = "FAIRPATH_VM";
-/// Where built programs lie, if they are not to be built.
+/// The directory of built programs, if they are not to be built.
 const BIN_DIR: &str = "FAIRPATH_BIN_DIR";
 /// Where skipped tests are logged; see [`crate::skips`].
 const SKIP_LOG: &str = "FAIRPATH_SKIP_LOG";
@@ -55,7 +55,7 @@ pub struct Args {
     /// Run only these scenarios of tests/vm/scenarios
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scenario: Vec<String>,
-    /// Boot into a shell on this terminal instead (the newest kernel unless --kernel says otherwise)
+    /// Boot into a shell on this terminal instead (the newest kernel unless --kernel names one)
     #[arg(long)]
     shell: bool,
     /// Keep the initramfs and the staged modules below target/vm
@@ -116,7 +116,7 @@ struct Places {
     target: PathBuf,
 }
 
-/// What became of the scenarios; skips and repetitions go to their logs, too, where these are kept.
+/// Results of the scenarios; skips and repetitions are also written to their logs, if there are any.
 struct Tally {
     passed: usize,
     failed: usize,
@@ -267,7 +267,7 @@ fn run_guest(
     Ok(())
 }
 
-/// A shell in the user space of the one scenario that was asked for, else in busybox's.
+/// A shell in the user space of the one requested scenario, else in busybox's.
 fn shell(args: &Args, places: &Places, scenarios: &[Scenario]) -> Result<()> {
     let which = if args.kernel == Choice::Floor {
         Which::Floor

@@ -3,12 +3,12 @@
 //! ```text
 //! .cache/arm64/root/      packages, unpacked: rustc-web, its libraries, both standard libraries, libelf and zlib
 //! .cache/arm64/rustc      runs that rustc with those libraries
-//! .cache/arm64/recipe     what made it; another recipe makes it anew
+//! .cache/arm64/recipe     its recipe; another recipe rebuilds it
 //! ```
 //!
 //! `rustc-web` is the newest Rust that Debian keeps for its browsers in the security archive of its
 //! oldest release; the standard library for arm64 is built from the same source, as it must be. apt
-//! resolves, verifies and downloads with lists of its own: the machine's stay as they are.
+//! resolves, verifies and downloads with separate lists: the machine's lists do not change.
 
 use crate::{run, vm};
 use anyhow::{Context, Result, ensure};
@@ -33,7 +33,7 @@ const PACKAGES: [&str; 7] = [
 const LOADED_BY_RUSTC: &str = "libstd-rust-web-dev:amd64";
 /// This machine's own, which any program here loads already.
 const OF_THIS_MACHINE: [&str; 4] = ["libc6", "libgcc-s1", "libstdc++6", "gcc-12-base"];
-/// 145 MB when this was written; far more is not what was asked for.
+/// 145 MB when this was written; far more is an error.
 const MAX_DOWNLOAD_BYTES: u64 = 300_000_000;
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const RUSTC: &str = "#!/bin/sh
@@ -117,17 +117,17 @@ fn fill(dir: &Path) -> Result<()> {
     new_enough(&rustc)
 }
 
-/// An older compiler than the workspace asks for is said here, not by the first crate it cannot read.
+/// Reports a compiler that is too old for the workspace, before a crate fails to build with it.
 fn new_enough(rustc: &Path) -> Result<()> {
-    let said = run::output(Command::new(rustc).arg("--version"))?;
-    let version = said.split_whitespace().nth(1).unwrap_or_default();
+    let output = run::output(Command::new(rustc).arg("--version"))?;
+    let version = output.split_whitespace().nth(1).unwrap_or_default();
     let floor = env!("CARGO_PKG_RUST_VERSION");
     ensure!(
         numbers(version) >= numbers(floor),
         "{SUITE}'s rustc-web is {version}, older than the {floor} that Fairpath needs; \
          is its security archive reached?"
     );
-    println!("cross: {}", said.trim());
+    println!("cross: {}", output.trim());
     Ok(())
 }
 
@@ -137,7 +137,7 @@ fn numbers(version: &str) -> Vec<u32> {
     parts.filter_map(|part| part.parse().ok()).collect()
 }
 
-/// apt with lists, cache and sources of its own, for both machines.
+/// apt with separate lists, cache and sources, for both machines.
 struct Apt {
     dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What is in the package, and where: one table, and the tree that it is laid out in.
+//! The files of the package and their paths.
 //!
 //! ```text
 //! /usr/bin/fairpath                      /usr/share/man/man1, completions of bash, zsh and fish
@@ -49,7 +49,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
 /// Binaries that `fairpath NAME` runs, not meant to be typed.
 const LIBEXEC: &str = "usr/libexec/fairpath";
 const DOC: &str = "usr/share/doc/fairpath";
-/// Where a dashboard and rules for other programs lie, if the repository has any.
+/// Directories of the dashboard and of the rules for other programs.
 const EXAMPLES: &[(&str, &str)] = &[
     ("packaging/grafana", "grafana"),
     ("packaging/prometheus", "prometheus"),
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// Where the tree lies on this machine.
+    /// The path of the tree on this machine.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -90,7 +90,7 @@ impl Tree {
     /// Writes a file with exactly these permissions; `path` is relative to the system's root.
     pub fn put(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<()> {
         let to = self.root.join(path);
-        let dir = to.parent().expect("a file lies in a directory");
+        let dir = to.parent().expect("a file has a directory");
         fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
         fs::write(&to, content).with_context(|| format!("write {}", to.display()))?;
         fs::set_permissions(&to, Permissions::from_mode(mode))
@@ -141,10 +141,10 @@ fn settle(path: &Path, time: std::time::SystemTime) -> Result<()> {
 }
 
 /// Fills `tree`; `made` has what was generated.
-pub fn lay_out(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Result<()> {
+pub fn fill(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Result<()> {
     tree.put("usr/bin/fairpath", 0o755, &read(binary)?)?;
     for (_, name) in pages::OTHERS {
-        let content = read(&pages::beside(binary, name))?;
+        let content = read(&pages::next_to(binary, name))?;
         tree.put(&format!("{LIBEXEC}/{name}"), 0o755, &content)?;
     }
     for (from, to) in AS_THEY_ARE {
@@ -268,7 +268,7 @@ fn gzip(content: &[u8]) -> Result<Vec<u8>> {
         .context("run gzip")?;
     let mut input = child.stdin.take().expect("its input is a pipe");
     let content = content.to_owned();
-    // From a thread of its own: both pipes may fill.
+    // From another thread: both pipes may fill.
     let writer = std::thread::spawn(move || input.write_all(&content));
     let output = child.wait_with_output().context("run gzip")?;
     let written = writer.join().expect("writing does not panic");

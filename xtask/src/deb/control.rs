@@ -1,4 +1,4 @@
-//! What dpkg is told: control file, maintainer scripts, configuration files, checksums.
+//! The input of dpkg: control file, maintainer scripts, configuration files, checksums.
 
 use std::fs;
 use std::process::Command;

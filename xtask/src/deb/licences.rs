@@ -36,7 +36,7 @@ pub fn of_dependencies() -> Result<String> {
         let dir = package
             .manifest_path
             .parent()
-            .context("a manifest lies in a directory")?;
+            .context("a manifest has a directory")?;
         for file in files(dir.as_std_path())? {
             let text = String::from_utf8_lossy(&fs::read(&file)?)
                 .trim()
@@ -131,8 +131,8 @@ fn licences_in(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// The platform that cargo builds for here.
 fn host() -> Result<String> {
-    let said = run::output(std::process::Command::new("rustc").arg("-vV"))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    let output = run::output(std::process::Command::new("rustc").arg("-vV"))?;
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 

@@ -1,6 +1,6 @@
 //! What changed since every test passed, and therefore what runs whole.
 //!
-//! `tests/passed-in-full` holds a commit on which every test passed, none left out. A live suite runs whole if a
+//! `tests/passed-in-full` holds a commit on which every test ran and passed. A live suite runs whole if a
 //! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
 //! changes included. Where git cannot say (no history, an unknown commit), everything runs. In
 //! `tests/budget.toml` it is a suite's own entry that counts, without its times.
@@ -21,7 +21,7 @@ const OF_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "setup/", ".cargo/"];
 /// The C that these crates compile.
 const C: (&str, [&str; 2]) = ("bpf/", ["fairpath-core", "fairpath-bpf"]);
 
-/// Our packages: where each lies, and what it is built on.
+/// Our packages: the directory and the dependencies of each.
 #[derive(Debug, Default)]
 pub struct Packages {
     /// Directories end in a slash.
@@ -88,13 +88,13 @@ pub enum Since {
 
 impl Since {
     pub fn read() -> Since {
-        match Since::ask() {
+        match Since::from_git() {
             Ok(since) => since,
             Err(error) => Since::Unknown(format!("{error:#}")),
         }
     }
 
-    fn ask() -> Result<Since> {
+    fn from_git() -> Result<Since> {
         let text = fs::read_to_string(PASSED).with_context(|| format!("no {PASSED}"))?;
         let passed = text
             .split_whitespace()
@@ -188,7 +188,7 @@ pub fn clean_head() -> Option<String> {
 pub fn record(tested: Option<String>, full: bool) -> Result<()> {
     let Some(head) = tested.filter(|tested| clean_head().as_ref() == Some(tested)) else {
         println!(
-            "test: {PASSED} stays as it is: what ran is no commit, or files changed meanwhile"
+            "test: {PASSED} is not changed: the tree is no commit, or files changed during the run"
         );
         return Ok(());
     };
@@ -196,7 +196,7 @@ pub fn record(tested: Option<String>, full: bool) -> Result<()> {
         fs::write(PASSED, format!("{head}\n")).with_context(|| format!("write {PASSED}"))?;
         println!("test: everything passed on {head}: commit {PASSED}");
     } else {
-        println!("test: no test was left out: to record it, write {head} to {PASSED}");
+        println!("test: no test was omitted: to record it, write {head} to {PASSED}");
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ impl Logs {
         })
     }
 
-    /// How tests are told of them.
+    /// The variables that name them to tests.
     pub fn variables(&self) -> [(&'static str, &Path); 2] {
         [
             ("FAIRPATH_SKIP_LOG", &self.skips),
@@ -85,7 +85,7 @@ fn repeated(log: &str, limit: usize) -> Option<String> {
 fn unjustified(skip: &Skip, present: &Present) -> Option<String> {
     let why = present.contradicts(skip, on_path)?;
     Some(format!(
-        "{} was skipped for want of {}, but {why}",
+        "{} was skipped for lack of {}, but {why}",
         skip.test, skip.need
     ))
 }
@@ -97,9 +97,9 @@ fn present(skips: &[Skip], binaries: &Path) -> Result<Present> {
         ..Present::default()
     };
     if skips.iter().any(|s| s.need.starts_with("feature:")) {
-        let mut ask = Command::new(binaries.join("fairpath"));
-        let told = run::output(ask.args(["features", "--format", "json"]))?;
-        present.features = skips::features(&told);
+        let mut features = Command::new(binaries.join("fairpath"));
+        let output = run::output(features.args(["features", "--format", "json"]))?;
+        present.features = skips::features(&output);
         ensure!(
             !present.features.is_empty(),
             "`fairpath features` named no feature: no skip can be judged"
@@ -121,7 +121,7 @@ fn on_path(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Logs in a directory of their own, with these texts.
+    /// Logs in a new directory, with these texts.
     fn logs(skips: &str, retries: &str) -> (tempfile::TempDir, Logs) {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_is_judged_by_what_fairpath_says_and_never_without_it() {
+    fn a_skip_is_judged_by_the_output_of_fairpath_features() {
         use std::os::unix::fs::PermissionsExt;
         let skips = "a\tfeature:fq\twhy\nb\tfeature:tcx\twhy\nc\tfeature:no_such\twhy\n";
         let (dir, logs) = logs(skips, "");
         assert!(logs.audit(0, dir.path()).is_err(), "no binary");
         let fairpath = dir.path().join("fairpath");
-        let script = |says: &str| {
-            fs::write(&fairpath, format!("#!/bin/sh\n{says}\n")).unwrap();
+        let script = |body: &str| {
+            fs::write(&fairpath, format!("#!/bin/sh\n{body}\n")).unwrap();
             fs::set_permissions(&fairpath, fs::Permissions::from_mode(0o755)).unwrap();
         };
         for silent in ["true", "false"] {

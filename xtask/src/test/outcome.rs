@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_of_guests_say_it_themselves() {
+    fn scenarios_of_guests_report_their_results() {
         let lines = [
             at(1, "test floor/shape ... ok (7 checks, 31.4 s)"),
             at(2, "test floor/sched ... FAILED (2.5 s): no (9 s) reason"),

@@ -32,7 +32,7 @@ const OF_GUESTS: [&str; 10] = [
     "xtask/src/vm",
     "xtask/src/vm.rs",
 ];
-/// What cargo told xtask of itself, and the one build of its lints: nothing for tests.
+/// Variables of cargo about xtask and of the build's lints, which tests do not get.
 const NOT_FOR_TESTS: [&str; 3] = [
     "RUSTC_WORKSPACE_WRAPPER",
     "CLIPPY_ARGS",
@@ -40,7 +40,7 @@ const NOT_FOR_TESTS: [&str; 3] = [
 ];
 
 /// What a job that computes takes of a processor, in halves. A guest takes one: a third of its time it
-/// waits, so that another job beside the two leaves no processor idle.
+/// waits, so that a third job leaves no processor idle.
 pub const PROCESSOR: usize = 2;
 const GUEST: usize = 1;
 
@@ -61,16 +61,16 @@ pub enum Kind {
         package: String,
         suite: Suite,
         tests: Vec<String>,
-        /// Of so many; the others are not run this time.
+        /// Of this number of tests; the others do not run this time.
         of: usize,
     },
-    /// So many scenarios on one guest kernel.
+    /// This number of scenarios on one guest kernel.
     Guest { scenarios: usize },
     /// Something else of ours, or of cargo's.
     Other,
 }
 
-/// How the run was asked for.
+/// The options of the run.
 pub struct Wanted<'a> {
     pub full: bool,
     pub shard: Option<Shard>,
@@ -79,8 +79,8 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// The filter stands in `EXECUTABLE::TEST`: it may name a test, an executable, or both.
-    fn asks_for(&self, executable: &str, test: &str) -> bool {
+    /// The filter is part of `EXECUTABLE::TEST`: it may name a test, an executable, or both.
+    fn selects(&self, executable: &str, test: &str) -> bool {
         self.filter
             .is_none_or(|filter| format!("{executable}::{test}").contains(filter))
     }
@@ -95,7 +95,7 @@ pub struct Setting {
     pub share: String,
 }
 
-/// What a caller may set for tests; the runner says it where nobody does.
+/// Variables that a caller may set for tests; the runner sets the others.
 const SEED: &str = "FAIRPATH_TEST_SEED";
 const SHARE: &str = "FAIRPATH_TEST_SHARE";
 pub const FULL: &str = "full";
@@ -218,7 +218,7 @@ fn introduce(turn: &Turn, commit: Option<&str>, setting: &Setting) {
 /// What changes the binary for arm64 otherwise than the native one.
 fn cross(turn: &Turn) -> std::result::Result<String, String> {
     if turn.full {
-        return Ok("everything is asked for".to_owned());
+        return Ok("a full run was requested".to_owned());
     }
     let matters = |file: &str| {
         ["Cargo.lock", ".cargo/config.toml"].contains(&file)
@@ -274,7 +274,7 @@ impl Plan {
         );
         let matching: Vec<String> = all
             .iter()
-            .filter(|test| wanted.asks_for(&executable.name, test))
+            .filter(|test| wanted.selects(&executable.name, test))
             .cloned()
             .collect();
         let chosen = if suite.rotates {
@@ -552,13 +552,15 @@ pub fn share(full: bool) -> Result<String> {
 
 /// The tests of an executable, in the order in which libtest runs them.
 fn list(executable: &Executable) -> Result<Vec<String>> {
-    let said = run::output(
+    let output = run::output(
         Command::new(&executable.path)
             .args(["--list", "--format", "terse"])
             .current_dir(&executable.dir),
     )
-    .with_context(|| format!("ask {} for its tests", executable.name))?;
-    let tests = said.lines().filter_map(|line| line.strip_suffix(": test"));
+    .with_context(|| format!("list the tests of {}", executable.name))?;
+    let tests = output
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"));
     Ok(tests.map(str::to_owned).collect())
 }
 

@@ -1,8 +1,8 @@
-//! One program, from start to end: in a session of its own, with a deadline, its output kept.
+//! One program from start to end, in a new session, with a deadline; its output is kept.
 //!
 //! It begins as if started from a terminal: signals do what they usually do, whatever they were set to
 //! here (a script's background job ignores SIGINT). There is no terminal, neither to read from nor to
-//! open as `/dev/tty`: it leads a session of its own, and with it a process group.
+//! open as `/dev/tty`: it leads a new session, and with it a process group.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked at when it prints nothing.
+/// The interval between checks when it prints nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// From the polite end to the other, when the run is interrupted.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -288,9 +288,9 @@ mod tests {
             .env(INNER, "1")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&again.stdout);
-        assert!(again.status.success(), "{said}");
-        assert!(said.contains("1 passed"), "{said}");
+        let output = String::from_utf8_lossy(&again.stdout);
+        assert!(again.status.success(), "{output}");
+        assert!(output.contains("1 passed"), "{output}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What became of the run: blocks of output as programs end, then counts, times and budgets.
+//! The result of a run: blocks of output as programs end, then counts, times and budgets.
 
 use super::outcome::{self, Counts};
 use super::plan::{Kind, Work};
@@ -31,11 +31,11 @@ struct Account {
     held: Held,
 }
 
-/// What it is held against.
+/// Its limit.
 enum Held {
     /// Of its crate, or of each of its scenarios.
     Elsewhere,
-    /// A suite that waits or is alone: its wall-clock budget, and how many of its tests ran.
+    /// A suite that waits or is alone: its budget of elapsed time, and how many of its tests ran.
     Wall {
         budget: Option<f64>,
         ran: usize,
@@ -204,15 +204,15 @@ impl Report {
     }
 }
 
-/// Tests that were asked for and did not end.
+/// Requested tests that did not end.
 fn incomplete(kind: &Kind, counts: Counts) -> Option<String> {
     // An ignored test has not run. A guest says which scenarios it skipped.
-    let (asked, ran) = match kind {
+    let (requested, ran) = match kind {
         Kind::Tests { tests, .. } => (tests.len(), counts.passed + counts.failed),
         Kind::Guest { scenarios } => (*scenarios, counts.passed + counts.failed + counts.skipped),
         Kind::Other => return None,
     };
-    (ran != asked).then(|| format!("{asked} tests were asked for, {ran} ran"))
+    (ran != requested).then(|| format!("{requested} tests were requested, {ran} ran"))
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_runs_fewer_tests_than_asked_for_has_failed() {
+    fn a_program_that_runs_too_few_tests_fails() {
         let kind = Kind::Tests {
             package: String::new(),
             suite: table::Suite::default(),

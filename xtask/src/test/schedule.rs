@@ -1,4 +1,4 @@
-//! Jobs side by side, as many as there is room for.
+//! Parallel jobs, up to the capacity of the machine.
 
 use std::sync::mpsc;
 use std::thread;
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// The order in which jobs began, and the greatest width at once.
+    /// The order in which jobs began, and the maximum width.
     fn trial(jobs: Vec<Job<()>>, capacity: usize) -> (Vec<String>, usize) {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let began = std::sync::Mutex::new(Vec::new());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_run_at_once_than_there_is_room_for() {
+    fn parallel_jobs_stay_within_the_capacity() {
         for capacity in [1, 2, 6] {
             let jobs = (0..50).map(|i| job(&i.to_string(), i % 4 + 1, i as f64));
             let (began, most) = trial(jobs.collect(), capacity);

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use std::fmt;
 use std::str::FromStr;
 
-/// Commits take turns: each runs one of so many shares of a live suite.
+/// Commits take turns: each runs one of this number of shares of a live suite.
 pub const SHARDS: u64 = 4;
 /// Digits of a commit's id that make a number.
 const DIGITS: usize = 16;
 /// The seed of a tree that no commit names.
 const SEED_WITHOUT_COMMIT: u64 = 20_260_101;
 
-/// One share of so many, `2/4`.
+/// One share of a number of shares, `2/4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// From 1.

@@ -42,7 +42,7 @@ pub struct Limits {
     pub deadline_s: u64,
     /// Of a guest kernel with all its scenarios.
     pub guest_deadline_s: u64,
-    /// Wall-clock seconds of a guest's scenario that has no entry of its own.
+    /// Elapsed seconds of a guest's scenario without an entry.
     pub scenario_s: f64,
 }
 
@@ -68,7 +68,7 @@ pub struct Suite {
     /// Tests of it that run at the same time.
     pub threads: Option<usize>,
     pub deadline_s: Option<u64>,
-    /// Wall-clock seconds, of those that wait.
+    /// Elapsed seconds, of those that wait.
     pub wall_s: Option<f64>,
     /// Whether commits take turns with its tests.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Suite {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Wall-clock seconds, on either kernel.
+    /// Elapsed seconds, on either kernel.
     pub wall_s: Option<f64>,
     /// What it proves, as of a suite.
     #[serde(default)]
@@ -195,7 +195,7 @@ impl Table {
         Ok(())
     }
 
-    /// Wall-clock seconds of a scenario, by its name with or without its kernel's (`floor/shape`).
+    /// Elapsed seconds of a scenario, by its name with or without its kernel's (`floor/shape`).
     pub fn budget_of_scenario(&self, name: &str) -> f64 {
         let name = name.rsplit('/').next().unwrap_or(name);
         let own = self.guest.get(name).and_then(|scenario| scenario.wall_s);

@@ -41,7 +41,7 @@ const PURE: &[&str] = &["base", "model"];
 /// Crates of other planes that see neither, and what they may see instead of their plane's share.
 const PURE_CRATES: &[(&str, &[&str])] = &[("crates/lab/analysis/", &["base", "model", "show"])];
 
-/// Whether a path below the root lies in a crate that sees neither clock nor socket.
+/// Whether a path below the root is in a crate that uses neither clock nor socket.
 pub fn is_pure_crate(path: &str) -> bool {
     PURE.contains(&plane_of(path)) || PURE_CRATES.iter().any(|(at, _)| path.starts_with(at))
 }
@@ -62,7 +62,7 @@ pub struct Arrow {
     pub line: usize,
 }
 
-/// Where a crate lies, and its package's name.
+/// The manifest of a crate, and its package's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub name: String,
@@ -120,7 +120,7 @@ pub fn from_metadata(files: &[File]) -> Result<Vec<Arrow>> {
     Ok(arrows)
 }
 
-/// Every arrow that points the wrong way, and every crate that has no place in the house.
+/// Every arrow in the wrong direction, and every crate that is in no plane.
 pub fn check(arrows: &[Arrow]) -> Vec<Finding> {
     arrows.iter().filter_map(judge).collect()
 }
@@ -143,7 +143,7 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
     };
     let Some(allowed) = allowed(&from.manifest) else {
         return finding(
-            format!("{} lies in no plane of the house", from.name),
+            format!("{} is in no plane", from.name),
             "move it into one of the folders of crates/ (ARCHITECTURE.md)",
         );
     };
@@ -153,7 +153,7 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
             None
         } else {
             finding(
-                format!("{} lies in the folder {}", from.name, from.folder()),
+                format!("{} is in the folder {}", from.name, from.folder()),
                 "a crate is called fairpath- and the name of its folder",
             )
         };
@@ -173,7 +173,7 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
     let kind = if *dev { " for its tests" } else { "" };
     finding(
         format!(
-            "{} ({}) may not depend on {} ({}){kind}; it sees: {}",
+            "{} ({}) may not depend on {} ({}){kind}; it may depend on: {}",
             from.name,
             from.plane(),
             to.name,
@@ -184,13 +184,13 @@ fn judge(arrow: &Arrow) -> Option<Finding> {
     )
 }
 
-/// The planes that the crate of a manifest sees, or `None` for one that lies in no plane of the house.
+/// The planes that the crate of a manifest may depend on, or `None` if it is in no plane.
 fn allowed(manifest: &str) -> Option<&'static [&'static str]> {
     let of_crate = PURE_CRATES.iter().find(|(at, _)| manifest.starts_with(at));
     let plane = plane_of(manifest);
     of_crate
         .or_else(|| PLANES.iter().find(|(name, _)| *name == plane))
-        .map(|(_, sees)| *sees)
+        .map(|(_, planes)| *planes)
 }
 
 fn allowed_in_tests(from: &Place, to: &Place) -> bool {
@@ -212,7 +212,7 @@ const NOT_IN_THE_ROUTER: &[(&str, &str)] = &[("mlua", "crates/author: `fairpath 
 
 /// The router's binary links no Lua: all that `fairpath` is built from, by the lock file.
 pub fn router() -> Result<Vec<Finding>> {
-    let metadata = whole_metadata().context("ask cargo what fairpath is built from")?;
+    let metadata = whole_metadata().context("list what fairpath is built from")?;
     Ok(unwanted(&linked(&metadata, "fairpath")))
 }
 
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sees_the_binary() {
+    fn no_crate_depends_on_the_binary() {
         for from in ["model/rtt", "lab/demo", "tests", "router/worker", "benches"] {
             assert!(broken(from, "router/fairpath", false), "{from}");
             assert!(broken(from, "router/fairpath", true), "{from} in tests");

@@ -20,7 +20,7 @@ const COLUMNS: usize = 72;
 /// What git puts between the fields of a commit, and between commits.
 const FIELD: char = '\u{1f}';
 const RECORD: char = '\u{1e}';
-const REMEDY: &str = "git rebase -i, and reword it as CONTRIBUTING.md says";
+const REMEDY: &str = "git rebase -i, and reword it as CONTRIBUTING.md describes";
 
 /// The rule on this work tree's history; where git does not have it, a line says so.
 pub fn check() -> Vec<Finding> {
@@ -45,7 +45,7 @@ fn log() -> Result<String> {
     ])
 }
 
-/// What is wrong with one commit, `ID FIELD SUBJECT FIELD BODY`.
+/// The faults of one commit, `ID FIELD SUBJECT FIELD BODY`.
 fn judge(record: &str) -> Vec<Finding> {
     let mut fields = record.trim().splitn(3, FIELD);
     let (Some(id), Some(subject), body) = (fields.next(), fields.next(), fields.next()) else {
@@ -74,14 +74,14 @@ fn subject_faults(subject: &str) -> Vec<&'static str> {
     if place.is_empty() || !place.chars().all(is_place) {
         faults.push("the subject does not begin with a place and a colon");
     }
-    // The last of several places stands before what is done.
+    // The action follows the last of several places.
     let what = what.rsplit(": ").next().unwrap_or(what);
     let verb = what.split(' ').next().unwrap_or_default();
     if !is_imperative(verb) {
-        faults.push("the subject is no imperative");
+        faults.push("the subject is not imperative");
     }
     if what.trim().is_empty() {
-        faults.push("the subject does not say what is done");
+        faults.push("the subject names no action");
     }
     if subject.contains(';') {
         faults.push("the subject joins several changes");
@@ -119,7 +119,7 @@ fn body_fault(body: &str) -> Option<&'static str> {
     let mut lines = body.lines().map(str::trim).filter(|line| !line.is_empty());
     lines
         .all(is_trailer)
-        .then_some("there is no body that says why, and how it was checked")
+        .then_some("there is no body with the reason and the check")
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
             ("sched: fixed the order", "imperative"),
             ("sched: pifo: keeping the order", "imperative"),
             ("sched: adds the order", "imperative"),
-            ("sched: keep the order; mend the rest", "several"),
+            ("sched: keep the order; fix the rest", "several"),
             ("sched: keep the order.", "full stop"),
             (&format!("a: {}", "x".repeat(70)), "72 columns"),
         ] {

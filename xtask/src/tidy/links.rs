@@ -1,7 +1,7 @@
-//! Links of the Markdown pages: what they lead to in the repository is there.
+//! Links of the Markdown pages have a target in the repository.
 //!
-//! Of `[text](target)` and `[text](target#part)` the target is looked for beside the page. Targets
-//! elsewhere (`https:`) and parts of pages are not looked at; neither is code, in backticks or blocks.
+//! Of `[text](target)` and `[text](target#part)` the target is a path relative to the page. Targets
+//! elsewhere (`https:`), parts of pages, and code are not checked.
 
 use super::{File, Finding};
 use std::path::{Component, Path, PathBuf};
@@ -9,13 +9,13 @@ use std::path::{Component, Path, PathBuf};
 pub fn check(files: &[File], exists: impl Fn(&Path) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for page in files.iter().filter(|file| file.path.ends_with(".md")) {
-        let beside = Path::new(&page.path).parent().unwrap_or(Path::new(""));
+        let directory = Path::new(&page.path).parent().unwrap_or(Path::new(""));
         for (line, target) in targets(&page.text) {
-            if !exists(&plain(&beside.join(&target))) {
+            if !exists(&plain(&directory.join(&target))) {
                 findings.push(Finding {
                     path: page.path.clone(),
                     line,
-                    rule: "every link leads somewhere",
+                    rule: "every link has a target",
                     message: format!("there is no {target}"),
                     remedy: "write the page, or correct the link".into(),
                 });
@@ -52,7 +52,7 @@ fn targets(text: &str) -> Vec<(usize, String)> {
         if in_block {
             continue;
         }
-        // What stands between backticks is every second piece.
+        // Every second piece is between backticks.
         let prose: String = line.split('`').step_by(2).collect();
         for piece in prose.split("](").skip(1) {
             let Some((target, _)) = piece.split_once(')') else {
@@ -71,7 +71,7 @@ fn targets(text: &str) -> Vec<(usize, String)> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<(usize, String)> {
+    fn missing(text: &str) -> Vec<(usize, String)> {
         let page = File {
             path: "docs/guide/page.md".into(),
             text: text.into(),
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_told_with_its_line() {
+    fn a_link_without_target_is_reported_with_its_line() {
         let text = "[a](other.md) and [b](../design)\n[c](gone.md#part), [`d`](../../README.md)";
-        assert_eq!(told(text), [(2, "there is no gone.md".to_owned())]);
+        assert_eq!(missing(text), [(2, "there is no gone.md".to_owned())]);
     }
 
     #[test]
-    fn what_is_elsewhere_or_code_is_not_looked_at() {
+    fn targets_elsewhere_and_code_are_not_checked() {
         let text = "[a](https://x.org/y) [b](#part) `[c](gone.md)`\n```\n[d](gone.md)\n```\n";
-        assert_eq!(told(text), []);
+        assert_eq!(missing(text), []);
     }
 }

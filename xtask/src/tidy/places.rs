@@ -1,7 +1,7 @@
-//! What may stand only in some files, and what may stand nowhere.
+//! Code that is allowed in some files only, or nowhere.
 //!
-//! Each rule is a row: where it looks, which words it looks for, and what to do instead. The words
-//! are looked for in code, not in comments; in strings only where a string would do the deed.
+//! Each rule is a row: the files that it checks, the refused words, and the remedy. Words are refused in
+//! code, not in comments, and in strings only where a string has the same effect.
 
 use super::arrows::{is_pure_crate, plane_of};
 use super::source::{Keep, lines_with, mask};
@@ -9,7 +9,7 @@ use super::{File, Finding};
 
 struct Rule {
     name: &'static str,
-    looks_at: fn(&str) -> bool,
+    applies_to: fn(&str) -> bool,
     keep: Keep,
     words: &'static [&'static str],
     remedy: &'static str,
@@ -18,14 +18,14 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         name: "only the testbed creates namespaces",
-        looks_at: may_not_create_namespaces,
+        applies_to: may_not_create_namespaces,
         keep: Keep::CodeAndStrings,
         words: &["CLONE_NEWNET", "netns add", "\"netns\", \"add\"", "unshare"],
-        remedy: "ask fairpath-testbed for a namespace (from a test, the demo or the lab)",
+        remedy: "use a namespace of fairpath-testbed (from a test, the demo or the lab)",
     },
     Rule {
         name: "no pure code reads a clock",
-        looks_at: is_pure,
+        applies_to: is_pure,
         keep: Keep::Code,
         words: &[
             "SystemTime::now",
@@ -38,11 +38,11 @@ const RULES: &[Rule] = &[
             "bpf_ktime_get_boot_ns",
             "bpf_ktime_get_coarse_ns",
         ],
-        remedy: "take `now` as an argument; whoever drives this code has a clock",
+        remedy: "take `now` as an argument; the caller has a clock",
     },
     Rule {
         name: "no pure code opens a socket",
-        looks_at: is_pure,
+        applies_to: is_pure,
         keep: Keep::Code,
         words: &[
             "TcpStream",
@@ -56,24 +56,24 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "unsafe only in model/core, edge/ and lab/testbed",
-        looks_at: must_be_safe,
+        applies_to: must_be_safe,
         keep: Keep::Code,
         words: &["unsafe"],
         remedy: "move the operation behind a safe function of one of those crates",
     },
     Rule {
         name: "only core and bpf read bpf/",
-        looks_at: may_not_read_bpf,
+        applies_to: may_not_read_bpf,
         keep: Keep::CodeAndStrings,
         words: &["bpf/core", "bpf/prog", "join(\"bpf\")"],
         remedy: "use what fairpath-core (native) or fairpath-bpf (kernel) makes of it",
     },
     Rule {
         name: "nothing unfinished",
-        looks_at: |path| path.ends_with(".rs"),
+        applies_to: |path| path.ends_with(".rs"),
         keep: Keep::Code,
         words: &["todo!", "unimplemented!", "#[ignore]", "#[ignore ="],
-        remedy: "finish it or take it out; a test whose need is missing logs a skip (CONTRIBUTING.md)",
+        remedy: "finish it or remove it; a test whose need is missing logs a skip (CONTRIBUTING.md)",
     },
 ];
 
@@ -86,7 +86,7 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         findings.extend(
             RULES
                 .iter()
-                .filter(|r| (r.looks_at)(&file.path))
+                .filter(|r| (r.applies_to)(&file.path))
                 .flat_map(|r| apply(r, file)),
         );
     }
@@ -112,14 +112,14 @@ fn apply(rule: &Rule, file: &File) -> Vec<Finding> {
 }
 
 fn nameless(file: &File) -> Option<Finding> {
-    let says_nothing = |part: &str| NAMELESS.contains(&part.split('.').next().unwrap_or(part));
+    let is_nameless = |part: &str| NAMELESS.contains(&part.split('.').next().unwrap_or(part));
     file.path
         .split('/')
-        .find(|part| says_nothing(part))
+        .find(|part| is_nameless(part))
         .map(|part| Finding {
             path: file.path.clone(),
             line: 1,
-            rule: "names say what is inside",
+            rule: "names describe the content",
             message: format!("`{part}` could hold anything"),
             remedy: "name the file after the one thing it does, and move the rest where it is used"
                 .into(),
@@ -151,7 +151,7 @@ fn crate_of(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Excluded besides the testbed: tests, which may build their own when it is the testbed that they
+/// Excluded in addition to the testbed: tests, which may build their own when it is the testbed that they
 /// test; the guest's runner, whose init is alone on its machine; and these rules, which name the words.
 fn may_not_create_namespaces(path: &str) -> bool {
     match crate_of(path) {
@@ -163,7 +163,7 @@ fn may_not_create_namespaces(path: &str) -> bool {
     }
 }
 
-/// Pure crates and the C they share with the kernel; their benches may look at a clock.
+/// Pure crates and the C they share with the kernel; their benches may read a clock.
 fn is_pure(path: &str) -> bool {
     path.starts_with("bpf/core/")
         || is_pure_crate(path)
@@ -179,7 +179,7 @@ fn must_be_safe(path: &str) -> bool {
     })
 }
 
-/// xtask is excluded: it checks how the C is laid out, and builds nothing from it.
+/// xtask is excluded: it checks the format of the C code, and builds nothing from it.
 fn may_not_read_bpf(path: &str) -> bool {
     // It holds the page of new things against all sources.
     path != "tests/places/main.rs"
@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_directory_whose_name_says_nothing_is_found() {
+    fn a_file_or_directory_whose_name_is_nameless_is_found() {
         for path in [
             "crates/router/fairpath/src/utils.rs",
             "tests/common/mod.rs",
             "bpf/helpers/README.md",
             "misc.md",
         ] {
-            assert_eq!(broken(path, ""), ["names say what is inside"], "{path}");
+            assert_eq!(broken(path, ""), ["names describe the content"], "{path}");
         }
         assert_eq!(
             broken("crates/router/fairpath/src/commonality.rs", ""),

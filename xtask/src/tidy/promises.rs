@@ -131,7 +131,7 @@ fn has_package(files: &[File], name: &str) -> bool {
         .any(|f| f.path.ends_with("Cargo.toml") && f.text.lines().any(|l| l == line))
 }
 
-/// A variant of the binary's commands (`rtt` is `Rtt`), or a program of its own (`fairpath-demo`).
+/// A variant of the binary's commands (`rtt` is `Rtt`), or a separate program (`fairpath-demo`).
 fn has_fairpath_subcommand(files: &[File], name: &str) -> bool {
     let variant: String = name.split('-').map(capitalised).collect();
     has_package(files, &format!("fairpath-{name}"))
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_with_a_test_a_command_or_pending_stands() {
+    fn a_promise_with_a_proof_or_pending_passes() {
         for proof in [
             "`it_holds`",
             "`for_each`",

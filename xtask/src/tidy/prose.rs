@@ -1,7 +1,7 @@
 //! Sentences are short: at most 20 words on average, and never more than 40.
 //!
-//! Documents are checked without code, tables, headings and link targets; an item of a list is a sentence
-//! of its own. Help texts are checked as `fairpath generate man` writes them. prose.toml lists the texts
+//! Documents are checked without code, tables, headings and link targets; an item of a list is a
+//! sentence. Help texts are checked as `fairpath generate man` writes them. prose.toml lists the texts
 //! that are checked.
 
 use super::{File, Finding, is_in};

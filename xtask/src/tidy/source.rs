@@ -1,10 +1,10 @@
 //! Rust and C text with comments, and strings if wanted, blanked out.
 //!
 //! Every byte that is removed becomes a space and newlines stay, so lines and columns still hold.
-//! This is a scanner, not a parser: it knows comments (nested in Rust), strings, raw strings and
-//! character literals, and tells a lifetime from a character.
+//! This is a scanner, not a parser: it finds comments (nested in Rust), strings, raw strings and
+//! character literals, and distinguishes a lifetime from a character.
 
-/// What stays besides the code.
+/// What stays in addition to the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     Code,
@@ -34,7 +34,7 @@ pub fn mask(text: &str, keep: Keep) -> String {
         .expect("whole tokens, which begin and end in ASCII, were replaced by spaces")
 }
 
-/// The numbers (from 1) of the lines that contain `pattern` where no identifier goes on beside it.
+/// The numbers (from 1) of the lines that contain `pattern` as a separate identifier.
 pub fn lines_with(masked: &str, pattern: &str) -> Vec<usize> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let first_is_word = pattern.starts_with(is_word);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_go_only_if_asked_to() {
+    fn strings_are_blanked_only_on_request() {
         let text = r####"f("todo!() \" //", r#"unsafe " "#, b"x", br"y") // z"####;
         assert!(!mask(text, Keep::Code).contains("unsafe"));
         assert_eq!(

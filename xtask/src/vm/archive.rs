@@ -1,7 +1,7 @@
 //! Debian's package archive: a suite's index, verified, and the kernel packages in it.
 //!
 //! Chain of trust: `InRelease` is verified with gpgv against Debian's keyring, its SHA256 verifies `Packages.xz`, whose
-//! SHA256 verifies each package. A machine without gpgv or the keyring is told that the first link was not verified.
+//! SHA256 verifies each package. Without gpgv or the keyring, a message reports that the first link was not verified.
 //! No file name is ever pinned: the index is asked each time and kept for the day the network is away.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::version::DebVersion;
 
 /// Debian's own front of its mirrors.
 const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
-/// Where Debian's keyring lies; `.pgp` is its name since Debian 13.
+/// Paths of Debian's keyring; `.pgp` is its name since Debian 13.
 const KEYRINGS: [&str; 2] = [
     "/usr/share/keyrings/debian-archive-keyring.gpg",
     "/usr/share/keyrings/debian-archive-keyring.pgp",
@@ -47,7 +47,7 @@ pub struct Selection {
     pub packages: Vec<Package>,
 }
 
-/// A file that no mirror gave; a cached kernel may stand in for it.
+/// A file that no mirror gave; a cached kernel may replace it.
 #[derive(Debug)]
 pub struct Unreachable(String);
 
@@ -182,7 +182,7 @@ fn cloud_release(name: &str) -> Option<&str> {
     (numbered && release.ends_with("-cloud-amd64")).then_some(release)
 }
 
-/// Since 7.0 the image is a `linux-binary` package beside `linux-modules`, and `linux-image` only names both; before, it holds all.
+/// Since 7.0 the image is a `linux-binary` package next to `linux-modules`, and `linux-image` only names both; before, it holds all.
 fn assemble(index: &[Package], version: &DebVersion, release: &str) -> Option<Selection> {
     let find = |name: String| {
         index
@@ -293,7 +293,7 @@ fn verify_sha256(path: &Path, wanted: &str) -> Result<()> {
     if found != wanted {
         let _ = fs::remove_file(path);
         bail!(
-            "verify {}: SHA256 is {found}, the index says {wanted}; the mirror may be in the middle of an update, try again",
+            "verify {}: SHA256 is {found}, the index has {wanted}; the mirror may be in the middle of an update, try again",
             path.display()
         );
     }
@@ -344,7 +344,7 @@ fn debian_mirror(sources: &str) -> Option<String> {
         .map(str::to_string)
 }
 
-/// apt's proxy, unless the environment already tells curl of one.
+/// apt's proxy, unless the environment already has one for curl.
 fn apt_proxy() -> Option<String> {
     if ["http_proxy", "https_proxy", "all_proxy"]
         .iter()

@@ -10,7 +10,7 @@ const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An archive under construction. Parents of every entry come into being by themselves.
+/// An archive under construction. Parents of every entry are added automatically.
 pub struct Cpio<W: Write> {
     to: W,
     inode: u32,

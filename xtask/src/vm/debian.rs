@@ -22,10 +22,10 @@ use super::initramfs::{self, Contents};
 use super::kernel::Kernel;
 use crate::deb;
 
-/// On the kernel's command line: the console is the scenarios', so nobody logs in there.
+/// On the kernel's command line: the console is the scenarios', so there is no login.
 pub const KERNEL_ARGUMENTS: &str = "systemd.show_status=false \
      systemd.mask=serial-getty@ttyS0.service systemd.mask=getty.target systemd.mask=e2scrub_reap.service";
-/// What the scenarios use besides what the package depends on.
+/// What the scenarios use in addition to the dependencies of the package.
 const PROGRAMS: [&str; 5] = [
     "systemd-sysv",
     "kmod",
@@ -33,7 +33,7 @@ const PROGRAMS: [&str; 5] = [
     "iputils-ping",
     "nftables",
 ];
-/// What nobody reads in a guest, and would double its size.
+/// Files without use in a guest, which would double its size.
 const WITHOUT: [&str; 4] = [
     "/usr/share/doc/*",
     "/usr/share/man/*",

@@ -150,7 +150,7 @@ impl Drop for Running {
     }
 }
 
-/// Lines of QEMU's console and of its own complaints, until both close.
+/// Lines of QEMU's console and of its standard error, until both close.
 fn console(child: &mut Child) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     let stdout = child

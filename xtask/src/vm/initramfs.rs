@@ -50,7 +50,7 @@ const LINKS: [(&str, &str); 5] = [
 /// The archive while it is written.
 pub type Archive = Cpio<BufWriter<File>>;
 
-/// What goes into a guest besides the kernel's modules.
+/// The content of a guest in addition to the kernel's modules.
 pub struct Contents<'a> {
     /// `tests/vm`.
     pub tests: &'a Path,
@@ -131,7 +131,7 @@ fn programs(cpio: &mut Archive, contents: &Contents) -> Result<()> {
     let busybox =
         command::find("busybox").context("busybox is not installed; install busybox-static")?;
     program(cpio, &busybox, "busybox")?;
-    cpio.symlink("usr/bin/modprobe", "busybox")?; // the kernel asks for /sbin/modprobe by name
+    cpio.symlink("usr/bin/modprobe", "busybox")?; // the kernel runs /sbin/modprobe
     let shell = command::find("dash")
         .or_else(|| command::find("sh"))
         .context("no sh in PATH")?;
@@ -195,7 +195,7 @@ fn in_usr(path: &Path) -> String {
     }
 }
 
-/// The kernel's modules, laid out in `stage` first.
+/// The kernel's modules, copied to `stage` first.
 pub fn modules(cpio: &mut Archive, stage: &Path, kernel: &Kernel) -> Result<()> {
     let absent = kernel.stage_modules(stage)?;
     if !absent.is_empty() {

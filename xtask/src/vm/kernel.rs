@@ -20,9 +20,9 @@ use super::archive::{Archive, Selection, Unreachable, choose};
 use super::command;
 use super::version::DebVersion;
 
-/// What the guest's modules are chosen from: a directory, or one module, below `kernel/`. Dependencies come by themselves.
+/// What the guest's modules are chosen from: a directory, or one module, below `kernel/`. Dependencies are added automatically.
 ///
-/// Whole directories, because the kernel loads what a qdisc, filter or link type needs when it is first asked for it.
+/// Whole directories, because the kernel loads what a qdisc, filter or link type needs at its first use.
 const MODULES: &[&str] = &[
     "net/sched/",
     "net/netfilter/",
@@ -76,7 +76,7 @@ impl Kernel {
         self.dir.join("vmlinuz")
     }
 
-    /// Lays out the modules the guest gets below `root`, decompressed and indexed; returns the patterns that match nothing.
+    /// Copies the modules of the guest below `root`, decompressed and indexed; returns the patterns that match nothing.
     pub fn stage_modules(&self, root: &Path) -> Result<Vec<&'static str>> {
         let from = modules_dir(&self.dir.join("root"), &self.release);
         let to = modules_dir(root, &self.release);
@@ -174,7 +174,7 @@ fn describe(selection: &Selection) -> String {
     names.join(", ")
 }
 
-/// Downloads and extracts the packages beside `dir`, then renames the whole to it.
+/// Downloads and extracts the packages next to `dir`, then renames that directory to it.
 fn unpack(selection: &Selection, archive: &Archive, dir: &Path) -> Result<()> {
     let new = command::with_suffix(dir, &format!(".new.{}", std::process::id()));
     let result = unpack_into(selection, archive, &new).and_then(|()| {
@@ -255,7 +255,7 @@ fn parse_dependencies(text: &str) -> BTreeMap<&str, Vec<&str>> {
         .collect()
 }
 
-/// The modules that [`MODULES`] asks for with what they need, and the patterns that neither they nor the built-in ones match.
+/// The modules that [`MODULES`] requires with their dependencies, and the patterns that neither they nor the built-in ones match.
 fn choose_modules<'a>(
     dependencies: &BTreeMap<&'a str, Vec<&'a str>>,
     builtin: &str,
@@ -299,7 +299,7 @@ fn decompress(modules: impl Iterator<Item = PathBuf>) -> Result<()> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to.parent().expect("a module lies in a directory"))?;
+    fs::create_dir_all(to.parent().expect("a module has a directory"))?;
     fs::copy(from, to)
         .with_context(|| format!("copy {}", from.display()))
         .map(drop)

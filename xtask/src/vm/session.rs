@@ -5,7 +5,7 @@
 //!     \________________\______________________\--> over  done, panic, silence or a closed console
 //! ```
 //!
-//! Invariant: every scenario that was asked for ends up in [`Session::finished`] or in [`Session::remaining`], and a boot that
+//! Invariant: every requested scenario ends up in [`Session::finished`] or in [`Session::remaining`], and a boot that
 //! got nowhere finishes at least one, so that booting again for the rest terminates.
 
 use std::collections::VecDeque;
@@ -43,10 +43,10 @@ pub struct Finished {
     pub outcome: Outcome,
     /// Checks that passed.
     pub checks: Vec<String>,
-    /// Measurements that were made again, with their reasons.
+    /// Repeated measurements, with their reasons.
     pub repeats: Vec<String>,
     pub took: Duration,
-    /// The end of what the console showed meanwhile.
+    /// The last output of the console during that time.
     pub console: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ impl Session {
     /// The guest's console closed.
     pub fn closed(&mut self, now: Instant) {
         if self.state != State::Over {
-            self.lost("the guest ended by itself", now);
+            self.lost("the guest ended early", now);
         }
     }
 
@@ -173,7 +173,7 @@ impl Session {
                 self.enter(State::Idle, now);
             }
             "done" if self.remaining.is_empty() => self.state = State::Over,
-            "done" => self.lost("the guest says it is done", now),
+            "done" => self.lost("the guest reports that it is done", now),
             _ => {}
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     const DONE: &str = "FAIRPATH-VM {\"event\":\"done\"}";
 
     #[test]
-    fn results_are_told_apart_in_order() {
+    fn results_are_distinguished_in_order() {
         let session = session(&[READY, START, PASS, START, FAIL, START, SKIP, DONE]);
         let failed = Outcome::Failed("1 != 2".to_string());
         let skipped = Outcome::Skipped("no tc".to_string());

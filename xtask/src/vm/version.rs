@@ -11,12 +11,12 @@ use std::fmt;
 pub struct DebVersion(String);
 
 impl DebVersion {
-    /// Takes the text as it stands in a package index.
+    /// Takes the text of a package index.
     pub fn new(text: &str) -> Self {
         DebVersion(text.to_string())
     }
 
-    /// The text as it stands in the index.
+    /// The text in the index.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a guest is made of on the way: a directory of its own, filled for one kernel and one user space.
+//! The parts of a guest: a new directory, filled for one kernel and one user space.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Lays out everything that a guest of this kernel and user space boots from.
+    /// Writes everything that a guest of this kernel and user space boots from.
     ///
     /// `fairpath` is the built binary if any of `scenarios` needs it; a guest with Debian's user space always does.
     pub fn new(
