@@ -1,4 +1,4 @@
-//! The kernel runtime of queues: a pool in an arena, and operations run on it unattached.
+//! The kernel runtime of PIFOs: a pool in an arena, and operations without attaching.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -10,8 +10,8 @@ use libbpf_rs::{OpenObject, ProgramInput};
 use crate::arena::{self, PAGE, START, STRIDE};
 use crate::skel::pifo::{PifoSkel, PifoSkelBuilder};
 
-/// Operations of one run: the kernel bounds its loops by time (a quarter of a second), so a run
-/// may end early, and the next one goes on.
+/// Operations of one run. The kernel limits the time of its loops (a quarter of a second), so a run
+/// may end early, and the next one continues.
 const OPS: usize = 16_384;
 /// Of `struct pool_desk`.
 const DESK_BYTES: u64 = 64;
@@ -24,24 +24,24 @@ pub enum PoolError {
         "load the PIFO programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
-    /// More than an arena can be.
+    /// Larger than an arena.
     #[error(
         "load the PIFO programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; use fewer items or buckets"
     )]
     TooLarge {
-        /// What was asked for.
+        /// Requested.
         bytes: u64,
     },
     /// The arena's mapping is missing.
     #[error("load the PIFO programs: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
-    /// The pool cannot be like that.
+    /// Invalid pool.
     #[error(transparent)]
     Misfit(#[from] Misfit),
     /// A run failed.
     #[error("run operations on a pool in the kernel: {0}")]
     TestRun(#[source] libbpf_rs::Error),
-    /// A run did nothing.
+    /// A run made no progress.
     #[error(
         "run operations on a pool in the kernel: operation {at} exceeded the kernel's limit for loops"
     )]
@@ -51,7 +51,7 @@ pub enum PoolError {
     },
 }
 
-/// What a run is to do (`struct pool_desk`).
+/// The input of a run (`struct pool_desk`).
 #[repr(C)]
 struct Desk {
     pool: u64,
@@ -72,7 +72,7 @@ impl KernelPool {
     /// Loads the programs and formats the pool in their arena; PIFOs are numbered from 1.
     ///
     /// # Errors
-    /// [`PoolError`] names what is missing.
+    /// [`PoolError`] names the missing support.
     pub fn load(items: u32, pifos: &[PifoConfig]) -> Result<KernelPool, PoolError> {
         let pool_bytes = Pool::bytes(items, pifos);
         let bytes = START + DESK_BYTES + pool_bytes + (OPS * size_of::<Op>()) as u64;
@@ -110,7 +110,7 @@ impl KernelPool {
         })
     }
 
-    /// Does what `ops` say in the kernel, one after the other, and writes down what came of each.
+    /// Runs `ops` in the kernel one by one, and stores the result of each.
     ///
     /// # Errors
     /// [`PoolError::TestRun`], [`PoolError::Stuck`].
@@ -127,9 +127,9 @@ impl KernelPool {
         Ok(())
     }
 
-    /// At most [`OPS`] operations; how many of them were done.
+    /// Runs at most [`OPS`] operations, and returns how many were done.
     fn run_part(&mut self, ops: &mut [Op]) -> Result<usize, PoolError> {
-        // SAFETY: load() made space for OPS operations.
+        // SAFETY: load() reserved memory for OPS operations.
         unsafe { std::ptr::copy_nonoverlapping(ops.as_ptr(), self.ops.as_ptr(), ops.len()) };
         // SAFETY: the scratch is mapped, and no program runs.
         let mut desk = unsafe { self.desk.read_volatile() };
@@ -142,19 +142,19 @@ impl KernelPool {
         // SAFETY: as above.
         let done = unsafe { self.desk.read_volatile() }.done as usize;
         let done = done.min(ops.len());
-        // SAFETY: space for OPS operations, of which `done` were written to.
+        // SAFETY: memory for OPS operations, of which `done` were written to.
         unsafe { std::ptr::copy_nonoverlapping(self.ops.as_ptr(), ops.as_mut_ptr(), done) };
         Ok(done)
     }
 
-    /// The pool, for looks from user space while nothing runs: counts, items, audit, damage.
+    /// The pool, for user space while nothing runs: counts, items, audit, corruption.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 }
 
 fn load(pages: u64) -> Result<PifoSkel<'static>, libbpf_rs::Error> {
-    // The skeleton borrows its place for good: a few bytes a pool, freed with the process.
+    // The skeleton borrows its memory permanently: a few bytes per pool, freed with the process.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = PifoSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
