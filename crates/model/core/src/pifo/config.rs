@@ -112,9 +112,7 @@ pub enum Misfit {
     #[error("format a PIFO: its kind cannot push packets out; let it refuse packets when full")]
     Policy,
     /// Numbers.
-    #[error(
-        "format a pool: invalid size; use 1 to 2^28 items and 1 to 2^24 PIFOs"
-    )]
+    #[error("format a pool: invalid size; use 1 to 2^28 items and 1 to 2^24 PIFOs")]
     Number,
     /// Space.
     #[error("format a PIFO: its arrays are outside the pool; enlarge the pool")]

@@ -384,8 +384,7 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
         |node: &NodeConfig| refuses_ranks(node) || node.queue_capacity | node.queue_full != 0;
     match over.find(|(_, (node, _))| refuses(node)) {
         Some((index, _)) if holds => {
-            let text =
-                "is over references and may refuse some, in a tree that delays references";
+            let text = "is over references and may refuse some, in a tree that delays references";
             Err(wrong(index, text.into()))
         }
         _ => Ok(()),
@@ -457,7 +456,9 @@ impl SchedMemory {
             4 => format!("the packets of flow {place} differ from its count"),
             5 => format!("node {place} has packets to send and is not in its parent's queue"),
             6 => format!("node {place} is in its parent's queue without packets"),
-            7 => format!("the number of queued references, {place}, differs from the number in use"),
+            7 => {
+                format!("the number of queued references, {place}, differs from the number in use")
+            }
             _ => format!("of {place} enqueued packets, not all are sent, dropped or waiting"),
         };
         Err(words)

@@ -157,9 +157,8 @@ impl Policy {
             .filter(|over| raw.over >> *over as u32 & 1 == 1)
             .collect();
         let usual = over.iter().copied().find(|over| *over as u32 == raw.usual);
-        let usual = usual.ok_or_else(|| {
-            BadPolicy::Range("its `usual` is not in its `over`".into())
-        })?;
+        let usual =
+            usual.ok_or_else(|| BadPolicy::Range("its `usual` is not in its `over`".into()))?;
         let params = raw.params.iter().take_while(|param| param.name[0] != 0);
         Ok(Policy {
             id,

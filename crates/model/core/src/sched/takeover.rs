@@ -48,9 +48,7 @@ impl Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
     /// Sums and packets would mix.
-    #[error(
-        "hand over packets to a scheduler: it was used already; build a new one"
-    )]
+    #[error("hand over packets to a scheduler: it was used already; build a new one")]
     NotFresh,
     /// Packets keep their handles.
     #[error(
