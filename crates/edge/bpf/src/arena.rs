@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_where_something_is_mapped_is_not_given() {
+    fn mapped_addresses_are_not_used_for_arenas() {
         let first = next_address();
         let (wanted, page) = (first as *mut libc::c_void, PAGE as usize);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_lies_behind_lock_and_state_as_c_lays_it_out() {
+    fn loss_model_matches_the_c_layout() {
         let mut loss = LossConfig {
             seed: 0x0102_0304,
             model: 2,

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use fairpath_core::pifo::{Kind, Misfit, PifoConfig, Pool, Window};
+use fairpath_core::pifo::{Kind, PifoConfig, PifoConfigError, Pool, Window};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
@@ -92,7 +92,7 @@ pub enum QueueBenchError {
     NotMapped,
     /// Its pool.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    PifoConfigError(#[from] PifoConfigError),
     /// A run failed.
     #[error("run the PIFO benchmark: {0}")]
     TestRun(#[source] libbpf_rs::Error),

@@ -182,7 +182,7 @@ mod tests {
 
     /// Only names are used, so a directory can replace a bpffs.
     #[test]
-    fn pins_of_links_that_are_gone_are_swept_and_no_others() {
+    fn only_pins_of_removed_links_are_swept() {
         let place = tempfile::tempdir().unwrap();
         let pins = Pins {
             path: place.path().to_owned(),

@@ -81,7 +81,7 @@ mod tests {
     const LO: IfIndex = IfIndex(1);
 
     #[test]
-    fn others_programs_are_told_and_ours_are_not() {
+    fn only_other_programs_at_tcx_are_listed() {
         requires!(Need::Root);
         let ns = Testbed::new().netns("here").unwrap();
         let told = ns.enter(|| {

@@ -281,7 +281,7 @@ impl Decision {
 /// A frame ends inside the headers to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("change a forwarded frame of {bytes} bytes: it ends inside its headers; drop it")]
-pub struct Spoilt {
+pub struct FrameTooShort {
     /// Its length.
     pub bytes: usize,
 }
@@ -419,8 +419,8 @@ impl Forwarder {
     /// Changes a forwarded frame: tag, MAC addresses, TTL and checksum.
     ///
     /// # Errors
-    /// [`Spoilt`]: the frame does not fit the decision, and is unusable.
-    pub fn change(&self, decision: &Decision, frame: &mut Vec<u8>) -> Result<(), Spoilt> {
+    /// [`FrameTooShort`]: the frame does not fit the decision, and is unusable.
+    pub fn change(&self, decision: &Decision, frame: &mut Vec<u8>) -> Result<(), FrameTooShort> {
         let bytes = frame.len();
         match self.growth(decision) {
             0 => (),
@@ -432,7 +432,7 @@ impl Forwarder {
         // SAFETY: a whole plan; reads and writes the frame within its length.
         match unsafe { fp_native_forward_change(plan, decision.go, next, at, len) } {
             0 => Ok(()),
-            _ => Err(Spoilt { bytes }),
+            _ => Err(FrameTooShort { bytes }),
         }
     }
 }

@@ -13,7 +13,7 @@ mod op;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-pub use config::{Kind, Misfit, Outside, PifoConfig, WhenFull, Window};
+pub use config::{Kind, Outside, PifoConfig, PifoConfigError, WhenFull, Window};
 use ffi::{RawAudit, RawItem, RawPifo, RawPool, RawPoolConfig};
 pub use op::Op;
 
@@ -159,7 +159,7 @@ const FLAWS: [&str; 9] = [
 ///     pool.push(1, item, rank).expect("there is room");
 /// }
 /// assert_eq!([pool.pop(1), pool.pop(1), pool.pop(1)], [Some(2), Some(3), Some(1)]);
-/// # Ok::<(), fairpath_core::pifo::Misfit>(())
+/// # Ok::<(), fairpath_core::pifo::PifoConfigError>(())
 /// ```
 #[derive(Debug)]
 pub struct Pool {
@@ -197,11 +197,12 @@ impl Pool {
     /// Allocates and formats a pool; PIFOs are numbered from 1 in order.
     ///
     /// # Errors
-    /// [`Misfit`]: an invalid configuration. Aborts like every allocation without memory.
-    pub fn new(items: u32, pifos: &[PifoConfig]) -> Result<Pool, Misfit> {
-        let bytes = usize::try_from(Pool::bytes(items, pifos)).map_err(|_| Misfit::Number)?;
+    /// [`PifoConfigError`]: an invalid configuration. Aborts like every allocation without memory.
+    pub fn new(items: u32, pifos: &[PifoConfig]) -> Result<Pool, PifoConfigError> {
+        let bytes =
+            usize::try_from(Pool::bytes(items, pifos)).map_err(|_| PifoConfigError::Number)?;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
-            .map_err(|_| Misfit::Number)?;
+            .map_err(|_| PifoConfigError::Number)?;
         // SAFETY: the size is not zero: a header always exists.
         let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
@@ -229,22 +230,24 @@ impl Pool {
     /// value. Only the core's code writes to the first 128 of them.
     ///
     /// # Errors
-    /// [`Misfit`]; then the memory is not a pool.
+    /// [`PifoConfigError`]; then the memory is not a pool.
     pub unsafe fn format(
         at: NonNull<u8>,
         items: u32,
         pifos: &[PifoConfig],
-    ) -> Result<Pool, Misfit> {
+    ) -> Result<Pool, PifoConfigError> {
         let pool = at.cast::<RawPool>();
         let config = raw_config(items, pifos);
         // SAFETY: the caller ensures size, zeroes and alignment.
-        Misfit::check(unsafe { ffi::fp_native_pool_format(pool.as_ptr(), &raw const config) })?;
+        PifoConfigError::check(unsafe {
+            ffi::fp_native_pool_format(pool.as_ptr(), &raw const config)
+        })?;
         // SAFETY: reads the configuration only.
         let mut arrays = unsafe { ffi::fp_native_pool_arrays(&raw const config) };
         for (q, config) in (1..).zip(pifos) {
             let raw = config.raw();
             // SAFETY: the pool was formatted above, and limits what this writes.
-            Misfit::check(unsafe {
+            PifoConfigError::check(unsafe {
                 ffi::fp_native_pifo_format(pool.as_ptr(), q, &raw const raw, arrays)
             })?;
             arrays += array_bytes(config);

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_by_function_line_and_last_words() {
+    fn refusals_name_function_line_and_last_words() {
         let log = "func#0 @0\n0: R1=ctx() R10=fp0\n; int check() @ trial.c:9\n0: (b7) r0 = 0\n\
                    Validating custom_rank_enqueue() func#1...\n9: R1=mem(sz=80) R10=fp0\n\
                    ; return table[p->dscp]; @ mine.c:31\n9: (71) r1 = *(u8 *)(r1 +69)\n\

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reno_tells_nothing_and_what_there_is_not_is_not_found() {
+    fn unknown_congestion_controls_are_not_found() {
         assert_eq!(congestion_info("reno").unwrap(), [0u8; 0]);
         let error = congestion_info("no_such_control").unwrap_err();
         // Without permission to load modules, the error is the same.

@@ -115,9 +115,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_structure_that_every_kernel_has_is_read_and_another_is_not_there() {
+    fn kernel_structures_are_found_or_absent() {
         if super::super::kernel_btf().is_err() {
-            let name = "a_structure_that_every_kernel_has_is_read_and_another_is_not_there";
+            let name = "kernel_structures_are_found_or_absent";
             fairpath_units::skip_test(name, "feature:kernel_btf", "needs type information");
             return;
         }

@@ -91,7 +91,7 @@ pub struct PifoConfig {
 
 /// A pool, or one of its PIFOs, cannot be as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum PifoConfigError {
     /// No such kind.
     #[error("format a PIFO: unknown kind; use one of `Kind`")]
     Kind,
@@ -124,18 +124,18 @@ pub enum Misfit {
     Parts,
 }
 
-impl Misfit {
-    pub(crate) fn check(code: i32) -> Result<(), Misfit> {
+impl PifoConfigError {
+    pub(crate) fn check(code: i32) -> Result<(), PifoConfigError> {
         Err(match code {
             0 => return Ok(()),
-            1 => Misfit::Kind,
-            2 => Misfit::Capacity,
-            3 => Misfit::Buckets,
-            4 => Misfit::Shift,
-            5 => Misfit::Policy,
-            6 => Misfit::Number,
-            7 => Misfit::Space,
-            _ => Misfit::Parts,
+            1 => PifoConfigError::Kind,
+            2 => PifoConfigError::Capacity,
+            3 => PifoConfigError::Buckets,
+            4 => PifoConfigError::Shift,
+            5 => PifoConfigError::Policy,
+            6 => PifoConfigError::Number,
+            7 => PifoConfigError::Space,
+            _ => PifoConfigError::Parts,
         })
     }
 }
