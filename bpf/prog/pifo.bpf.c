@@ -10,7 +10,7 @@
 /* Offset of the scratch, which the pool follows: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull
 
-/* struct pool_desk, the pool, operations. Written by the programs, read by both. */
+/* struct pool_run_input, the pool, operations. Written by the programs, read by both. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARENA);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -19,7 +19,7 @@ struct {
 } arena SEC(".maps");
 
 /* The input of a run, written by user space. */
-struct pool_desk {
+struct pool_run_input {
 	u64 pool; /* offsets from the scratch */
 	u64 ops;
 	u32 count; /* of operations */
@@ -32,17 +32,17 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 SEC("syscall")
 int pool_replay(void *ctx)
 {
-	struct pool_desk FP_MEM *desk;
+	struct pool_run_input FP_MEM *input;
 	struct fp_pool FP_MEM *pool;
 	u32 i;
 
 	asm volatile("" : : "r"(&arena));
-	desk = (struct pool_desk FP_MEM *)FP_ARENA_START;
-	pool = FP_AT(struct fp_pool, desk, desk->pool);
-	fp_loop(i, desk->count) {
-		fp_pool_run_op(pool, FP_AT(struct fp_pool_op, desk,
-					   desk->ops + (u64)i * sizeof(struct fp_pool_op)));
-		desk->done = i + 1;
+	input = (struct pool_run_input FP_MEM *)FP_ARENA_START;
+	pool = FP_AT(struct fp_pool, input, input->pool);
+	fp_loop(i, input->count) {
+		fp_pool_run_op(pool, FP_AT(struct fp_pool_op, input,
+					   input->ops + (u64)i * sizeof(struct fp_pool_op)));
+		input->done = i + 1;
 	}
 	return 0;
 }

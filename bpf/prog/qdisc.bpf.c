@@ -134,7 +134,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct fp_scratch);
-} desks SEC(".maps");
+} scratches SEC(".maps");
 
 struct waiting {
 	struct sk_buff __kptr *skb;
@@ -227,7 +227,7 @@ static struct fp_scratch *fp_scratch_of_cpu(void)
 {
 	u32 key = 0;
 
-	return bpf_map_lookup_elem(&desks, &key);
+	return bpf_map_lookup_elem(&scratches, &key);
 }
 
 /* The verifier ties a program to its arena by a reference to the map. */

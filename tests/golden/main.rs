@@ -137,7 +137,7 @@ fn random_packets_are_paired_as_tshark_does() {
 }
 
 #[test]
-fn what_tshark_forgets_beyond_ten_thousand_segments_is_forgotten() {
+fn segments_above_tsharks_limit_are_dropped() {
     requires!(Need::Tool("tshark"));
     let directory = tempfile::tempdir().unwrap();
     let capture = directory.path().join("outstanding.pcap");

@@ -17,11 +17,11 @@ pub struct Sample {
 }
 
 /// All sample records of a capture.
-pub struct Told {
+pub struct Measured {
     pub all: Vec<Sample>,
 }
 
-impl Told {
+impl Measured {
     /// TCP's.
     pub fn tcp(&self) -> Samples {
         self.of(|proto| proto == "tcp")
@@ -39,7 +39,7 @@ impl Told {
 }
 
 /// Runs the binary on a capture.
-pub fn samples(capture: &Path, how: &[&str]) -> Told {
+pub fn samples(capture: &Path, how: &[&str]) -> Measured {
     let mut command = binary::command(binary::fairpath());
     command.args(["rtt", "--format", "json", "--samples-only", "-r"]);
     let output = command
@@ -52,7 +52,7 @@ pub fn samples(capture: &Path, how: &[&str]) -> Told {
     let records = lines
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_slice::<Value>(line).expect("a line is a JSON object"));
-    Told {
+    Measured {
         all: records
             .filter(|record| record["type"] == "sample")
             .map(|record| sample(&record))

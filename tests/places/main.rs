@@ -24,7 +24,7 @@ fn root() -> PathBuf {
 }
 
 /// A row of the table.
-struct Row {
+struct PlaceRow {
     thing: String,
     /// The paths of its file and of its registration, with NAME in them.
     places: Vec<String>,
@@ -40,7 +40,7 @@ fn quoted(text: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<PlaceRow> {
     let page = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("the page");
     let section = page.split("## Where a new thing goes").nth(1);
     let section = section.expect("the section").split("\n## ").next();
@@ -53,7 +53,7 @@ fn rows() -> Vec<Row> {
         };
         let mut example = quoted(example).into_iter();
         let places = quoted(file).into_iter().chain(quoted(registration));
-        Row {
+        PlaceRow {
             thing: thing.to_owned(),
             places: places.filter(|place| place.contains('/')).collect(),
             name: example.next(),
@@ -63,7 +63,7 @@ fn rows() -> Vec<Row> {
     .collect()
 }
 
-impl Row {
+impl PlaceRow {
     /// Its paths with the example's name.
     fn paths(&self) -> Vec<String> {
         let name = self.name.as_deref().unwrap_or("NAME");
@@ -82,7 +82,7 @@ impl Row {
 }
 
 #[test]
-fn every_place_on_the_page_is_there() {
+fn every_place_on_the_page_exists() {
     let rows = rows();
     assert!(rows.len() >= 10, "the table was not found");
     for row in rows {
@@ -163,7 +163,7 @@ fn examples_are_named_in_their_places_only() {
 
 /// The three that are decisions of the core, and the others that the issue asks for, have examples.
 #[test]
-fn what_grows_has_a_row_with_an_example() {
+fn extensible_parts_have_an_example_row() {
     let rows = rows();
     for thing in [
         "shipped policy",

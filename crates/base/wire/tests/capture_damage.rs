@@ -63,7 +63,7 @@ fn valid_files() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_its_complete_packets_first() {
+fn truncated_files_yield_their_complete_packets() {
     for file in [
         pcap(Order::Big).bytes,
         Foreign::everything(Order::Big),
@@ -103,7 +103,7 @@ fn packet_ends(file: &[u8]) -> Vec<u64> {
 }
 
 #[test]
-fn a_gzip_stream_cut_short_is_a_truncated_capture() {
+fn truncated_gzip_is_a_truncated_capture() {
     let file = Foreign::everything(Order::Little);
     let packed = gzip(&file);
     // The last eight bytes are the checksum and the length.

@@ -176,7 +176,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
 }
 
 #[test]
-fn a_damaged_option_costs_the_option_and_not_the_packet() {
+fn damaged_options_do_not_lose_the_packet() {
     let mut file = Foreign::new(Order::Little);
     file.section();
     file.interface(1, 0, |b| {
@@ -199,7 +199,7 @@ fn sections_of_both_orders_may_follow_each_other() {
 }
 
 #[test]
-fn gzip_of_one_member_or_several_reads_as_the_plain_file() {
+fn gzip_members_read_like_the_plain_file() {
     let file = Foreign::everything(Order::Big);
     let plain = read_all(&file[..]).unwrap();
     assert_eq!(read_all(&gzip(&file)[..]).unwrap(), plain);
@@ -210,7 +210,7 @@ fn gzip_of_one_member_or_several_reads_as_the_plain_file() {
 }
 
 #[test]
-fn a_stream_that_trickles_reads_as_the_file() {
+fn slow_streams_read_like_the_file() {
     let file = Foreign::everything(Order::Little);
     assert_eq!(
         read_all(Trickle(&file, false)).unwrap(),
@@ -219,7 +219,7 @@ fn a_stream_that_trickles_reads_as_the_file() {
 }
 
 #[test]
-fn a_block_larger_than_the_window_is_skipped_without_being_held() {
+fn blocks_larger_than_the_window_are_skipped() {
     let mut file = Foreign::new(Order::Little);
     file.section();
     file.interface(1, 0, |_| {});
@@ -229,7 +229,7 @@ fn a_block_larger_than_the_window_is_skipped_without_being_held() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn captures_survive_writing_and_reading() {
     let long = vec![7; MAX_PACKET_BYTES as usize];
     let mut pcap = Writer::pcap(Vec::new(), LinkType::RAW).unwrap();
     let mut pcapng = Writer::pcapng(Vec::new()).unwrap();
@@ -288,7 +288,7 @@ fn what_is_written_is_what_is_read() {
 }
 
 #[test]
-fn the_writer_refuses_what_no_reader_would_take() {
+fn writer_refuses_unreadable_packets() {
     let mut pcap = Writer::pcap(Vec::new(), LinkType::ETHERNET).unwrap();
     let long = vec![0; MAX_PACKET_BYTES as usize + 1];
     assert!(matches!(

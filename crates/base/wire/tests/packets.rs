@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(512))]
 
     #[test]
-    fn tcp_comes_back(header in tcp_header(), payload in vec(any::<u8>(), 0..20)) {
+    fn tcp_survives_a_round_trip(header in tcp_header(), payload in vec(any::<u8>(), 0..20)) {
         prop_assume!(header.header_len() <= 60);
         let mut out = Vec::new();
         header.emit(&mut out);
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_comes_back_without_the_trailer(header in ipv4_header(), payload in vec(any::<u8>(), 0..20)) {
+    fn ipv4_survives_a_round_trip_without_trailer(header in ipv4_header(), payload in vec(any::<u8>(), 0..20)) {
         let mut out = Vec::new();
         header.emit(payload.len(), &mut out);
         out.extend(&payload);
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv6_comes_back_with_its_extensions(header in ipv6_header(), payload in vec(any::<u8>(), 1..20)) {
+    fn ipv6_survives_a_round_trip_with_extensions(header in ipv6_header(), payload in vec(any::<u8>(), 1..20)) {
         let mut out = Vec::new();
         header.emit(payload.len(), &mut out);
         prop_assert_eq!(out.len(), header.header_len());
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn the_link_layers_come_back(addrs in any::<[[u8; 6]; 2]>(), n in any::<[u16; 4]>(), ifindex in any::<u32>()) {
+    fn link_layers_survive_a_round_trip(addrs in any::<[[u8; 6]; 2]>(), n in any::<[u16; 4]>(), ifindex in any::<u32>()) {
         let mut out = Vec::new();
         let ethertype = EtherType(n[0]);
         let ethernet = ethernet::Header { dst: MacAddr(addrs[0]), src: MacAddr(addrs[1]), ethertype };
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn icmp_and_udp_come_back(id in any::<u16>(), seq in any::<u16>(), code in 5_u8.., payload in vec(any::<u8>(), 0..9)) {
+    fn icmp_and_udp_survive_a_round_trip(id in any::<u16>(), seq in any::<u16>(), code in 5_u8.., payload in vec(any::<u8>(), 0..9)) {
         let messages = [
             Message::EchoRequest { id, seq },
             Message::EchoReply { id, seq },
@@ -363,7 +363,7 @@ fn a_quote_is_the_packet_without_its_link_layer() {
 }
 
 #[test]
-fn options_that_do_not_fit_are_cut_and_super_packets_have_length_zero() {
+fn ipv4_options_are_truncated_and_gso_length_is_zero() {
     let options = vec![TcpOption::Raw(vec![1; 50])];
     let header = tcp::Header {
         options,

@@ -173,7 +173,7 @@ fn times_interfaces_and_directions_are_exact() {
 }
 
 #[test]
-fn foreign_captures_are_read_as_tshark_reads_them() {
+fn other_captures_read_as_in_tshark() {
     if tshark_is_missing() {
         return;
     }
@@ -279,7 +279,7 @@ fn checksums_are_good_in_every_combination() {
 }
 
 #[test]
-fn a_wrong_checksum_is_seen() {
+fn wrong_checksums_are_detected() {
     if tshark_is_missing() {
         return;
     }

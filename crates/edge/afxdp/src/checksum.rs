@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_of_both_protocols_and_families_is_completed_to_the_byte() {
+    fn partial_checksums_of_any_length_are_completed() {
         for len in (0..80).chain([511, 1447, 1448]) {
             let p = payload(len);
             let udp = |frame: Frame| frame.udp(53, 5353).payload(&p).build();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_ones_no_ones_and_fragments_are_left_alone() {
+    fn complete_or_missing_checksums_and_fragments_stay_unchanged() {
         assert_untouched(&base().ipv4(A4, B4).tcp(tcp()).payload(&payload(99)).build());
         assert_untouched(&base().ipv6(A6, B6).udp(1, 2).payload(&payload(99)).build());
         let mut none = base().ipv4(A4, B4).udp(1, 2).payload(&payload(9)).build();
@@ -293,7 +293,7 @@ mod tests {
 
     /// Chooses a payload with which the right checksum is the same as the open one.
     #[test]
-    fn a_right_checksum_that_looks_open_stays_right() {
+    fn valid_checksums_that_look_partial_stay_valid() {
         let frame = |word: u16| {
             let frame = base().ipv4(A4, B4).udp(1, 2);
             frame.payload(&word.to_be_bytes()).build()
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_otherwise_stays_wrong() {
+    fn wrong_checksums_stay_wrong() {
         let mut frame = base().ipv4(A4, B4).tcp(tcp()).payload(&payload(50)).build();
         frame[60] ^= 1;
         assert_untouched(&frame);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_would_be_zero_is_written_as_all_ones() {
+    fn zero_checksums_are_written_as_ones() {
         let mut whole = base().ipv4(A4, B4).udp(1, 2).payload(&[0, 0]).build();
         // The payload's word is chosen so that the sum over all is 0xffff.
         let checksum = [whole[40], whole[41]];

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fifo_keeps_order_by_queue_and_drops_what_comes_when_it_is_full() {
+    fn fifo_keeps_order_and_drops_when_full() {
         let mut fifo = Fifo::new(2, 3);
         let mut out = Vec::new();
         for i in 0..5 {

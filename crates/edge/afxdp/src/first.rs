@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preferred_thread_is_the_only_one_of_its_process() {
+    fn prefer_changes_only_the_calling_thread() {
         let before = standing();
         let thread = std::thread::spawn(|| {
             exact_timers().unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn and_never_longer_than_a_fifth_of_the_time() {
+    fn a_thread_stays_awake_at_most_20_percent() {
         for every in [1_000_000, 100_000, 50_000, 5_000] {
             let spent = awake_ns(60_000, every, 500);
             assert!(spent <= 202_000_000, "{every}: {spent}");

@@ -562,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_is_counted_from_the_ip_header_and_wraps_at_the_packets_end() {
+    fn inverted_bits_count_from_the_ip_header() {
         let mut frame = [0u8; 14 + 20];
         (frame[12], frame[14]) = (8, 0x45);
         let clean = frame;
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_is_in_one_pair_and_may_be_its_own_other() {
+    fn every_queue_is_in_exactly_one_pair() {
         let q = |pairs: &[(usize, usize)]| -> Vec<_> {
             pairs
                 .iter()

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_goes_round_and_is_free_again() {
+    fn frames_are_free_after_a_cycle() {
         let mut frames = Frames::new(3, BYTES);
         let address = frames.take(0).unwrap();
         assert_eq!(counts(&frames), [2, 1, 0, 0]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_held_besides_and_only_held_packets_have_one() {
+    fn only_held_packets_can_be_copied() {
         let mut frames = Frames::new(2, BYTES);
         let address = frames.take(0).unwrap();
         assert_eq!(frames.copy(FrameId(0)), None, "the kernel fills it");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_does_not_fit_changes_nothing_and_is_counted() {
+    fn invalid_frame_steps_are_counted_without_effect() {
         let mut frames = Frames::new(2, BYTES);
         let address = frames.take(0).unwrap();
         assert!(!frames.send(FrameId(0), 0) && !frames.drop(FrameId(0)) && !frames.complete(0));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_last_is_taken_first() {
+    fn last_freed_frames_are_used_first() {
         let mut frames = Frames::new(4, BYTES);
         let first = frames.take(0).unwrap();
         frames.take(0).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queues_frames_come_back_and_no_others() {
+    fn only_frames_of_the_queue_are_reclaimed() {
         let mut frames = Frames::new(6, BYTES);
         let addresses = [0, 0, 1, 1, 1].map(|queue| frames.take(queue).unwrap());
         let held: Vec<_> = [1, 2, 3]

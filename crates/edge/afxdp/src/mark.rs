@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ect_packet_becomes_the_ce_packet_that_its_sender_would_have_made() {
+    fn ect_packets_become_valid_ce_packets() {
         for tags in 0..=4 {
             for dscp in 0..64 {
                 for ecn in 1..=3 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ect_is_left_alone() {
+    fn non_ect_packets_stay_unchanged() {
         for frame in frames(0, 46, 1) {
             let mut after = frame.clone();
             assert!(!set_ce(&mut after));

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_mtu_error_names_the_largest_and_the_frames_that_would_do() {
+    fn mtu_errors_name_the_maximum_and_frame_size() {
         let error = |mtu| {
             let (frame_bytes, name) = (2048, "wan".to_owned());
             let largest = Plan::largest_mtu(frame_bytes);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_held_is_what_the_rings_leave() {
+    fn holdable_frames_are_those_outside_the_rings() {
         let queue = LinkQueue {
             ifindex: IfIndex(1),
             name: "a".into(),

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_near_the_nics_and_apart_from_its_queues_interrupts() {
+    fn threads_run_near_the_nic_off_its_interrupts() {
         let made = two_nics("apart");
         let all: BTreeSet<u32> = (0..8).collect();
         let placed = made.machine().place(&queues(0), &all, &[]);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_tell_no_queue_all_of_the_nics_interrupts_count() {
+    fn unnamed_interrupts_count_for_all_queues() {
         let made = two_nics("names");
         let all: BTreeSet<u32> = (0..8).collect();
         let placed = made.machine().place(&queues(1), &all, &[]);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_guessed() {
+    fn unknown_placement_is_not_guessed() {
         let made = Made::new("unknown");
         let placed = made.machine().place(&queues(0), &(0..8).collect(), &[]);
         assert_eq!((placed.cpu, placed.node), (None, None));

@@ -23,7 +23,7 @@ use libc::xdp_desc;
 use crate::frames::{FrameCounts, FrameId, Frames};
 use crate::metadata::{FrameMetadata, NOTE_BYTES};
 use crate::open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
-use crate::socket::{self, Kicked, RingStatistics, Socket};
+use crate::socket::{self, RingStatistics, SendResult, Socket};
 use crate::umem::Umem;
 
 /// Bytes of metadata that the XDP program writes before a packet: the time of arrival.
@@ -386,7 +386,7 @@ impl Port {
         }
         counts.kicks += 1;
         let mut kicked = socket.kick(*unkicked);
-        if kicked == Kicked::Refused {
+        if kicked == SendResult::Refused {
             // One refused packet may have its own reason. A second one means that the link is down.
             counts.refused += 1;
             kicked = socket.tell();
@@ -404,24 +404,24 @@ impl Port {
         self.state(queue)
     }
 
-    fn record_state(&mut self, queue: QueueId, kicked: Kicked) {
+    fn record_state(&mut self, queue: QueueId, kicked: SendResult) {
         let number = queue.0;
         let queue = &mut self.queues[number];
         let Some(socket) = &mut queue.socket else {
             return;
         };
         queue.unkicked = match kicked {
-            Kicked::Sent => 0,
+            SendResult::Sent => 0,
             _ => socket.tx.unread(),
         };
-        queue.counts.put_off += u64::from(kicked != Kicked::Sent);
-        queue.counts.refused += u64::from(kicked == Kicked::Refused);
+        queue.counts.put_off += u64::from(kicked != SendResult::Sent);
+        queue.counts.refused += u64::from(kicked == SendResult::Refused);
         queue.state = match kicked {
-            Kicked::Sent | Kicked::Later => LinkState::Up,
-            Kicked::Down | Kicked::Refused => LinkState::Down,
-            Kicked::Gone => LinkState::Gone,
+            SendResult::Sent | SendResult::Later => LinkState::Up,
+            SendResult::Down | SendResult::Refused => LinkState::Down,
+            SendResult::Gone => LinkState::Gone,
         };
-        if kicked == Kicked::Gone {
+        if kicked == SendResult::Gone {
             self.close(QueueId(number));
         }
     }

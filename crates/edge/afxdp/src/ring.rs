@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_submitted_is_not_seen() {
+    fn unsubmitted_entries_are_not_visible() {
         let (mut producer, mut consumer, _) = ring(0);
         assert!(producer.push(7));
         assert_eq!(consumer.pop(), None);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_cannot_be_leaves_no_room_and_breaks_nothing() {
+    fn invalid_ring_indices_are_harmless() {
         let (mut producer, _, start) = ring(0);
         // SAFETY: the ring's memory, which is leaked.
         let memory = unsafe { start.cast::<Memory>().as_ref() };
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_at_both_sides_see_every_entry_once_and_in_order() {
+    fn ring_entries_arrive_once_in_order() {
         let (mut producer, mut consumer, _) = ring(u32::MAX - 5);
         const ENTRIES: u64 = 100_000;
         std::thread::scope(|scope| {

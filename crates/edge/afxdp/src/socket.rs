@@ -51,7 +51,7 @@ impl RingStatistics {
 
 /// The result of a call for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kicked {
+pub(crate) enum SendResult {
     /// The kernel took what it could.
     Sent,
     /// A queue is full: try again.
@@ -160,22 +160,22 @@ impl Socket {
     /// Makes the kernel send the TX ring, if it needs to be woken.
     ///
     /// At most as many calls as `pending` entries need, each for one budget.
-    pub fn kick(&mut self, pending: u32) -> Kicked {
+    pub fn kick(&mut self, pending: u32) -> SendResult {
         for _ in 0..pending.div_ceil(self.budget) {
             if !self.tx.wants_wakeup() {
-                return Kicked::Sent;
+                return SendResult::Sent;
             }
             match self.tell() {
                 // The kernel also returns it when the budget is used up.
-                Kicked::Later => (),
+                SendResult::Later => (),
                 kicked => return kicked,
             }
         }
-        Kicked::Later
+        SendResult::Later
     }
 
     /// One call with any TX ring: the result shows the state of the link.
-    pub fn tell(&self) -> Kicked {
+    pub fn tell(&self) -> SendResult {
         // SAFETY: no bytes are passed.
         let sent = unsafe {
             libc::sendto(
@@ -188,13 +188,13 @@ impl Socket {
             )
         };
         if sent >= 0 {
-            return Kicked::Sent;
+            return SendResult::Sent;
         }
         match io::Error::last_os_error().raw_os_error() {
-            Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => Kicked::Gone,
-            Some(libc::ENETDOWN) => Kicked::Down,
-            Some(libc::EBUSY) => Kicked::Refused,
-            _ => Kicked::Later,
+            Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => SendResult::Gone,
+            Some(libc::ENETDOWN) => SendResult::Down,
+            Some(libc::EBUSY) => SendResult::Refused,
+            _ => SendResult::Later,
         }
     }
 }

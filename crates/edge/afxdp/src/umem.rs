@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_outside_are_not_given() {
+    fn umem_refuses_bytes_outside() {
         let mut umem = Umem::map(2, 2048, Some(0)).unwrap();
         // SAFETY: no kernel uses this memory.
         unsafe { umem.get_mut(4090, 6) }.unwrap().fill(7);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_asked_it_stays_asked_for_every_clone() {
+    fn stop_stays_set_for_every_clone() {
         let (stop, bell) = (Stop::new().unwrap(), Bell::new().unwrap());
         let other = stop.clone();
         assert!(!stop.is_asked());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_that_rang_before_wakes_once() {
+    fn an_early_bell_wakes_once() {
         let (stop, bell) = (Stop::new().unwrap(), Bell::new().unwrap());
         bell.clone().ring();
         bell.ring();

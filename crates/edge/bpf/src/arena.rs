@@ -1,8 +1,8 @@
-//! Arenas: memory that programs and this process share, at a separate address.
+//! Arenas: memory that programs and this process share, at a fixed address.
 //!
-//! What lies in one begins at [`START`]: libbpf may keep globals in the first page, and programs
-//! read a zero from it (`FP_ZERO`). The kernel's side cannot fault a page in, so whoever opens an
-//! arena touches what programs will write to.
+//! The shared memory begins at [`START`]: libbpf may keep globals in the first page, and programs
+//! read a zero from it (`FP_ZERO`). The kernel's side cannot fault in a page, so the owner of an
+//! arena touches all pages that programs write to.
 
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
@@ -11,20 +11,20 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{AsRawLibbpf, Map};
 
-/// Where what is shared begins.
+/// Offset of the shared memory.
 pub(crate) const START: u64 = 4096;
-/// Arenas lie 4 GiB apart from here on: 1 << 44 would collide with sanitizers.
+/// Arenas are 4 GiB apart from here on: 1 << 44 would collide with sanitizers.
 const BASE: u64 = 2 << 44;
 /// The size of the largest arena.
 pub(crate) const STRIDE: u64 = 4 << 30;
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Addresses of arenas that end with the process: up to those that outlive it.
+/// Addresses of arenas that end with the process, up to those that outlive it.
 const PLACES: u64 = (KEPT - BASE) / STRIDE;
 
-/// A user-space address for an arena, where this process has nothing mapped. They are used in turn: one
-/// that is given is not given again before all others.
+/// A user-space address for an arena where this process has no mapping. Addresses are used in turn:
+/// none is reused before all others.
 pub(crate) fn next_address() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let turn = || BASE + NEXT.fetch_add(1, Ordering::Relaxed) % PLACES * STRIDE;
@@ -34,28 +34,28 @@ pub(crate) fn next_address() -> u64 {
         .unwrap_or(BASE)
 }
 
-/// Whether nothing is mapped where an arena begins.
+/// Whether there is no mapping at the start of an arena.
 fn is_free(address: u64) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let wanted = address as *mut libc::c_void;
     let page = PAGE as usize;
-    // SAFETY: takes a page only where there is none.
+    // SAFETY: maps a page only where there is none.
     let at = unsafe { libc::mmap(wanted, page, libc::PROT_NONE, flags, -1, 0) };
     if at != libc::MAP_FAILED {
-        // SAFETY: the page that was just taken.
+        // SAFETY: the page mapped above.
         unsafe { libc::munmap(at, page) };
     }
     at == wanted
 }
 
-/// Arenas that outlive a process lie here: who finds one must map it at the same address.
+/// Base of arenas that outlive a process: another process must map one at the same address.
 const KEPT: u64 = 3 << 44;
 /// Addresses of such arenas.
 const KEPT_PLACES: u64 = 4096;
-/// Those that this process has mapped.
+/// Addresses that this process has mapped.
 static KEPT_TAKEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
-/// An address for an arena that outlives the process: by `hash`, and none that this process has.
+/// An address for an arena that outlives the process: by `hash`, and not used by this process.
 pub(crate) fn kept_address(hash: u64) -> u64 {
     let mut taken = KEPT_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let addresses = (0..KEPT_PLACES).map(|i| KEPT + (hash.wrapping_add(i) % KEPT_PLACES) * STRIDE);
@@ -65,7 +65,7 @@ pub(crate) fn kept_address(hash: u64) -> u64 {
     address
 }
 
-/// Takes the address of an arena that was found; false where this process uses it already.
+/// Reserves the address of a found arena; false if this process uses it already.
 pub(crate) fn take_address(address: u64) -> bool {
     KEPT_TAKEN
         .lock()
@@ -73,7 +73,7 @@ pub(crate) fn take_address(address: u64) -> bool {
         .insert(address)
 }
 
-/// The arena at this address is mapped no longer.
+/// Releases the address of an arena after its unmapping.
 pub(crate) fn release_address(address: u64) {
     KEPT_TAKEN
         .lock()
@@ -81,7 +81,7 @@ pub(crate) fn release_address(address: u64) {
         .remove(&address);
 }
 
-/// Where libbpf mapped the arena of a loaded object: at the address that was asked for.
+/// The address at which libbpf mapped the arena of a loaded object: as requested.
 pub(crate) fn mapped_at(map: &Map<'_>) -> Option<NonNull<u8>> {
     // SAFETY: a loaded map.
     let address = unsafe { libbpf_sys::bpf_map__map_extra(map.as_libbpf_object().as_ptr()) };
@@ -91,10 +91,10 @@ pub(crate) fn mapped_at(map: &Map<'_>) -> Option<NonNull<u8>> {
 /// Writes to every page once, without changing it.
 ///
 /// # Safety
-/// The mapping begins at `start` and has as many pages, and nobody else works on it yet.
+/// The mapping begins at `start`, has this number of pages, and is not used yet.
 pub(crate) unsafe fn touch(start: NonNull<u8>, pages: u64) {
     for page in 0..pages {
-        // SAFETY: the caller promises the mapping.
+        // SAFETY: the caller ensures the mapping.
         let at = unsafe { start.add((page * PAGE) as usize) };
         // SAFETY: as above.
         let byte = unsafe { at.read_volatile() };
@@ -108,20 +108,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_where_something_is_mapped_is_not_given() {
+    fn mapped_addresses_are_not_used_for_arenas() {
         let first = next_address();
         let (wanted, page) = (first as *mut libc::c_void, PAGE as usize);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: a page where nothing is.
+        // SAFETY: a page without a mapping.
         let at = unsafe { libc::mmap(wanted, page, libc::PROT_NONE, flags, -1, 0) };
         assert_eq!(at, wanted);
         assert!(!is_free(first));
-        // Round and round: never this one, and never one beyond.
+        // Addresses repeat, but never this one, and never one above the end.
         for _ in 0..2 * PLACES {
             let next = next_address();
             assert!(next != first && (BASE..KEPT).contains(&next));
         }
-        // SAFETY: the page of above.
+        // SAFETY: the page mapped above.
         unsafe { libc::munmap(at, page) };
         assert!(is_free(first));
     }

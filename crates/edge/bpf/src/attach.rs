@@ -8,14 +8,14 @@ use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
 
 use crate::stage;
 
-/// Where on an interface a program is attached.
+/// The hook of a program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// tcx ingress: after XDP and GRO, before the stack.
     TcxIngress,
     /// tcx egress: before the interface's qdisc.
     TcxEgress,
-    /// XDP, in the driver where it can, generic otherwise.
+    /// XDP, in the driver if supported, otherwise generic.
     Xdp,
 }
 
@@ -33,24 +33,24 @@ impl std::fmt::Display for Hook {
 #[derive(Debug, thiserror::Error)]
 #[error("attach {hook} to \"{name}\" (ifindex {ifindex}): {source}; {}", remedy(.source, .foreign.as_ref()))]
 pub struct AttachError {
-    /// Where.
+    /// The hook.
     pub hook: Hook,
-    /// To which interface.
+    /// The interface.
     pub name: String,
     /// Its index.
     pub ifindex: IfIndex,
-    /// What the kernel said.
+    /// The error of the kernel.
     pub source: std::io::Error,
-    /// Whose XDP program is there, if that is why.
+    /// The existing XDP program, if that is the reason.
     pub foreign: Option<Foreign>,
 }
 
-/// An XDP program that was there before, and stays.
+/// An existing XDP program, which is not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Its id, as `bpftool prog` shows it.
     pub id: u32,
-    /// Its name, up to 15 characters; empty where it has none, or we may not look.
+    /// Its name, up to 15 characters; empty without a name or permission.
     pub name: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Attached {
 
 #[derive(Debug)]
 enum By {
-    /// A link separate.
+    /// A separate link.
     Link(Link),
     /// A stage of the interface's XDP program.
     Stage(stage::Held),
@@ -108,11 +108,11 @@ impl Attached {
         }
     }
 
-    /// Lets the attachment outlive this process, by a pin in a bpffs; of a stage, by two: the second
-    /// has `-link` at its end.
+    /// Keeps the attachment after the end of this process, by a pin in a bpffs; for a stage, by
+    /// two: the second has the suffix `-link`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn pin(self, path: &std::path::Path) -> Result<(), libbpf_rs::Error> {
         match self.by {
             By::Link(mut link) => link.pin(path),
@@ -120,7 +120,7 @@ impl Attached {
         }
     }
 
-    /// The XDP program of the interface, where this is a stage of it.
+    /// The XDP program of the interface, if this is a stage of it.
     pub(crate) fn root(&self) -> Option<BorrowedFd<'_>> {
         match &self.by {
             By::Link(_) => None,
@@ -139,7 +139,7 @@ pub(crate) fn attach(
     let raw = program.as_libbpf_object().as_ptr();
     let index = ifindex.0 as i32;
     let link = match hook {
-        // SAFETY: `raw` is a loaded program; no options means: append behind what is there.
+        // SAFETY: `raw` is a loaded program; no options means: append after the existing ones.
         Hook::TcxIngress | Hook::TcxEgress => unsafe {
             libbpf_sys::bpf_program__attach_tcx(raw, index, std::ptr::null())
         },
@@ -163,7 +163,7 @@ pub(crate) fn attach(
     Ok(Attached::of_link(link))
 }
 
-/// Attaches `program` to tcx egress of an interface, before whatever is there.
+/// Attaches `program` to tcx egress of an interface, before existing programs.
 pub(crate) fn attach_first(
     program: &mut ProgramMut<'_>,
     ifindex: IfIndex,
@@ -190,13 +190,13 @@ pub(crate) fn attach_first(
     Ok(Attached::of_link(link))
 }
 
-/// The program that is in the way, where the kernel says that one is.
+/// The existing program, if the kernel reports one.
 pub(crate) fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
     if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
         return None;
     }
     let mut id = 0;
-    // SAFETY: writes the id; no flags means: in whatever mode it is.
+    // SAFETY: writes the id; no flags means: in any mode.
     let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
     (asked == 0 && id != 0).then(|| Foreign {
         name: name_of(id).unwrap_or_default(),

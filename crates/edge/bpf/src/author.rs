@@ -317,23 +317,23 @@ static struct {
 	u64 class[FP_PARAMS + FP_STATE_WORDS];
 	u64 global[FP_STATE_WORDS];
 	struct fp_call call;
-} desk;
-#define DESK &desk.packet, (void *)desk.flow, (void *)desk.class, (void *)desk.global, &desk.call
+} scratch;
+#define SCRATCH &scratch.packet, (void *)scratch.flow, (void *)scratch.class, (void *)scratch.global, &scratch.call
 __attribute__((section("syscall"), used)) int fairpath_check(void *context)
 {
 	u64 sum = 0;
 
 #if FP_HAS & 1
-	sum += FP_OWN(rank_enqueue)(DESK);
+	sum += FP_OWN(rank_enqueue)(SCRATCH);
 #endif
 #if FP_HAS & 2
-	sum += FP_OWN(rank_dequeue)(DESK);
+	sum += FP_OWN(rank_dequeue)(SCRATCH);
 #endif
 #if FP_HAS & 4
-	sum += FP_OWN(send_time)(DESK);
+	sum += FP_OWN(send_time)(SCRATCH);
 #endif
 #if FP_HAS & 8
-	sum += FP_OWN(on_drop)(DESK);
+	sum += FP_OWN(on_drop)(SCRATCH);
 #endif
 	return sum & 1;
 }

@@ -1,11 +1,11 @@
-//! The congestion control `fp_bbr3like`: what a BPF program can do of BBR version 3
-//! (draft-ietf-ccwg-bbr), for the lab.
+//! The congestion control `fp_bbr3like`: BBR version 3 (draft-ietf-ccwg-bbr) as far as a BPF
+//! program can implement it, for the lab.
 //!
-//! Registered for the whole machine while the value lives: every namespace sees the name, and
-//! only who has `CAP_NET_ADMIN` may choose it. Connections that use it when the value goes keep it
-//! until they close; new ones get "no such file". `docs/design/0013-bbr3like.md` says what is missing.
+//! It is registered for the whole machine while the value lives: every namespace has the name, and
+//! its use needs `CAP_NET_ADMIN`. Existing connections keep it until they close. New ones get "no
+//! such file" after the value is dropped. `docs/design/0013-bbr3like.md` lists what is missing.
 //!
-//! Absent: pinning. It is measured with, and goes with the process that measures.
+//! Deliberately absent: pinning. It ends with the process that measures.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -18,18 +18,18 @@ use libbpf_rs::{Link, OpenObject};
 use crate::probe::kernel_struct;
 use crate::skel::cc_bbr3::{CcBbr3Skel, CcBbr3SkelBuilder, OpenCcBbr3Skel};
 
-/// The name that sockets choose it by (`TCP_CONGESTION`, `iperf3 -C`).
+/// The name for sockets (`TCP_CONGESTION`, `iperf3 -C`).
 pub const BBR3LIKE: &str = "fp_bbr3like";
 
 /// The kernel's structure of a congestion control.
 const OPS: &str = "tcp_congestion_ops";
-/// Told apart from other events since Linux 7.1.
+/// A separate event since Linux 7.1.
 const TX_START: &str = "cwnd_event_tx_start";
 
 /// The congestion control could not be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum Bbr3Error {
-    /// Names are the machine's.
+    /// Names are global to the machine.
     #[error(
         "register the congestion control {BBR3LIKE}: the name is in use; another Fairpath experiment runs: wait until it ends"
     )]
@@ -41,42 +41,42 @@ pub enum Bbr3Error {
     Refused(#[source] libbpf_rs::Error),
 }
 
-/// What all connections together did since the registration.
+/// Sums over all connections since the registration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bbr3Counts {
     /// Connections that chose it.
     pub connections: u64,
-    /// How often a phase was begun, by [`Bbr3Phase::ALL`].
+    /// Starts of each phase, by [`Bbr3Phase::ALL`].
     pub entered: [u64; Bbr3Phase::ALL.len()],
     /// Packets that TCP found lost.
     pub losses: u64,
-    /// How often a probe for bandwidth lost more than 2 %, and the safe volume was lowered.
+    /// Probes for bandwidth with more than 2 % loss, which lowered the safe volume.
     pub over_threshold: u64,
-    /// Loss episodes that TCP took back.
+    /// Loss episodes that TCP undid.
     pub undone: u64,
-    /// Connections that got no memory: they go on with the window they had.
+    /// Connections without memory for the state: they keep their window.
     pub without_memory: u64,
 }
 
 impl Bbr3Counts {
-    /// How often `phase` was begun.
+    /// The number of starts of `phase`.
     pub fn entered(&self, phase: Bbr3Phase) -> u64 {
         self.entered[phase as usize]
     }
 }
 
-/// The registration; goes with the value, and with the process.
+/// The registration, which ends with the value and with the process.
 pub struct Bbr3Like {
-    // Before the object: nothing new may begin when its maps go.
+    // Before the object: it must end before the maps do.
     _link: Link,
     skel: CcBbr3Skel<'static>,
 }
 
 impl Bbr3Like {
-    /// Registers [`BBR3LIKE`]. Takes the verifier's time, some 100 ms.
+    /// Registers [`BBR3LIKE`]. Takes about 100 ms in the verifier.
     ///
     /// # Errors
-    /// [`Bbr3Error`]: the name is taken, or what the kernel lacks.
+    /// [`Bbr3Error`]: the name is in use, or the kernel lacks support.
     pub fn register() -> Result<Bbr3Like, Bbr3Error> {
         // Lives while the skeleton, and so while the value: a few hundred bytes.
         let place = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -90,7 +90,7 @@ impl Bbr3Like {
         Ok(Bbr3Like { _link: link, skel })
     }
 
-    /// What connections did so far. Counters are read one after the other, not at one moment.
+    /// Counters of connections so far, read one after another.
     pub fn counts(&self) -> Bbr3Counts {
         let Some(bss) = self.skel.maps.bss_data.as_deref() else {
             return Bbr3Counts::default();
@@ -118,7 +118,7 @@ impl fmt::Debug for Bbr3Like {
     }
 }
 
-/// The object, without the one of two programs that this kernel has no place for.
+/// The object, without the one of two programs that this kernel does not support.
 fn open(place: &mut MaybeUninit<OpenObject>) -> Result<OpenCcBbr3Skel<'_>, libbpf_rs::Error> {
     let mut open = CcBbr3SkelBuilder::default().open(place)?;
     let ops = kernel_struct(OPS, "").map_err(libbpf_rs::Error::from)?;
@@ -136,7 +136,7 @@ fn open(place: &mut MaybeUninit<OpenObject>) -> Result<OpenCcBbr3Skel<'_>, libbp
     Ok(open)
 }
 
-/// Loads the programs and registers nothing: whether this kernel takes them.
+/// Loads the programs without registration, to test whether this kernel accepts them.
 pub(crate) fn load_object() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     open(&mut place)?.load().map(drop)

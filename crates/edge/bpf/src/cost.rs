@@ -1,4 +1,4 @@
-//! What programs cost, as the kernel counts it, less what an empty program costs in the same run.
+//! The cost of programs as measured by the kernel, minus that of an empty program in the same run.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,20 +11,20 @@ use libbpf_rs::{OpenObject, ProgramInput};
 use crate::attach::{self, AttachError, Attached, Hook};
 use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
 
-/// Runs of the empty program that its cost is taken from.
+/// Minimum of runs of the empty program.
 const EMPTY_RUNS: u32 = 200_000;
 
 /// The kernel's statistics of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTime {
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// For how long in all, nanoseconds.
+    /// Total run time in nanoseconds.
     pub time_ns: u64,
 }
 
 impl RunTime {
-    /// Nanoseconds a run; 0 where it never ran.
+    /// Nanoseconds per run; 0 without runs.
     pub fn per_run_ns(&self) -> f64 {
         if self.runs == 0 {
             0.0
@@ -33,7 +33,7 @@ impl RunTime {
         }
     }
 
-    /// What came since `earlier`; nothing where a program that was counted then is gone.
+    /// The difference to `earlier`; nothing if a program was removed.
     #[must_use]
     pub fn since(&self, earlier: RunTime) -> RunTime {
         RunTime {
@@ -43,14 +43,14 @@ impl RunTime {
     }
 }
 
-/// Keeps the kernel's BPF statistics on while it lives. They cost some 70 ns a run themselves.
+/// Enables the kernel's BPF statistics while it lives. They cost about 70 ns per run.
 #[derive(Debug)]
 pub struct Statistics {
     _fd: OwnedFd,
 }
 
 impl Statistics {
-    /// Switches them on. Needs CAP_SYS_ADMIN.
+    /// Enables them. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -73,7 +73,7 @@ impl Statistics {
 pub fn run_time(program: BorrowedFd<'_>) -> std::io::Result<RunTime> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of_val(&info) as u32;
-    // SAFETY: `info` has `bytes` bytes, and no array of it is asked for.
+    // SAFETY: `info` has `bytes` bytes, without arrays.
     let error = unsafe {
         libbpf_sys::bpf_obj_get_info_by_fd(
             program.as_raw_fd(),
@@ -90,18 +90,18 @@ pub fn run_time(program: BorrowedFd<'_>) -> std::io::Result<RunTime> {
     })
 }
 
-/// A program that is loaded on this host, whoever loaded it, with its statistics.
+/// A program loaded on this host, by any process, with its statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// The kernel's number for it.
+    /// Its id in the kernel.
     pub id: u32,
-    /// Its name, of which the kernel keeps 15 bytes.
+    /// Its name, truncated to 15 bytes.
     pub name: String,
-    /// What it has cost since it was loaded.
+    /// Its cost since it was loaded.
     pub run_time: RunTime,
 }
 
-/// Every program on this host that this user may see. Needs CAP_SYS_ADMIN.
+/// All visible programs on this host. Needs CAP_SYS_ADMIN.
 pub fn loaded() -> Vec<Loaded> {
     ProgInfoIter::default()
         .map(|info| Loaded {
@@ -115,7 +115,7 @@ pub fn loaded() -> Vec<Loaded> {
         .collect()
 }
 
-/// Programs that do nothing.
+/// Programs without instructions.
 pub struct Empty {
     skel: EmptySkel<'static>,
 }
@@ -133,7 +133,7 @@ impl Empty {
         })
     }
 
-    /// Attaches an empty program to a hook, beside what is there: to be run with the same packets.
+    /// Attaches an empty program to a hook, next to existing ones, to run with the same packets.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -165,7 +165,7 @@ impl Empty {
         })
     }
 
-    /// What the statistics say of an empty program, unattached: run it while they are on.
+    /// The statistics of an empty program in test runs, while they are enabled.
     ///
     /// # Errors
     /// The kernel's refusal.

@@ -1,4 +1,4 @@
-//! Planted loss: an XDP program that drops arriving frames with a known probability.
+//! Configured loss: an XDP program that drops incoming frames with a given probability.
 
 use std::mem::MaybeUninit;
 
@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::attach::{self, AttachError, Attached, Hook};
 use crate::skel::drop::{DropSkel, DropSkelBuilder};
 
-/// Loss could not be planted.
+/// Loss could not be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum DropError {
     /// The kernel refused the program.
@@ -20,7 +20,7 @@ pub enum DropError {
     Attach(#[from] AttachError),
 }
 
-/// A dropper on one interface of the current network namespace; goes with the value.
+/// A drop program on one interface of the current network namespace, removed on drop.
 pub struct Dropper {
     skel: DropSkel<'static>,
     _attached: Attached,
@@ -52,7 +52,7 @@ impl Dropper {
         })
     }
 
-    /// Frames that were large enough, and those of them that were dropped.
+    /// Frames of at least the minimum size, and those of them that were dropped.
     pub fn counts(&self) -> (u64, u64) {
         self.skel.maps.bss_data.as_deref().map_or((0, 0), |bss| {
             // SAFETY: mapped memory that the program adds to; each read is one aligned load.

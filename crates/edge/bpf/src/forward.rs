@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_that_nothing_tells_apart_are_refused() {
+    fn identical_egress_interfaces_are_refused() {
         use Forwarding::{Bridge, Router};
         for (ifindexes, vlans, forwarding, fine) in [
             ([1, 2], [0, 0], Bridge, true),

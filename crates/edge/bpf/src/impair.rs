@@ -1,7 +1,7 @@
-//! Loss without user space: an XDP program that drops arriving frames by their number.
+//! Loss without user space: an XDP program that drops incoming frames by their number.
 //!
-//! The fates are the scheduler's (bpf/core/sched/loss.h): with one seed, the n-th packet has the same
-//! one here as behind AF_XDP or a packet queue.
+//! The outcomes are those of the scheduler (bpf/core/sched/loss.h): with the same seed, the n-th
+//! packet has the same outcome here as with AF_XDP or NFQUEUE.
 
 use std::mem::MaybeUninit;
 
@@ -14,7 +14,7 @@ use crate::attach::{AttachError, Attached};
 use crate::skel::impair::{ImpairSkel, ImpairSkelBuilder};
 use crate::stage::{self, Stage};
 
-/// An Ethernet header and two tags: what a frame has besides what its MTU counts.
+/// An Ethernet header and two tags, which the MTU does not count.
 const LINK_BYTES: u32 = 14 + 2 * 4;
 /// Of `struct loss`: a lock and a word, then the state and the configuration.
 const LOCK_BYTES: usize = 8;
@@ -31,38 +31,38 @@ pub enum LossError {
     Attach(#[from] AttachError),
 }
 
-/// What is asked of the program.
+/// The configuration of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossOptions {
     /// Which packets are lost.
     pub loss: LossConfig,
-    /// Frames that are no IP, to groups, and of neighbour discovery, too.
+    /// Also frames that are not IP, to groups, and of neighbour discovery.
     pub all: bool,
-    /// Of the interface: longer frames were not on the wire so.
+    /// MTU of the interface: longer frames were not on the wire like that.
     pub mtu_bytes: u32,
 }
 
 /// Frames since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossCounts {
-    /// Those that had a number.
+    /// Frames with a number.
     pub came: u64,
     /// Of them, lost.
     pub lost: u64,
-    /// Of them, longer than a frame of the wire: several packets with one fate.
+    /// Of them, longer than a frame on the wire: several packets with one outcome.
     pub supers: u64,
-    /// Those without a number, which passed.
+    /// Frames without a number, which passed.
     pub exempt: u64,
 }
 
-/// The program on one interface of the current network namespace; goes with the value.
+/// The program on one interface of the current network namespace, removed on drop.
 pub struct Loss {
     skel: ImpairSkel<'static>,
     attached: Option<Attached>,
 }
 
 impl Loss {
-    /// Loads the program; attaches nothing.
+    /// Loads the program without attaching it.
     ///
     /// # Errors
     /// [`LossError::Refused`].
@@ -89,7 +89,7 @@ impl Loss {
         })
     }
 
-    /// Attaches it. Another XDP program is named in the error, and stays.
+    /// Attaches it. An error names another XDP program, which is not replaced.
     ///
     /// # Errors
     /// [`LossError::Attach`].
@@ -99,15 +99,15 @@ impl Loss {
         Ok(())
     }
 
-    /// Detaches it; its counts stay.
+    /// Detaches it; its counters remain.
     pub fn detach(&mut self) {
         self.attached = None;
     }
 
-    /// What it did so far.
+    /// Its counters so far.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn counts(&self) -> Result<LossCounts, LossError> {
         let key = 0u32.to_ne_bytes();
         let values = self.skel.maps.counts.lookup_percpu(&key, MapFlags::ANY)?;
@@ -139,7 +139,7 @@ impl std::fmt::Debug for Loss {
     }
 }
 
-/// `struct loss`: a lock that nobody holds, a state before the first packet, the model.
+/// `struct loss`: a free lock, a state before the first packet, the model.
 fn value_of(loss: &LossConfig) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
     let words = [
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_lies_behind_lock_and_state_as_c_lays_it_out() {
+    fn loss_model_matches_the_c_layout() {
         let mut loss = LossConfig {
             seed: 0x0102_0304,
             model: 2,

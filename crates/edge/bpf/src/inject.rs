@@ -1,5 +1,5 @@
-//! Traffic for the bench: TCP of many flows injected from both sides of a router, and counted
-//! where it ends.
+//! Traffic for benchmarks: TCP with many flows from both sides of a router, counted at its
+//! destination.
 
 use std::mem::MaybeUninit;
 
@@ -14,12 +14,12 @@ use crate::skel::inject::{InjectSkel, InjectSkelBuilder};
 const HEADER_BYTES: u32 = 66;
 /// Ethernet.
 const LINK_BYTES: u32 = 14;
-/// Of one of the frames that the kernel makes for a run.
+/// Bytes of one of the kernel's frames for a run.
 const MAX_IP_BYTES: u32 = 1500;
-/// Flows that the generator's addresses and ports distinguish.
+/// Maximum of flows by addresses and ports.
 const MAX_FLOWS: u32 = 4096 * 60_000;
 
-/// The traffic could not be made.
+/// The traffic could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
     /// The kernel refused the programs.
@@ -31,41 +31,41 @@ pub enum InjectError {
     /// Injecting failed.
     #[error("inject packets: {0}; needs live frames in BPF_PROG_TEST_RUN (Linux 5.18)")]
     Run(#[source] libbpf_rs::Error),
-    /// Packets that cannot be made.
+    /// Unsupported packets.
     #[error(
         "generate traffic of {flows} flows and packets of {ip_bytes} bytes: use 1 to {MAX_FLOWS} flows and 53 to {MAX_IP_BYTES} bytes"
     )]
     Traffic {
-        /// As asked.
+        /// Requested.
         flows: u32,
-        /// As asked.
+        /// Requested.
         ip_bytes: u32,
     },
 }
 
-/// One end of the traffic: its interface, and the router's behind it.
+/// One side of the traffic: its interface, and that of the router.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
-    /// The interface by which packets go to the router and come from it.
+    /// The interface towards the router.
     pub ifindex: IfIndex,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// That of the router's interface on the same link.
+    /// The MAC address of the router on the same link.
     pub router: [u8; 6],
 }
 
-/// What is sent: data from the clients, and an ACK of each data packet from the servers.
+/// The traffic: data from the clients, and an ACK for each data packet from the servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
-    /// Behind which the clients are (10.64.0.0/10).
+    /// The side of the clients (10.64.0.0/10).
     pub clients: Side,
-    /// Behind which the servers are (10.128.0.0/10).
+    /// The side of the servers (10.128.0.0/10).
     pub servers: Side,
-    /// 5-tuples, which take turns packet by packet.
+    /// 5-tuples, used in turn for each packet.
     pub flows: u32,
-    /// Bytes of a data packet, from the IP header on.
+    /// Bytes of a data packet from the IP header.
     pub ip_bytes: u32,
-    /// How many data packets, of all flows, an ACK comes behind its own.
+    /// Number of data packets, of all flows, between data and its ACK.
     pub lag: u32,
 }
 
@@ -84,7 +84,7 @@ impl Arrived {
         self.data + self.acks
     }
 
-    /// What came since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: Arrived) -> Arrived {
         Arrived {
@@ -94,7 +94,7 @@ impl Arrived {
     }
 }
 
-/// The generator and its sinks, which go with it.
+/// The generator and its sinks, removed on drop.
 pub struct Injector {
     skel: InjectSkel<'static>,
     frame: Vec<u8>,
@@ -103,7 +103,7 @@ pub struct Injector {
 
 impl Injector {
     /// Loads the generator and attaches its sinks to both sides, which must be in the current
-    /// network namespace. The router's interfaces need an XDP program (or GRO) to take frames.
+    /// network namespace. The router's interfaces need an XDP program (or GRO) to accept frames.
     ///
     /// # Errors
     /// [`InjectError`].
@@ -157,7 +157,7 @@ impl Injector {
         run.map(drop).map_err(InjectError::Run)
     }
 
-    /// What was sent, those dropped while the first ACKs were not due included.
+    /// Sent packets, including those dropped before the first ACKs were due.
     pub fn sent(&self) -> u64 {
         self.skel.maps.bss_data.as_deref().map_or(0, |bss| {
             // SAFETY: mapped memory that the program adds to; one aligned load.
@@ -165,7 +165,7 @@ impl Injector {
         })
     }
 
-    /// What was forwarded so far.
+    /// Packets forwarded so far.
     pub fn arrived(&self) -> Arrived {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or_else(Arrived::default, |bss| {

@@ -1,8 +1,8 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
 //!
-//! Everything attached here is held by a file descriptor of this process (`bpf_link`, also for
-//! XDP): however the process ends, nothing stays attached and no map survives. The one exception is
-//! asked for by name: [`Mark::attach_pinned`], so that shaping by the kernel outlives the daemon.
+//! A file descriptor of this process holds every attachment (`bpf_link`, also for XDP). So all
+//! programs and maps end with the process in any case. The only exception is explicit: with
+//! [`Mark::attach_pinned`], shaping by the kernel outlives the daemon.
 
 mod arena;
 mod attach;
@@ -52,14 +52,14 @@ pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;
 pub use tcx::{TcxProgram, tcx_programs};
 
-/// Keeps libbpf from printing what our own errors say, unless `FAIRPATH_LIBBPF_LOG` is set.
+/// Suppresses libbpf's messages, which our own errors repeat, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {
     if std::env::var_os("FAIRPATH_LIBBPF_LOG").is_none() {
         libbpf_rs::set_print(None);
     }
 }
 
-/// Skeletons of bpf/prog, one module a file.
+/// Skeletons of bpf/prog, one module per file.
 mod skel {
     #![allow(
         missing_docs,

@@ -117,7 +117,7 @@ struct Header {
 
 /// Offsets in the arena.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct ArenaLayout {
     header: u64,
     minors: [u64; 2],
     counts: u64,
@@ -125,8 +125,8 @@ struct Places {
     end: u64,
 }
 
-impl Places {
-    fn new(config: &Config, rows: u32) -> Places {
+impl ArenaLayout {
+    fn new(config: &Config, rows: u32) -> ArenaLayout {
         let align = |at: u64| at.next_multiple_of(64);
         let (rows, cpus) = (u64::from(rows), u64::from(config.cpus));
         let header = align(START + Memory::bytes(config));
@@ -134,7 +134,7 @@ impl Places {
         let second = align(first + rows * 4);
         let counts = align(second + rows * 4);
         let metas = align(counts + cpus * rows * size_of::<MarkCount>() as u64);
-        Places {
+        ArenaLayout {
             header,
             minors: [first, second],
             counts,
@@ -149,7 +149,7 @@ pub struct Mark {
     skel: MarkSkel<'static>,
     memory: Memory,
     start: NonNull<u8>,
-    places: Places,
+    layout: ArenaLayout,
     /// Class numbers 0 to one less.
     rows: u32,
     cpus: u32,
@@ -172,17 +172,17 @@ impl Mark {
         // The counters of the rules are not used.
         (config.cell_sets, config.pair_sets, config.chunks) = (1, 1, 1);
         let rows = config.slots;
-        let places = Places::new(&config, rows);
-        let pages = places.end.div_ceil(PAGE);
+        let layout = ArenaLayout::new(&config, rows);
+        let pages = layout.end.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
-            return Err(MarkError::TooLarge { bytes: places.end });
+            return Err(MarkError::TooLarge { bytes: layout.end });
         }
         let place: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let skel = open(place, pages, &places, options.end)?.load()?;
+        let skel = open(place, pages, &layout, options.end)?.load()?;
         let start = arena::mapped_at(&skel.maps.arena).ok_or(MarkError::NotMapped)?;
         // SAFETY: the arena is mapped from `start` on, `pages` pages long; nothing is attached yet.
-        unsafe { touch_written(start, &config, &places) };
+        unsafe { touch_written(start, &config, &layout) };
         // SAFETY: within the arena.
         let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero and aligned, and live while the skeleton.
@@ -190,19 +190,19 @@ impl Mark {
         let header = Header {
             classes: rows,
             major: u32::from(options.major) << 16,
-            minors: places.minors,
-            counts: places.counts,
-            metas: places.metas,
+            minors: layout.minors,
+            counts: layout.counts,
+            metas: layout.metas,
         };
         // SAFETY: within the arena.
-        let at = unsafe { start.add(places.header as usize) }.cast::<Header>();
+        let at = unsafe { start.add(layout.header as usize) }.cast::<Header>();
         // SAFETY: reserved for it, aligned to 64.
         unsafe { at.write(header) };
         Ok(Mark {
             skel,
             memory,
             start,
-            places,
+            layout,
             rows,
             cpus: config.cpus,
         })
@@ -224,7 +224,7 @@ impl Mark {
                 room: self.rows - 1,
             });
         }
-        let free = self.places.minors[1 - self.memory.rules_image()];
+        let free = self.layout.minors[1 - self.memory.rules_image()];
         for row in 0..self.rows as usize {
             let minor: u32 = minors.get(row).copied().unwrap_or(0).into();
             // SAFETY: the table has `rows` words.
@@ -304,7 +304,7 @@ impl Mark {
     pub fn counts(&self) -> Vec<MarkCount> {
         let mut sums = vec![MarkCount::default(); self.rows as usize];
         for row in 0..self.cpus as usize * sums.len() {
-            let place = self.places.counts as usize + row * size_of::<MarkCount>();
+            let place = self.layout.counts as usize + row * size_of::<MarkCount>();
             // SAFETY: there is a row for each CPU and class number.
             let at = unsafe { self.start.add(place) }.cast::<MarkCount>();
             // SAFETY: as above; what the kernel writes meanwhile are counters.
@@ -335,7 +335,7 @@ impl Mark {
     /// Bytes of kernel memory committed to tables and rules.
     pub fn bytes(&self) -> u64 {
         let images = 2 * self.memory.config().image_bytes;
-        self.places.end - images + self.memory.image_bytes()
+        self.layout.end - images + self.memory.image_bytes()
     }
 
     fn program(&mut self, raw: bool) -> &mut ProgramMut<'static> {
@@ -349,14 +349,14 @@ impl Mark {
 fn open(
     place: &'static mut MaybeUninit<OpenObject>,
     pages: u64,
-    places: &Places,
+    layout: &ArenaLayout,
     end: End,
 ) -> Result<OpenMarkSkel<'static>, libbpf_rs::Error> {
     let mut open = MarkSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(arena::next_address())?;
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-        rodata.mark_at = places.header;
+        rodata.mark_at = layout.header;
         rodata.mark_end = end as u32;
         rodata.mark_softirqs_nest = u32::from(crate::rtt::softirqs_nest());
     }
@@ -368,16 +368,16 @@ fn open(
 ///
 /// # Safety
 /// The arena is mapped from `start` to the end of the offsets, and not used yet.
-unsafe fn touch_written(start: NonNull<u8>, config: &Config, places: &Places) {
+unsafe fn touch_written(start: NonNull<u8>, config: &Config, layout: &ArenaLayout) {
     let images = 2 * config.image_bytes;
     let before = (START + Memory::bytes(config) - images).div_ceil(PAGE);
-    let from = places.header / PAGE;
+    let from = layout.header / PAGE;
     // SAFETY: the caller promises the mapping.
     unsafe { touch(start, before) };
     // SAFETY: as above.
     let behind = unsafe { start.add((from * PAGE) as usize) };
     // SAFETY: as above.
-    unsafe { touch(behind, places.end.div_ceil(PAGE) - from) };
+    unsafe { touch(behind, layout.end.div_ceil(PAGE) - from) };
 }
 
 impl std::fmt::Debug for Mark {

@@ -1,4 +1,4 @@
-//! Loading every object of the binary, to detect whether this kernel's verifier takes them.
+//! Loads every object of the binary, to test whether this kernel's verifier accepts it.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,10 +8,10 @@ use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use crate::skel;
 
-/// The verdict that frames pass.
+/// The verdict of passed frames.
 const XDP_PASS: u32 = 2;
 
-/// What the kernel said of one object.
+/// The result for one object.
 #[derive(Debug)]
 pub struct Loaded {
     /// File in bpf/prog, without endings.
@@ -111,7 +111,7 @@ fn load_redirect() -> Result<(), libbpf_rs::Error> {
         .map(drop)
 }
 
-/// With a program in each stage, and run once without attaching.
+/// With a program in each stage, run once without attaching.
 fn load_xdp() -> Result<(), libbpf_rs::Error> {
     let mut places = [const { MaybeUninit::uninit() }; 4];
     let [root, impair, rtt, redirect] = &mut places;
@@ -152,7 +152,7 @@ fn load_xdp() -> Result<(), libbpf_rs::Error> {
     }
 }
 
-/// Where the kernel has BPF qdiscs.
+/// If the kernel has BPF qdiscs.
 fn load_qdisc() -> Option<Loaded> {
     crate::probe::bpf_qdisc().ok().map(|()| Loaded {
         name: "qdisc",
@@ -160,7 +160,7 @@ fn load_qdisc() -> Option<Loaded> {
     })
 }
 
-/// Where the kernel has congestion controls in BPF.
+/// If the kernel has congestion controls in BPF.
 fn load_cc_bbr3() -> Option<Loaded> {
     crate::probe::bpf_tcp_cc().ok().map(|()| Loaded {
         name: "cc_bbr3",
@@ -168,7 +168,8 @@ fn load_cc_bbr3() -> Option<Loaded> {
     })
 }
 
-/// Loads each object once that this kernel has a hook for, attaches nothing. Needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+/// Loads once each object for which this kernel has a hook, and attaches nothing. Needs CAP_BPF,
+/// CAP_PERFMON and CAP_NET_ADMIN.
 pub fn load_all() -> Vec<Loaded> {
     let mut all = vec![
         Loaded {

@@ -1,20 +1,20 @@
-//! The kernel runtime of queues: a pool in an arena, and operations run on it unattached.
+//! The kernel runtime of PIFOs: a pool in an arena, and operations without attaching.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use fairpath_core::pifo::{Misfit, Op, PifoConfig, Pool};
+use fairpath_core::pifo::{Op, PifoConfig, PifoConfigError, Pool};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
 use crate::arena::{self, PAGE, START, STRIDE};
 use crate::skel::pifo::{PifoSkel, PifoSkelBuilder};
 
-/// Operations of one run: the kernel bounds its loops by time (a quarter of a second), so a run
-/// may end early, and the next one goes on.
+/// Operations of one run. The kernel limits the time of its loops (a quarter of a second), so a run
+/// may end early, and the next one continues.
 const OPS: usize = 16_384;
-/// Of `struct pool_desk`.
-const DESK_BYTES: u64 = 64;
+/// Of `struct pool_run_input`.
+const INPUT_BYTES: u64 = 64;
 
 /// A pool could not be loaded into the kernel, or not be run.
 #[derive(Debug, thiserror::Error)]
@@ -24,24 +24,24 @@ pub enum PoolError {
         "load the PIFO programs: {0}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     )]
     Refused(#[source] libbpf_rs::Error),
-    /// More than an arena can be.
+    /// Larger than an arena.
     #[error(
         "load the PIFO programs: a pool of {bytes} bytes exceeds the arena's 4 GiB; use fewer items or buckets"
     )]
     TooLarge {
-        /// What was asked for.
+        /// Requested.
         bytes: u64,
     },
     /// The arena's mapping is missing.
     #[error("load the PIFO programs: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
-    /// The pool cannot be like that.
+    /// Invalid pool.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    PifoConfigError(#[from] PifoConfigError),
     /// A run failed.
     #[error("run operations on a pool in the kernel: {0}")]
     TestRun(#[source] libbpf_rs::Error),
-    /// A run did nothing.
+    /// A run made no progress.
     #[error(
         "run operations on a pool in the kernel: operation {at} exceeded the kernel's limit for loops"
     )]
@@ -51,9 +51,9 @@ pub enum PoolError {
     },
 }
 
-/// What a run is to do (`struct pool_desk`).
+/// The input of a run (`struct pool_run_input`).
 #[repr(C)]
-struct Desk {
+struct RunInput {
     pool: u64,
     ops: u64,
     count: u32,
@@ -63,7 +63,7 @@ struct Desk {
 /// A pool in the kernel.
 pub struct KernelPool {
     pool: Pool,
-    desk: NonNull<Desk>,
+    input: NonNull<RunInput>,
     ops: NonNull<Op>,
     skel: PifoSkel<'static>,
 }
@@ -72,10 +72,10 @@ impl KernelPool {
     /// Loads the programs and formats the pool in their arena; PIFOs are numbered from 1.
     ///
     /// # Errors
-    /// [`PoolError`] names what is missing.
+    /// [`PoolError`] names the missing support.
     pub fn load(items: u32, pifos: &[PifoConfig]) -> Result<KernelPool, PoolError> {
         let pool_bytes = Pool::bytes(items, pifos);
-        let bytes = START + DESK_BYTES + pool_bytes + (OPS * size_of::<Op>()) as u64;
+        let bytes = START + INPUT_BYTES + pool_bytes + (OPS * size_of::<Op>()) as u64;
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(PoolError::TooLarge { bytes });
@@ -85,32 +85,32 @@ impl KernelPool {
         // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
         unsafe { arena::touch(start, pages) };
         // SAFETY: inside that mapping.
-        let desk = unsafe { start.add(START as usize) };
+        let input = unsafe { start.add(START as usize) };
         // SAFETY: as above.
-        let at = unsafe { desk.add(DESK_BYTES as usize) };
+        let at = unsafe { input.add(INPUT_BYTES as usize) };
         // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which
         // lives while the pool, and the programs write to the header by the core's code only.
         let pool = unsafe { Pool::format(at, items, pifos) }?;
         // SAFETY: inside the mapping: OPS operations follow the pool.
         let ops = unsafe { at.add(pool_bytes as usize) };
-        let (desk, ops) = (desk.cast::<Desk>(), ops.cast::<Op>());
-        let first = Desk {
-            pool: DESK_BYTES,
-            ops: DESK_BYTES + pool_bytes,
+        let (input, ops) = (input.cast::<RunInput>(), ops.cast::<Op>());
+        let first = RunInput {
+            pool: INPUT_BYTES,
+            ops: INPUT_BYTES + pool_bytes,
             count: 0,
             done: 0,
         };
         // SAFETY: inside the mapping, aligned to a page.
-        unsafe { desk.write(first) };
+        unsafe { input.write(first) };
         Ok(KernelPool {
             pool,
-            desk,
+            input,
             ops,
             skel,
         })
     }
 
-    /// Does what `ops` say in the kernel, one after the other, and writes down what came of each.
+    /// Runs `ops` in the kernel one by one, and stores the result of each.
     ///
     /// # Errors
     /// [`PoolError::TestRun`], [`PoolError::Stuck`].
@@ -127,34 +127,34 @@ impl KernelPool {
         Ok(())
     }
 
-    /// At most [`OPS`] operations; how many of them were done.
+    /// Runs at most [`OPS`] operations, and returns how many were done.
     fn run_part(&mut self, ops: &mut [Op]) -> Result<usize, PoolError> {
-        // SAFETY: load() made space for OPS operations.
+        // SAFETY: load() reserved memory for OPS operations.
         unsafe { std::ptr::copy_nonoverlapping(ops.as_ptr(), self.ops.as_ptr(), ops.len()) };
         // SAFETY: the scratch is mapped, and no program runs.
-        let mut desk = unsafe { self.desk.read_volatile() };
-        (desk.count, desk.done) = (ops.len() as u32, 0);
+        let mut input = unsafe { self.input.read_volatile() };
+        (input.count, input.done) = (ops.len() as u32, 0);
         // SAFETY: as above.
-        unsafe { self.desk.write_volatile(desk) };
+        unsafe { self.input.write_volatile(input) };
         let replay = &self.skel.progs.pool_replay;
         let run = replay.test_run(ProgramInput::default());
         run.map_err(PoolError::TestRun)?;
         // SAFETY: as above.
-        let done = unsafe { self.desk.read_volatile() }.done as usize;
+        let done = unsafe { self.input.read_volatile() }.done as usize;
         let done = done.min(ops.len());
-        // SAFETY: space for OPS operations, of which `done` were written to.
+        // SAFETY: memory for OPS operations, of which `done` were written to.
         unsafe { std::ptr::copy_nonoverlapping(self.ops.as_ptr(), ops.as_mut_ptr(), done) };
         Ok(done)
     }
 
-    /// The pool, for looks from user space while nothing runs: counts, items, audit, damage.
+    /// The pool, for user space while nothing runs: counts, items, audit, corruption.
     pub fn pool(&mut self) -> &mut Pool {
         &mut self.pool
     }
 }
 
 fn load(pages: u64) -> Result<PifoSkel<'static>, libbpf_rs::Error> {
-    // The skeleton borrows its place for good: a few bytes a pool, freed with the process.
+    // The skeleton borrows its memory permanently: a few bytes per pool, freed with the process.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = PifoSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;

@@ -1,41 +1,41 @@
-//! What queues cost in the kernel, for the bench: programs that pop and push, run unattached.
+//! The cost of PIFOs in the kernel, for benchmarks: programs that pop and push in test runs.
 
 use std::mem::MaybeUninit;
 
-use fairpath_core::pifo::{Kind, Misfit, PifoConfig, Pool, Window};
+use fairpath_core::pifo::{Kind, PifoConfig, PifoConfigError, Pool, Window};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
 use crate::arena::{self, PAGE, START};
 use crate::skel::pifo_bench::{PifoBenchSkel, PifoBenchSkelBuilder};
 
-/// Objects that a run's queue can hold (`MAX_OBJECTS`, less slot 0).
+/// Maximum of objects in the queue of a run (`MAX_OBJECTS`, less slot 0).
 const MAX_OBJECTS: u32 = 16_383;
-/// Of each half of the window; ranks go 4,000 ahead.
+/// Buckets of each half of the window; ranks are up to 4,000 ahead.
 const BUCKETS: u32 = 4_096;
-/// An Ethernet header: the least that the kernel takes for a packet.
+/// An Ethernet header: the minimum packet of the kernel.
 const PACKET: [u8; 14] = [0; 14];
 
-/// What is run.
+/// The variant of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// A program that does nothing: what being called costs.
+    /// An empty program: the cost of a call.
     Empty,
     /// cFFS in an arena, without slots.
     Cffs,
     /// cFFS, and the object in an array of kptrs.
     CffsSlots,
-    /// The same, through the functions that look at the kind.
+    /// The same, through the functions that check the kind.
     CffsCalls,
     /// The heap, and the object in an array of kptrs.
     HeapSlots,
     /// `bpf_list`, an object allocated and freed each time.
     List,
-    /// `bpf_rbtree`, also.
+    /// The same with `bpf_rbtree`.
     Rbtree,
-    /// `bpf_list`, objects made once and kept as kptrs.
+    /// `bpf_list`, objects created once and kept as kptrs.
     ListKept,
-    /// `bpf_rbtree`, also.
+    /// `bpf_rbtree`, objects created once and kept as kptrs.
     RbtreeKept,
 }
 
@@ -67,7 +67,7 @@ impl Variant {
         }
     }
 
-    /// What queues the first objects; nothing of that name for the empty one.
+    /// The program that queues the first objects; none for the empty variant.
     fn fill(self) -> &'static str {
         match self {
             Variant::Empty => "none",
@@ -92,16 +92,16 @@ pub enum QueueBenchError {
     NotMapped,
     /// Its pool.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    PifoConfigError(#[from] PifoConfigError),
     /// A run failed.
     #[error("run the PIFO benchmark: {0}")]
     TestRun(#[source] libbpf_rs::Error),
-    /// A run went wrong.
+    /// Operations failed.
     #[error("run the PIFO benchmark: {0} operations failed; no other program may use its queues")]
     Mishaps(u64),
 }
 
-/// One loaded bench, filled for one variant.
+/// One loaded benchmark, filled for one variant.
 pub struct QueueBench {
     skel: PifoBenchSkel<'static>,
     variant: Variant,
@@ -174,12 +174,13 @@ impl QueueBench {
 }
 
 fn load(variant: Variant, pages: u64) -> Result<PifoBenchSkel<'static>, libbpf_rs::Error> {
-    // The skeleton borrows its place for good: a few bytes a bench, freed with the process.
+    // The skeleton borrows its memory permanently: a few bytes per benchmark, freed with the
+    // process.
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = PifoBenchSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(arena::next_address())?;
-    // The verifier takes its time for each program: none is loaded for nothing.
+    // The verifier takes time for each program, so unused ones are not loaded.
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = [variant.fill(), variant.program()].map(|name| program.name() == name);
         program.set_autoload(wanted.contains(&true));

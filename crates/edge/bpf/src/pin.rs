@@ -1,8 +1,8 @@
-//! A bpffs of our own, in which attachments outlive the process that made them.
+//! A separate bpffs, in which attachments outlive their process.
 //!
-//! A pin's name says what it is, in which network namespace, and on which interface:
-//! `mark-4026531840-7`. The bpffs is mounted where the caller says (the daemon: below `/run`), in the
-//! mount namespace of the calling process: whoever is to find the pins again has to be in the same.
+//! The name of a pin is its kind, network namespace, and interface: `mark-4026531840-7`. The caller
+//! selects the mount point (the daemon: below `/run`) in the mount namespace of the calling
+//! process. Another process must be in the same one to find the pins.
 
 use std::fs;
 use std::io;
@@ -13,28 +13,28 @@ use fairpath_units::IfIndex;
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-/// The place for pins could not be had.
+/// The directory of pins is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} \"{}\": {source}; needs CAP_SYS_ADMIN and a separate directory", path.display())]
 pub struct PinError {
-    /// What was done.
+    /// The operation.
     pub what: &'static str,
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The error of the kernel.
     pub source: io::Error,
 }
 
-/// A mounted bpffs, of our own or shared.
+/// A mounted bpffs, separate or shared.
 #[derive(Debug, Clone)]
 pub struct Pins {
     path: PathBuf,
-    /// What names begin with.
+    /// Prefix of names.
     prefix: String,
 }
 
 impl Pins {
-    /// The bpffs at `path`: made and mounted where there is none yet, readable by its owner only.
+    /// The bpffs at `path`, created and mounted if necessary, readable by its owner only.
     ///
     /// # Errors
     /// [`PinError`].
@@ -64,7 +64,7 @@ impl Pins {
         })
     }
 
-    /// A bpffs that others have pins in, too: names of ours begin with `prefix`.
+    /// A bpffs shared with other pins: our names begin with `prefix`.
     ///
     /// # Errors
     /// [`PinError`]: there is none.
@@ -85,7 +85,7 @@ impl Pins {
         })
     }
 
-    /// The place of a pin of this kind for an interface of the calling thread's network namespace.
+    /// The path of a pin of this kind for an interface of the calling thread's network namespace.
     pub(crate) fn of(&self, kind: &str, ifindex: IfIndex) -> Result<PathBuf, PinError> {
         let space = Path::new("/proc/thread-self/ns/net");
         let inode = fs::metadata(space)
@@ -98,14 +98,15 @@ impl Pins {
         Ok(self.join(&format!("{kind}-{inode}-{ifindex}")))
     }
 
-    /// The place of the pin of this name.
+    /// The path of the pin with this name.
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(format!("{}{name}", self.prefix))
     }
 
-    /// Removes the pins of this kind for interfaces of this network namespace that are not `present`.
+    /// Removes the pins of this kind for interfaces of this network namespace that are not in
+    /// `present`.
     pub(crate) fn sweep(&self, kind: &str, present: &[IfIndex]) -> Result<(), PinError> {
-        // Of no interface: what all names of this namespace begin with.
+        // The prefix of all names of this namespace, without an interface.
         let any = self.of(kind, IfIndex(0))?;
         let any = any.file_name().unwrap_or_default().to_string_lossy();
         let begin = any.trim_end_matches('0').strip_prefix(&self.prefix);
@@ -119,7 +120,7 @@ impl Pins {
         Ok(())
     }
 
-    /// The names of all pins, in no order.
+    /// The names of all pins, unordered.
     ///
     /// # Errors
     /// [`PinError`].
@@ -132,14 +133,14 @@ impl Pins {
         let entries = fs::read_dir(&self.path).map_err(failed)?;
         let names = entries.filter_map(Result::ok);
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // The kernel's own (`maps.debug`) have a dot, which no pin can have.
+        // The kernel's own entries (`maps.debug`) have a dot, which no pin can have.
         let ours = names.filter(|name| !name.contains('.'));
         Ok(ours
             .filter_map(|name| Some(name.strip_prefix(&self.prefix)?.to_owned()))
             .collect())
     }
 
-    /// Takes one pin away, and with it what nobody else holds; false where there was none.
+    /// Removes one pin, and with it objects without another reference. False if there was none.
     ///
     /// # Errors
     /// [`PinError`].
@@ -147,7 +148,7 @@ impl Pins {
         remove(&self.join(name))
     }
 
-    /// Unmounts the bpffs, and with it every pin; the directory is removed.
+    /// Unmounts the bpffs with all pins, and removes the directory.
     ///
     /// # Errors
     /// [`PinError`].
@@ -179,9 +180,9 @@ pub(crate) fn remove(path: &Path) -> Result<bool, PinError> {
 mod tests {
     use super::*;
 
-    /// Names are all that is looked at: a directory serves as a bpffs.
+    /// Only names are used, so a directory can replace a bpffs.
     #[test]
-    fn pins_of_links_that_are_gone_are_swept_and_no_others() {
+    fn only_pins_of_removed_links_are_swept() {
         let place = tempfile::tempdir().unwrap();
         let pins = Pins {
             path: place.path().to_owned(),

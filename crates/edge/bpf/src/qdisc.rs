@@ -30,12 +30,12 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use crate::arena::{self, PAGE, STRIDE};
 use crate::pin::{self, PinError, Pins};
 use crate::rtt::wait_for_programs;
-use content::Laid;
+use content::ContentLayout;
 pub use content::{QdiscContent, without_marks};
 use pins::NAME_BYTES;
 pub use pins::qdisc_names;
 pub use port::QdiscCounters;
-use port::{Places, Port};
+use port::{ArenaLayout, QdiscMemory};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map that registers it.
@@ -134,7 +134,7 @@ enum Held {
 pub struct BpfQdisc {
     name: String,
     base: NonNull<u8>,
-    places: Places,
+    layout: ArenaLayout,
     /// By half; rules only if this process built them.
     halves: [Option<(SchedMemory, Option<Memory>)>; 2],
     /// The number of plans, applied or refused, after the last request.
@@ -182,29 +182,29 @@ impl BpfQdisc {
     ) -> Result<BpfQdisc, QdiscError> {
         check_name(name)?;
         let packets = content.plan.config.packets.max(1);
-        let laid = Laid::new(content, packets, &Changes::default())?;
-        let places = Places::new(packets, options.log, laid.bytes());
-        if laid.bytes() > places.half_bytes {
-            let (needed, room) = (laid.bytes(), places.half_bytes);
+        let laid = ContentLayout::new(content, packets, &Changes::default())?;
+        let layout = ArenaLayout::new(packets, options.log, laid.bytes());
+        if laid.bytes() > layout.half_bytes {
+            let (needed, room) = (laid.bytes(), layout.half_bytes);
             return Err(QdiscError::TooLarge { needed, room });
         }
         let address = arena::kept_address(code() ^ u64::from(std::process::id()));
-        let object = load(name, packets, places.pages(), address);
+        let object = load(name, packets, layout.pages(), address);
         let mut object = object.inspect_err(|_| arena::release_address(address))?;
         let base = mapped(&object).ok_or(QdiscError::NotMapped)?;
         // SAFETY: a fresh arena of as many pages.
-        unsafe { places.format(base, code(), content.end as u32) };
+        unsafe { layout.format(base, code(), content.end as u32) };
         // SAFETY: formatted above.
-        let port = unsafe { Places::port(base) };
+        let port = unsafe { ArenaLayout::port(base) };
         // SAFETY: the first half of a fresh arena; nothing runs before the port is opened.
         let content =
-            unsafe { laid.format(content, &port.halves[0], base, places.half(0), places.room) }?;
-        Places::open(port);
+            unsafe { laid.format(content, &port.halves[0], base, layout.half(0), layout.room) }?;
+        ArenaLayout::open(port);
         let link = register(&mut object, name)?;
         let mut qdisc = BpfQdisc {
             name: name.to_owned(),
             base,
-            places,
+            layout,
             halves: [Some((content.0, Some(content.1))), None],
             awaited: 0,
             held: Held::Loaded {
@@ -234,14 +234,14 @@ impl BpfQdisc {
             MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
         let info = arena.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
-        let base = Some(bytes).filter(|bytes| *bytes >= Places::LEAST);
+        let base = Some(bytes).filter(|bytes| *bytes >= ArenaLayout::LEAST);
         let Some(base) = base.and_then(|_| map(&arena, info.info.map_extra, bytes)) else {
             return Ok(None);
         };
         let mut qdisc = BpfQdisc {
             name: name.to_owned(),
             base,
-            places: Places::new(1, 0, 0),
+            layout: ArenaLayout::new(1, 0, 0),
             halves: [None, None],
             awaited: 0,
             held: Held::Found {
@@ -280,21 +280,21 @@ impl BpfQdisc {
     /// Whether the found object equals this one.
     fn recognise(&mut self, bytes: u64) -> bool {
         let port = self.port();
-        let places = Places::found(port, bytes);
+        let layout = ArenaLayout::found(port, bytes);
         let half = self.in_force();
         let at = port.halves[half].sched_at.load(Ordering::Relaxed);
         let flips = port.flips();
-        let Some(places) = places.filter(|_| port.is_ours(code(), bytes)) else {
+        let Some(layout) = layout.filter(|_| port.is_ours(code(), bytes)) else {
             return false;
         };
-        if at != places.half(half) {
+        if at != layout.half(half) {
             return false;
         }
         // SAFETY: a half of the mapped arena.
         let at = unsafe { self.base.add(at as usize) };
         // SAFETY: as above; page-aligned, and mapped while this value lives.
         let found = unsafe { SchedMemory::found(at) };
-        (self.places, self.awaited) = (places, flips);
+        (self.layout, self.awaited) = (layout, flips);
         self.halves[half] = found.map(|sched| (sched, None));
         self.halves[half].is_some()
     }
@@ -320,9 +320,9 @@ impl BpfQdisc {
             .map_err(QdiscError::Refused)
     }
 
-    fn port(&self) -> &Port {
+    fn port(&self) -> &QdiscMemory {
         // SAFETY: the arena is mapped while this value lives.
-        unsafe { Places::port(self.base) }
+        unsafe { ArenaLayout::port(self.base) }
     }
 
     fn in_force(&self) -> usize {
@@ -345,7 +345,7 @@ impl BpfQdisc {
             .note
             .load(Ordering::Acquire);
         let (at, bytes) = (note & u64::from(u32::MAX), note >> 32);
-        let within = at + bytes <= self.places.pages() * PAGE;
+        let within = at + bytes <= self.layout.pages() * PAGE;
         if !within {
             return Vec::new();
         }
@@ -368,8 +368,8 @@ impl BpfQdisc {
     ) -> Result<(), QdiscError> {
         let packets = self.port().packets.load(Ordering::Relaxed);
         content.check_handles(packets)?;
-        let laid = Laid::new(content, packets, changes)?;
-        let (needed, room) = (laid.bytes(), self.places.half_bytes);
+        let laid = ContentLayout::new(content, packets, changes)?;
+        let (needed, room) = (laid.bytes(), self.layout.half_bytes);
         if needed > room {
             return Err(QdiscError::TooLarge { needed, room });
         }
@@ -377,7 +377,7 @@ impl BpfQdisc {
         // The half is free only after that.
         wait_for_programs();
         let half = 1 - self.in_force();
-        let (at, op) = (self.places.half(half), self.places.room);
+        let (at, op) = (self.layout.half(half), self.layout.room);
         self.halves[half] = None;
         // SAFETY: the inactive half, which is not announced yet.
         let laid = unsafe { laid.format(content, &self.port().halves[half], self.base, at, op) }?;

@@ -1,4 +1,4 @@
-//! How often TCP's congestion control was told of loss, by socket (bpf/prog/recoveries.bpf.c).
+//! Loss events of TCP congestion control, by socket (bpf/prog/recoveries.bpf.c).
 
 use std::mem::MaybeUninit;
 
@@ -21,39 +21,40 @@ pub enum RecoveriesError {
     /// The counts could not be read.
     #[error("read the recoveries of socket {cookie}: {source}")]
     Read {
-        /// Which socket.
+        /// The socket.
         cookie: u64,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: libbpf_rs::Error,
     },
 }
 
-/// What happened to one socket since counting began.
+/// Events of one socket since counting started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryCounts {
-    /// Fast recoveries begun.
+    /// Fast recoveries.
     pub recoveries: u32,
-    /// Other reductions of the window: ECN, a full local queue, a loss that a probe repaired.
+    /// Other reductions of the window: ECN, a full local queue, a loss repaired by a probe.
     pub reductions: u32,
-    /// Retransmission timeouts; those that follow one another without progress are one.
+    /// Retransmission timeouts. Consecutive ones without progress count once.
     pub timeouts: u32,
 }
 
 impl RecoveryCounts {
-    /// All three: how often congestion control was told.
+    /// The sum of all three.
     pub fn events(&self) -> u64 {
         u64::from(self.recoveries) + u64::from(self.reductions) + u64::from(self.timeouts)
     }
 }
 
-/// Counts on the whole machine while the value lives; costs a socket nothing while nothing is lost.
+/// Counts on the whole machine while the value lives. A socket without loss costs nothing.
 pub struct Recoveries {
     skel: RecoveriesSkel<'static>,
     _link: Link,
 }
 
 impl Recoveries {
-    /// Begins counting. Sockets that are in recovery at this moment count their present one when it goes on.
+    /// Starts counting. A socket in recovery at this moment counts its present one when it
+    /// continues.
     ///
     /// # Errors
     /// [`RecoveriesError`].
@@ -72,7 +73,7 @@ impl Recoveries {
         Ok(Recoveries { skel, _link: link })
     }
 
-    /// What happened to the socket with this cookie (`sock_diag` tells it); zeros if nothing did.
+    /// The events of the socket with this cookie (see `sock_diag`); zeros if there are none.
     ///
     /// One system call.
     ///

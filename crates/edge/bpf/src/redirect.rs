@@ -1,7 +1,8 @@
-//! The way into AF_XDP: packets of an interface to the sockets of their queues.
+//! Redirection to AF_XDP: packets of an interface to the sockets of their queues.
 //!
-//! One value is one interface: program, map of sockets and counts are its own, and go with it. The
-//! map does not keep a socket alive, and a queue without one passes its packets to the stack.
+//! A value is one interface, with its own program, map of sockets and counters, which end with it.
+//! The map does not keep a socket open, and a queue without a socket passes its packets to the
+//! stack.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,9 +15,9 @@ use crate::attach::{AttachError, Attached};
 use crate::skel::redirect::{RedirectSkel, RedirectSkelBuilder};
 use crate::stage::{self, Stage};
 
-/// Queues of an interface that can have a socket.
+/// Maximum of queues per interface with a socket.
 pub const MAX_SOCKETS: u32 = 64;
-/// MAC addresses that are this host's.
+/// Maximum of MAC addresses of this host.
 const MAX_OWN: usize = 4;
 
 /// Packets could not be sent to sockets.
@@ -28,34 +29,35 @@ pub enum RedirectError {
     /// It could not be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The map did not take a socket.
+    /// The map refused a socket.
     #[error("assign an AF_XDP socket to queue {queue}: {source}; queues are 0 to {}", MAX_SOCKETS - 1)]
     Socket {
         /// The queue.
         queue: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: libbpf_rs::Error,
     },
-    /// More addresses than there is room for.
+    /// Too many addresses.
     #[error(
         "{0} MAC addresses of this host: at most {MAX_OWN} are supported; bridge fewer interfaces"
     )]
     Own(usize),
 }
 
-/// What is asked of the program.
+/// The configuration of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedirectOptions {
-    /// MAC addresses whose packets are the stack's: of the interface and of its bridge; at most four.
+    /// MAC addresses whose packets go to the stack: of the interface and of its bridge; at most
+    /// four.
     pub own: Vec<[u8; 6]>,
     /// Write the time of arrival before each frame, 8 bytes in the machine's order.
     pub stamp: bool,
 }
 
-/// Frames by what became of them.
+/// Frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// Redirected to a socket, which may have had no room (`XDP_STATISTICS`).
+    /// Redirected to a socket, which may have been full (`XDP_STATISTICS`).
     pub to_socket: u64,
     /// Passed: the queue had no socket.
     pub no_socket: u64,
@@ -69,7 +71,7 @@ pub struct Ways {
     pub neighbour: u64,
     /// Passed: shorter than its headers.
     pub short: u64,
-    /// Passed: the driver has no room before the frame.
+    /// Passed: no headroom in the driver.
     pub no_room: u64,
 }
 
@@ -80,7 +82,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Loads the program; it is attached by [`Redirect::attach`].
+    /// Loads the program. [`Redirect::attach`] attaches it.
     ///
     /// # Errors
     /// [`RedirectError`].
@@ -103,7 +105,7 @@ impl Redirect {
         })
     }
 
-    /// Gives the packets of a receive queue to a socket that is bound to it.
+    /// Assigns a socket to the receive queue to which it is bound.
     ///
     /// # Errors
     /// [`RedirectError::Socket`].
@@ -115,7 +117,7 @@ impl Redirect {
     }
 
     /// Attaches the program to an interface of the current network namespace, after its sockets are
-    /// set. Another XDP program is named in the error, and stays.
+    /// set. An error names another XDP program, which is not replaced.
     ///
     /// # Errors
     /// [`RedirectError::Attach`].
@@ -125,7 +127,7 @@ impl Redirect {
         Ok(())
     }
 
-    /// What became of frames so far.
+    /// Frames so far by outcome.
     pub fn ways(&self) -> Ways {
         let [
             to_socket,
@@ -149,7 +151,7 @@ impl Redirect {
         }
     }
 
-    /// Of one row of the map, over all CPUs.
+    /// One row of the map, summed over all CPUs.
     fn frames(&self, way: u32) -> u64 {
         let ways = &self.skel.maps.ways;
         let row = ways.lookup_percpu(&way.to_ne_bytes(), MapFlags::ANY);

@@ -1,4 +1,4 @@
-//! The kernel runtime of the scheduler, unattached: operations run by `BPF_PROG_TEST_RUN`.
+//! The kernel runtime of the scheduler without attaching: operations run by `BPF_PROG_TEST_RUN`.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -16,14 +16,14 @@ const OPS: usize = 1024;
 /// The object with the shipped policies.
 const SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
 
-/// A scheduler in the kernel, attached to nothing.
+/// A scheduler in the kernel, without attaching.
 pub struct SchedRun {
     memory: SchedMemory,
     room: NonNull<u8>,
     object: Object,
 }
 
-// SAFETY: the arena is this value's alone, and one caller at a time works on it.
+// SAFETY: the arena belongs to this value, and one caller at a time uses it.
 unsafe impl Send for SchedRun {}
 
 impl fmt::Debug for SchedRun {
@@ -44,15 +44,15 @@ impl SchedRun {
     /// Loads the shipped policies into the kernel and builds a plan.
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be built, or what the kernel lacks.
+    /// [`HomeError`]: the plan cannot be built, or the kernel lacks support.
     pub fn load(plan: &Plan) -> Result<SchedRun, HomeError> {
         SchedRun::load_object(SHIPPED, plan, None)
     }
 
-    /// The same, with an object that holds a custom policy as [`Policy::CUSTOM`].
+    /// The same, with an object that includes a custom policy as [`Policy::CUSTOM`].
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be built, or what the kernel said.
+    /// [`HomeError`]: the plan cannot be built, or the error of the kernel.
     pub fn load_object(
         object: &[u8],
         plan: &Plan,
@@ -80,7 +80,7 @@ impl SchedRun {
         let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero and aligned; the mapping lives while the object.
         let memory = unsafe { layout.format(at) }?;
-        // SAFETY: the room follows the scheduler, within the pages.
+        // SAFETY: the memory of operations follows the scheduler, within the pages.
         let room = unsafe { at.add(scheduler as usize) };
         Ok(SchedRun {
             memory,
@@ -89,12 +89,12 @@ impl SchedRun {
         })
     }
 
-    /// All of the scheduler's memory in the arena, to be overwritten by tests of what that does.
+    /// The scheduler's memory in the arena, for tests that corrupt it.
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (start, end) = (self.memory.start(), self.room.as_ptr());
-        // SAFETY: the scheduler lies in front of the room, in the arena, which is mapped while
-        // the value lives; no program runs now.
+        // SAFETY: the scheduler precedes the operations in the arena, which is mapped while the
+        // value lives; no program runs now.
         unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
     }
 
@@ -117,7 +117,7 @@ impl Home for SchedRun {
 
     fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
         for (part, chunk) in ops.chunks(OPS).enumerate() {
-            // SAFETY: the room was made for OPS operations; nothing runs now.
+            // SAFETY: reserved for OPS operations; nothing runs now.
             let count = unsafe { self.memory.begin(chunk, self.room, OPS) };
             let mut done = 0;
             while done < count {

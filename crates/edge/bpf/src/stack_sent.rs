@@ -1,7 +1,8 @@
-//! What the stack itself sends by the exits of a monitor that forwards (bpf/prog/stack_sent.h).
+//! Traffic of the stack on the egress interfaces of a monitor that forwards
+//! (bpf/prog/stack_sent.h).
 //!
-//! The kernel's side adds, this side reads: a map's page, shared. A reader is a separate value, for
-//! the thread that schedules; a look costs two loads.
+//! The kernel adds and this process reads, in a shared page of a map. A reader is a separate value
+//! for the scheduler's thread. A read costs two loads.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::forward::EXITS;
 
-/// What the stack itself sent by an exit since the monitor was loaded.
+/// Traffic of the stack on an egress interface since the monitor was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Segments of GSO packets counted one by one.
@@ -19,7 +20,8 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-/// Reads what the stack sends by the exits; a separate value that may outlive the monitor.
+/// Reads the traffic of the stack on the egress interfaces. A separate value that may outlive the
+/// monitor.
 #[derive(Debug)]
 pub struct StackSent {
     counts: NonNull<AtomicU64>,
@@ -51,13 +53,13 @@ impl StackSent {
         Ok(StackSent { counts })
     }
 
-    /// Two loads. Packets and bytes may be of two moments. Zeros for an exit that there is not.
+    /// Two loads, so packets and bytes may be from two moments. Zeros for an unknown interface.
     pub fn read(&self, exit: usize) -> Sent {
         if exit >= EXITS {
             return Sent::default();
         }
         let load = |at: usize| {
-            // SAFETY: both exits' two words lie in the mapped page.
+            // SAFETY: the two words of both interfaces are in the mapped page.
             let count = unsafe { self.counts.add(2 * exit + at) };
             // SAFETY: mapped while the value lives, and changed by atomic additions only.
             unsafe { count.as_ref() }.load(Ordering::Relaxed)

@@ -1,12 +1,12 @@
-//! Programs of others at tcx: who else sees, changes or ends an interface's packets.
+//! Other programs at tcx that see, change or end an interface's packets.
 
 use fairpath_units::IfIndex;
 
 use crate::attach::{Hook, name_of};
 
-/// More than the kernel takes at one hook (`BPF_MPROG_MAX`, 64).
+/// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
 const MAX_PROGRAMS: usize = 64;
-/// What our own programs at these hooks are called.
+/// Names of our own programs at these hooks.
 const OURS: [&str; 6] = [
     "rtt_ingress",
     "rtt_ingress_raw",
@@ -16,21 +16,21 @@ const OURS: [&str; 6] = [
     "mark_egress_raw",
 ];
 
-/// A program at a tcx hook that is not ours.
+/// A program of another owner at a tcx hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcxProgram {
     /// Its id, as `bpftool prog` shows it.
     pub id: u32,
-    /// Its name, up to 15 characters; empty where it has none, or we may not look.
+    /// Its name, up to 15 characters; empty without a name or permission.
     pub name: String,
 }
 
-/// Programs that are not ours at a tcx hook of an interface of the current network namespace, in their
-/// order. Needs `CAP_NET_ADMIN`; names need `CAP_SYS_ADMIN`. Programs of the older `clsact` are
-/// `fairpath_netlink::stages`' to tell.
+/// Programs of other owners at a tcx hook of an interface of the current network namespace, in
+/// order. Needs `CAP_NET_ADMIN`; names need `CAP_SYS_ADMIN`. `fairpath_netlink::stages` lists
+/// programs of the older `clsact`.
 ///
 /// # Errors
-/// What the kernel said. A kernel without tcx (before 6.6) says `EINVAL`.
+/// The error of the kernel. A kernel without tcx (before 6.6) returns `EINVAL`.
 pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
     let kind = match hook {
         Hook::TcxIngress => libbpf_sys::BPF_TCX_INGRESS,
@@ -44,11 +44,11 @@ pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProg
         ..libbpf_sys::bpf_prog_query_opts::default()
     };
     query.__bindgen_anon_1.count = MAX_PROGRAMS as u32;
-    // SAFETY: `query` points to room for as many ids as it says; both live through the call.
+    // SAFETY: `query` points to memory for this number of ids; both live through the call.
     let asked = unsafe { libbpf_sys::bpf_prog_query_opts(ifindex.0 as i32, kind, &raw mut query) };
     if asked < 0 {
         return match std::io::Error::from_raw_os_error(-asked) {
-            // No program was ever there.
+            // No program was ever attached there.
             error if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
             error => Err(error),
         };
@@ -81,7 +81,7 @@ mod tests {
     const LO: IfIndex = IfIndex(1);
 
     #[test]
-    fn others_programs_are_told_and_ours_are_not() {
+    fn only_other_programs_at_tcx_are_listed() {
         requires!(Need::Root);
         let ns = Testbed::new().netns("here").unwrap();
         let told = ns.enter(|| {

@@ -65,7 +65,7 @@ fn in_use(ns: &Netns) -> bool {
 }
 
 #[test]
-fn the_name_comes_and_goes_with_the_value_and_is_given_once() {
+fn registration_is_unique_and_ends_with_the_value() {
     requires!(Need::Root);
     let _turn = turn();
     let first = Bbr3Like::register().unwrap();
@@ -106,7 +106,7 @@ fn a_flow_without_loss_fills_the_link_and_probes() {
 }
 
 #[test]
-fn planted_loss_below_the_threshold_costs_little_and_above_it_is_answered() {
+fn loss_above_the_threshold_lowers_the_rate() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tc"));
     let _turn = turn();
     let testbed = Testbed::new();

@@ -303,7 +303,7 @@ fn options(flows: usize) -> traffic::Options {
 }
 
 #[test]
-fn homes_agree_on_generated_traffic_in_every_mode() {
+fn runtimes_agree_on_generated_traffic_in_every_mode() {
     requires!(Need::Root);
     let first = test_seed();
     for (n, mode) in (0..).zip(MODES) {
@@ -320,7 +320,7 @@ fn homes_agree_on_generated_traffic_in_every_mode() {
 }
 
 #[test]
-fn homes_agree_where_packets_pass_several_hooks() {
+fn runtimes_agree_where_packets_pass_several_hooks() {
     requires!(Need::Root);
     let first = test_seed();
     for (n, mode) in (20..).zip([Mode::Hybrid, Mode::Ts]) {
@@ -342,7 +342,7 @@ fn homes_agree_where_packets_pass_several_hooks() {
 }
 
 #[test]
-fn homes_agree_when_tables_are_too_small() {
+fn runtimes_agree_when_tables_are_too_small() {
     requires!(Need::Root);
     let first = test_seed();
     for (n, mode) in (40..).zip([Mode::Hybrid, Mode::Seq]) {
@@ -367,7 +367,7 @@ fn v4(random: &mut Random) -> Ipv4Addr {
 
 /// SYNs from everywhere, some of them answered, reset, completed or repeated.
 #[test]
-fn homes_agree_in_a_syn_flood() {
+fn runtimes_agree_in_a_syn_flood() {
     requires!(Need::Root);
     let mut random = Random::new(test_seed().wrapping_add(60));
     let mut homes = Homes::new("SYN flood", tiny(Mode::Hybrid));
@@ -545,7 +545,7 @@ fn kinds_one_way(forth: bool) -> Vec<(Link, Vec<u8>)> {
 }
 
 #[test]
-fn homes_agree_on_every_kind_of_link_and_packet() {
+fn runtimes_agree_on_every_kind_of_link_and_packet() {
     requires!(Need::Root);
     let mut homes = Homes::new("kinds", small(Mode::Hybrid));
     let mut now = SECOND;
@@ -614,7 +614,7 @@ fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, V
 }
 
 #[test]
-fn homes_agree_on_200_000_mutated_packets() {
+fn runtimes_agree_on_200_000_mutated_packets() {
     requires!(Need::Root);
     let kinds = kinds();
     let (first, share) = (test_seed(), Share::told());

@@ -147,7 +147,7 @@ fn agree(end: End) {
 }
 
 #[test]
-fn every_packet_is_marked_with_the_class_that_the_native_home_finds() {
+fn marks_equal_the_class_of_the_native_runtime() {
     requires!(Need::Root);
     agree(End::Receiver);
     agree(End::Sender);

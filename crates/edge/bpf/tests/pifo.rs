@@ -59,7 +59,7 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
 
 /// Natively and in the kernel, the same operations leave the same bytes; so also after damage, and both end.
 #[test]
-fn damaged_pools_answer_alike_in_kernel_and_natively() {
+fn damaged_pools_agree_in_kernel_and_native() {
     requires!(Need::Root);
     for seed in test_seeds(20) {
         let mut random = Random::new(seed.wrapping_add(2_000));
@@ -89,7 +89,7 @@ fn damaged_pools_answer_alike_in_kernel_and_natively() {
 
 /// Whatever the header says: the kernel's own bounds hold, and every operation ends.
 #[test]
-fn a_damaged_header_stops_nothing_but_the_answers() {
+fn damaged_pool_headers_only_refuse_operations() {
     requires!(Need::Root);
     let window = Window {
         buckets: 5_000,
@@ -127,7 +127,7 @@ fn a_damaged_header_stops_nothing_but_the_answers() {
 
 /// A few thousand rounds of each program of the bench, the kernel's own lists and trees included.
 #[test]
-fn every_program_of_the_bench_pops_and_pushes_without_a_mishap() {
+fn benchmark_programs_run_without_errors() {
     requires!(Need::Root);
     for variant in Variant::ALL {
         let mut bench = QueueBench::load(variant, 1_000).unwrap();

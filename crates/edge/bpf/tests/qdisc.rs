@@ -44,7 +44,7 @@ fn register(plan: &Plan, name: &str) -> QdiscError {
 }
 
 #[test]
-fn names_that_the_kernel_would_cut_off_or_tools_misread_are_refused() {
+fn invalid_qdisc_names_are_refused() {
     for name in ["", "sixteen-bytes-ab", "a b", "root/x"] {
         let error = register(&plan("fifo"), name);
         assert!(matches!(error, QdiscError::Name(_)), "{name:?}: {error}");
@@ -52,7 +52,7 @@ fn names_that_the_kernel_would_cut_off_or_tools_misread_are_refused() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_or_is_too_large_is_refused_before_the_kernel_is_asked() {
+fn invalid_plans_are_refused_before_loading() {
     let mut no_tree = plan("fifo");
     no_tree.nodes.clear();
     let error = register(&no_tree, "fairpath-test");
@@ -65,7 +65,7 @@ fn a_plan_that_cannot_be_or_is_too_large_is_refused_before_the_kernel_is_asked()
 }
 
 #[test]
-fn a_plan_that_copies_or_corrupts_packets_is_refused() {
+fn qdisc_refuses_duplication_and_corruption() {
     let copies = ImpairConfig {
         copy: 1,
         ..ImpairConfig::default()
@@ -83,8 +83,8 @@ fn a_plan_that_copies_or_corrupts_packets_is_refused() {
 }
 
 #[test]
-fn a_kernel_without_bpf_qdiscs_says_what_is_missing() {
-    let name = "a_kernel_without_bpf_qdiscs_says_what_is_missing";
+fn missing_qdisc_support_is_named() {
+    let name = "missing_qdisc_support_is_named";
     if bpf_qdisc().is_ok() {
         fairpath_units::skip_test(name, "a kernel without BPF qdiscs", "this one has them");
         return;
@@ -98,7 +98,7 @@ fn a_kernel_without_bpf_qdiscs_says_what_is_missing() {
 }
 
 #[test]
-fn no_policy_is_asked_to_mark() {
+fn qdisc_policies_never_mark() {
     let marked = plan("fq_codel");
     let (index, _) = policies()[2].param("ecn").unwrap();
     assert_eq!(policies()[2].name, "fq_codel");
@@ -110,8 +110,8 @@ fn no_policy_is_asked_to_mark() {
 }
 
 #[test]
-fn a_name_that_nobody_left_is_not_found() {
-    let name = "a_name_that_nobody_left_is_not_found";
+fn unknown_qdisc_names_are_not_found() {
+    let name = "unknown_qdisc_names_are_not_found";
     if !Uid::effective().is_root() {
         fairpath_units::skip_test(name, "root", "needs root");
         return;

@@ -157,7 +157,7 @@ fn agree(what: &str, plan: &Plan, seed: u64, classes: u64, leaf: u32) {
 }
 
 #[test]
-fn every_policy_alone_gives_the_same_outcomes_in_both_homes() {
+fn every_policy_agrees_in_both_runtimes() {
     requires!(Need::Root);
     let first = test_seed();
     for (policy, n) in policies().iter().zip(1..) {
@@ -174,7 +174,7 @@ fn every_policy_alone_gives_the_same_outcomes_in_both_homes() {
 }
 
 #[test]
-fn trees_of_each_policy_give_the_same_outcomes_in_both_homes() {
+fn trees_of_each_policy_agree_in_both_runtimes() {
     requires!(Need::Root);
     let fifo = &policies()[0];
     let first = test_seed();

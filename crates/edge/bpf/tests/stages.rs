@@ -184,7 +184,7 @@ fn until(least: u64, mut read: impl FnMut() -> u64) -> u64 {
 }
 
 #[test]
-fn what_impair_drops_is_not_measured() {
+fn impaired_drops_are_not_measured() {
     requires!(Need::Root);
     let net = net();
     let compose = |impair_first: bool| {
@@ -254,7 +254,7 @@ fn a_stage_goes_with_its_owner_and_the_root_with_the_last() {
 }
 
 #[test]
-fn no_packet_is_lost_where_owners_come_and_go() {
+fn stage_changes_lose_no_packet() {
     requires!(Need::Root);
     let net = net();
     let come_and_go = || {
@@ -324,7 +324,7 @@ fn stages_that_do_not_compose_are_refused_by_name() {
 }
 
 #[test]
-fn a_foreign_program_before_and_after_is_named_and_stays() {
+fn other_xdp_programs_are_named_and_kept() {
     requires!(Need::Root, Need::Tool("ip"));
     let net = net();
     let foreign = || {
@@ -419,7 +419,7 @@ fn every_stage_is_loaded_and_attached_within_two_seconds() {
 
 /// Anybody may lock the namespace's file, without any right: that makes joining slow, and no longer.
 #[test]
-fn a_lock_that_somebody_keeps_denies_nobody_a_stage() {
+fn a_held_lock_does_not_prevent_joining() {
     requires!(Need::Root);
     let net = net();
     let join = || {

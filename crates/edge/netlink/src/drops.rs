@@ -33,7 +33,7 @@ pub struct LinkDrops {
 
 /// The content of one message.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct LinkCounters {
     drops: Option<LinkDrops>,
     /// The other end: its index, and the number of its namespace if that is not this one.
     other: Option<(IfIndex, Option<u32>)>,
@@ -62,12 +62,16 @@ impl Links {
         seen.drops.ok_or_else(|| lacking("its counters"))
     }
 
-    fn look(&mut self, ifindex: IfIndex, namespace: Option<u32>) -> Result<Seen, NetlinkError> {
+    fn look(
+        &mut self,
+        ifindex: IfIndex,
+        namespace: Option<u32>,
+    ) -> Result<LinkCounters, NetlinkError> {
         let mut request = Request::new(RTM_GETLINK, acked(0), &ifinfo(ifindex, 0, 0));
         if let Some(number) = namespace {
             request = request.attr_u32(IFLA_TARGET_NETNSID, number);
         }
-        let mut seen = Seen::default();
+        let mut seen = LinkCounters::default();
         let read = |message: &Received<'_>| seen = parse(message.payload);
         self.connection().ask(OPERATION, request, read)?;
         Ok(seen)
@@ -81,11 +85,11 @@ fn lacking(lacks: &'static str) -> NetlinkError {
     }
 }
 
-fn parse(payload: &[u8]) -> Seen {
+fn parse(payload: &[u8]) -> LinkCounters {
     let attrs = payload.get(IFINFO_LEN..).unwrap_or_default();
     let counters = attr(attrs, IFLA_STATS64);
     let other = attr_u32(attrs, IFLA_LINK).filter(|index| *index != 0);
-    Seen {
+    LinkCounters {
         drops: counters.and_then(drops),
         other: other.map(|index| (IfIndex(index), attr_u32(attrs, IFLA_LINK_NETNSID))),
     }
@@ -106,7 +110,7 @@ mod tests {
     use crate::testing::in_scratch_namespace;
 
     #[test]
-    fn counters_have_their_places() {
+    fn link_counters_match_the_kernel_layout() {
         let counters: Vec<u8> = (0..24u64).flat_map(|n| (1u64 << n).to_ne_bytes()).collect();
         let wanted = LinkDrops {
             arriving: (1 << 6) + (1 << 15),
@@ -117,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_veth_tell_what_they_lost() {
-        in_scratch_namespace("both_ends_of_a_veth_tell_what_they_lost", || {
+    fn both_ends_of_a_veth_report_losses() {
+        in_scratch_namespace("both_ends_of_a_veth_report_losses", || {
             let mut links = Links::open().unwrap();
             let veth = NewLink::Veth {
                 name: "fp0",

@@ -190,8 +190,8 @@ mod tests {
     use crate::testing::in_scratch_namespace;
 
     #[test]
-    fn a_veth_tells_its_offloads_and_channels() {
-        in_scratch_namespace("a_veth_tells_its_offloads_and_channels", || {
+    fn veth_reports_offloads_and_channels() {
+        in_scratch_namespace("veth_reports_offloads_and_channels", || {
             let mut links = Links::open().unwrap();
             let veth = NewLink::Veth {
                 name: "e0",

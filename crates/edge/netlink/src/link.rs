@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_in_another_namespace_is_no_lower_link_here() {
+    fn peers_in_other_namespaces_are_not_lower_links() {
         let link = parse(
             Request::new(16, 0, &header(0, 7, 1))
                 .attr_str(IFLA_IFNAME, "veth0")

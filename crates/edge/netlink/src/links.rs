@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_pair_knows_its_ends_and_dies_whole() {
-        in_scratch_namespace("a_veth_pair_knows_its_ends_and_dies_whole", || {
+    fn veth_ends_are_linked_and_deleted_together() {
+        in_scratch_namespace("veth_ends_are_linked_and_deleted_together", || {
             let mut links = Links::open().unwrap();
             links
                 .create(NewLink::Veth {

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_is_what_is_read() {
+    fn netlink_messages_survive_a_round_trip() {
         let bytes = Request::new(16, 5, &[7; 6])
             .attr_str(3, "eth0")
             .nest(18, |r| r.attr_u32(1, 42).attr(2, &[9]))

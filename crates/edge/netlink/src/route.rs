@@ -56,18 +56,15 @@ mod tests {
     use crate::testing::in_scratch_namespace;
 
     #[test]
-    fn the_way_to_loopback_is_loopback_and_there_may_be_none() {
-        in_scratch_namespace(
-            "the_way_to_loopback_is_loopback_and_there_may_be_none",
-            || {
-                let mut links = Links::open().unwrap();
-                let lo = links.by_name("lo").unwrap().unwrap().ifindex;
-                links.set_up(lo, true).unwrap();
-                let to = |text: &str| link_towards(text.parse().unwrap()).unwrap();
-                assert_eq!(to("127.0.0.1"), Some(lo));
-                assert_eq!(to("192.0.2.1"), None);
-                assert_eq!(to("2001:db8::1"), None);
-            },
-        );
+    fn route_to_loopback_is_loopback_or_none() {
+        in_scratch_namespace("route_to_loopback_is_loopback_or_none", || {
+            let mut links = Links::open().unwrap();
+            let lo = links.by_name("lo").unwrap().unwrap().ifindex;
+            links.set_up(lo, true).unwrap();
+            let to = |text: &str| link_towards(text.parse().unwrap()).unwrap();
+            assert_eq!(to("127.0.0.1"), Some(lo));
+            assert_eq!(to("192.0.2.1"), None);
+            assert_eq!(to("2001:db8::1"), None);
+        });
     }
 }

@@ -187,8 +187,8 @@ mod tests {
     use crate::testing::in_scratch_namespace;
 
     #[test]
-    fn kinds_are_known_or_not_and_nothing_is_made() {
-        let name = "kinds_are_known_or_not_and_nothing_is_made";
+    fn probing_qdisc_kinds_creates_nothing() {
+        let name = "probing_qdisc_kinds_creates_nothing";
         in_scratch_namespace(name, || {
             let mut tc = Tc::open().unwrap();
             let before = tc.qdiscs().unwrap();
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn a_qdisc_made_is_listed_and_an_unknown_kind_is_refused_by_name() {
-        let name = "a_qdisc_made_is_listed_and_an_unknown_kind_is_refused_by_name";
+    fn created_qdiscs_are_listed() {
+        let name = "created_qdiscs_are_listed";
         in_scratch_namespace(name, || {
             let mut links = Links::open().unwrap();
             let veth = NewLink::Veth {

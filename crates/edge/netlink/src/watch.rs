@@ -354,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_seen_from_appearing_to_vanishing() {
-        in_scratch_namespace("a_link_is_seen_from_appearing_to_vanishing", || {
+    fn link_watch_reports_creation_to_removal() {
+        in_scratch_namespace("link_watch_reports_creation_to_removal", || {
             let mut watch = LinkWatch::open().unwrap();
             let first = watch.events().unwrap();
             assert!(matches!(&first[..], [LinkEvent::Appeared(lo)] if lo.name == "lo"));
@@ -400,8 +400,8 @@ mod tests {
     }
 
     #[test]
-    fn leaving_a_bridge_is_not_vanishing() {
-        in_scratch_namespace("leaving_a_bridge_is_not_vanishing", || {
+    fn leaving_a_bridge_is_not_removal() {
+        in_scratch_namespace("leaving_a_bridge_is_not_removal", || {
             let mut links = Links::open().unwrap();
             let veth = NewLink::Veth {
                 name: "p0",
@@ -414,7 +414,7 @@ mod tests {
             };
             if links.create(bridge).is_err() {
                 fairpath_units::skip_test(
-                    "leaving_a_bridge_is_not_vanishing",
+                    "leaving_a_bridge_is_not_removal",
                     "feature:bridge",
                     "kernel has no bridge",
                 );
@@ -440,8 +440,8 @@ mod tests {
     }
 
     #[test]
-    fn an_overflowed_socket_misses_nothing() {
-        in_scratch_namespace("an_overflowed_socket_misses_nothing", || {
+    fn link_watch_recovers_from_overflow() {
+        in_scratch_namespace("link_watch_recovers_from_overflow", || {
             let mut watch = LinkWatch::open().unwrap();
             watch.socket.set_rx_buf_sz(1u32).unwrap(); // the kernel makes it its minimum
             watch.events().unwrap();

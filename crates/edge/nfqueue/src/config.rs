@@ -239,7 +239,7 @@ mod tests {
     use crate::message::{Attributes, FAMILY_BYTES, Messages};
 
     #[test]
-    fn one_message_says_all() {
+    fn one_message_configures_the_queue() {
         let config = Config::new(3)
             .copy_bytes(128)
             .length(50)

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_comes_first_next_time() {
+    fn unread_packets_come_first_next_time() {
         let mut intake = intake([1, 2, 3].map(packet).to_vec());
         let mut packets = intake.packets(NonZeroU32::MIN);
         assert_eq!(packets.next().unwrap().0.id(), 1);

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn nfqueue_messages_survive_a_round_trip() {
         let mut bytes = Vec::new();
         write(&mut bytes, VERDICT, REQUEST, 7, 0x1234, |out| {
             put(out, 3, &[1, 2, 3]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_claims_too_much_is_cut_and_says_so() {
+    fn overlong_messages_are_truncated_and_reported() {
         let mut bytes = Vec::new();
         write(&mut bytes, PACKET, 0, 0, 0, |out| put(out, 1, &[0; 7]));
         let len = bytes.len();

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_message_still_has_its_id_and_says_that_it_is_cut() {
+    fn truncated_packets_keep_their_id() {
         let bytes = made(|out| {
             put(out, PACKET_HDR, &header(3, 2));
             put(out, PAYLOAD, &[0; 100]);

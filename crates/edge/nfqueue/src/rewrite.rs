@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_completed_is_refused() {
+    fn packets_with_uncomputable_checksums_are_refused() {
         let mut sctp = Frame::raw().ipv4(A, B).udp(1, 2).payload(b"x").build();
         sctp[9] = 132;
         assert_eq!(complete(&mut sctp.clone(), true), None);

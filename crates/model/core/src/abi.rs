@@ -1,11 +1,11 @@
 //! Mirror of `bpf/core/abi.h`: every structure that the core shares with Rust.
 //!
-//! Integers are in host order; ports and address words are as loaded from the packet (network
-//! order in memory). `layout_matches_the_c_compiler` holds sizes and offsets together.
+//! Integers are in host order; ports and address words are as loaded from the packet (network order
+//! in memory). `layout_matches_the_c_compiler` compares sizes and offsets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How the bytes of a frame begin (`enum fp_link`).
+/// The first header of a frame (`enum fp_link`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Link {
@@ -23,11 +23,11 @@ pub enum Link {
     Ppp = 6,
 }
 
-/// On which way through the interface a frame was seen (`enum fp_way`).
+/// The direction of a frame through the interface (`enum fp_way`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Way {
-    /// The capture does not tell.
+    /// Unknown in the capture.
     #[default]
     Unknown = 0,
     /// Received.
@@ -46,7 +46,7 @@ impl Way {
     }
 }
 
-/// What is known of a frame besides its bytes (`struct fp_frame`).
+/// The metadata of a frame (`struct fp_frame`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Frame {
@@ -58,37 +58,37 @@ pub struct Frame {
     pub wire_len: u32,
     /// Wire segments of a GSO packet; 0 counts as 1.
     pub segs: u32,
-    /// Interface where it is seen; 0 unknown.
+    /// Interface of the hook; 0 unknown.
     pub ifindex: u32,
-    /// On its way out: by which interface it came in; 0 this host or unknown. Going through
-    /// ([`Frame::THROUGH`]): by which one it leaves.
+    /// At egress: ingress interface; 0 this host or unknown. Going through ([`Frame::THROUGH`]):
+    /// egress interface.
     pub rx_ifindex: u32,
     /// A [`Link`].
     pub link: u16,
-    /// Tag control taken out of the frame; 0 none.
+    /// Tag control that was removed from the frame; 0 none.
     pub vlan: u16,
     /// A [`Way`].
     pub way: u8,
     /// [`Frame::AFTER_QUEUE`], [`Frame::SEEN_BEFORE`] and [`Frame::THROUGH`].
     pub flags: u8,
-    /// Going through: tag control that it leaves with; 0 none.
+    /// Going through: tag control at egress; 0 none.
     pub out_vlan: u16,
-    /// The packet's mark; 0 none or unknown.
+    /// The mark of the packet; 0 none or unknown.
     pub mark: u32,
     /// Always 0.
     pub zero2: u32,
 }
 
 impl Frame {
-    /// It came in by an interface whose ingress is watched too.
+    /// The ingress of its interface is monitored too.
     pub const SEEN_BEFORE: u8 = 1;
-    /// Seen behind the egress queue of its interface (packet taps).
+    /// Observed after the egress queue of its interface (packet taps).
     pub const AFTER_QUEUE: u8 = 2;
-    /// On its way in, and out again where no hook sees it (AF_XDP): both ends are counted here.
+    /// Ingress here, and egress where no hook observes it (AF_XDP): both ends are counted here.
     pub const THROUGH: u8 = 4;
 }
 
-/// A flow's identity (`struct fp_key`): side 0 is the lower endpoint.
+/// The identity of a flow (`struct fp_key`): side 0 is the lower endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Key {
@@ -123,19 +123,19 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Config {
-    /// Of the flow hash: secret live, fixed in tests.
+    /// Of the flow hash: secret live, constant in tests.
     pub seed: u64,
     /// Idle time after which a TCP flow is closed.
     pub flow_timeout: u64,
     /// The same for handshakes that never complete.
     pub half_open_timeout: u64,
-    /// How long a closed flow still takes its late packets.
+    /// How long a closed flow accepts late packets.
     pub closed_timeout: u64,
     /// Idle time of an ICMP flow.
     pub echo_timeout: u64,
-    /// An established flow idle for less is never evicted.
+    /// An established flow that is idle for less is never evicted.
     pub evict_guard: u64,
-    /// What is older cannot be matched any more.
+    /// Maximum age of a match.
     pub max_rtt: u64,
     /// Minimum time between two samples reported, per flow and leg.
     pub rate_limit: u64,
@@ -155,7 +155,7 @@ pub struct Config {
     pub max_segments: u32,
     /// Work areas and counters, one for each possible CPU.
     pub cpus: u32,
-    /// Space for one image of the rules; there are two. Address space, used as far as rules need.
+    /// Address space for one image of the rules; there are two. Memory is used as far as needed.
     pub image_bytes: u64,
     /// Slots for classes, [`crate::OTHER`] included; 0: nothing is classified.
     pub slots: u32,
@@ -165,7 +165,7 @@ pub struct Config {
     pub pair_sets: u32,
     /// Prefix length by which IPv4 remotes are distinguished.
     pub remote_v4: u32,
-    /// The same IPv6.
+    /// The same for IPv6.
     pub remote_v6: u32,
     /// 1: no events, counts only.
     pub quiet: u32,
@@ -175,16 +175,16 @@ pub struct Config {
 pub const CELL_WAYS: u32 = 8;
 /// Pairs in a set (`FP_PAIR_WAYS`).
 pub const PAIR_WAYS: u32 = 4;
-/// Space for an image: two million rules' places, markers included.
+/// Size of an image: two million rules, with markers.
 const IMAGE_BYTES: u64 = 65 << 20;
 
 /// Flows in a set (`FP_WAYS`).
 pub const WAYS: u32 = 8;
 /// Segments in a chunk (`FP_CHUNK_SEGMENTS`).
 pub const CHUNK_SEGMENTS: u32 = 5;
-/// Header bytes that the core looks at (`FP_HEAD_BYTES`).
+/// Header bytes that the core parses (`FP_HEAD_BYTES`).
 pub const HEAD_BYTES: usize = 192;
-/// Most flows a table may be queried to hold.
+/// Maximum of flows that a table can be configured for.
 pub const MAX_FLOWS: u32 = 1 << 22;
 
 const SECOND: u64 = 1_000_000_000;
@@ -220,8 +220,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Makes room for `flows` flows (rounded up to a power of two) and what they have outstanding:
-    /// four chunks a flow, and half-open flows a quarter as many.
+    /// Sets a capacity of `flows` flows (rounded up to a power of two), four chunks per flow, and a
+    /// quarter as many half-open flows.
     #[must_use]
     pub fn with_flows(mut self, flows: u32) -> Config {
         let flows = flows.clamp(WAYS, MAX_FLOWS).next_power_of_two();
@@ -231,8 +231,8 @@ impl Config {
         self
     }
 
-    /// Makes room for `classes` classes, interfaces and subnets, and what one reading finds of
-    /// them: sixteen cells a class and one pair for two.
+    /// Sets a capacity of `classes` classes, interfaces and subnets, with sixteen cells per class
+    /// and one pair for two classes per reading.
     #[must_use]
     pub fn with_classes(mut self, classes: u32) -> Config {
         self.slots = classes.saturating_add(1).min(crate::MAX_SLOTS);
@@ -243,8 +243,8 @@ impl Config {
         self
     }
 
-    /// Bytes of kernel memory in which classes are counted, whatever the number of CPUs: counts,
-    /// cells and pairs. Rules come besides.
+    /// Bytes of kernel memory for counts, cells and pairs of classes, for any number of CPUs. The
+    /// rules are in addition.
     pub fn class_bytes(&self) -> u64 {
         if self.slots == 0 {
             return 0;
@@ -255,18 +255,18 @@ impl Config {
     }
 }
 
-/// Which TCP methods are asked for (`enum fp_mode`).
+/// The TCP methods that are enabled (`enum fp_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
-    /// Sequence numbers where they are sure, timestamps where only they are.
+    /// Sequence numbers where they are unambiguous, otherwise timestamps.
     #[default]
     Hybrid = 0,
     /// Sequence and acknowledgement numbers with Karn's rule.
     Seq = 1,
     /// TCP timestamps.
     Ts = 2,
-    /// SYN and its answers only.
+    /// Only SYN and its answers.
     Handshake = 3,
     /// tshark's pairing, without Karn's rule (tests; native only).
     Tshark = 4,
@@ -276,7 +276,7 @@ include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
 macro_rules! method {
     ($($number:literal $variant:ident $name:ident $samples:ident $about:literal;)*) => {
-        /// By which method a sample was taken: the lines of `bpf/core/rtt/methods.h`.
+        /// The method of a sample: the lines of `bpf/core/rtt/methods.h`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Method {
@@ -287,14 +287,14 @@ macro_rules! method {
             /// All of them, in the order of their numbers.
             pub const ALL: &[Method] = &[$(Method::$variant),*];
 
-            /// As options, records and reports name it.
+            /// Its name in options, records and reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Method::$variant => stringify!($name),)*
                 }
             }
 
-            /// The counter of its samples among [`Stats`].
+            /// The counter of its samples in [`Stats`].
             pub fn counter(self) -> &'static str {
                 match self {
                     $(Method::$variant => stringify!($samples),)*
@@ -322,32 +322,32 @@ for_methods!(method);
 pub enum Reason {
     /// A SYN was seen.
     Syn,
-    /// A SYN-ACK was seen, its SYN was not.
+    /// A SYN-ACK without an observed SYN.
     SynAck,
-    /// Its beginning was not seen.
+    /// Its start was not observed.
     FirstSeen,
     /// Both sides sent FIN.
     Fin,
     /// Reset.
     Rst,
-    /// Silent for too long.
+    /// Idle for too long.
     Timeout,
-    /// The same 5-tuple began again.
+    /// The same 5-tuple started again.
     Reuse,
-    /// The table needed its place.
+    /// The table needed its entry.
     Evicted,
     /// Monitoring ended.
     End,
 }
 
-/// Whether the router's own egress queue lies within a sample (`enum fp_own_queue`).
+/// Whether a sample includes the router's own egress queue (`enum fp_own_queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnQueue {
-    /// The capture does not tell.
+    /// Unknown in the capture.
     Unknown,
-    /// It is part of the time measured.
+    /// Included.
     In,
-    /// It is not.
+    /// Not included.
     Out,
 }
 
@@ -423,7 +423,7 @@ macro_rules! stats {
 macro_rules! stats_of_methods {
     ($($number:literal $variant:ident $name:ident $samples:ident $about:literal;)*) => {
         stats! {
-            /// Frames looked at; GSO packets count their segments.
+            /// Frames; GSO packets count their segments.
             frames,
             /// Their bytes.
             frame_bytes,
@@ -431,7 +431,7 @@ macro_rules! stats_of_methods {
             not_ip,
             /// Headers not captured far enough.
             truncated,
-            /// Lengths that contradict each other.
+            /// Inconsistent lengths.
             malformed,
             /// Later fragments.
             fragments,
@@ -446,7 +446,7 @@ macro_rules! stats_of_methods {
             /// The same packet at another hook, not counted twice.
             other_sighting,
             $(#[doc = concat!("Samples by: ", $about)] $samples,)*
-            /// Samples not reported because of the rate limit.
+            /// Samples suppressed by the rate limit.
             samples_held_back,
             /// Matches refused: the ACK was a later one than the first.
             refused_stale_ack,
@@ -460,43 +460,43 @@ macro_rules! stats_of_methods {
             flows_opened,
             /// Flows closed.
             flows_closed,
-            /// Closed by silence.
+            /// Closed after an idle time.
             flows_timed_out,
-            /// Closed because their 5-tuple began again.
+            /// Closed because their 5-tuple started again.
             flows_reused,
-            /// Closed because the table needed the place.
+            /// Closed because the table needed the entry.
             flows_evicted,
-            /// Not tracked: no place that the age guard allows.
+            /// Not tracked: no entry that the age guard permits.
             flows_refused,
             /// Ended with only one direction seen: not measurable.
             one_sided_flows,
             /// Their bytes.
             one_sided_bytes,
-            /// Handshakes begun.
+            /// Handshakes started.
             half_open_started,
-            /// Handshakes forgotten for newer ones.
+            /// Handshakes dropped for newer ones.
             half_open_evicted,
             /// Handshakes timed out or reset.
             half_open_failed,
-            /// Holes and retransmissions forgotten for newer ones.
+            /// Holes and retransmissions dropped for newer ones.
             troubles_dropped,
-            /// Segments not remembered: no chunk left or too many outstanding.
+            /// Segments that were not stored: no chunk left or too many outstanding.
             segments_refused,
-            /// Packets given up because a lock stayed taken.
+            /// Packets skipped because a lock was not free in time.
             lock_failures,
-            /// Packets given up because the CPU's work area was taken.
+            /// Packets skipped because the CPU's work area was in use.
             scratch_busy,
-            /// Events that found the ring full.
+            /// Events lost to a full ring.
             events_lost,
             /// Keep-alives and probes, never sampled.
             keepalives,
             /// TCP payload acknowledged by an ACK that gave a sample.
             tcp_bytes_sampled,
-            /// Frames that the filters omit.
+            /// Frames excluded by filters.
             filtered,
-            /// For which no cell was free: in their class's sum only.
+            /// Samples without a free cell: only in the sum of their class.
             samples_unbinned,
-            /// Peers of classes given up for others within one reading.
+            /// Peers of classes evicted by others within one reading.
             pairs_evicted,
         }
     };
@@ -504,32 +504,32 @@ macro_rules! stats_of_methods {
 
 for_methods!(stats_of_methods);
 
-/// A round-trip time of one leg, taken from passing packets.
+/// A round-trip time of one leg, from passing packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was completed.
+    /// Time of completion.
     pub time: u64,
     /// Frame that completed it; 0 live.
     pub number: u64,
     /// Nanoseconds.
     pub rtt: u64,
-    /// Least of this flow and leg so far, nanoseconds.
+    /// Minimum of this flow and leg so far, nanoseconds.
     pub least: u64,
     /// The flow.
     pub key: Key,
     /// Its number.
     pub flow: u32,
-    /// Which side of the key answered: the measured host.
+    /// The side of the key that answered: the measured host.
     pub measured: usize,
-    /// How.
+    /// The method.
     pub method: Method,
-    /// Interface at which the completing packet was seen; 0 unknown.
+    /// Interface of the completing packet; 0 unknown.
     pub ifindex: u32,
-    /// Interface behind which the measured host lies; 0 unknown or this host.
+    /// Interface towards the measured host; 0 unknown or this host.
     pub towards: u32,
-    /// Whether the router's own queue is in it.
+    /// Whether it includes the router's own queue.
     pub own_queue: OwnQueue,
-    /// Which way the completing packet was going.
+    /// Direction of the completing packet.
     pub way: Way,
     /// End of the matched data, or the echo's number.
     pub seq: u32,
@@ -542,29 +542,29 @@ pub struct Sample {
 /// A flow was opened, closed, or was still open at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// When.
+    /// The time.
     pub time: u64,
-    /// Frame that told; 0 live or by time.
+    /// Frame that caused it; 0 live or by time.
     pub number: u64,
     /// The flow.
     pub key: Key,
     /// Its number.
     pub flow: u32,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Which side opened or closed it.
+    /// The side that opened or closed it.
     pub side: usize,
-    /// When it was first seen.
+    /// Time of its first packet.
     pub opened: u64,
-    /// What each side sent.
+    /// Counts of each side's packets.
     pub counts: [Counts; 2],
     /// Minimum RTT towards each side; 0 none.
     pub least: [u64; 2],
-    /// Interface behind which each side lies; 0 unknown or this host.
+    /// Interface towards each side; 0 unknown or this host.
     pub towards: [u32; 2],
 }
 
-/// What the core tells.
+/// An event of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A sample.
@@ -577,15 +577,15 @@ pub enum Event {
     Alive(FlowRecord),
 }
 
-/// Bytes that are no event: another ABI version, or memory damaged from outside.
+/// Bytes that are not an event: another ABI version, or corrupted memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "read event of the packet path: {bytes} bytes of kind {kind} are not an event; was the object built from other sources?"
 )]
 pub struct BadEvent {
-    /// How many were given.
+    /// The number of bytes.
     pub bytes: usize,
-    /// Their kind.
+    /// The kind in them.
     pub kind: u8,
 }
 
@@ -611,10 +611,10 @@ impl RawFlowEvent {
 }
 
 impl Event {
-    /// Reads what the kernel or the native core wrote.
+    /// Reads an event from the kernel or the native core.
     ///
     /// # Errors
-    /// [`BadEvent`] where length, kind or a discriminant fits no event.
+    /// [`BadEvent`] if length, kind or a discriminant is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Result<Event, BadEvent> {
         let bad = BadEvent {
             bytes: bytes.len(),

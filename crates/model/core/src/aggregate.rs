@@ -1,23 +1,23 @@
-//! What the core counts for classes (`struct fp_class_counts` and its companions in `abi.h`).
+//! Counts of classes (`struct fp_class_counts` and related structures in `abi.h`).
 //!
-//! A class lives in a slot. Its counters only ever grow (and wrap): readers take differences. Slot
-//! [`OTHER`] takes what no class matches. Round-trip times are counted in cells (class, leg, bucket),
-//! and what a class talks to in pairs; both are emptied by each reading.
+//! A class has a slot. Its counters only grow (and wrap), so readers compute differences. Slot
+//! [`OTHER`] counts packets without a class. Round-trip times are counted in cells (class, leg,
+//! bucket), and peers of a class in pairs. Each reading empties both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The slot of packets and samples that no class matches.
+/// The slot of packets and samples without a class.
 pub const OTHER: u32 = 0;
-/// Most slots that a monitor may be queried for: a hundred thousand classes, interfaces and subnets.
+/// Maximum of slots of a monitor: a hundred thousand classes, interfaces and subnets.
 pub const MAX_SLOTS: u32 = 1 << 17;
 
-/// Index of what a class's hosts send, in [`ClassCounts::dir`].
+/// Index of packets from the class's hosts, in [`ClassCounts::dir`].
 pub const UP: usize = 0;
-/// Index of what they receive.
+/// Index of packets to them.
 pub const DOWN: usize = 1;
 /// Index of the leg between this router and the class's hosts, in [`ClassCounts::leg`].
 pub const INSIDE: usize = 0;
-/// Index of the leg between this router and those they talk with.
+/// Index of the leg between this router and the remote hosts.
 pub const OUTSIDE: usize = 1;
 
 /// One direction of a class. Packets are wire packets (a GSO packet counts its segments),
@@ -29,15 +29,15 @@ pub struct DirCounts {
     pub packets: u64,
     /// All IP bytes.
     pub bytes: u64,
-    /// Bytes of packets whose flow gave no round-trip time so far: other protocols, one-sided flows.
+    /// Bytes of packets whose flow gave no RTT so far: other protocols, one-sided flows.
     pub unmeasured_bytes: u64,
-    /// TCP segments that carry data; told when a sample, trouble or the flow's end tells the rest.
+    /// TCP segments with data; reported with a sample, a hole or the end of the flow.
     pub data_packets: u32,
-    /// Sent again although seen here: lost beyond this router (less the spurious ones).
+    /// Sent again although observed here: lost downstream (minus the spurious ones).
     pub retransmitted_packets: u32,
-    /// Holes that a retransmission filled: lost before this router.
+    /// Holes that a retransmission filled: lost upstream.
     pub lost_before_packets: u32,
-    /// Retransmitted for nothing.
+    /// Retransmitted unnecessarily.
     pub spurious_packets: u32,
     /// Arrived late, but were not retransmitted.
     pub reordered_packets: u32,
@@ -49,9 +49,9 @@ pub struct DirCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct LegCounts {
-    /// Round-trip times measured.
+    /// Measured round-trip times.
     pub samples: u32,
-    /// Those that found no cell: in `samples` and `sum_ns`, not in the histogram.
+    /// Those without a free cell: in `samples` and `sum_ns`, not in the histogram.
     pub unbinned: u32,
     /// Their sum.
     pub sum_ns: u64,
@@ -69,44 +69,44 @@ pub struct ClassCounts {
     pub flows_opened: u32,
     /// Of those, how many ended.
     pub flows_closed: u32,
-    /// Handshakes that were reset, or never completed.
+    /// Handshakes that were reset, or not completed.
     pub handshakes_failed: u32,
     /// Flows that ended with only one side seen.
     pub one_sided: u32,
 }
 
-/// How often a round-trip time of one bucket was seen since the last reading.
+/// The number of round-trip times in one bucket since the last reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// Of the class.
     pub slot: u32,
     /// [`INSIDE`] or [`OUTSIDE`].
     pub leg: u8,
-    /// As `fairpath_core::bucket_of` says.
+    /// As in `fairpath_core::bucket_of`.
     pub bucket: u16,
     /// Samples.
     pub count: u32,
 }
 
-/// What a pair counts.
+/// The kind of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PairKind {
     /// A class and a remote prefix.
     Remote,
     /// A class and a label of remote prefixes; the label's number is [`Pair::label`].
     Label,
-    /// A class and one separate hosts.
+    /// A class and one of its hosts.
     Talker,
-    /// No class: the subnet of an endpoint that nothing matched ([`Pair::slot`] is [`OTHER`]).
+    /// No class: the subnet of an unmatched endpoint ([`Pair::slot`] is [`OTHER`]).
     Unmatched,
 }
 
-/// What passed between a class and a remote prefix, or one of its hosts, since the last reading.
+/// Traffic between a class and a remote prefix, or of one of its hosts, since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// Of the class.
     pub slot: u32,
-    /// What it counts.
+    /// Its kind.
     pub kind: PairKind,
     /// The masked address; unspecified for a label.
     pub address: IpAddr,
@@ -149,14 +149,14 @@ impl Default for Pair {
 /// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// Bits behind `len` are zero.
+    /// Bits after `len` are zero.
     pub address: IpAddr,
     /// At most 32 or 128.
     pub len: u8,
 }
 
 impl Prefix {
-    /// The prefix of `len` bits that `address` lies in; a longer `len` is taken as the longest.
+    /// The prefix of `len` bits that contains `address`; a `len` that is too long is reduced.
     pub fn new(address: IpAddr, len: u8) -> Prefix {
         match address {
             IpAddr::V4(v4) => {
@@ -178,7 +178,7 @@ impl Prefix {
         }
     }
 
-    /// Whether `address` lies in it.
+    /// Whether the prefix contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4()
             && Prefix::new(address, self.len).address == self.address
@@ -195,11 +195,11 @@ include!(concat!(env!("OUT_DIR"), "/matches.rs"));
 
 macro_rules! rules {
     ($($number:literal $field:ident ($value:ty) $about:literal;)*) => {
-        /// What leads a packet's endpoint to a slot. Where several match, the first of this order
-        /// wins: mark, MAC, longest prefix, VLAN, DSCP, interface.
+        /// The rules that select a slot for an endpoint of a packet. If several match, the first in
+        /// this order wins: mark, MAC, longest prefix, VLAN, DSCP, interface.
         ///
-        /// No criterion appears twice in its list. All but prefixes, labels and uplinks are the lines
-        /// of `bpf/core/class/matches.h`.
+        /// No criterion appears twice in its list. All except prefixes, labels and uplinks are the
+        /// lines of `bpf/core/class/matches.h`.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Rules {
             $(#[doc = $about] pub $field: Vec<($value, u32)>,)*
@@ -207,12 +207,13 @@ macro_rules! rules {
             pub prefixes: Vec<(Prefix, u32)>,
             /// Numbers of labels by remote prefix.
             pub labels: Vec<(Prefix, u32)>,
-            /// Interfaces whose hosts are remote: marks and DSCPs speak of the other endpoint.
+            /// Interfaces whose hosts are remote: marks and DSCPs belong to the other endpoint.
             pub uplinks: Vec<u32>,
         }
 
         impl Rules {
-            /// Calls `each` with the kind of rule, key and slot of what is looked up as a number.
+            /// Calls `each` with the kind of rule, key and slot of every rule that is looked up as
+            /// a number.
             pub(crate) fn each_number(&self, mut each: impl FnMut(u32, u64, u32)) {
                 $(for (value, slot) in &self.$field {
                     each($number, value.key(), *slot);
@@ -253,13 +254,13 @@ impl Key for [u8; 6] {
     }
 }
 
-/// Buckets of a round-trip time histogram: 32 for each octave of nanoseconds from 2^13 (8 us) to
-/// 2^36 (69 s). The middle of a bucket is at most 1.6 % off.
+/// Buckets of a round-trip time histogram: 32 per octave of nanoseconds from 2^13 (8 us) to 2^36
+/// (69 s). The middle of a bucket is at most 1.6 % off.
 pub const BUCKETS: usize = 23 * 32;
 const FIRST_OCTAVE: u32 = 13;
 const LAST_OCTAVE: u32 = 35;
 
-/// The bucket of a round-trip time; times below and beyond fall into the first and the last.
+/// The bucket of a round-trip time. Times outside of the range use the first or last bucket.
 pub fn bucket_of(rtt_ns: u64) -> u16 {
     let rtt = rtt_ns.clamp(1 << FIRST_OCTAVE, (1 << (LAST_OCTAVE + 1)) - 1);
     let octave = 63 - rtt.leading_zeros();
@@ -267,7 +268,7 @@ pub fn bucket_of(rtt_ns: u64) -> u16 {
     ((octave - FIRST_OCTAVE) * 32) as u16 + step as u16
 }
 
-/// The least round-trip time of a bucket, nanoseconds; of [`BUCKETS`], where the last one ends.
+/// The minimum round-trip time of a bucket, nanoseconds; of [`BUCKETS`], the end of the last one.
 pub fn bucket_start(bucket: u16) -> u64 {
     let octave = u32::from(bucket) / 32 + FIRST_OCTAVE;
     (1 << octave) + (u64::from(bucket % 32) << (octave - 5))

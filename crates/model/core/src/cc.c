@@ -5,7 +5,7 @@
  */
 #include "cc/bbr3.h"
 
-/* What a test may know of a connection; mirrored in cc.rs. */
+/* The state of a connection for tests; mirrored in cc.rs. */
 struct fp_native_bbr3_view {
 	u64 pacing_rate;
 	u64 max_bw;

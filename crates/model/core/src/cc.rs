@@ -1,11 +1,11 @@
 //! Congestion control as a value: the native runtime of `bpf/core/cc`, for tests without a network.
 //!
-//! [`Bbr3`] is what `fp_bbr3like` of `fairpath-bpf` runs in the kernel: the same C, told of ACKs by
-//! whoever simulates a path. Volumes are packets, times microseconds.
+//! [`Bbr3`] is the same C as `fp_bbr3like` of `fairpath-bpf` in the kernel, with ACKs from a
+//! simulated path. Volumes are packets, times microseconds.
 
 use std::fmt;
 
-/// What one ACK tells: `struct fp_bbr3_ack` of bpf/core/cc/abi.h.
+/// The input of one ACK: `struct fp_bbr3_ack` of bpf/core/cc/abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bbr3Ack {
@@ -13,11 +13,11 @@ pub struct Bbr3Ack {
     pub now_us: u64,
     /// Length of the rate sample, microseconds; 0 without one.
     pub interval_us: u64,
-    /// Bytes a second the socket may pace at most.
+    /// Maximum pacing rate of the socket in bytes per second.
     pub max_pacing: u64,
-    /// Packets delivered ever, with this ACK; wraps.
+    /// Packets delivered so far, including this ACK; wraps.
     pub delivered: u32,
-    /// Packets found lost ever; wraps.
+    /// Packets lost so far; wraps.
     pub lost: u32,
     /// `delivered` when the newest packet acknowledged was sent.
     pub prior_delivered: u32,
@@ -33,28 +33,28 @@ pub struct Bbr3Ack {
     pub rtt_us: u32,
     /// Smoothed; 0 before the first.
     pub srtt_us: u32,
-    /// The window active.
+    /// The active window.
     pub cwnd: u32,
     /// Bytes of a packet.
     pub mss: u32,
-    /// Any number, evenly distributed.
+    /// A random number, evenly distributed.
     pub random: u32,
-    /// 1 where `prior_delivered` is there.
+    /// 1 if `prior_delivered` is valid.
     pub sampled: u8,
-    /// 1 where the application held the sample back.
+    /// 1 if the application limited the sample.
     pub app_limited: u8,
-    /// 1 where the window was used up.
+    /// 1 if the window was used up.
     pub cwnd_limited: u8,
-    /// 1 where losses are found by selective ACKs.
+    /// 1 if selective ACKs detect losses.
     pub has_sack: u8,
     /// 1 in fast recovery and after a timeout.
     pub in_recovery: u8,
-    /// 1 where the receiver waited with it.
+    /// 1 if the receiver delayed it.
     pub ack_delayed: u8,
 }
 
 impl Bbr3Ack {
-    /// No measure, no limit: `FP_BBR3_NONE32`.
+    /// No measurement, no limit: `FP_BBR3_NONE32`.
     pub const NONE: u32 = u32::MAX;
 }
 
@@ -64,7 +64,7 @@ impl Bbr3Ack {
 pub enum Bbr3Phase {
     /// Doubles its rate every round.
     Startup,
-    /// Takes back the queue that Startup made.
+    /// Drains the queue from Startup.
     Drain,
     /// A little below the bandwidth.
     Down,
@@ -74,7 +74,7 @@ pub enum Bbr3Phase {
     Refill,
     /// A quarter above the bandwidth.
     Up,
-    /// Half of the pipe, to see the round-trip time.
+    /// Half of the pipe, to measure the round-trip time.
     ProbeRtt,
 }
 
@@ -91,7 +91,7 @@ impl Bbr3Phase {
     ];
 }
 
-/// What a connection believes and wants: `struct fp_native_bbr3_view` of cc.c.
+/// The state and output of a connection: `struct fp_native_bbr3_view` of cc.c.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bbr3View {
@@ -99,7 +99,7 @@ pub struct Bbr3View {
     pub pacing_rate: u64,
     /// Packets a microsecond, times 2^24.
     pub max_bw: u64,
-    /// The same, with what losses say.
+    /// The same with the limit from losses.
     pub bw: u64,
     /// The window, packets.
     pub cwnd: u32,
@@ -107,11 +107,11 @@ pub struct Bbr3View {
     pub min_rtt: u32,
     /// Packets that may be in flight, from probes; [`Bbr3Ack::NONE`]: no limit seen.
     pub inflight_longterm: u32,
-    /// Packets that may be in flight, from losses of this cycle; also.
+    /// Packets that may be in flight, from losses of this cycle; [`Bbr3Ack::NONE`]: no limit.
     pub inflight_shortterm: u32,
-    /// What was in flight when the newest packet acknowledged was sent, as far as is known.
+    /// Packets in flight when the newest acknowledged packet was sent, as far as known.
     pub tx_in_flight: u32,
-    /// Packets lost since then, also.
+    /// Packets lost since then, as far as known.
     pub lost_since: u32,
     phase: u32,
     full_bw_reached: u32,
@@ -120,22 +120,22 @@ pub struct Bbr3View {
 }
 
 impl Bbr3View {
-    /// What it does.
+    /// Its phase.
     pub fn phase(&self) -> Bbr3Phase {
         Bbr3Phase::ALL[self.phase as usize]
     }
 
-    /// Whether it ever found the pipe full.
+    /// Whether it found the pipe full.
     pub fn full_bw_reached(&self) -> bool {
         self.full_bw_reached != 0
     }
 
-    /// Whether rate samples of what is in flight are to be marked as held back.
+    /// Whether to mark rate samples of packets in flight as limited by the application.
     pub fn mark_app_limited(&self) -> bool {
         self.mark_app_limited != 0
     }
 
-    /// Whether the last ACK told of more loss than 2 %, in a probe.
+    /// Whether the last ACK reported more than 2 % loss in a probe.
     pub fn too_high(&self) -> bool {
         self.too_high != 0
     }
@@ -164,7 +164,7 @@ pub struct Bbr3 {
 }
 
 impl Bbr3 {
-    /// A connection at the moment of `ack`: clock, counters, window, packet size.
+    /// A connection at `ack`: clock, counters, window, packet size.
     pub fn new(ack: &Bbr3Ack) -> Bbr3 {
         // SAFETY: takes nothing.
         let bytes = unsafe { fp_native_bbr3_bytes() };
@@ -173,7 +173,7 @@ impl Bbr3 {
         assert_eq!(ack_bytes, size_of::<Bbr3Ack>() as u64, "cc/abi.h and cc.rs");
         let memory = vec![0; bytes.div_ceil(8) as usize].into_boxed_slice();
         let mut bbr3 = Bbr3 { memory };
-        // SAFETY: memory of the size that C asks for, aligned as it needs; `ack` is as large as there.
+        // SAFETY: memory of the size and alignment that C needs; `ack` has the same layout.
         unsafe { fp_native_bbr3_init(bbr3.raw(), ack) };
         bbr3
     }
@@ -182,19 +182,19 @@ impl Bbr3 {
         self.memory.as_mut_ptr().cast()
     }
 
-    /// An ACK came; `ack.cwnd` is the window active. Look at [`Bbr3::view`] then.
+    /// Handles an ACK; `ack.cwnd` is the active window. The result is in [`Bbr3::view`].
     pub fn on_ack(&mut self, ack: &Bbr3Ack) {
         // SAFETY: initialised memory; `ack` outlives the call.
         unsafe { fp_native_bbr3_on_ack(self.raw(), ack) }
     }
 
-    /// Fast recovery or a timeout begins, with this window active.
+    /// Fast recovery or a timeout begins, with this window.
     pub fn on_loss_episode(&mut self, cwnd: u32) {
         // SAFETY: initialised memory.
         unsafe { fp_native_bbr3_on_loss_episode(self.raw(), cwnd) }
     }
 
-    /// Nothing was lost after all.
+    /// A loss was spurious.
     pub fn on_undo(&mut self, ack: &Bbr3Ack) {
         // SAFETY: initialised memory; `ack` outlives the call.
         unsafe { fp_native_bbr3_on_undo(self.raw(), ack) }
@@ -206,10 +206,10 @@ impl Bbr3 {
         unsafe { fp_native_bbr3_on_restart(self.raw(), ack) }
     }
 
-    /// What it believes and wants.
+    /// Its state and output.
     pub fn view(&self) -> Bbr3View {
         let mut view = Bbr3View::default();
-        // SAFETY: initialised memory, which is read; `view` is as large as in C.
+        // SAFETY: initialised memory; `view` is as large as in C.
         unsafe { fp_native_bbr3_view(self.memory.as_ptr().cast(), &raw mut view) };
         view
     }

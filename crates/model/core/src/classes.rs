@@ -1,9 +1,9 @@
-//! User space's hand on what classes are looked up by and counted in.
+//! User space's access to the rules and counts of classes.
 //!
-//! The kernel may count at the same time. Rules are written where no packet looks and inverted
-//! with one store; cells and pairs are inverted also before they are read. In a live kernel
-//! the caller waits between the turn and the next use of the other half until no program runs any
-//! more that saw it ([`Memory::set_rules`] and [`Memory::read_classes`] say where).
+//! The kernel may count at the same time. Rules are written to the unused image and activated by
+//! one store. Cells and pairs are swapped in the same way before they are read. In a live kernel,
+//! the caller waits between a swap and the next use of the old half, until no running program uses
+//! it any more (see [`Memory::set_rules`] and [`Memory::read_classes`]).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,19 +13,19 @@ use crate::ffi::{self, RawFilter, RawFlow, RawPair};
 use crate::image::{self, TooManyRules};
 use crate::memory::Memory;
 
-/// Filters that one monitor can have (`FP_MAX_FILTERS`).
+/// Maximum of filters of one monitor (`FP_MAX_FILTERS`).
 pub const MAX_FILTERS: usize = 32;
-/// Cells, pairs or flows taken over in one call.
+/// Cells, pairs or flows read in one call.
 const BATCH: usize = 256;
 
-/// What was counted: all classes' counts, and the cells and pairs since the last reading.
+/// The counts of all classes, and the cells and pairs since the last reading.
 #[derive(Clone, Debug, Default)]
 pub struct ClassReading {
-    /// By slot; they only grow, and wrap.
+    /// By slot; they only grow and wrap.
     pub counts: Vec<ClassCounts>,
-    /// In no order.
+    /// Unordered.
     pub cells: Vec<Cell>,
-    /// In no order.
+    /// Unordered.
     pub pairs: Vec<Pair>,
 }
 
@@ -36,26 +36,26 @@ pub struct FlowView {
     pub key: Key,
     /// Slots of the classes of side 0 and 1.
     pub slots: [u32; 2],
-    /// When it was first seen, in the monitor's time.
+    /// Time of its first packet, in the monitor's clock.
     pub opened: u64,
-    /// When it was last seen.
+    /// Time of its last packet.
     pub last: u64,
-    /// Least round-trip time towards side 0 and 1, nanoseconds; 0 none.
+    /// Minimum round-trip time towards side 0 and 1, nanoseconds; 0 none.
     pub least: [u64; 2],
-    /// What side 0 and 1 sent.
+    /// Counts of packets from side 0 and 1.
     pub counts: [Counts; 2],
-    /// Its end was seen; it keeps its place for late packets.
+    /// It ended, and keeps its entry for late packets.
     pub closed: bool,
 }
 
-/// Which packets are looked at: of those with an end in the prefix and a port, all but them.
+/// A filter of packets, by a prefix and a port of one of their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Leaves out what matches; otherwise what matches no filter of this kind is omitted.
+    /// Excludes packets that match; otherwise packets that match no such filter are excluded.
     pub except: bool,
-    /// One end lies in it; everything does in `None`.
+    /// One end is in it; `None` matches all.
     pub prefix: Option<Prefix>,
-    /// One TCP or UDP port is this.
+    /// One TCP or UDP port equals it.
     pub port: Option<u16>,
 }
 
@@ -124,17 +124,17 @@ fn cell_of(key_count: u64) -> Cell {
 }
 
 impl Memory {
-    /// Puts rules into force, with one store: every packet goes by the old ones or by these.
+    /// Activates rules by one store: every packet uses either the old or the new ones.
     ///
-    /// `begun` are slots that belong to somebody new from now on; their counts begin at zero. They
-    /// must have had no rule leading to them before this call. Live, wait until no program runs
-    /// any more that began before, and only then call this again.
+    /// `begun` are slots with a new owner: their counts start at zero. No rule may have led to them
+    /// before this call. In a live kernel, wait until no running program uses the old rules before
+    /// the next call.
     ///
     /// # Errors
-    /// [`TooManyRules`]; then the old rules stay active and nothing is begun.
+    /// [`TooManyRules`]; then the old rules stay active and no slot is reset.
     ///
     /// # Panics
-    /// Where the monitor has no slots ([`crate::Config::with_classes`]).
+    /// If the monitor has no slots ([`crate::Config::with_classes`]).
     pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
         assert!(
             self.config.slots > 0,
@@ -146,21 +146,21 @@ impl Memory {
         let used = &mut self.image_bytes[generation as usize % 2];
         *used = (*used).max(image.len() as u64);
         for slot in begun {
-            // SAFETY: `rtt` is formatted; the core takes a slot that does not exist as OTHER.
+            // SAFETY: `rtt` is formatted; the core treats an invalid slot as OTHER.
             unsafe { ffi::fp_native_begin_slot(self.rtt.as_ptr(), *slot, generation) };
         }
         // SAFETY: `rtt` is formatted with slots, so there is space for two images.
         let free = unsafe { ffi::fp_native_free_image(self.rtt.as_ptr()) };
-        // SAFETY: build() stays within image_bytes; no packet goes by this image.
+        // SAFETY: build() stays within image_bytes; no packet uses this image.
         unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), free, image.len()) };
         // SAFETY: `rtt` is formatted.
         unsafe { ffi::fp_native_turn_image(self.rtt.as_ptr()) };
         Ok(())
     }
 
-    /// Which of the two images of rules is active, 0 or 1; [`Memory::set_rules`] fills the other.
+    /// The active image of rules, 0 or 1; [`Memory::set_rules`] fills the other.
     pub fn rules_image(&self) -> usize {
-        // SAFETY: `rtt` is formatted; this process alone turns images.
+        // SAFETY: `rtt` is formatted; only this process changes the image.
         unsafe { ffi::fp_native_image(self.rtt.as_ptr()) as usize }
     }
 
@@ -169,7 +169,7 @@ impl Memory {
         self.image_bytes.iter().sum()
     }
 
-    /// Says which packets are looked at; at most [`MAX_FILTERS`], the rest is not taken: false.
+    /// Sets the filters. False if there are more than [`MAX_FILTERS`], of which the first are used.
     pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
         let raw: Vec<RawFilter> = filters.iter().map(Filter::raw).collect();
         // SAFETY: `rtt` is formatted, `raw` has that many filters.
@@ -177,15 +177,15 @@ impl Memory {
         raw.len() <= MAX_FILTERS
     }
 
-    /// Looks only at packets with an end in a class of `only` (in any, if that is empty), and at none
-    /// with an end in a class of `except`. Replaces what was said before; say it again when slots
-    /// begun by [`Memory::set_rules`] are among them.
+    /// Measures only packets with an end in a class of `only` (all packets if it is empty), and
+    /// none with an end in a class of `except`. Replaces earlier calls. Repeat it when
+    /// [`Memory::set_rules`] begins slots among them.
     pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
         const ONLY: u32 = 1;
         const EXCEPT: u32 = 2;
         let mut some = 0;
         for slot in 0..self.config.slots {
-            // SAFETY: `rtt` is formatted; classes' flags have this one writer.
+            // SAFETY: `rtt` is formatted; only this process writes flags of classes.
             unsafe { ffi::fp_native_filter_class(self.rtt.as_ptr(), slot, 0) };
         }
         for (slots, flag) in [(only, ONLY), (except, EXCEPT)] {
@@ -195,7 +195,7 @@ impl Memory {
                 } else {
                     flag
                 };
-                // SAFETY: as above; the core takes a slot that does not exist as OTHER.
+                // SAFETY: as above; the core treats an invalid slot as OTHER.
                 unsafe { ffi::fp_native_filter_class(self.rtt.as_ptr(), *slot, flags) };
                 some |= flag;
             }
@@ -204,20 +204,20 @@ impl Memory {
         unsafe { ffi::fp_native_filter_classes(self.rtt.as_ptr(), some) };
     }
 
-    /// Counts what passes a watched interface in a separate slot; false if it is not watched.
+    /// Counts packets of a monitored interface in a separate slot. False if it is not monitored.
     pub fn count_interface(&mut self, ifindex: u32, slot: u32) -> bool {
-        // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.
+        // SAFETY: `rtt` is formatted; only this process writes the table of monitored interfaces.
         unsafe { ffi::fp_native_count_interface(self.rtt.as_ptr(), ifindex, slot) == 0 }
     }
 
-    /// From now on cells and pairs of the other half are filled. Live, wait until no program runs
-    /// any more that began before; then [`Memory::read_classes`] with what this returns.
+    /// Switches cells and pairs to the other half. In a live kernel, wait until no running program
+    /// uses the old half; then call [`Memory::read_classes`] with the result.
     pub fn turn_reading(&mut self) -> u32 {
         // SAFETY: `rtt` is formatted.
         unsafe { ffi::fp_native_turn_reading(self.rtt.as_ptr()) }
     }
 
-    /// Reads the counts, and empties a half that is not being filled.
+    /// Reads the counts, and empties a half that is not in use.
     pub fn read_classes(&mut self, half: u32, into: &mut ClassReading) {
         into.counts
             .resize(self.config.slots as usize, ClassCounts::default());
@@ -235,7 +235,7 @@ impl Memory {
         let mut batch = [0; BATCH];
         let mut at = 0;
         loop {
-            // SAFETY: `batch` has that much space; the half is not being filled.
+            // SAFETY: `batch` has that much memory; the half is not in use.
             let used = unsafe {
                 ffi::fp_native_cells(
                     self.rtt.as_ptr(),
@@ -257,7 +257,7 @@ impl Memory {
         let mut batch = [RawPair::default(); BATCH];
         let mut at = 0;
         loop {
-            // SAFETY: `batch` has that much space; the half is not being filled.
+            // SAFETY: `batch` has that much memory; the half is not in use.
             let used = unsafe {
                 ffi::fp_native_pairs(
                     self.rtt.as_ptr(),
@@ -278,14 +278,15 @@ impl Memory {
     /// Slot for [`Memory::flows`] of all classes.
     pub const ALL_SLOTS: u32 = u32::MAX;
 
-    /// Flows of which one end belongs to a slot's class, at most `limit`, those with the most
-    /// bytes first. Walks the whole flow table: for people's questions, not for loops.
+    /// Flows with an end in the class of a slot, at most `limit`, sorted by bytes. Walks through
+    /// the whole flow table: for interactive queries, not for loops.
     pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
         let mut flows = Vec::new();
         let mut batch = [RawFlow::default(); BATCH];
         let mut at = 0;
         while self.config.slots > 0 && at < self.config.flow_sets {
-            // SAFETY: `batch` has that much space; what the kernel writes meanwhile are counters.
+            // SAFETY: `batch` has that much memory; the kernel writes only counters at the same
+            // time.
             let used = unsafe {
                 ffi::fp_native_flows(
                     self.rtt.as_ptr(),
@@ -331,7 +332,7 @@ mod tests {
         assert!(one.slots > 16_000);
         assert!(one.class_bytes() <= 8 << 20, "{}", one.class_bytes());
         assert_eq!(one.class_bytes(), sixteen.class_bytes());
-        // Nothing else of what is built grows with classes, but for the rules.
+        // Nothing else in the layout grows with classes, except the rules.
         let all = |config: &Config| crate::Memory::bytes(config) - 2 * config.image_bytes;
         let without = Config {
             slots: 0,

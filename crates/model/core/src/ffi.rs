@@ -4,7 +4,7 @@ use crate::abi::{Config, Counts, Frame, Key, RawFlowEvent, Stats};
 use crate::aggregate::ClassCounts;
 use crate::sched::Meta;
 
-/// `struct fp_rtt`: the beginning of a monitor's memory, wherever it lies.
+/// `struct fp_rtt`: the start of a monitor's memory.
 #[repr(C, align(64))]
 pub(crate) struct Rtt {
     _opaque: [u8; 0],

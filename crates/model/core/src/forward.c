@@ -27,7 +27,7 @@ u32 fp_native_forward_bridge(const struct fp_forward *f, u32 go, u32 bytes)
 	return fp_forward_bridge(f, go, bytes);
 }
 
-/* `frame_bytes` are those of the whole frame, of which `bytes` are there to be looked at. */
+/* `frame_bytes` is the length of the whole frame, of which `bytes` are available. */
 u32 fp_native_forward_request(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
 			      u32 frame_bytes, struct fp_fib *fib)
 {

@@ -1,12 +1,12 @@
 //! Forwarding decisions: the native runtime of `bpf/core/forward`.
 //!
 //! ```text
-//!   frame ─ link header ─ exit by which it came ─┬─ bridge: the other exit ──────────┬─ Decision ─ change
-//!                                                └─ router: question ─ FIB ─ answer ─┘
+//!   frame ─ link header ─ ingress ─┬─ bridge: the other interface ────┬─ Decision ─ change
+//!                                  └─ router: query ─ FIB ─ result ─┘
 //! ```
 //!
-//! The FIB and the sockets are the caller's: [`Forwarder::decide`] asks for them once, where they
-//! matter. [`Forwarder::change`] edits the frame as the kernel's program does.
+//! The FIB and the sockets belong to the caller: [`Forwarder::decide`] requests each at most once.
+//! [`Forwarder::change`] edits the frame like the kernel's program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use fairpath_units::IfIndex;
 
 use crate::sched::End;
 
-/// Exits of a monitor: towards subscribers, and towards the internet.
+/// Egress interfaces of a monitor: towards subscribers, and towards the internet.
 pub const EXITS: usize = 2;
 /// MAC addresses of this host that a bridge distinguishes (`FP_MAX_OWN`).
 pub const MAX_OWN: usize = 4;
@@ -22,51 +22,51 @@ const MAC_BYTES: usize = 6;
 /// Of `struct fp_forward`.
 const PLAN_BYTES: usize = 96;
 
-/// How packets find their exit.
+/// How the egress of a packet is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Forwarding {
-    /// By the other one.
+    /// The other interface.
     Bridge = 1,
-    /// By the one that the kernel's FIB names.
+    /// The interface from the kernel's FIB.
     Router = 2,
 }
 
-/// Where frames come and go.
+/// An egress interface of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The interface that the program is attached to.
+    /// The interface of the program.
     pub ifindex: IfIndex,
-    /// The interface that routes name: the VLAN device, or the same.
+    /// The interface as routes name it: the VLAN device, or the same.
     pub route: IfIndex,
-    /// Whose class counts for what leaves here.
+    /// The end whose class counts for packets that leave here.
     pub end: End,
-    /// Bytes of IP.
+    /// MTU: bytes of IP.
     pub mtu: u32,
-    /// The tag of its frames; 0: none, or in a bridge whatever they have.
+    /// The tag of its frames; 0: none, or in a bridge any tag.
     pub vlan: u16,
     /// Its MAC address; of a router, that of `route`.
     pub mac: [u8; MAC_BYTES],
-    /// A tcx ingress program of this monitor measures what the stack gets from `ifindex`.
+    /// Whether a tcx ingress program of this monitor measures packets to the stack from `ifindex`.
     pub stack_seen: bool,
 }
 
-/// What `RttMonitor::set_forwarding` puts into force.
+/// The plan of `RttMonitor::set_forwarding`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardPlan {
-    /// How.
+    /// The mode.
     pub forwarding: Forwarding,
     /// Two interfaces, or two VLANs of one. Their order gives them their numbers, 0 and 1.
     pub exits: [Exit; EXITS],
-    /// Of a bridge: MAC addresses whose packets are the stack's, up to four.
+    /// Of a bridge: MAC addresses whose packets go to the stack, up to four.
     pub own: Vec<[u8; MAC_BYTES]>,
 }
 
-/// What became of a frame (`FP_GO_*` of bpf/core/forward/abi.h).
+/// The outcome for a frame (`FP_GO_*` of bpf/core/forward/abi.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Way {
-    /// Redirected to a socket, which may have had no room (`XDP_STATISTICS`).
+    /// Redirected to a socket, which may have been full (`XDP_STATISTICS`).
     ToSocket,
     /// Passed: the queue had no socket.
     NoSocket,
@@ -80,25 +80,25 @@ pub enum Way {
     Neighbour,
     /// Passed: shorter than its headers.
     Short,
-    /// Passed: the driver has no room before the frame.
+    /// Passed: no headroom in the driver.
     NoRoom,
-    /// Passed: its tag is none of the exits'.
+    /// Passed: its tag belongs to no egress interface.
     OtherVlan,
     /// Passed: the monitor has no work area for this CPU.
     NoDesk,
-    /// Passed: longer than the exit's MTU.
+    /// Passed: longer than the MTU of the egress interface.
     TooBig,
     /// Passed: not sent to the interface's MAC address.
     OtherHost,
-    /// Passed: its TTL or hop limit ends here.
+    /// Passed: its TTL or hop limit is exceeded.
     Ttl,
     /// Passed: options of IPv4, or hop-by-hop ones.
     Options,
-    /// Passed: addresses that no router forwards, or a wrong header checksum.
+    /// Passed: addresses that routers do not forward, or a wrong header checksum.
     Strange,
-    /// Passed: the next hop's MAC address is not known yet.
+    /// Passed: the MAC address of the next hop is unknown.
     NoNeighbour,
-    /// Passed: to this host, a broadcast, or no route (the FIB does not tell them apart).
+    /// Passed: to this host, a broadcast, or no route (the FIB does not distinguish them).
     Local,
     /// Passed: a route that refuses: unreachable, prohibit, blackhole.
     Unreachable,
@@ -106,16 +106,16 @@ pub enum Way {
     NotForwarding,
     /// Passed: the route encapsulates.
     Tunnel,
-    /// Passed: it leaves by an interface that is no exit.
+    /// Passed: the route uses an interface that is not configured.
     OtherExit,
-    /// Dropped: the socket went away when the frame was changed already.
+    /// Dropped: the socket was closed after the frame was changed.
     Lost,
 }
 
 impl Way {
-    /// How many there are.
+    /// The number of outcomes.
     pub const COUNT: usize = Way::Lost as usize + 1;
-    /// All, in their order, with the names that a status shows.
+    /// All, in order, with their names in a status.
     pub const ALL: [(Way, &'static str); Way::COUNT] = [
         (Way::ToSocket, "to socket"),
         (Way::NoSocket, "no socket"),
@@ -143,8 +143,7 @@ impl Way {
 }
 
 impl ForwardPlan {
-    /// `struct fp_forward`, as the kernel's map takes it. Own addresses beyond [`MAX_OWN`] are not
-    /// in it.
+    /// `struct fp_forward` for the kernel's map. Own addresses above [`MAX_OWN`] are ignored.
     pub fn to_bytes(&self) -> [u8; PLAN_BYTES] {
         let mut bytes = Vec::with_capacity(PLAN_BYTES);
         bytes.extend((self.forwarding as u32).to_ne_bytes());
@@ -169,16 +168,16 @@ impl ForwardPlan {
     }
 }
 
-/// What the FIB is asked: where a packet leaves.
+/// A query to the FIB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibQuestion {
-    /// The interface by which it came, as routes name it.
+    /// The ingress interface, as routes name it.
     pub came_by: IfIndex,
-    /// Who sends it.
+    /// The sender.
     pub source: IpAddr,
-    /// Who receives it; of the same family.
+    /// The receiver, of the same family.
     pub destination: IpAddr,
-    /// The IP header's.
+    /// Of the IP header.
     pub protocol: u8,
     /// The DSCP of IPv4 without ECN; of IPv6 traffic class and flow label, in host order.
     pub flow: u32,
@@ -186,16 +185,16 @@ pub struct FibQuestion {
     pub bytes: u16,
 }
 
-/// What the FIB answers.
+/// The result of the FIB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FibAnswer {
     /// `BPF_FIB_LKUP_RET_*`, or a negative error; 0: the rest is valid.
     pub code: i32,
-    /// Where the packet leaves.
+    /// The egress interface.
     pub leaves_by: IfIndex,
-    /// That interface's MAC address.
+    /// The MAC address of that interface.
     pub source: [u8; MAC_BYTES],
-    /// The next hop's.
+    /// The MAC address of the next hop.
     pub destination: [u8; MAC_BYTES],
 }
 
@@ -255,7 +254,7 @@ impl Fib {
     }
 }
 
-/// What was decided of a frame.
+/// The decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     go: u32,
@@ -263,27 +262,27 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// What becomes of it.
+    /// The outcome.
     pub fn way(&self) -> Way {
         Way::ALL[(self.go & 0xff) as usize].0
     }
 
-    /// By which exit it came, as far as the core knows (0 where it does not).
+    /// The ingress, if the core knows it (otherwise 0).
     pub fn came(&self) -> usize {
         (self.go >> 8 & 1) as usize
     }
 
-    /// By which exit it leaves; of [`Way::ToSocket`] only.
+    /// The egress; of [`Way::ToSocket`] only.
     pub fn leaves(&self) -> usize {
         (self.go >> 12 & 1) as usize
     }
 }
 
-/// A frame ends before the headers that were to be changed.
+/// A frame ends inside the headers to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("change a forwarded frame of {bytes} bytes: it ends inside its headers; drop it")]
-pub struct Spoilt {
-    /// What there is.
+pub struct FrameTooShort {
+    /// Its length.
     pub bytes: usize,
 }
 
@@ -318,8 +317,8 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// What goes to AF_XDP without a plan, by the link header alone: [`Way::ToSocket`], or why the stack
-/// gets it. `own` are this host's MAC addresses, zero where unused.
+/// The decision without a plan, by the link header: [`Way::ToSocket`], or the reason to pass the
+/// frame to the stack. `own` are MAC addresses of this host, zero where unused.
 pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
     let own = own.as_flattened().as_ptr();
     // SAFETY: reads `frame` within its length, and four addresses of six bytes.
@@ -327,7 +326,7 @@ pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
     Way::ALL[outcome as usize].0
 }
 
-/// A plan active, natively.
+/// An active plan, natively.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
     /// `struct fp_forward`.
@@ -336,7 +335,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Of this plan, whose contradictions are not looked for.
+    /// Uses this plan, without checks for contradictions.
     pub fn new(plan: &ForwardPlan) -> Forwarder {
         let mut words = [0; PLAN_BYTES / 8];
         for (to, bytes) in words.iter_mut().zip(plan.to_bytes().chunks_exact(8)) {
@@ -348,13 +347,13 @@ impl Forwarder {
         }
     }
 
-    /// What becomes of a frame that came by `ifindex`. Nothing is changed.
+    /// Decides about a frame from `ifindex`, and changes nothing.
     ///
-    /// `shown` is its beginning, in which all headers are looked for, `frame_bytes` its whole length.
-    /// `socket` says whether an exit's queue has a socket, `fib` answers a router's question.
+    /// `shown` is its first part with all headers, `frame_bytes` its whole length. `socket` returns
+    /// whether a queue of the egress has a socket, `fib` answers the query of a router.
     ///
     /// # Panics
-    /// Where a frame is shorter than what is shown of it.
+    /// If a frame is shorter than the part that is shown.
     pub fn decide(
         &self,
         ifindex: IfIndex,
@@ -411,17 +410,17 @@ impl Forwarder {
         routed
     }
 
-    /// By how many bytes a frame of this decision leaves longer than it came.
+    /// The growth of a frame with this decision in bytes.
     pub fn growth(&self, decision: &Decision) -> i32 {
         // SAFETY: a whole plan, and a number.
         unsafe { fp_native_forward_growth(self.plan.as_ptr(), decision.go) }
     }
 
-    /// Changes a frame that goes through: tag, MAC addresses, TTL and checksum.
+    /// Changes a forwarded frame: tag, MAC addresses, TTL and checksum.
     ///
     /// # Errors
-    /// [`Spoilt`]: nothing that was decided of this frame fits it. It is useless then.
-    pub fn change(&self, decision: &Decision, frame: &mut Vec<u8>) -> Result<(), Spoilt> {
+    /// [`FrameTooShort`]: the frame does not fit the decision, and is unusable.
+    pub fn change(&self, decision: &Decision, frame: &mut Vec<u8>) -> Result<(), FrameTooShort> {
         let bytes = frame.len();
         match self.growth(decision) {
             0 => (),
@@ -433,7 +432,7 @@ impl Forwarder {
         // SAFETY: a whole plan; reads and writes the frame within its length.
         match unsafe { fp_native_forward_change(plan, decision.go, next, at, len) } {
             0 => Ok(()),
-            _ => Err(Spoilt { bytes }),
+            _ => Err(FrameTooShort { bytes }),
         }
     }
 }

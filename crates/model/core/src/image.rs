@@ -1,8 +1,8 @@
-//! Builds the image of the rules that `classify.h` looks packets up in.
+//! Builds the image of the rules for look-ups by `classify.h`.
 //!
-//! One hash table of exact keys (linear probing, at most [`PROBES`] places) and, for each family,
-//! the prefix lengths that occur. A prefix that a binary search over these lengths reaches by way of
-//! shorter ones leaves a marker at each of them, whose value is the longest prefix known there.
+//! One hash table of exact keys (linear probing, at most [`PROBES`] entries) and, for each family,
+//! the prefix lengths that occur. For each prefix, there are markers at the shorter lengths on the
+//! path of the binary search, whose value is the longest prefix known there.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,12 +17,12 @@ const NO_SLOT: u32 = u32::MAX;
 pub(crate) const HEADER_BYTES: usize = 40 + 4 * MAX_LEVEL * LEVEL_BYTES;
 const LEVEL_BYTES: usize = 24;
 pub(crate) const RULE_BYTES: usize = 32;
-/// Where the table begins.
+/// Offset of the table.
 const RULES_AT: usize = HEADER_BYTES.next_multiple_of(64);
-/// Other seeds that are tried before the table is doubled.
+/// Number of other seeds to try before the table is doubled.
 const SEEDS: u32 = 8;
 
-/// `enum fp_rule_kind`, but the lines of `matches.h`.
+/// `enum fp_rule_kind`, without the lines of `matches.h`.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Kind {
@@ -41,9 +41,9 @@ enum Kind {
 pub struct TooManyRules {
     /// Entries of the table.
     pub rules: usize,
-    /// What they need.
+    /// Needed.
     pub needed: usize,
-    /// What there is.
+    /// Available.
     pub space: usize,
 }
 
@@ -90,7 +90,7 @@ fn hash(key: [u64; 2], tag: u32, seed: u32) -> u32 {
     (h >> 32) as u32
 }
 
-/// A prefix on its way into the table: `value` is `None` for a marker.
+/// A prefix for the table: `value` is `None` for a marker.
 #[derive(Clone, Copy)]
 struct Node {
     address: u128,
@@ -113,7 +113,7 @@ fn add_family(prefixes: &[(Prefix, u32)], kind: Kind, entries: &mut Vec<Entry>) 
         });
         nodes.extend(markers(address, len, &lens));
     }
-    // Shorter prefixes of an address first, and a prefix before the marker at the same place.
+    // Shorter prefixes of an address first, and a prefix before the marker at the same position.
     nodes.sort_unstable_by_key(|n| (n.address, n.len, n.value.is_none()));
     nodes.dedup_by_key(|n| (n.address, n.len));
     let mut above: Vec<Node> = Vec::new();
@@ -160,7 +160,7 @@ fn markers(address: u128, len: u8, lens: &[u8]) -> impl Iterator<Item = Node> + 
     })
 }
 
-/// The table of `size` places, or `None` if some entry would lie too far from its place.
+/// The table of `size` entries, or `None` if an entry would be too far from its position.
 fn fill(entries: &[Entry], size: usize, seed: u32) -> Option<Vec<Option<u32>>> {
     let mut table = vec![None; size];
     for (index, entry) in entries.iter().enumerate() {
@@ -192,10 +192,10 @@ fn of_family(prefixes: &[(Prefix, u32)], v4: bool) -> Vec<(Prefix, u32)> {
     some
 }
 
-/// The image's bytes. O(n log n) for n prefixes; a hundred thousand take a tenth of a second.
+/// The bytes of the image. O(n log n) for n prefixes; a hundred thousand take about 0.1 s.
 ///
 /// # Errors
-/// [`TooManyRules`] where it would take more than `space` bytes.
+/// [`TooManyRules`] if it would take more than `space` bytes.
 pub(crate) fn build(rules: &Rules, generation: u32, space: usize) -> Result<Vec<u8>, TooManyRules> {
     let mut entries = Vec::new();
     let levels = [
@@ -284,7 +284,7 @@ pub(crate) fn masked(prefix: &Prefix) -> ([u64; 2], [u64; 2]) {
     (words(address & mask(len)), words(mask(len)))
 }
 
-/// An address as the core keeps it, and a length of 128 bits, as people write them.
+/// An address as the core stores it, and a length of 128 bits, in readable form.
 pub(crate) fn address_of(loaded: [u64; 2], len: u8) -> (IpAddr, u8) {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&loaded[0].to_le_bytes());
@@ -300,7 +300,7 @@ pub(crate) fn address_of(loaded: [u64; 2], len: u8) -> (IpAddr, u8) {
 mod tests {
     use super::*;
 
-    /// Neighbouring addresses, as providers give them out, must not crowd one place.
+    /// Adjacent addresses, as providers assign them, must not collide.
     #[test]
     fn a_table_of_neighbours_is_not_doubled() {
         let v4 = (0..30_000u32).map(|i| {

@@ -1,9 +1,9 @@
 //! bpf/core compiled natively, behind safe Rust.
 //!
-//! [`Monitor`] is the native runtime: captures, tests, fuzzing. [`Memory`] is a monitor's memory
-//! wherever it lies; `fairpath-bpf` puts it over the kernel's arena, so that formatting, counting
-//! and ending are the same code in every runtime. [`pifo`] has queues over
-//! numbers, [`cc`] congestion control, [`forward`] what passes the stack by. Pure: `now` is an argument everywhere.
+//! [`Monitor`] is the native runtime: captures, tests, fuzzing. [`Memory`] is the memory of a
+//! monitor at any place; `fairpath-bpf` uses it for the kernel's arena, so that format, counters
+//! and end are the same code in every runtime. [`pifo`] has PIFOs, [`cc`] congestion control,
+//! [`forward`] the decisions about bypassing the stack. Pure: `now` is an argument everywhere.
 
 mod abi;
 mod aggregate;

@@ -1,8 +1,8 @@
-//! A monitor's memory: formatted, counted and ended from user space.
+//! The memory of a monitor: formatted, read and ended from user space.
 //!
-//! The kernel may work on the same bytes at the same time (an arena): what is read here is then a
-//! snapshot of counters, and only [`Memory::watch`] writes. [`Memory::finish`] and
-//! [`Memory::replay`] ask for silence.
+//! The kernel may use the same bytes at the same time (an arena). A reading is then a snapshot of
+//! counters, and only [`Memory::watch`] writes. [`Memory::finish`] and [`Memory::replay`] need
+//! exclusive use.
 
 use std::ptr::NonNull;
 
@@ -11,10 +11,10 @@ use crate::aggregate::Rules;
 use crate::ffi::{self, Rtt, Sink};
 use crate::sched::{End, Meta};
 
-/// Events that one call hands over at most.
+/// Maximum of events of one call.
 const SINK_EVENTS: usize = 64;
 
-/// Places used in a monitor's tables.
+/// Used entries in a monitor's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Flows.
@@ -30,21 +30,21 @@ pub struct Usage {
 pub struct Memory {
     pub(crate) rtt: NonNull<Rtt>,
     pub(crate) config: Config,
-    /// Of the rules active; 0 before the first.
+    /// Generation of the active rules; 0 before the first.
     pub(crate) generation: u32,
-    /// The largest images so far, alternately: what they used stays used.
+    /// The largest images so far, alternately: memory that was used stays used.
     pub(crate) image_bytes: [u64; 2],
 }
 
 // SAFETY: the memory is plain bytes; every access goes through the core, which locks what it shares.
 unsafe impl Send for Memory {}
 
-/// Offsets of `struct fp_rtt` fields that only unattached runs use; checked by the layout test.
+/// Offsets of `struct fp_rtt` fields for test runs; checked by the layout test.
 #[cfg(test)]
 pub(crate) const REPLAY_OFFSET: usize = 192;
 pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 204;
 
-/// One frame of an unattached run, as it lies in memory (`struct fp_replay`).
+/// One frame of a test run in memory (`struct fp_replay`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Replay {
@@ -61,7 +61,7 @@ impl Memory {
         unsafe { ffi::fp_native_bytes(config) }
     }
 
-    /// Bytes that `frames` frames of an unattached run need behind the monitor.
+    /// Bytes for `frames` frames of a test run after the monitor.
     pub fn replay_bytes(frames: usize) -> u64 {
         (frames * (size_of::<Replay>() + HEAD_BYTES)) as u64
     }
@@ -70,10 +70,10 @@ impl Memory {
     ///
     /// # Safety
     /// `at` points to [`Memory::bytes`] zeroed, writable bytes, aligned to 64, that outlive the
-    /// value; nothing but the core touches them while it lives.
+    /// value. Only the core uses them while it lives.
     pub unsafe fn format(at: NonNull<u8>, config: &Config) -> Memory {
         let rtt = at.cast::<Rtt>();
-        // SAFETY: the caller promises size, zeroes and alignment.
+        // SAFETY: the caller ensures size, zeroes and alignment.
         unsafe { ffi::fp_native_format(rtt.as_ptr(), config) };
         let mut memory = Memory {
             rtt,
@@ -102,7 +102,7 @@ impl Memory {
         sum
     }
 
-    /// Used places. Walks all tables: for summaries, not for loops.
+    /// Used entries. Walks through all tables: for summaries, not for loops.
     pub fn usage(&self) -> Usage {
         let mut used = [0; 3];
         // SAFETY: `rtt` is formatted, `used` has the three numbers that are written.
@@ -114,27 +114,27 @@ impl Memory {
         }
     }
 
-    /// Chunks that flows hold, `None` where a list contradicts itself: always [`Usage::chunks`] unless something is
-    /// broken. Walks everything; for tests and fuzzing.
+    /// Chunks in use by flows, `None` if a list contradicts itself: always equal to
+    /// [`Usage::chunks`] without defects. Walks through everything: for tests and fuzzing.
     pub fn held(&self) -> Option<u64> {
         // SAFETY: `rtt` is formatted.
         let held = unsafe { ffi::fp_native_held(self.rtt.as_ptr()) };
         (held != u64::MAX).then_some(held)
     }
 
-    /// Marks an interface's ingress as watched, or no longer; false where there are too many.
+    /// Marks the ingress of an interface as monitored or not. False if there are too many.
     pub fn watch(&mut self, ifindex: u32, watched: bool) -> bool {
-        // SAFETY: `rtt` is formatted; the table of watched interfaces has this one writer.
+        // SAFETY: `rtt` is formatted; only this process writes the table of monitored interfaces.
         unsafe { ffi::fp_native_watch(self.rtt.as_ptr(), ifindex, u32::from(watched)) == 0 }
     }
 
-    /// Asks the next run of the expiring program to look at `sets` sets at time `now`.
+    /// Sets the input of the next run of the expiry program: `sets` sets at time `now`.
     pub fn ask_expire(&mut self, now: u64, sets: u32) {
         self.put(EXPIRE_CURSOR_OFFSET + 4, now);
         self.put(EXPIRE_CURSOR_OFFSET + 12, sets);
     }
 
-    /// Tells every flow that is still open. Nothing else may work on the memory meanwhile.
+    /// Reports every flow that is still open. Needs exclusive use of the memory.
     pub fn finish(&mut self, now: u64, mut tell: impl FnMut(Event)) {
         let mut set = 0;
         let mut over = 0;
@@ -151,7 +151,7 @@ impl Memory {
         }
     }
 
-    /// One frame through the native runtime; `data` are its captured bytes.
+    /// Runs one frame through the native runtime; `data` are its captured bytes.
     pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], tell: &mut impl FnMut(Event)) {
         let bytes = data.len().min(HEAD_BYTES) as u32;
         with_sink(
@@ -165,8 +165,8 @@ impl Memory {
         );
     }
 
-    /// What policies see of a frame, with the class of one of its ends; false where it is no whole
-    /// IP packet.
+    /// The metadata of a frame for policies, with the class of one of its ends. False if it is not
+    /// a whole IP packet.
     pub(crate) fn look(&mut self, frame: &Frame, data: &[u8], end: End, meta: &mut Meta) -> bool {
         const NOT_IP: i32 = 1;
         const MALFORMED: i32 = 3;
@@ -178,9 +178,9 @@ impl Memory {
         !(NOT_IP..=MALFORMED).contains(&parsed)
     }
 
-    /// Closes what went silent in the next `sets` sets.
+    /// Closes idle flows in the next `sets` sets.
     pub(crate) fn expire(&mut self, now: u64, sets: u32, tell: &mut impl FnMut(Event)) {
-        // A set tells at most one event a way: as many sets a call as the sink surely takes.
+        // A set reports at most one event per way, so the sink limits the number of sets per call.
         let step = SINK_EVENTS as u32 / crate::abi::WAYS;
         let mut left = sets;
         while left > 0 {
@@ -196,10 +196,10 @@ impl Memory {
         }
     }
 
-    /// Lays frames out for the unattached program; they replace earlier ones.
+    /// Writes frames for the test run program; they replace earlier ones.
     ///
     /// # Safety
-    /// Behind the monitor lie [`Memory::replay_bytes`] writable bytes for this many frames.
+    /// [`Memory::replay_bytes`] writable bytes for this number of frames follow the monitor.
     pub unsafe fn replay<'a>(&mut self, frames: impl ExactSizeIterator<Item = (Frame, &'a [u8])>) {
         let count = frames.len();
         let start = Self::bytes(&self.config);
@@ -214,11 +214,11 @@ impl Memory {
                 result: 0,
             };
             let place = start as usize + i * size_of::<Replay>();
-            // SAFETY: the caller promises the space.
+            // SAFETY: the caller ensures the memory.
             let slot = unsafe { base.add(place) }.cast::<Replay>();
             // SAFETY: as above; `place` is aligned to 8 as `start` is to 64.
             unsafe { slot.write(replay) };
-            // SAFETY: the caller promises the space.
+            // SAFETY: the caller ensures the memory.
             let copy = unsafe { base.add(at as usize) };
             // SAFETY: as above; `data` has `bytes` bytes.
             unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), copy, bytes) };
@@ -234,7 +234,7 @@ impl Memory {
     }
 }
 
-/// Runs `call` with an empty sink and tells what it collected.
+/// Runs `call` with an empty sink and returns the events.
 fn with_sink(call: impl FnOnce(*mut Sink), tell: &mut impl FnMut(Event)) {
     let mut events = [const { std::mem::MaybeUninit::<RawFlowEvent>::uninit() }; SINK_EVENTS];
     let mut sink = Sink {
@@ -253,10 +253,10 @@ fn with_sink(call: impl FnOnce(*mut Sink), tell: &mut impl FnMut(Event)) {
     }
 }
 
-/// Reads one event that the core wrote; a sample's unused tail is taken as zeroes.
+/// Reads one event of the core; the unused tail of a sample is zero.
 ///
 /// # Safety
-/// At least the event's head is written, and all of it where its kind is not a sample.
+/// At least the head of the event is written, and all of it unless it is a sample.
 unsafe fn event_of(event: &std::mem::MaybeUninit<RawFlowEvent>) -> RawFlowEvent {
     let at = event.as_ptr();
     // SAFETY: the head is written.
@@ -267,7 +267,7 @@ unsafe fn event_of(event: &std::mem::MaybeUninit<RawFlowEvent>) -> RawFlowEvent 
             ..RawFlowEvent::default()
         };
     }
-    // SAFETY: flow events are written whole.
+    // SAFETY: flow events are written completely.
     unsafe { at.read() }
 }
 
@@ -315,7 +315,7 @@ mod tests {
             EXPIRE_CURSOR_OFFSET + 16,
             size_of::<ClassCounts>(),
             size_of::<DirCounts>(),
-            192, // Config::class_bytes() says so
+            192, // as computed by Config::class_bytes()
             size_of::<ffi::RawPair>(),
             c[30] as usize,
             size_of::<ffi::RawFlow>(),

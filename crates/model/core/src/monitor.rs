@@ -1,4 +1,4 @@
-//! The native runtime: one monitor in plain memory, fed frame by frame.
+//! The native runtime: a monitor in plain memory that processes frame by frame.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,15 +10,15 @@ use crate::image::TooManyRules;
 use crate::memory::{Memory, Usage};
 use crate::sched::{End, Meta};
 
-/// How much of the tables one second of capture time looks at for silent flows: 1 part in this.
+/// The part of the tables that is checked for idle flows per second of capture time: 1 / this.
 const EXPIRE_PARTS: u32 = 8;
-/// Nanoseconds of capture time between two looks.
+/// Nanoseconds of capture time between two checks.
 const EXPIRE_EVERY: u64 = 1_000_000_000;
 
 /// Of `struct fp_rtt`.
 const ALIGN: usize = 64;
 
-/// A monitor fed with frames and their times.
+/// A monitor for frames with their times.
 ///
 /// ```
 /// use fairpath_core::{Config, Frame, Link, Monitor};
@@ -42,14 +42,14 @@ pub struct Monitor {
 unsafe impl Send for Monitor {}
 
 impl Monitor {
-    /// Allocates and formats a monitor; `config.cpus` is taken as 1.
+    /// Allocates and formats a monitor with `config.cpus` of 1.
     ///
-    /// Aborts like every allocation where memory is short. O(size of the tables).
+    /// Aborts like every allocation without memory. O(size of the tables).
     pub fn new(config: &Config) -> Monitor {
         let config = Config { cpus: 1, ..*config };
         let bytes = Memory::bytes(&config) as usize;
-        // Asked for with the allocator's own alignment: only then does it hand out fresh zero
-        // pages, which cost nothing until they are used.
+        // With the allocator's default alignment: only then it returns fresh zero pages, which cost
+        // nothing until they are used.
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
             .expect("tables are far below isize::MAX");
         // SAFETY: the size is not zero: a header always exists.
@@ -70,10 +70,10 @@ impl Monitor {
         }
     }
 
-    /// Feeds one frame; `data` are its captured bytes. Events are told before it returns.
+    /// Processes one frame; `data` are its captured bytes. Events are reported before it returns.
     pub fn frame(&mut self, frame: &Frame, data: &[u8], mut tell: impl FnMut(Event)) {
         self.last = self.last.max(frame.now);
-        // A time far before the next expiry: the one that set it was wrong.
+        // A time far before the next expiry: the time that set it was wrong.
         let jumped_back = frame.now < self.next_expiry.saturating_sub(2 * EXPIRE_EVERY);
         if !self.by_hand && (frame.now >= self.next_expiry || jumped_back) {
             self.expire_in_time(frame.now, &mut tell);
@@ -86,13 +86,13 @@ impl Monitor {
         self.memory.look(frame, data, end, meta)
     }
 
-    /// Leaves silent flows to [`Monitor::expire`]. Otherwise each second of the frames' time looks
-    /// at a part of the tables; the kernel runtime, to which this one is compared, never does so alone.
+    /// Leaves idle flows to [`Monitor::expire`]. Otherwise each second of the frames' time checks a
+    /// part of the tables. The kernel runtime, to which this one is compared, does not.
     pub fn expire_by_hand(&mut self) {
         self.by_hand = true;
     }
 
-    /// Closes what went silent in the next `sets` sets of the tables.
+    /// Closes idle flows in the next `sets` sets of the tables.
     pub fn expire(&mut self, now: u64, sets: u32, mut tell: impl FnMut(Event)) {
         self.memory.expire(now, sets, &mut tell);
     }
@@ -106,45 +106,45 @@ impl Monitor {
         self.next_expiry = now.saturating_add(EXPIRE_EVERY);
     }
 
-    /// Puts rules into force, see [`Memory::set_rules`].
+    /// Activates rules, see [`Memory::set_rules`].
     ///
     /// # Errors
     /// [`TooManyRules`].
     ///
     /// # Panics
-    /// Where the configuration has no slots.
+    /// If the configuration has no slots.
     pub fn set_rules(&mut self, rules: &Rules, begun: &[u32]) -> Result<(), TooManyRules> {
         self.memory.set_rules(rules, begun)
     }
 
-    /// Reads all classes' counts, and takes out the cells and pairs since the last reading.
+    /// Reads the counts of all classes, and takes the cells and pairs since the last reading.
     pub fn read_classes(&mut self, into: &mut ClassReading) {
         let half = self.memory.turn_reading();
         self.memory.read_classes(half, into);
     }
 
-    /// Says which packets are looked at, see [`Memory::set_filters`].
+    /// Sets the filters, see [`Memory::set_filters`].
     pub fn set_filters(&mut self, filters: &[Filter]) -> bool {
         self.memory.set_filters(filters)
     }
 
-    /// Looks only at some classes' packets, see [`Memory::filter_classes`].
+    /// Measures only packets of some classes, see [`Memory::filter_classes`].
     pub fn filter_classes(&mut self, only: &[u32], except: &[u32]) {
         self.memory.filter_classes(only, except);
     }
 
-    /// Marks an interface as watched, or no longer, and where what passes it is counted.
+    /// Marks an interface as monitored or not, and sets the slot that counts its packets.
     pub fn watch(&mut self, ifindex: u32, watched: bool, slot: u32) -> bool {
         self.memory.watch(ifindex, watched)
             && (!watched || self.memory.count_interface(ifindex, slot))
     }
 
-    /// Live flows of a slot's class, see [`Memory::flows`].
+    /// Open flows of the class of a slot, see [`Memory::flows`].
     pub fn flows(&self, slot: u32, limit: usize) -> Vec<FlowView> {
         self.memory.flows(slot, limit)
     }
 
-    /// Tells every flow that is still open at the time of the last frame.
+    /// Reports every flow that is still open at the time of the last frame.
     pub fn finish(&mut self, tell: impl FnMut(Event)) {
         self.memory.finish(self.last, tell);
     }
@@ -154,12 +154,12 @@ impl Monitor {
         self.memory.stats()
     }
 
-    /// Used places; walks all tables.
+    /// Used entries; walks through all tables.
     pub fn usage(&self) -> Usage {
         self.memory.usage()
     }
 
-    /// Chunks that flows hold, see [`Memory::held`]; for tests and fuzzing.
+    /// Chunks in use by flows, see [`Memory::held`]; for tests and fuzzing.
     pub fn held(&self) -> Option<u64> {
         self.memory.held()
     }

@@ -7,7 +7,7 @@
 #include "rtt/layout.h"
 #include "sched/meta.h"
 
-/* Where fp_emit() writes: events one behind the other, each a struct fp_flow_event apart. */
+/* Where fp_emit() writes: events in an array of struct fp_flow_event. */
 struct fp_sink {
 	u8 *events;
 	u32 capacity; /* in events */
@@ -50,7 +50,7 @@ int fp_native_frame(struct fp_rtt *r, const struct fp_frame *frame, const u8 *da
 	return fp_rtt_frame(r, w, 1);
 }
 
-/* What policies see of a frame, and the class of one of its ends. */
+/* The metadata of a frame for policies, with the class of one of its ends. */
 int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *data, u32 bytes,
 		   u32 end, struct fp_meta *meta)
 {
@@ -77,7 +77,7 @@ void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)
 	fp_rtt_expire(r, w);
 }
 
-/* Tells what is still open in one set of the flow table. */
+/* Reports the open flows in one set of the flow table. */
 static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 {
 	struct fp_table t = fp_flow_table(r);
@@ -96,7 +96,7 @@ static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 	}
 }
 
-/* Goes on from `*set` until the sink is full; 1 when the whole table was told. */
+/* Continues from `*set` until the sink is full. Returns 1 after the whole table. */
 int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 {
 	struct fp_work *w = fp_work_of(r, 0);
@@ -113,7 +113,7 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 	return 1;
 }
 
-/* Used places: flows, half-open flows, and chunks taken from the pool. Walks all tables. */
+/* Used entries: flows, half-open flows, and chunks of the pool. Walks through all tables. */
 void fp_native_usage(struct fp_rtt *r, u64 used[3])
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
@@ -136,7 +136,7 @@ void fp_native_usage(struct fp_rtt *r, u64 used[3])
 	used[2] = free < begun ? begun - free : 0;
 }
 
-/* Chunks of one direction's list, or ~0 where the list contradicts itself. */
+/* Chunks of one direction's list, or ~0 if the list contradicts itself. */
 static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 {
 	u32 index = d->segments.head, last = 0, chunks = 0, places;
@@ -154,7 +154,7 @@ static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 	return chunks + (d->trouble != 0);
 }
 
-/* Chunks that flows hold, or ~0 where a list contradicts itself. Walks everything; for tests. */
+/* Chunks of flows, or ~0 if a list contradicts itself. Walks through everything; for tests. */
 u64 fp_native_held(struct fp_rtt *r)
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
@@ -193,7 +193,7 @@ void fp_native_stats(struct fp_rtt *r, struct fp_stats *sum)
 	}
 }
 
-/* Where an interface is counted; -1 if it is not watched. */
+/* The slot of an interface; -1 if it is not monitored. */
 int fp_native_count_interface(struct fp_rtt *r, u32 ifindex, u32 slot)
 {
 	u32 at = fp_watched(r, ifindex);
@@ -205,7 +205,7 @@ int fp_native_count_interface(struct fp_rtt *r, u32 ifindex, u32 slot)
 	return 0;
 }
 
-/* 0, or -1 where no place near its slot is free. */
+/* Returns 0, or -1 if no entry near its position is free. */
 int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 {
 	u32 i, slot = ifindex * 2654435761u, free = FP_MAX_WATCHED;
@@ -249,25 +249,25 @@ void fp_native_filters(struct fp_rtt *r, const struct fp_filter *filters, u32 co
 	__atomic_store_n(&r->filters, i, __ATOMIC_RELEASE);
 }
 
-/* The space of the image that no packet goes by. */
+/* The memory of the unused image. */
 u8 *fp_native_free_image(struct fp_rtt *r)
 {
 	return (u8 *)r + r->images[!(r->image & 1)];
 }
 
-/* Which image packets go by. */
+/* The active image. */
 u32 fp_native_image(const struct fp_rtt *r)
 {
 	return r->image & 1;
 }
 
-/* From now on packets go by the other image. */
+/* Activates the other image. */
 void fp_native_turn_image(struct fp_rtt *r)
 {
 	__atomic_store_n(&r->image, !(r->image & 1), __ATOMIC_SEQ_CST);
 }
 
-/* A slot gets another owner: whatever was found by older rules is not its own. */
+/* A slot gets another owner: results of older rules do not apply to it. */
 void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
 {
 	struct fp_class *c = fp_class_at(r, slot);
@@ -276,7 +276,7 @@ void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
 	c->born = generation;
 }
 
-/* Which classes' packets are looked at: flags are FP_CLASS_*. */
+/* Sets the class filters: flags are FP_CLASS_*. */
 void fp_native_filter_class(struct fp_rtt *r, u32 slot, u32 flags)
 {
 	fp_class_at(r, slot)->flags = flags;
@@ -319,7 +319,7 @@ void fp_native_counts(struct fp_rtt *r, struct fp_class_counts *counts)
 		fp_read_class(fp_class_at(r, slot), &counts[slot]);
 }
 
-/* From now on cells and pairs of the other half are filled; returns the one that is to be read. */
+/* Switches cells and pairs to the other half. Returns the half to read. */
 u32 fp_native_turn_reading(struct fp_rtt *r)
 {
 	u32 half = r->reading & 1;
@@ -328,7 +328,7 @@ u32 fp_native_turn_reading(struct fp_rtt *r)
 	return half;
 }
 
-/* Takes up to `space` cells out of a half, from `*at` on; the last call returns 0. */
+/* Takes up to `space` cells out of a half from `*at`. The last call returns 0. */
 u32 fp_native_cells(struct fp_rtt *r, u32 half, u32 *at, u64 *out, u32 space)
 {
 	struct fp_cell *cells = (struct fp_cell *)((u8 *)r + r->cells[half & 1]);
@@ -357,7 +357,7 @@ u32 fp_native_pairs(struct fp_rtt *r, u32 half, u32 *at, struct fp_pair *out, u3
 	return used;
 }
 
-/* A live flow as user space sees it. */
+/* An open flow for user space. */
 struct fp_flow_view {
 	struct fp_key key;
 	u64 opened;
@@ -365,7 +365,7 @@ struct fp_flow_view {
 	u64 least[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
-	u32 closed; /* its end was seen; it stays for late packets */
+	u32 closed; /* it ended, and stays for late packets */
 	u32 zero;
 };
 

@@ -73,7 +73,7 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 		fp_pool_run_op(pool, &ops[i]);
 }
 
-/* 0 or a refusal; what was pushed out stands above it. */
+/* Returns 0 or a refusal in the lower half, and the pushed-out item above. */
 u64 fp_native_pifo_push(struct fp_pool *pool, u32 q, u32 item, u64 rank)
 {
 	u32 refused = fp_pifo_push_as(pool, q, item, rank, FP_CFFS);
@@ -128,7 +128,7 @@ u64 fp_native_pieo_next_event(struct fp_pool *pool, u32 q)
 	return fp_pieo_next_event(pool, q);
 }
 
-/* What Rust's side must agree with: sizes, and offsets of what it reads. */
+/* The layout test: sizes, and offsets that Rust reads. */
 const u32 fp_native_pool_layout[] = {
 	sizeof(struct fp_pool),
 	sizeof(struct fp_item),

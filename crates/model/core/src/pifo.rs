@@ -1,10 +1,10 @@
-//! Queues over numbers: PIFOs of several kinds in one pool of items (`bpf/core/pifo/pifo.h`).
+//! PIFOs over numbers: several kinds in one pool of items (`bpf/core/pifo/pifo.h`).
 //!
-//! [`Pool::new`] is the native runtime. [`Pool::format`] puts a pool over memory that somebody else
-//! owns, as `fairpath-bpf` does with the kernel's arena. Items are numbers from 1 that the caller
-//! gives a meaning; so are PIFOs, and an item may stand for a PIFO.
+//! [`Pool::new`] is the native runtime. [`Pool::format`] uses memory of another owner, such as the
+//! kernel's arena in `fairpath-bpf`. Items and PIFOs are numbers from 1 whose meaning the caller
+//! defines. An item may represent a PIFO.
 //!
-//! Damage inside the memory costs answers, never safety: see [`Pool::overwrite`].
+//! Corrupted memory affects results, never safety: see [`Pool::overwrite`].
 
 mod config;
 mod ffi;
@@ -13,47 +13,47 @@ mod op;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-pub use config::{Kind, Misfit, Outside, PifoConfig, WhenFull, Window};
+pub use config::{Kind, Outside, PifoConfig, PifoConfigError, WhenFull, Window};
 use ffi::{RawAudit, RawItem, RawPifo, RawPool, RawPoolConfig};
 pub use op::Op;
 
-/// Items of one [`Pool::pop_batch`].
+/// Maximum of items of one [`Pool::pop_batch`].
 pub const POP_BATCH: usize = 64;
-/// A time that does not come.
+/// A time that never comes.
 pub const NEVER: u64 = u64::MAX;
-/// Of `struct fp_pool`, in words; what stands behind it may be overwritten without harm.
+/// Of `struct fp_pool`, in words; the bytes behind may be overwritten without harm.
 const HEADER_WORDS: usize = 16;
 /// Of `struct fp_pool`.
 const ALIGN: usize = 64;
 
-/// Why an item was not taken. Each is counted.
+/// Why an item was refused. Each is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// `capacity` items are queued, and this one would have to leave.
+    /// `capacity` items are queued, and this one would be pushed out.
     #[error("the PIFO is full")]
     Full,
-    /// Its rank lies below the window.
+    /// Its rank is below the window.
     #[error("the rank is below the window")]
     Below,
-    /// Its rank lies beyond the window or the last band.
+    /// Its rank is above the window or the last band.
     #[error("the rank is above the window")]
     Beyond,
-    /// Too many smaller ranks came recently.
+    /// Too many recent ranks are smaller.
     #[error("not admitted by rank")]
     Admission,
-    /// No such item, or already queued; of moves and removals, queued nowhere.
+    /// No such item, or already queued; of moves and removals, not queued.
     #[error("the item does not exist, is queued already, or is not queued")]
     Item,
-    /// No such PIFO, or it has no such operation.
+    /// No such PIFO, or not supported by it.
     #[error("the PIFO does not exist, or does not support this operation")]
     Pifo,
-    /// Its rank lies outside, which the caller said cannot be.
+    /// Its rank is outside, which the configuration excludes.
     #[error("the rank is outside the window, which the configuration excludes")]
     Rank,
 }
 
 impl Refusal {
-    /// The refusal in [`Op::answer`] of a push, removal or move; `None` where it was done.
+    /// The refusal in [`Op::answer`] of a push, removal or move; `None` if it succeeded.
     pub fn from_answer(code: u32) -> Option<Refusal> {
         Some(match code {
             0 => return None,
@@ -72,7 +72,7 @@ impl Refusal {
     }
 }
 
-/// What one PIFO counted: `pushed = popped + removed + pushed_out + count`.
+/// Counters of one PIFO: `pushed = popped + removed + pushed_out + count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -96,27 +96,27 @@ pub struct PifoCounts {
     pub searched: u64,
 }
 
-/// What a pool counted over all its PIFOs.
+/// Counters of a pool over all its PIFOs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// Arrivals: pushes, refused ones too, and moves.
+    /// Arrivals: pushes, including refused ones, and moves.
     pub arrivals: u64,
     /// [`Refusal::Item`].
     pub bad_items: u64,
     /// [`Refusal::Pifo`].
     pub bad_pifos: u64,
-    /// Contradictions met in the memory: somebody else wrote to it.
+    /// Inconsistencies in the memory: another program wrote to it.
     pub broken: u64,
 }
 
-/// An item, as it stands.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// As pushed or moved last.
+    /// From the last push or move.
     pub rank: u64,
     /// Its arrival among those of the pool.
     pub seq: u64,
-    /// The PIFO that holds it, 0 none.
+    /// Its PIFO, 0 none.
     pub pifo: u32,
     /// Bucket, band, list, or position in the heap.
     pub place: u32,
@@ -128,9 +128,9 @@ pub struct Item {
     "audit a pool: PIFO {pifo}, item or bucket {item}: {what}; another program wrote to its memory"
 )]
 pub struct Flaw {
-    /// What is wrong.
+    /// The problem.
     pub what: &'static str,
-    /// Where, 0 nowhere in particular.
+    /// The PIFO, 0 unspecific.
     pub pifo: u32,
     /// The same.
     pub item: u32,
@@ -159,7 +159,7 @@ const FLAWS: [&str; 9] = [
 ///     pool.push(1, item, rank).expect("there is room");
 /// }
 /// assert_eq!([pool.pop(1), pool.pop(1), pool.pop(1)], [Some(2), Some(3), Some(1)]);
-/// # Ok::<(), fairpath_core::pifo::Misfit>(())
+/// # Ok::<(), fairpath_core::pifo::PifoConfigError>(())
 /// ```
 #[derive(Debug)]
 pub struct Pool {
@@ -194,14 +194,15 @@ impl Pool {
         unsafe { ffi::fp_native_pool_bytes(&raw const config) }
     }
 
-    /// Allocates and formats a pool; PIFOs are numbered from 1 in their order.
+    /// Allocates and formats a pool; PIFOs are numbered from 1 in order.
     ///
     /// # Errors
-    /// [`Misfit`] says what cannot be. Aborts like every allocation where memory is short.
-    pub fn new(items: u32, pifos: &[PifoConfig]) -> Result<Pool, Misfit> {
-        let bytes = usize::try_from(Pool::bytes(items, pifos)).map_err(|_| Misfit::Number)?;
+    /// [`PifoConfigError`]: an invalid configuration. Aborts like every allocation without memory.
+    pub fn new(items: u32, pifos: &[PifoConfig]) -> Result<Pool, PifoConfigError> {
+        let bytes =
+            usize::try_from(Pool::bytes(items, pifos)).map_err(|_| PifoConfigError::Number)?;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
-            .map_err(|_| Misfit::Number)?;
+            .map_err(|_| PifoConfigError::Number)?;
         // SAFETY: the size is not zero: a header always exists.
         let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
@@ -222,29 +223,31 @@ impl Pool {
         }
     }
 
-    /// Formats zeroed memory, which stays its owner's.
+    /// Formats zeroed memory of another owner.
     ///
     /// # Safety
     /// `at` points to [`Pool::bytes`] zeroed, writable bytes, aligned to 64, that outlive the
-    /// value. Nobody but the core's code writes to the first 128 of them.
+    /// value. Only the core's code writes to the first 128 of them.
     ///
     /// # Errors
-    /// [`Misfit`]; then the memory is no pool.
+    /// [`PifoConfigError`]; then the memory is not a pool.
     pub unsafe fn format(
         at: NonNull<u8>,
         items: u32,
         pifos: &[PifoConfig],
-    ) -> Result<Pool, Misfit> {
+    ) -> Result<Pool, PifoConfigError> {
         let pool = at.cast::<RawPool>();
         let config = raw_config(items, pifos);
-        // SAFETY: the caller promises size, zeroes and alignment.
-        Misfit::check(unsafe { ffi::fp_native_pool_format(pool.as_ptr(), &raw const config) })?;
+        // SAFETY: the caller ensures size, zeroes and alignment.
+        PifoConfigError::check(unsafe {
+            ffi::fp_native_pool_format(pool.as_ptr(), &raw const config)
+        })?;
         // SAFETY: reads the configuration only.
         let mut arrays = unsafe { ffi::fp_native_pool_arrays(&raw const config) };
         for (q, config) in (1..).zip(pifos) {
             let raw = config.raw();
-            // SAFETY: the pool was formatted above, and bounds what this writes.
-            Misfit::check(unsafe {
+            // SAFETY: the pool was formatted above, and limits what this writes.
+            PifoConfigError::check(unsafe {
                 ffi::fp_native_pifo_format(pool.as_ptr(), q, &raw const raw, arrays)
             })?;
             arrays += array_bytes(config);
@@ -257,54 +260,55 @@ impl Pool {
         })
     }
 
-    /// Queues `item` in PIFO `q`. What had to leave for it, if anything.
+    /// Queues `item` in PIFO `q`. Returns the item that was pushed out, if any.
     ///
     /// # Errors
-    /// [`Refusal`]; then nothing changed (an AIFO remembers the rank).
+    /// [`Refusal`]; then nothing changed (an AIFO stores the rank).
     pub fn push(&mut self, q: u32, item: u32, rank: u64) -> Result<Option<u32>, Refusal> {
         self.check()?;
-        // SAFETY: the header is sound; the core bounds everything else.
+        // SAFETY: the header is valid; the core limits everything else.
         let answer = unsafe { ffi::fp_native_pifo_push(self.pool.as_ptr(), q, item, rank) };
         pushed(answer)
     }
 
-    /// Takes the item of the smallest rank, the earliest of those.
+    /// Removes the item of the smallest rank, the earliest of those.
     pub fn pop(&mut self, q: u32) -> Option<u32> {
         self.check().ok()?;
         // SAFETY: as in push().
         found(unsafe { ffi::fp_native_pifo_pop(self.pool.as_ptr(), q) })
     }
 
-    /// The item that [`Pool::pop`] would take.
+    /// The item that [`Pool::pop`] would remove.
     pub fn peek(&self, q: u32) -> Option<u32> {
         self.check().ok()?;
         // SAFETY: as in push().
         found(unsafe { ffi::fp_native_pifo_peek(self.pool.as_ptr(), q) })
     }
 
-    /// The item that would be served last. O(n) of a heap.
+    /// The item that would be served last. O(n) for a heap.
     pub fn last(&self, q: u32) -> Option<u32> {
         self.check().ok()?;
         // SAFETY: as in push().
         found(unsafe { ffi::fp_native_pifo_last(self.pool.as_ptr(), q) })
     }
 
-    /// Pops until `into` is full, the PIFO empty or [`POP_BATCH`] reached; how many.
+    /// Pops until `into` is full, the PIFO is empty or [`POP_BATCH`] is reached. Returns the
+    /// number.
     pub fn pop_batch(&mut self, q: u32, into: &mut [u32]) -> usize {
         if self.check().is_err() {
             return 0;
         }
         let n = into.len().min(POP_BATCH) as u32;
-        // SAFETY: as in push(); `into` has at least `n` places.
+        // SAFETY: as in push(); `into` has at least `n` entries.
         let count =
             unsafe { ffi::fp_native_pifo_pop_batch(self.pool.as_ptr(), q, into.as_mut_ptr(), n) };
         count as usize
     }
 
-    /// Takes an item out of the PIFO that it is in.
+    /// Removes an item from its PIFO.
     ///
     /// # Errors
-    /// [`Refusal::Item`] where it is in none.
+    /// [`Refusal::Item`] if it is in none.
     pub fn remove(&mut self, item: u32) -> Result<(), Refusal> {
         self.check()?;
         // SAFETY: as in push().
@@ -312,7 +316,7 @@ impl Pool {
         Refusal::check(refused as u32)
     }
 
-    /// Gives a queued item another rank; it counts as a new arrival.
+    /// Changes the rank of a queued item, which counts as a new arrival.
     ///
     /// # Errors
     /// [`Refusal`]; then it stays where it was.
@@ -323,7 +327,7 @@ impl Pool {
         Refusal::check(refused as u32)
     }
 
-    /// Queues an item that is eligible from a time on. What had to leave for it, if anything.
+    /// Queues an item with an eligible time. Returns the item that was pushed out, if any.
     ///
     /// # Errors
     /// [`Refusal`]; then nothing changed.
@@ -340,16 +344,16 @@ impl Pool {
         pushed(unsafe { ffi::fp_native_pieo_push(pool, q, item, eligible, rank) })
     }
 
-    /// Takes the smallest rank that is eligible, the earliest of those. An earlier `now` than
-    /// before is taken for the latest one.
+    /// Removes the smallest rank that is eligible, the earliest of those. An earlier `now` is
+    /// replaced by the latest one.
     pub fn pieo_pop(&mut self, q: u32, now: u64) -> Option<u32> {
         self.check().ok()?;
         // SAFETY: as in push().
         found(unsafe { ffi::fp_native_pieo_pop(self.pool.as_ptr(), q, now) })
     }
 
-    /// When to ask again: the latest `now` where something is eligible, else the earliest eligible
-    /// time, or [`NEVER`].
+    /// The time of the next event: the latest `now` if an item is eligible, else the earliest
+    /// eligible time, or [`NEVER`].
     pub fn pieo_next_event(&self, q: u32) -> u64 {
         if self.check().is_err() {
             return NEVER;
@@ -358,7 +362,7 @@ impl Pool {
         unsafe { ffi::fp_native_pieo_next_event(self.pool.as_ptr(), q) }
     }
 
-    /// Does what `ops` say, one after the other, and writes down what came of each.
+    /// Runs `ops` one by one, and stores the result of each.
     pub fn run(&mut self, ops: &mut [Op]) {
         if self.check().is_ok() {
             let count = ops.len() as u64;
@@ -367,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// The rank of an item, as pushed or moved last, also after it left; 0 where there is no such.
+    /// The rank of an item from the last push or move, also after it left; 0 if it does not exist.
     pub fn rank(&self, item: u32) -> u64 {
         if self.check().is_err() {
             return 0;
@@ -376,7 +380,7 @@ impl Pool {
         unsafe { ffi::fp_native_pool_rank(self.pool.as_ptr(), item) }
     }
 
-    /// An item, as it stands; item 0 where there is no such.
+    /// The state of an item; item 0 if it does not exist.
     pub fn item(&self, item: u32) -> Item {
         let mut raw = RawItem::default();
         if self.check().is_ok() {
@@ -391,7 +395,7 @@ impl Pool {
         }
     }
 
-    /// What a PIFO counted; zeroes where there is no such.
+    /// The counters of a PIFO; zeros if it does not exist.
     pub fn counts(&self, q: u32) -> PifoCounts {
         let mut raw = RawPifo::default();
         if self.check().is_ok() {
@@ -417,7 +421,7 @@ impl Pool {
         }
     }
 
-    /// What the pool counted.
+    /// The counters of the pool.
     pub fn pool_counts(&self) -> PoolCounts {
         let mut counts = [0; 4];
         if self.check().is_ok() {
@@ -433,7 +437,8 @@ impl Pool {
         }
     }
 
-    /// Whether the pool keeps its promises. Walks everything: for tests and for suspicion.
+    /// Checks the invariants of the pool. Walks through everything: for tests and suspected
+    /// corruption.
     ///
     /// # Errors
     /// The first [`Flaw`].
@@ -458,11 +463,11 @@ impl Pool {
         (self.bytes / 8) as usize
     }
 
-    /// Damages the pool: writes one word. Whatever it was, nothing outside the pool is touched and
-    /// every operation ends; a header that fits no format any more refuses them all.
+    /// Corrupts the pool: writes one word. With any value, nothing outside the pool is accessed and
+    /// every operation ends. An invalid header makes it refuse all operations.
     ///
     /// # Panics
-    /// Where there is no such word.
+    /// If there is no such word.
     pub fn overwrite(&mut self, word: usize, value: u64) {
         assert!(word < self.words(), "word {word} of {}", self.words());
         // SAFETY: inside the pool.
@@ -497,7 +502,7 @@ fn found(item: u32) -> Option<u32> {
     (item != 0).then_some(item)
 }
 
-/// The refusal stands in the lower half, what was pushed out in the upper one.
+/// The refusal is in the lower half, the pushed-out item in the upper one.
 fn pushed(answer: u64) -> Result<Option<u32>, Refusal> {
     Refusal::check(answer as u32)?;
     Ok(found((answer >> 32) as u32))

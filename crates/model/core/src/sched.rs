@@ -1,6 +1,7 @@
 //! The scheduler of `bpf/core/sched/`: a tree of policies over queues, the same in every runtime.
 //!
-//! A [`Plan`] says what there is; a [`Home`] runs operations on it. [`Scheduler`] is the native runtime.
+//! A [`Plan`] is the configuration; a [`Home`] runs operations on it. [`Scheduler`] is the native
+//! runtime.
 
 mod abi;
 mod classifier;
@@ -21,23 +22,23 @@ pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, polici
 pub use scheduler::{SchedReader, Scheduler};
 pub use takeover::{Changes, TakeOverError};
 
-/// A home could not run operations.
+/// A runtime could not run operations.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// The plan is not one that can be built.
+    /// The plan is invalid.
     #[error("build the scheduler: {0}")]
     Plan(String),
     /// The kernel refused.
     #[error("run the scheduler in the kernel: {0}")]
     Kernel(String),
-    /// An author's policy did what no policy may; what came since is not to be believed.
+    /// A custom policy made an invalid access; later results are not valid.
     #[error(
         "run the policy: it was stopped: {0}; `fairpath sched check` finds such errors before a run"
     )]
     Stopped(String),
 }
 
-/// Where a scheduler runs: natively or in the kernel, unattached.
+/// A runtime of a scheduler: native, or the kernel without attaching.
 ///
 /// The same plan and the same operations give the same outcomes in every runtime.
 pub trait Home {
@@ -56,12 +57,12 @@ pub trait Home {
     /// Counters of a node, 1 to the number of nodes; zeroes for others.
     fn node_stats(&self, node: u32) -> NodeStats;
 
-    /// Counters of an impairment, from 1 on; zeroes for others, and where a runtime keeps none.
+    /// Counters of an impairment, from 1; zeros for others, and in a runtime without them.
     fn impair_stats(&self, impairment: u32) -> ImpairStats;
 
-    /// Looks through all queues for what contradicts itself; the first such thing, in words.
+    /// Checks all queues for contradictions, and describes the first one.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The contradiction.
     fn audit(&self) -> Result<(), String>;
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use fairpath_core::{Config, Event, FlowRecord, Key, Mode, Monitor, Sample, Stats};
 use fairpath_units::{Share, test_seed};
-use oracle::{Oracle, Told};
+use oracle::{Oracle, OracleSample};
 use traffic::{Flow, Options, SECOND, Traffic, generate};
 
 const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
@@ -30,7 +30,7 @@ fn known_seeds() -> std::ops::Range<u64> {
 
 fn seeds() -> impl Iterator<Item = u64> {
     let first = test_seed();
-    let count = named().unwrap_or_else(|| Share::told().of(SEEDS));
+    let count = named().unwrap_or_else(|| Share::reported().of(SEEDS));
     (0..count).map(move |n| first.wrapping_add(n))
 }
 
@@ -78,10 +78,10 @@ fn which(flows: &[Flow], key: &Key) -> (usize, usize) {
     found.expect("every flow was generated")
 }
 
-fn told(flows: &[Flow], samples: &[Sample]) -> Vec<Told> {
+fn reported(flows: &[Flow], samples: &[Sample]) -> Vec<OracleSample> {
     let tell = |sample: &Sample| {
         let (flow, side) = which(flows, &sample.key);
-        Told {
+        OracleSample {
             number: sample.number,
             rtt: sample.rtt,
             method: sample.method,
@@ -106,7 +106,7 @@ fn assert_same(what: &str, traffic: &Traffic, mode: Mode) {
     let mut oracle = Oracle::new(mode);
     for seen in &traffic.seen {
         oracle.packet(seen);
-        // A flow's record is told at its end; late packets count no longer.
+        // A flow's record is reported at its end; late packets count no longer.
         for record in run
             .flows
             .iter()
@@ -118,16 +118,16 @@ fn assert_same(what: &str, traffic: &Traffic, mode: Mode) {
     for record in run.flows.iter().filter(|record| record.number == 0) {
         assert_counts(what, traffic, record, &oracle);
     }
-    let core = told(&traffic.flows, &run.samples);
-    let differs = core.iter().zip(&oracle.told).position(|(a, b)| a != b);
-    if differs.is_some() || core.len() != oracle.told.len() {
-        let i = differs.unwrap_or(core.len().min(oracle.told.len()));
+    let core = reported(&traffic.flows, &run.samples);
+    let differs = core.iter().zip(&oracle.reported).position(|(a, b)| a != b);
+    if differs.is_some() || core.len() != oracle.reported.len() {
+        let i = differs.unwrap_or(core.len().min(oracle.reported.len()));
         panic!(
             "{what}, {mode:?}: of {} and {} samples, number {i} differs\n  core   {:?}\n  oracle {:?}",
             core.len(),
-            oracle.told.len(),
+            oracle.reported.len(),
             core.get(i),
-            oracle.told.get(i)
+            oracle.reported.get(i)
         );
     }
 }
@@ -202,7 +202,7 @@ fn wrong(traffic: &Traffic, mode: Mode) -> (usize, Vec<Sample>) {
 }
 
 #[test]
-fn no_sample_is_outside_the_truth_in_any_mode() {
+fn no_sample_is_invalid_in_any_mode() {
     let mut samples = [0; 4];
     for seed in seeds() {
         let traffic = generate(seed, &Options::default());
@@ -218,7 +218,7 @@ fn no_sample_is_outside_the_truth_in_any_mode() {
 /// Where a flow began unseen, a burst sent again may be taken for new, and what is answered is its copy from before. The
 /// first data are not matched and clocks tell some more; what is left is a known limit (docs/design/0003).
 #[test]
-fn of_flows_under_way_hardly_a_sample_is_outside_the_truth() {
+fn midflow_samples_are_almost_always_valid() {
     let mut sums = [(0, 0); 4];
     for seed in known_seeds() {
         let traffic = generate(seed, &Options::default());
@@ -308,7 +308,7 @@ fn hybrid_finds_nearly_all_that_karn_allows() {
 fn samples_are_the_same_when_numbers_and_clocks_wrap() {
     for seed in seeds() {
         let plain = generate(seed, &Options::default());
-        let plain_told = told(&plain.flows, &run(&plain, Mode::Hybrid).samples);
+        let plain_reported = reported(&plain.flows, &run(&plain, Mode::Hybrid).samples);
         for first in [
             plain.seen[0].packet.seq,
             plain.seen[0].packet.ts.map_or(0, |ts| ts.0),
@@ -319,15 +319,15 @@ fn samples_are_the_same_when_numbers_and_clocks_wrap() {
                 ..Options::default()
             };
             let moved = generate(seed, &options);
-            let expected: Vec<Told> = plain_told
+            let expected: Vec<OracleSample> = plain_reported
                 .iter()
-                .map(|told| Told {
-                    seq: told.seq.wrapping_add(shift),
-                    ack: told.ack.wrapping_add(shift),
-                    ..*told
+                .map(|reported| OracleSample {
+                    seq: reported.seq.wrapping_add(shift),
+                    ack: reported.ack.wrapping_add(shift),
+                    ..*reported
                 })
                 .collect();
-            let moved_told = told(&moved.flows, &run(&moved, Mode::Hybrid).samples);
+            let moved_told = reported(&moved.flows, &run(&moved, Mode::Hybrid).samples);
             assert_eq!(moved_told, expected, "seed {seed}, shift {shift}");
         }
     }
@@ -351,8 +351,8 @@ fn swapped_addresses_or_ports_mirror_the_results() {
             }
             let mirrored_run = run(&mirrored, Mode::Hybrid);
             assert_eq!(
-                told(&mirrored.flows, &mirrored_run.samples),
-                told(&plain.flows, &plain_run.samples),
+                reported(&mirrored.flows, &mirrored_run.samples),
+                reported(&plain.flows, &plain_run.samples),
                 "seed {seed}, {swap:?}"
             );
             assert_eq!(mirrored_run.stats, plain_run.stats, "seed {seed}, {swap:?}");

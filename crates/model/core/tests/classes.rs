@@ -276,7 +276,7 @@ fn every_packet_is_counted_in_the_classes_of_the_oracle() {
 }
 
 #[test]
-fn what_goes_through_is_counted_at_both_interfaces() {
+fn forwarded_packets_count_at_both_interfaces() {
     let mut monitor = monitor(4, &[]);
     for (ifindex, slot) in [(2, 1), (3, 2)] {
         assert!(monitor.watch(ifindex, true, slot));
@@ -396,7 +396,7 @@ fn class_of(rules: &Rules, address: IpAddr) -> u32 {
 }
 
 #[test]
-fn round_trips_losses_and_flows_add_up_to_what_events_tell() {
+fn class_counts_equal_the_events() {
     for seed in test_seeds(40) {
         let traffic = generate(seed, &traffic::Options::default());
         let mut random = Random::new(seed);
@@ -569,7 +569,7 @@ fn host_rules(slot: u32) -> Rules {
 }
 
 #[test]
-fn peers_are_told_with_their_bytes_and_legs() {
+fn peers_have_bytes_and_legs() {
     let mut monitor = monitor(10, &[]);
     monitor.set_rules(&host_rules(3), &[]).unwrap();
     handshake(&mut monitor, SECOND);
@@ -595,7 +595,7 @@ fn peers_are_told_with_their_bytes_and_legs() {
 }
 
 #[test]
-fn a_slot_that_gets_another_owner_begins_at_zero_and_old_flows_leave_it() {
+fn reused_slots_start_at_zero() {
     let mut monitor = monitor(10, &[]);
     monitor.set_rules(&host_rules(3), &[3]).unwrap();
     handshake(&mut monitor, SECOND);
@@ -613,7 +613,7 @@ fn a_slot_that_gets_another_owner_begins_at_zero_and_old_flows_leave_it() {
 }
 
 #[test]
-fn a_flow_that_moves_to_another_class_stays_counted_as_open_once() {
+fn moved_flows_count_as_open_once() {
     let mut monitor = monitor(10, &[]);
     monitor.set_rules(&host_rules(3), &[3]).unwrap();
     handshake(&mut monitor, SECOND);
@@ -664,7 +664,7 @@ fn failed_handshakes_and_one_sided_flows_are_counted() {
 }
 
 #[test]
-fn a_super_packet_counts_all_its_segments_and_their_headers() {
+fn gso_packets_count_all_segments_and_headers() {
     let mut monitor = monitor(10, &[]);
     monitor.set_rules(&host_rules(3), &[]).unwrap();
     let bytes = tcp(HOST, SERVER, Flags::ACK, 2, 10);
@@ -711,7 +711,7 @@ fn filters_choose_by_prefix_and_port_and_exceptions_win() {
 }
 
 #[test]
-fn filters_by_class_leave_out_whole_packets() {
+fn class_filters_exclude_whole_packets() {
     let mut monitor = monitor(10, &[]);
     let mut rules = host_rules(3);
     let server = Prefix::new(Ipv4Addr::from(SERVER).into(), 32);

@@ -91,7 +91,7 @@ fn a_reply_is_matched_with_its_request() {
 
 /// Windows asks everybody with the same identifier; NATs rewrite it.
 #[test]
-fn a_constant_identifier_is_told_apart_by_addresses_and_numbers() {
+fn constant_echo_identifiers_are_distinguished() {
     let mut ping = ping();
     for target in 1..=5 {
         for seq in 0..5 {
@@ -192,7 +192,7 @@ fn more_waiting_requests_than_fit_drop_the_oldest() {
 }
 
 #[test]
-fn echo_is_not_sampled_where_it_is_not_asked_for() {
+fn disabled_echo_gives_no_samples() {
     let config = Config {
         icmp: 0,
         ..Config::default().with_flows(64)

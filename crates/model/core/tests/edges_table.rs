@@ -89,7 +89,7 @@ fn an_ack_flood_does_not_evict_established_flows() {
 
 /// Notes 2.27: what has been silent for longer than the guard is evicted, the longest first.
 #[test]
-fn an_idle_flow_gives_way_to_a_new_one() {
+fn idle_flows_are_evicted_for_new_ones() {
     let mut talk = full(tiny(), 100);
     talk.flow.port[A] = 3;
     talk.at(20_000).seq(1011).ack(501).data(10).send();
@@ -108,7 +108,7 @@ fn an_idle_flow_gives_way_to_a_new_one() {
 
 /// One-sided flows keep their place for a second, closed ones not at all.
 #[test]
-fn closed_and_one_sided_flows_give_way_first() {
+fn closed_and_one_sided_flows_are_evicted_first() {
     let mut talk = full(tiny(), 100);
     talk.flow.port[A] = 5;
     talk.at(110).seq(1011).ack(501).flags(Flags::RST).send();

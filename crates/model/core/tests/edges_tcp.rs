@@ -446,7 +446,7 @@ fn sequence_numbers_wrap() {
 
 /// Notes 2.20: one GSO packet is many segments on the wire; an ACK of some of them is an answer too.
 #[test]
-fn an_ack_inside_a_super_packet_is_measured() {
+fn an_ack_inside_a_gso_packet_is_measured() {
     let mut talk = open();
     talk.at(100)
         .seq(1001)
@@ -549,7 +549,7 @@ fn a_retransmission_seen_at_several_points_counts_once() {
 
 /// A route changes in mid-flow: the new interface takes over without a wrong sample.
 #[test]
-fn a_flow_that_moves_to_another_interface_is_measured_on() {
+fn flows_are_measured_across_interfaces() {
     let mut talk = open();
     for (i, ifindex) in [2, 2, 3, 3, 2].into_iter().enumerate() {
         let (ms, seq) = (100 + 100 * i as u64, 1001 + 100 * i as u32);
@@ -618,7 +618,7 @@ fn a_silent_flow_is_closed_by_its_timeout() {
 
 /// What waited longer than max_rtt is no round trip.
 #[test]
-fn what_is_older_than_max_rtt_is_refused() {
+fn matches_older_than_max_rtt_are_refused() {
     let config = Config {
         max_rtt: SECOND,
         ..Config::default().with_flows(64)
@@ -644,7 +644,7 @@ fn an_answer_before_its_question_is_refused() {
 
 /// Notes 2.10: what is held back is output, not measurement: the minimum RTT knows all.
 #[test]
-fn the_rate_limit_holds_output_back_and_nothing_else() {
+fn rate_limit_suppresses_only_output() {
     for (rate_limit, rate_limit_rtts) in [(100 * MS, 0), (0, 5 * 256)] {
         let config = Config {
             rate_limit,
@@ -686,7 +686,7 @@ fn stray_ends_open_no_flow() {
 
 /// A router's own sample belongs to the hook that saw the packet come in.
 #[test]
-fn a_frame_whose_way_in_is_watched_gives_no_sample_on_its_way_out() {
+fn monitored_ingress_prevents_a_second_sample() {
     let mut talk = open();
     talk.at(100).seq(1001).ack(501).data(100).send();
     let on_its_way_out = |frame: &mut Frame| frame.flags = Frame::SEEN_BEFORE;

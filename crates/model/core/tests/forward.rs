@@ -192,7 +192,7 @@ fn every_answer_of_the_fib_means_what_the_oracle_says() {
 
 /// Every checksum that a header can have, so that each carry over the end of the circle is met.
 #[test]
-fn one_hop_keeps_every_checksum_right() {
+fn ttl_decrement_keeps_checksums_valid() {
     let mut random = Random::new(test_seed() ^ 3);
     let plan = loop {
         let plan = frames::plan(&mut random, INTERFACES);

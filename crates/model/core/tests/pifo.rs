@@ -79,7 +79,7 @@ proptest! {
 
     /// The same in small, for failures that are shrunk: a failing part of a log is a log.
     #[test]
-    fn short_logs_are_answered_as_by_the_oracle(
+    fn short_pifo_logs_equal_the_oracle(
         seed in 0..1_000_000u64,
         keep in prop::sample::subsequence((0..LOG).collect::<Vec<usize>>(), 0..=LOG),
     ) {

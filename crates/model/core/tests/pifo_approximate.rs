@@ -92,7 +92,7 @@ fn sp_pifo_has_fewer_inversions_than_a_fifo_by_the_published_ratios() {
 
 /// Unsigned bounds that sink below 0 would send everything to the highest priority from then on.
 #[test]
-fn sp_pifo_still_tells_ranks_apart_after_every_push_down() {
+fn sp_pifo_distinguishes_ranks_after_push_down() {
     let mut random = Random::new(SEED);
     for lists in [2, 3, 8] {
         let kind = Kind::SpPifo { lists, each: 50 };
@@ -125,7 +125,7 @@ fn sp_pifo_moves_no_bound_for_a_packet_that_it_refuses() {
 }
 
 #[test]
-fn aifo_serves_small_ranks_as_a_pifo_does_where_a_fifo_does_not() {
+fn aifo_serves_small_ranks_like_a_pifo() {
     let small = |served: &Served| {
         let low: u64 = served.ranks[..50].iter().sum();
         low as f64 / served.packets as f64
@@ -193,7 +193,7 @@ fn the_gradient_queue_is_exact_where_buckets_are_full() {
 
 /// The first bucket is at most 54 above the middle of the sums, and what is taken at most 56 beside it.
 #[test]
-fn the_gradient_queue_is_off_by_no_more_than_its_reach_where_buckets_are_sparse() {
+fn gradient_error_is_limited_with_sparse_buckets() {
     let mut random = Random::new(SEED);
     let (mut wrong, mut pops, mut farthest) = (0, 0, 0);
     for round in 0..400 {

@@ -29,7 +29,7 @@ fn damage(random: &mut Random) -> u64 {
 }
 
 #[test]
-fn overwriting_any_word_stops_no_operation_and_touches_nothing_outside() {
+fn corrupted_words_never_cause_hangs_or_overruns() {
     for seed in test_seeds(POOLS) {
         println!("seed {seed}");
         let mut random = Random::new(seed);
@@ -66,7 +66,7 @@ fn overwriting_any_word_stops_no_operation_and_touches_nothing_outside() {
 }
 
 #[test]
-fn a_header_of_no_format_refuses_everything_until_it_is_mended() {
+fn invalid_headers_refuse_until_repaired() {
     let mut pool = Pool::new(10, &[PifoConfig::new(Kind::Heap, 10)]).unwrap();
     pool.push(1, 1, 5).unwrap();
     let magic_and_version = 0x4f46_4950 | 1 << 32;

@@ -71,7 +71,7 @@ fn assert_stable_sort(kind: Kind, buckets: u64, origin: u64, seed: u64) {
 }
 
 #[test]
-fn without_clamping_the_output_is_a_stable_sort_and_the_window_never_goes_back() {
+fn unclamped_cffs_output_is_a_stable_sort() {
     for (n, origin) in (0..).zip(ORIGINS) {
         let seed = test_seed().wrapping_add(n);
         assert_stable_sort(Kind::Heap, 1 << 20, origin, seed);
@@ -139,7 +139,7 @@ fn ranks_go_on_beyond_32_bits_and_to_the_last_of_64() {
 
 /// Without a new beginning, all of these would lie in the last bucket by arrival until the window got there.
 #[test]
-fn an_idle_queue_of_times_starts_anew_where_the_times_are() {
+fn idle_time_queues_restart_at_new_times() {
     let day = 86_400_000_000_000;
     let mut pool = one(
         Kind::Cffs(Window {
@@ -166,7 +166,7 @@ fn an_idle_queue_of_times_starts_anew_where_the_times_are() {
 }
 
 #[test]
-fn what_is_below_or_beyond_is_clamped_dropped_or_an_error_and_counted() {
+fn outside_ranks_are_clamped_dropped_or_errors() {
     for (policy, below, beyond) in [
         (Outside::Clamp, Ok(None), Ok(None)),
         (Outside::Drop, Err(Refusal::Below), Err(Refusal::Beyond)),
@@ -330,8 +330,8 @@ fn a_batch_is_what_single_pops_would_give() {
 }
 
 #[test]
-fn what_cannot_be_is_told_and_not_formatted() {
-    use fairpath_core::pifo::Misfit;
+fn invalid_pifo_configurations_are_refused() {
+    use fairpath_core::pifo::PifoConfigError;
     let window = |buckets, shift| {
         Kind::Cffs(Window {
             buckets,
@@ -340,18 +340,18 @@ fn what_cannot_be_is_told_and_not_formatted() {
         })
     };
     let cases = [
-        (Kind::Heap, 0, Misfit::Capacity),
-        (Kind::Heap, 11, Misfit::Capacity),
-        (window(0, 0), 10, Misfit::Buckets),
-        (window((1 << 20) + 1, 0), 10, Misfit::Buckets),
-        (window(10, 64), 10, Misfit::Shift),
+        (Kind::Heap, 0, PifoConfigError::Capacity),
+        (Kind::Heap, 11, PifoConfigError::Capacity),
+        (window(0, 0), 10, PifoConfigError::Buckets),
+        (window((1 << 20) + 1, 0), 10, PifoConfigError::Buckets),
+        (window(10, 64), 10, PifoConfigError::Shift),
         (
             Kind::Gradient(Window {
                 buckets: 524,
                 ..Window::default()
             }),
             10,
-            Misfit::Buckets,
+            PifoConfigError::Buckets,
         ),
         (
             Kind::Bands {
@@ -359,16 +359,20 @@ fn what_cannot_be_is_told_and_not_formatted() {
                 beyond: Outside::Drop,
             },
             10,
-            Misfit::Buckets,
+            PifoConfigError::Buckets,
         ),
-        (Kind::SpPifo { lists: 8, each: 0 }, 10, Misfit::Capacity),
+        (
+            Kind::SpPifo { lists: 8, each: 0 },
+            10,
+            PifoConfigError::Capacity,
+        ),
         (
             Kind::Aifo {
                 window: 1_025,
                 headroom: 0,
             },
             10,
-            Misfit::Buckets,
+            PifoConfigError::Buckets,
         ),
         (
             Kind::Aifo {
@@ -376,9 +380,13 @@ fn what_cannot_be_is_told_and_not_formatted() {
                 headroom: 256,
             },
             10,
-            Misfit::Parts,
+            PifoConfigError::Parts,
         ),
-        (Kind::Pieo { wheel: 1, ready: 1 }, 10, Misfit::Parts),
+        (
+            Kind::Pieo { wheel: 1, ready: 1 },
+            10,
+            PifoConfigError::Parts,
+        ),
     ];
     for (kind, capacity, misfit) in cases {
         let told = Pool::new(10, &[PifoConfig::new(kind, capacity)]).unwrap_err();
@@ -393,8 +401,11 @@ fn what_cannot_be_is_told_and_not_formatted() {
     );
     assert_eq!(
         Pool::new(10, &[approximate.pushing_out()]).unwrap_err(),
-        Misfit::Policy
+        PifoConfigError::Policy
     );
-    assert_eq!(Pool::new(0, &[approximate]).unwrap_err(), Misfit::Number);
-    assert_eq!(Pool::new(10, &[]).unwrap_err(), Misfit::Number);
+    assert_eq!(
+        Pool::new(0, &[approximate]).unwrap_err(),
+        PifoConfigError::Number
+    );
+    assert_eq!(Pool::new(10, &[]).unwrap_err(), PifoConfigError::Number);
 }

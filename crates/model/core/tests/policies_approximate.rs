@@ -109,7 +109,7 @@ fn admitting() -> Watched<Scheduler> {
 }
 
 #[test]
-fn aifo_lets_the_smallest_ranks_in_and_keeps_their_order_of_arrival() {
+fn aifo_admits_smallest_ranks_in_arrival_order() {
     let mut home = admitting();
     let mut random = Random::new(0xa1f0);
     let mut admitted = [(0u32, 0u32); 2];

@@ -14,7 +14,7 @@ use fairpath_core::sched::{
 use link::{Audited, Link, MS, SECOND, bytes_by_source, within_a_percent};
 use policies::{Watched, node, packet, plan, policy, with_param};
 use proptest::prelude::*;
-use rfc8289::{Codel, Fate, Settings, Waiting};
+use rfc8289::{Codel, PacketOutcome, Settings, Waiting};
 use rfc8290::FqCodel;
 
 const STANDARD: Settings = Settings {
@@ -67,14 +67,14 @@ fn meta_of(flow: u8, bytes: u32, ecn: u8) -> Meta {
     }
 }
 
-fn fates(outcomes: &[Outcome]) -> Vec<Fate> {
+fn outcomes_of(outcomes: &[Outcome]) -> Vec<PacketOutcome> {
     let fate = |outcome: &Outcome| {
         let (handle, marked) = (outcome.handle, outcome.marked());
         match outcome.kind {
-            OutcomeKind::Sent => Some(Fate::Sent { handle, marked }),
+            OutcomeKind::Sent => Some(PacketOutcome::Sent { handle, marked }),
             OutcomeKind::Dropped => {
                 assert_eq!(outcome.drop(), Some(Drop::Policy));
-                Some(Fate::Dropped { handle })
+                Some(PacketOutcome::Dropped { handle })
             }
             _ => None,
         }
@@ -102,7 +102,7 @@ fn room(nodes: Vec<NodeConfig>) -> Plan {
 /// What the runtime is compared with.
 trait Model {
     fn comes(&mut self, flow: u8, packet: Waiting);
-    fn leaves(&mut self, now: u64, fates: &mut Vec<Fate>);
+    fn leaves(&mut self, now: u64, results: &mut Vec<PacketOutcome>);
 }
 
 impl Model for (Settings, Codel) {
@@ -110,10 +110,10 @@ impl Model for (Settings, Codel) {
         self.1.enqueue(packet);
     }
 
-    fn leaves(&mut self, now: u64, fates: &mut Vec<Fate>) {
-        if let Some((packet, marked)) = self.1.dequeue(&self.0, now, fates) {
+    fn leaves(&mut self, now: u64, results: &mut Vec<PacketOutcome>) {
+        if let Some((packet, marked)) = self.1.dequeue(&self.0, now, results) {
             let handle = packet.handle;
-            fates.push(Fate::Sent { handle, marked });
+            results.push(PacketOutcome::Sent { handle, marked });
         }
     }
 }
@@ -123,8 +123,8 @@ impl Model for FqCodel {
         self.enqueue(flow.into(), packet);
     }
 
-    fn leaves(&mut self, now: u64, fates: &mut Vec<Fate>) {
-        self.dequeue(now, fates);
+    fn leaves(&mut self, now: u64, results: &mut Vec<PacketOutcome>) {
+        self.dequeue(now, results);
     }
 }
 
@@ -158,7 +158,7 @@ fn compare<H: Home>(home: H, model: &mut dyn Model, steps: &[Step]) {
                 let mut expected = vec![];
                 (0..count).for_each(|_| model.leaves(now, &mut expected));
                 let outcomes = audited.run(Op::dequeue(now, count));
-                assert_eq!(fates(&outcomes), expected, "at {now}");
+                assert_eq!(outcomes_of(&outcomes), expected, "at {now}");
             }
         }
     }
@@ -279,7 +279,7 @@ fn a_codel_drop_costs_no_turn() {
 }
 
 #[test]
-fn packets_that_understand_ecn_are_marked_and_not_dropped() {
+fn ecn_capable_packets_are_marked() {
     for (name, over) in [("codel", Over::Packets), ("fq_codel", Over::Flows)] {
         let template = Meta {
             ecn: 2,
@@ -321,7 +321,7 @@ fn a_sparse_flow_goes_before_those_that_fill_the_link() {
 }
 
 #[test]
-fn an_emptied_new_flow_queues_behind_the_old_ones_before_it_is_new_again() {
+fn emptied_new_flows_wait_behind_old_ones() {
     let mut watched = Watched::natively(&room(vec![with_param(
         node(0, "fq_codel", Over::Flows),
         "fq_codel",
@@ -341,7 +341,7 @@ fn an_emptied_new_flow_queues_behind_the_old_ones_before_it_is_new_again() {
 }
 
 #[test]
-fn a_hundred_flows_of_one_host_get_as_much_as_one_of_another() {
+fn hosts_share_equally_for_any_flow_count() {
     let from = |flow: u32, host: u8, to: u8| {
         let mut meta = packet(flow.wrapping_mul(0x9e37_79b1), 1500);
         (meta.source[15], meta.destination[15]) = (host, to);
@@ -398,7 +398,7 @@ fn a_hundred_flows_of_one_host_get_as_much_as_one_of_another() {
 }
 
 #[test]
-fn super_packets_are_charged_by_their_bytes() {
+fn gso_packets_are_charged_by_their_bytes() {
     let templates = vec![
         Meta {
             segments: 40,

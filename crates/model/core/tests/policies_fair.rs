@@ -69,7 +69,7 @@ mod drr {
     /// Figure 1 and 2 of the paper: quantum 500; the first flow has 20, 750, 200, of which the first
     /// round sends the 20 and keeps 480.
     #[test]
-    fn the_papers_example_keeps_480_bytes_and_sends_750_in_the_second_round() {
+    fn drr_follows_the_example_of_the_paper() {
         let leaf = with_param(node(0, "drr", Over::Flows), "drr", "quantum", 500);
         let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
         let flows: [&[u32]; 4] = [
@@ -299,7 +299,7 @@ mod hpfq {
     }
 
     #[test]
-    fn the_papers_tree_shares_as_the_paper_says() {
+    fn hpfq_follows_the_tree_of_the_paper() {
         for (inner, over) in [("hpfq", Over::References), ("stfq", Over::Children)] {
             let mut home = figure(inner, over);
             for handle in 1..=200 {
@@ -489,7 +489,7 @@ mod qfq {
 
         /// Section 3 and theorem 2 of the paper: who is sent, and B-WFI.
         #[test]
-        fn the_least_finish_of_those_eligible_is_sent_and_nobody_falls_behind_by_more_than_the_wfi(
+        fn qfq_lag_is_within_the_bwfi(
             weights in prop::collection::vec(1u32..33, 2..7),
             ops in prop::collection::vec((0usize..7, 40u32..=LONGEST, 0u32..3), 50..250),
         ) {

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn a_guard_is_how_much_later_a_better_band_may_come(traffic in traffic(), guard in 1..5_000_000_u64) {
+    fn guard_limits_the_advantage_of_better_bands(traffic in traffic(), guard in 1..5_000_000_u64) {
         let plan = one(leaf("priority", Over::Packets, &[("guard", guard)]));
         let rank = |dscp: u8, now| now + u64::from(7 - dscp / 8) * guard;
         compare(Scheduler::new(&plan).unwrap(), &traffic, rank);
@@ -175,7 +175,7 @@ fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
 }
 
 #[test]
-fn nobody_is_overtaken_for_longer_than_the_guard() {
+fn no_packet_is_reordered_longer_than_guard() {
     // Best effort fills the link by itself; lower effort still gets through.
     let node = leaf("diffserv", Over::Packets, &[("guard", 10 * MS)]);
     let sources = [BE, LE].map(|dscp| Meta {

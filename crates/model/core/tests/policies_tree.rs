@@ -217,7 +217,7 @@ fn weights_are_kept_within_a_percent_over_a_second() {
 }
 
 #[test]
-fn floors_that_fit_are_kept_under_full_load_whatever_the_weights() {
+fn floors_hold_under_load_with_any_weights() {
     for policy in ["class_tree", "hclock"] {
         let floors = [50, 30, 15, 5];
         let weights = [1, 2, 30, 300];
@@ -242,7 +242,7 @@ fn floors_that_fit_are_kept_under_full_load_whatever_the_weights() {
 }
 
 #[test]
-fn a_child_gets_its_floor_or_its_share_whichever_is_more() {
+fn children_get_the_larger_of_floor_and_share() {
     // Of 100 Mbit/s, A has a floor above its share, B one below, C none.
     let leaves = [
         between(leaf(1), 60 * MBIT, 0, 0),
@@ -327,7 +327,7 @@ fn below_all_ceilings_the_link_rests_and_no_longer() {
 }
 
 #[test]
-fn idle_time_is_worth_nothing_without_a_burst() {
+fn idle_time_gives_nothing_without_burst() {
     let leaves = [between(leaf(1), 20 * MBIT, 0, 0), leaf(1)];
     let mut link = link_of(100 * MBIT, &leaves, &[1000]);
     link.saturate(10 * SECOND, 5, |source, _| source == 1);
@@ -341,7 +341,7 @@ fn idle_time_is_worth_nothing_without_a_burst() {
 }
 
 #[test]
-fn what_a_site_does_not_use_goes_to_its_sister_sites() {
+fn unused_rate_goes_to_sibling_sites() {
     // ISP -> two sites of 50 each -> two subscribers each; one subscriber may have 10 at most.
     let nodes = vec![
         inner(0),

@@ -31,7 +31,7 @@ mod srpt {
 
         /// Section 2.13 of the notes: shortest first starves by design; the guard bounds it.
         #[test]
-        fn nobody_who_comes_later_than_patience_goes_before(
+        fn no_packet_passes_after_patience(
             patience in prop_oneof![Just(1_000_000u64), Just(1_000_000_000)],
             packets in prop::collection::vec((0u64..400_000, 0u64..u64::MAX), 2..60),
         ) {
@@ -55,7 +55,7 @@ mod srpt {
 
         /// Of all orders, shortest first has the least mean completion time of flows that are there.
         #[test]
-        fn the_mean_completion_time_is_the_least_there_can_be(
+        fn srpt_minimizes_mean_completion_time(
             sizes in prop::collection::vec(1u64..6, 2..6),
         ) {
             let mut home = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
@@ -137,7 +137,7 @@ mod lstf {
         #![proptest_config(fairpath_units::property!(256))]
 
         #[test]
-        fn who_has_the_least_slack_left_goes_first(
+        fn least_slack_goes_first(
             ops in prop::collection::vec((0u64..1000, 0u64..5000, any::<bool>()), 1..100),
         ) {
             let mut home = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));

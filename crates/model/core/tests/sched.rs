@@ -103,7 +103,7 @@ fn a_tree_of_references_and_one_of_children_share_by_class_first() {
 }
 
 #[test]
-fn a_packet_without_a_leaf_or_with_a_used_handle_is_dropped_and_told() {
+fn packets_without_leaf_or_handle_are_dropped() {
     let mut scheduler =
         Scheduler::new(&plan(vec![node(0, "fifo", Over::Packets)], vec![0, 1])).unwrap();
     let ops = [
@@ -174,7 +174,7 @@ fn flows_of_two_leaves_never_share_a_queue() {
 }
 
 #[test]
-fn a_queue_that_may_strand_flows_or_children_is_no_plan() {
+fn plans_that_strand_flows_are_refused() {
     let stuck = |name, over, spoil: fn(&mut NodeConfig)| {
         let mut nodes = vec![node(0, name, over)];
         if over == Over::Children {
@@ -220,7 +220,7 @@ fn weights_given_before_the_first_packet_are_kept() {
 }
 
 #[test]
-fn shipped_policies_say_what_they_are() {
+fn shipped_policies_have_valid_descriptions() {
     assert!(policies().len() >= 2);
     for policy in policies() {
         assert!(policy.over.contains(&policy.usual), "{policy:?}");

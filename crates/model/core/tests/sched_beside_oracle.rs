@@ -65,11 +65,11 @@ fn run_half(half: u64) {
 }
 
 #[test]
-fn half_a_million_operations_come_out_as_in_the_oracle() {
+fn half_a_million_operations_equal_the_oracle() {
     run_half(0);
 }
 
 #[test]
-fn the_other_half_of_a_million_operations_comes_out_as_in_the_oracle() {
+fn another_half_million_operations_equal_the_oracle() {
     run_half(1);
 }

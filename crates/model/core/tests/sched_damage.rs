@@ -42,7 +42,7 @@ fn assert_bounded(tree: &Tree, ops: &[Op], outcomes: &[Outcome]) {
 }
 
 #[test]
-fn overwriting_any_word_stops_no_operation_and_touches_nothing_outside() {
+fn corrupted_words_never_cause_hangs_or_overruns() {
     let mut found = 0;
     let trees = test_seeds(TREES);
     for seed in trees.clone() {

@@ -115,7 +115,7 @@ fn drain(scheduler: &mut Scheduler, mut now: u64) -> u64 {
 }
 
 #[test]
-fn who_is_accepted_leaves_or_is_counted_when_asked_at_the_times_that_are_told() {
+fn accepted_packets_leave_or_are_counted() {
     each(|seed, tree, log| {
         let log = of_this_age(log);
         let mut scheduler = Scheduler::new(&tree.plan).unwrap();

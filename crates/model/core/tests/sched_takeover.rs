@@ -137,13 +137,13 @@ fn into_another(same: bool) -> usize {
 }
 
 #[test]
-fn everybody_who_waited_waits_in_any_other_tree_or_is_told_as_dropped() {
+fn handover_to_another_tree_keeps_packets() {
     let moved = into_another(false);
     assert!(moved > 300, "{moved}");
 }
 
 #[test]
-fn everybody_who_waited_waits_in_the_same_tree_or_is_told_as_dropped() {
+fn handover_to_the_same_tree_keeps_packets() {
     let moved = into_another(true);
     assert!(moved > 300, "{moved}");
 }
@@ -216,7 +216,7 @@ fn sent(outcomes: &[Outcome]) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn packets_that_rank_by_themselves_leave_as_if_nobody_had_been_replaced() {
+fn self_ranked_packets_keep_order_across_handover() {
     for name in ["fifo", "srpt", "edf", "priority"] {
         let plan = plan(vec![leaf(0, name)], vec![1]);
         let mut random = Random::new(test_seed());
@@ -268,7 +268,7 @@ fn one_class(name: &str) -> Plan {
 }
 
 #[test]
-fn a_class_at_its_ceiling_gains_nothing_by_being_taken_over_every_millisecond() {
+fn handover_does_not_raise_the_ceiling() {
     let plan = one_class("fifo");
     let mut scheduler = Scheduler::new(&plan).unwrap();
     let packet = Meta {
@@ -322,7 +322,7 @@ fn a_node_that_was_not_there_begins_with_nothing() {
 }
 
 #[test]
-fn classes_are_told_apart_by_their_new_numbers_and_who_lost_his_goes_where_strangers_go() {
+fn handover_uses_new_class_numbers() {
     let root = NodeConfig {
         over: Over::Children,
         ..leaf(0, "stfq")
@@ -358,7 +358,7 @@ fn classes_are_told_apart_by_their_new_numbers_and_who_lost_his_goes_where_stran
 }
 
 #[test]
-fn what_is_refused_harms_neither() {
+fn refused_handover_changes_neither_scheduler() {
     let log: Vec<Op> = (1..=50)
         .map(|handle| Op::enqueue(0, handle, Meta::default()))
         .collect();
@@ -401,7 +401,7 @@ fn a_spent_scheduler_refuses_every_packet() {
 }
 
 #[test]
-fn who_comes_later_waits_behind_who_was_taken_over_in_every_flow() {
+fn later_packets_wait_behind_handed_over_ones() {
     for name in ["fq_codel", "drr", "stfq"] {
         let flows = NodeConfig {
             over: Over::Flows,
@@ -470,7 +470,7 @@ impl Custom for Counting {
 }
 
 #[test]
-fn what_an_authors_policy_kept_goes_on_in_the_same_one_and_is_nobodys_in_another() {
+fn custom_policy_state_survives_only_itself() {
     let policy = sched_oracle::policy::Wild::policy(&[Function::RankEnqueue], 0);
     let flows = NodeConfig {
         over: Over::Flows,
@@ -522,7 +522,7 @@ fn two_losses(second: u32) -> Plan {
 }
 
 #[test]
-fn who_joins_an_impairment_that_others_share_changes_no_fates_of_theirs() {
+fn joining_an_impairment_keeps_other_outcomes() {
     let come = |now: u64, class_id: u32| {
         let meta = Meta {
             class_id,
@@ -531,17 +531,17 @@ fn who_joins_an_impairment_that_others_share_changes_no_fates_of_theirs() {
         };
         [Op::enqueue(now, 1, meta), Op::dequeue(now, 1)]
     };
-    let fates = |scheduler: &mut Scheduler, from: u64| -> Vec<bool> {
+    let outcomes_of = |scheduler: &mut Scheduler, from: u64| -> Vec<bool> {
         let lost = |now| run(scheduler, &come(now, 0))[0].drop() == Some(Drop::Impaired);
         (from..from + 200).map(lost).collect()
     };
     let mut alone = Scheduler::new(&two_losses(2)).unwrap();
-    let expected = [fates(&mut alone, 0), fates(&mut alone, 300)];
+    let expected = [outcomes_of(&mut alone, 0), outcomes_of(&mut alone, 300)];
     let mut old = Scheduler::new(&two_losses(2)).unwrap();
-    let first = fates(&mut old, 0);
+    let first = outcomes_of(&mut old, 0);
     (200..237).for_each(|now| drop(run(&mut old, &come(now, 1))));
     let mut new = Scheduler::new(&two_losses(1)).unwrap();
     take_over(&mut new, &mut old, &Changes::none(3));
     assert_eq!(new.impair_stats(1).packets, 200);
-    assert_eq!([first, fates(&mut new, 300)], expected);
+    assert_eq!([first, outcomes_of(&mut new, 300)], expected);
 }

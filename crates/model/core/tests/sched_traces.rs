@@ -103,7 +103,7 @@ fn by_window(line: &mut Scheduler, from: u64, every_ns: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_line_that_gets_another_trace_has_that_ones_rate_at_once() {
+fn another_trace_applies_at_once() {
     for (from, to) in [(FAST_NS, SLOW_NS), (SLOW_NS, FAST_NS)] {
         let mut old = busy(&line(from, 0));
         let mut new = take_over(&line(to, 0), &mut old, HOUR);
@@ -112,7 +112,7 @@ fn a_line_that_gets_another_trace_has_that_ones_rate_at_once() {
 }
 
 #[test]
-fn a_trace_that_operations_change_begins_anew_as_well() {
+fn a_changed_trace_restarts() {
     for (from, to) in [(FAST_NS, SLOW_NS), (SLOW_NS, FAST_NS)] {
         let (mut plan, other) = (line(from, 0), line(to, 10));
         plan.words.extend(&other.words[10..]);
@@ -130,7 +130,7 @@ fn a_trace_that_operations_change_begins_anew_as_well() {
 }
 
 #[test]
-fn the_same_trace_goes_on_wherever_it_lies() {
+fn the_same_trace_continues_after_handover() {
     // Taken over between any two opportunities, and more often than these are.
     let mut scheduler = busy(&line(SLOW_NS, 0));
     let mut sent = 0;
@@ -144,7 +144,7 @@ fn the_same_trace_goes_on_wherever_it_lies() {
 }
 
 #[test]
-fn a_line_that_gets_a_trace_back_begins_it_anew() {
+fn a_restored_trace_restarts() {
     let untraced = || {
         let mut plan = line(SLOW_NS, 0);
         plan.config.service = 0;
@@ -160,7 +160,7 @@ fn a_line_that_gets_a_trace_back_begins_it_anew() {
 }
 
 #[test]
-fn what_a_big_packet_took_beyond_is_owed_to_the_next_trace() {
+fn excess_bytes_are_owed_to_the_next_trace() {
     let plan = line(SLOW_NS, 0);
     let mut old = Scheduler::new(&plan).unwrap();
     come(&mut old, 0, PACKETS - 1, 9 * OPPORTUNITY as u32);

@@ -83,7 +83,7 @@ fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
 
 /// The good case beside 2.7 a: a separate TSval tells a retransmission from the original, whichever is answered.
 #[test]
-fn a_retransmission_with_a_tsval_of_its_own_is_measured() {
+fn retransmissions_with_a_distinct_tsval_are_measured() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(150).seq(1001).ack(501).data(100).ts(6, 2).send();
@@ -103,7 +103,7 @@ fn a_retransmission_with_a_tsval_of_its_own_is_measured() {
 /// Notes 2.7 b. One slow tick carries two segments, the ACK of the first was lost. Fails (170 ms in `ts`) when
 /// `fp_remove_covered()` keeps the first segment whose TSval is echoed instead of the newest.
 #[test]
-fn a_lost_first_echo_is_not_made_up_for_by_the_second() {
+fn a_lost_first_echo_gives_no_sample() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(250).seq(1101).ack(501).data(100).ts(5, 2).send();
@@ -116,7 +116,7 @@ fn a_lost_first_echo_is_not_made_up_for_by_the_second() {
 /// Notes 2.7 b, by sequence numbers. B's ACK was lost; what B says next echoes a later packet of A, so it is no first
 /// answer. Fails (150 ms in `hybrid`) when `fp_echo_contradicts()` does not look at newer echoes.
 #[test]
-fn an_echo_newer_than_the_data_says_that_an_ack_was_lost() {
+fn newer_echo_means_a_lost_ack() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(200).seq(1101).ack(501).ts(6, 2).send();
@@ -138,7 +138,7 @@ fn an_echo_newer_than_the_data_says_that_an_ack_was_lost() {
 /// TSval and its ACK echoes that. Fails (119 ms in `ts`) when `fp_remove_covered()` leaves covered segments with a newer TSval on
 /// the list and keeps the first that is echoed, as matching without sequence numbers does.
 #[test]
-fn a_tsval_that_was_acknowledged_without_echo_is_over() {
+fn acknowledged_tsvals_are_not_matched_later() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(101).seq(1101).ack(501).data(100).ts(6, 2).send();
@@ -159,7 +159,7 @@ fn a_tsval_that_was_acknowledged_without_echo_is_over() {
 /// Notes 2.7 d and 2.6. What is seen first is a copy of what was sent in the same tick before we looked, and the answer
 /// is to that. Fails (5 ms) when `fp_handle_data()` remembers the first data of a direction that began without SYN.
 #[test]
-fn the_first_data_seen_of_a_flow_under_way_is_not_measured() {
+fn first_data_of_a_midflow_is_not_measured() {
     for mode in [Mode::Ts, Mode::Hybrid, Mode::Seq] {
         let config = Config {
             mode: mode as u32,
@@ -176,7 +176,7 @@ fn the_first_data_seen_of_a_flow_under_way_is_not_measured() {
 /// Notes 2.7 d: also for the second segment of a burst sent again, which a clock tells from its original. Fails
 /// (10 ms in `hybrid`) when `fp_echo_contradicts()` does not look at older echoes.
 #[test]
-fn an_echo_older_than_all_that_was_seen_answers_a_copy_from_before() {
+fn older_echo_answers_an_earlier_copy() {
     for mode in [Mode::Ts, Mode::Hybrid] {
         let config = Config {
             mode: mode as u32,
@@ -193,7 +193,7 @@ fn an_echo_older_than_all_that_was_seen_answers_a_copy_from_before() {
 
 /// Notes 2.2: TSvals compare serially (RFC 7323 section 5.2), across their wrap too.
 #[test]
-fn tsvals_are_told_apart_across_their_wrap() {
+fn tsvals_are_distinguished_across_their_wrap() {
     for (mode, mut talk) in talks() {
         // A's clock was at 1; it has come round to just below 2^32 by way of more than half a turn.
         let mut seq = 1001;

@@ -1,4 +1,4 @@
-//! A policy author's file, compiled and read.
+//! Compiles and reads a policy file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,29 +6,29 @@ use fairpath_policy::{Author, Problem};
 
 use super::{CompileError, Compiler};
 
-/// A file is no policy.
+/// A file is not a valid policy.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It does not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// Its object is no policy: everything that is wrong, a line each.
+    /// Its object is not a valid policy: one line for each problem.
     #[error("read policy {0}: {1}")]
     Object(PathBuf, String),
 }
 
-/// Compiles and reads a file that runs in this process only.
+/// Compiles and reads a file that runs only in this process.
 ///
 /// # Errors
-/// There is no clang; clang refuses the file; it is no policy.
+/// clang is missing, clang refuses the file, or it is not a valid policy.
 pub fn read(file: &Path) -> Result<Author, ReadError> {
     parse(file, &Compiler::new()?.policy(file)?)
 }
 
-/// Reads an object of [`Compiler::policy`], which was made from `file`.
+/// Reads an object of [`Compiler::policy`], compiled from `file`.
 ///
 /// # Errors
-/// It is no policy.
+/// It is not a valid policy.
 pub fn parse(file: &Path, object: &[u8]) -> Result<Author, ReadError> {
     Author::parse(object).map_err(|problems| {
         let problems: Vec<_> = problems.iter().map(Problem::to_string).collect();

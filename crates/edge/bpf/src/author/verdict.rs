@@ -1,62 +1,62 @@
-//! The verifier's opinion of a policy, in a few lines.
+//! The verifier's verdict on a policy, in a few lines.
 //!
-//! Each function is global, so the verifier looks at each once and by itself: what it says of one
-//! holds for every place that calls it. Its log is long and speaks of registers; kept of it are how
-//! many instructions it went through for each function, or the line of the author's file where it
-//! stopped and its last words.
+//! Each function is global, so the verifier checks each once and separately, and its verdict holds
+//! for every caller. Its log is long and about registers. From it, this module takes the number of
+//! instructions for each function, or the line of the policy file where it stopped, with its last
+//! words.
 
 use std::ffi::c_char;
 
 use libbpf_rs::{AsRawLibbpf, ObjectBuilder};
 
-/// The verifier's log, at most.
+/// Maximum bytes of the verifier's log.
 const LOG_BYTES: usize = 64 << 20;
 /// Every instruction, with the state before it.
 const ALL: u32 = 2;
-/// Only the way to where it stopped.
+/// Only the path to the instruction where it stopped.
 const LAST_WAY: u32 = 1;
 
-/// The verifier could not be asked.
+/// The verifier could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// We may not load programs.
+    /// No permission to load programs.
     #[error("run the verifier: not permitted; needs root, or CAP_BPF and CAP_PERFMON")]
     NotPermitted,
-    /// Something else than the program.
+    /// An error other than a refusal.
     #[error("run the verifier: {0}")]
     Other(libbpf_rs::Error),
 }
 
-/// What the verifier said.
+/// The result of the verifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Functions that it went through, and how many instructions it looked at for each.
+    /// Verified functions, with the number of instructions for each.
     pub functions: Vec<(String, u64)>,
-    /// Why it refused, if it did.
+    /// The refusal, if any.
     pub refusal: Option<Refusal>,
 }
 
-/// Why the verifier refused.
+/// A refusal of the verifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// In which function.
+    /// The function.
     pub function: String,
-    /// The author's line, if it is known: "file.c:12: text".
+    /// The line of the policy file, if known: "file.c:12: text".
     pub line: Option<String>,
-    /// Its last words.
+    /// The last words of the log.
     pub reason: String,
 }
 
-/// Loads an object of [`super::Compiler::trial`] and lets it go again; nothing is attached or run.
+/// Loads an object of [`super::Compiler::trial`] and closes it; nothing is attached or run.
 ///
 /// # Errors
-/// [`VerifyError`]; a refusal is no error, but part of the verdict.
+/// [`VerifyError`]; a refusal is not an error, but part of the verdict.
 pub fn verify(object: &[u8]) -> Result<Verdict, VerifyError> {
     ask(object, ALL)
 }
 
-/// Why the verifier refuses an object of [`super::Compiler::scheduler`], which is too large for
-/// [`verify`]; `None` if it does not, or cannot be asked.
+/// The verifier's refusal of an object of [`super::Compiler::scheduler`], which is too large for
+/// [`verify`]. `None` if it is accepted, or the verifier cannot be run.
 pub fn refusal(object: &[u8]) -> Option<Refusal> {
     ask(object, LAST_WAY).ok()?.refusal
 }
@@ -128,7 +128,7 @@ fn is_instruction(text: &str) -> bool {
     rest.len() < text.len() && rest.starts_with(": (")
 }
 
-/// Lines of state, statistics and praise.
+/// Lines of state, statistics and success.
 fn is_chatter(text: &str) -> bool {
     const BEGINS: [&str; 11] = [
         "processed ",
@@ -149,7 +149,7 @@ fn is_chatter(text: &str) -> bool {
     text.trim().is_empty() || is_state || BEGINS.iter().any(|begin| text.starts_with(begin))
 }
 
-/// "text @ file.c:12" turned around.
+/// Turns "text @ file.c:12" around.
 fn to_line(source: &str) -> Option<String> {
     let (text, place) = source.rsplit_once(" @ ")?;
     Some(format!("{place}: {}", text.trim()))
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_by_function_line_and_last_words() {
+    fn refusals_name_function_line_and_last_words() {
         let log = "func#0 @0\n0: R1=ctx() R10=fp0\n; int check() @ trial.c:9\n0: (b7) r0 = 0\n\
                    Validating custom_rank_enqueue() func#1...\n9: R1=mem(sz=80) R10=fp0\n\
                    ; return table[p->dscp]; @ mine.c:31\n9: (71) r1 = *(u8 *)(r1 +69)\n\

@@ -9,11 +9,11 @@ use fairpath_units::IfIndex;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 const FRAME_BYTES: usize = 4096;
-/// The fewest that fill the smallest useful rings.
+/// The minimum that fills the smallest useful rings.
 const FRAMES: usize = 4;
 const UMEM_BYTES: NonZeroUsize = NonZeroUsize::new(FRAMES * FRAME_BYTES).expect("not zero");
 
-/// How frames are to reach the socket.
+/// How frames reach the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfXdpMode {
     /// Copied by the kernel; works with every driver.
@@ -22,7 +22,8 @@ pub enum AfXdpMode {
     ZeroCopy,
 }
 
-/// Binds an AF_XDP socket to queue 0 of `ifindex`. Do not do that to a link in use: with zero copy it takes the queue.
+/// Binds an AF_XDP socket to queue 0 of `ifindex`. Not for a link in use: with zero copy it takes
+/// over the queue.
 pub fn af_xdp(ifindex: IfIndex, mode: AfXdpMode) -> io::Result<()> {
     let umem = Umem::map()?; // declared first: lives until the socket is closed
     let socket = open()?;

@@ -1,19 +1,19 @@
-//! What a congestion control tells of itself, asked of a socket that uses it.
+//! The state of a congestion control, read from a socket that uses it.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for what the kernel tells; today's largest is 52 bytes.
+/// Size of the buffer; the largest structure today has 52 bytes.
 const INFO_BYTES: usize = 256;
 
-/// The bytes of `INET_DIAG_BBRINFO`, or of what else the congestion control `name` has for
-/// `TCP_CC_INFO` (tcp(7)), of a socket that is not connected: its length tells the structure.
+/// The bytes of `INET_DIAG_BBRINFO`, or the corresponding `TCP_CC_INFO` (tcp(7)) of the congestion
+/// control `name`, from a socket that is not connected. Their length identifies the structure.
 ///
-/// Where the control is a module that is not loaded, the kernel loads it, if the caller may.
+/// The kernel loads the module of the control if necessary and permitted.
 ///
 /// # Errors
-/// `NotFound`: there is none of this name; `PermissionDenied`: this user may not choose it.
+/// `NotFound`: no such control; `PermissionDenied`: this user may not choose it.
 pub fn congestion_info(name: &str) -> io::Result<Vec<u8>> {
     let socket = open()?;
     let name = CString::new(name)?;
@@ -25,7 +25,7 @@ pub fn congestion_info(name: &str) -> io::Result<Vec<u8>> {
     let mut info = vec![0u8; INFO_BYTES];
     let mut len = INFO_BYTES as libc::socklen_t;
     let into = info.as_mut_ptr().cast();
-    // SAFETY: `into` has room for `len` bytes, of which the kernel tells how many it wrote.
+    // SAFETY: `into` has `len` bytes; the kernel returns the number that it wrote.
     checked(unsafe { libc::getsockopt(fd, level, libc::TCP_CC_INFO, into, &raw mut len) })?;
     info.truncate(len as usize);
     Ok(info)
@@ -52,10 +52,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reno_tells_nothing_and_what_there_is_not_is_not_found() {
+    fn unknown_congestion_controls_are_not_found() {
         assert_eq!(congestion_info("reno").unwrap(), [0u8; 0]);
         let error = congestion_info("no_such_control").unwrap_err();
-        // Who may not load modules is told the same.
+        // Without permission to load modules, the error is the same.
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

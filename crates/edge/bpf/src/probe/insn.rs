@@ -1,4 +1,4 @@
-//! The few BPF instructions the probes are made of (RFC 9669; the two kernel extensions are named).
+//! The few BPF instructions of the probes (RFC 9669; the two kernel extensions are named).
 
 /// `struct bpf_insn`: opcode, registers (destination in the lower four bits), offset, immediate.
 #[repr(C)]
@@ -78,7 +78,7 @@ pub(super) const fn jump(offset: i16) -> Insn {
     Insn::new(0x05, 0, 0, offset, 0)
 }
 
-/// Leaves the loop to `pc + 1 + offset` when the kernel says it ran long enough (Linux 6.9).
+/// Leaves the loop to `pc + 1 + offset` when the kernel's limit is reached (Linux 6.9).
 pub(super) const fn may_goto(offset: i16) -> Insn {
     Insn::new(0xe5, 0, 0, offset, 0)
 }

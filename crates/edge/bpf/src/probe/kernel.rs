@@ -16,7 +16,7 @@ const NAME: &CStr = c"fairpath_probe";
 /// struct_ops programs must be GPL-compatible; the probes' few instructions may be.
 const LICENSE: &CStr = c"GPL";
 
-/// What a program is loaded as, in addition its instructions.
+/// The kind of a program, in addition to its instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProgramKind {
     pub(super) program_type: bpf_prog_type,
@@ -109,14 +109,14 @@ pub(super) fn enable_stats() -> io::Result<OwnedFd> {
     owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
-/// Attaches an XDP program by netlink; `None` detaches what is there in that mode.
+/// Attaches an XDP program by netlink; `None` detaches the existing one in that mode.
 pub(super) fn set_xdp(ifindex: i32, program: Option<BorrowedFd<'_>>, flags: u32) -> io::Result<()> {
     let fd = program.map_or(-1, |fd| fd.as_raw_fd());
     // SAFETY: numbers only; without options nothing is read through a pointer.
     checked(unsafe { libbpf_sys::bpf_xdp_attach(ifindex, fd, flags, ptr::null()) })
 }
 
-/// libbpf gives a negative errno.
+/// libbpf returns a negative errno.
 fn checked(result: i32) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::from_raw_os_error(-result));

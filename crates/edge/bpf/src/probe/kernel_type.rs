@@ -1,4 +1,4 @@
-//! The kernel's structures as its type information (BTF) has them, of modules too.
+//! The kernel's structures from its type information (BTF), including modules.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -22,7 +22,8 @@ impl KernelStruct {
     }
 }
 
-/// The structure `name` of the kernel, or of `module` where it is loaded as one; `None`: there is none.
+/// The structure `name` of the kernel, or of `module` if it is a loaded module. `None` if there is
+/// none.
 ///
 /// # Errors
 /// The kernel has no type information, or it cannot be read.
@@ -42,12 +43,12 @@ pub fn kernel_struct(name: &str, module: &str) -> io::Result<Option<KernelStruct
     }
 }
 
-/// Type information that libbpf read.
+/// Type information read by libbpf.
 struct Types(NonNull<btf>);
 
 impl Types {
     fn new(types: *mut btf) -> io::Result<Types> {
-        // libbpf leaves the reason in errno.
+        // libbpf sets errno.
         NonNull::new(types)
             .map(Types)
             .ok_or_else(io::Error::last_os_error)
@@ -62,7 +63,7 @@ impl Types {
         let Ok(id) = u32::try_from(id) else {
             return Ok(None);
         };
-        // SAFETY: types that were read; of an id that is not there it returns null.
+        // SAFETY: types that were read; for an unknown id it returns null.
         let found: *const btf_type = unsafe { libbpf_sys::btf__type_by_id(types, id) };
         if found.is_null() {
             return Ok(None);
@@ -70,7 +71,7 @@ impl Types {
         Ok(Some(self.read(found)))
     }
 
-    /// `found`: a structure of these types. Its members lie behind it (BTF, "BTF_KIND_STRUCT").
+    /// `found`: a structure of these types. Its members follow it (BTF, "BTF_KIND_STRUCT").
     fn read(&self, found: *const btf_type) -> KernelStruct {
         const MEMBERS: u32 = 0xffff;
         // SAFETY: points to a type that lives while `self`.
@@ -90,7 +91,7 @@ impl Types {
     }
 
     fn name(&self, offset: u32) -> Option<String> {
-        // SAFETY: types that were read; of an offset that is not there it returns null.
+        // SAFETY: types that were read; for an unknown offset it returns null.
         let name = unsafe { libbpf_sys::btf__name_by_offset(self.0.as_ptr(), offset) };
         if name.is_null() {
             return None;
@@ -114,9 +115,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_structure_that_every_kernel_has_is_read_and_another_is_not_there() {
+    fn kernel_structures_are_found_or_absent() {
         if super::super::kernel_btf().is_err() {
-            let name = "a_structure_that_every_kernel_has_is_read_and_another_is_not_there";
+            let name = "kernel_structures_are_found_or_absent";
             fairpath_units::skip_test(name, "feature:kernel_btf", "needs type information");
             return;
         }

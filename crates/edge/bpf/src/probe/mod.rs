@@ -1,11 +1,11 @@
-//! Finds out what this kernel lets this user do with BPF and AF_XDP, by doing it.
+//! Probes of this kernel's support for BPF and AF_XDP, with this user's permissions.
 //!
-//! Every function tries one thing and undoes it before it returns: `Ok` means it worked. The programs are a few
-//! instructions written here by hand, so that no object file has to fit the kernel under test. Nothing is pinned.
-//! Functions that take an [`IfIndex`](fairpath_units::IfIndex) or attach a hook act on the calling thread's network
-//! namespace: call them in a throw-away one.
+//! Every function tries one operation and undoes it before it returns: `Ok` means that it worked.
+//! The programs are a few instructions written by hand, so that no object file has to fit the
+//! kernel under test. Nothing is pinned. Functions with an [`IfIndex`](fairpath_units::IfIndex) or
+//! a hook use the calling thread's network namespace: call them in a temporary one.
 //!
-//! Deliberately absent: versions. What a kernel is called says nothing about what a distribution put into it.
+//! Deliberately absent: kernel versions, because distributions backport features.
 
 mod af_xdp;
 mod congestion;
@@ -24,5 +24,5 @@ pub use try_bpf::{
 };
 pub use try_hooks::{XdpPlace, netfilter, tcx, xdp, xdp_link};
 
-/// The kernel's internal `ENOTSUPP`, which reaches user space from BPF although it has no name there.
+/// The kernel's internal `ENOTSUPP`, which BPF returns to user space although it has no name there.
 pub const ENOTSUPP: i32 = 524;

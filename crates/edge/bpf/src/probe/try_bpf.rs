@@ -92,15 +92,15 @@ pub fn arena() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the kernel's own type information.
+/// Reads the kernel's type information.
 pub fn kernel_btf() -> io::Result<()> {
     Btf::from_vmlinux().map(drop).map_err(io::Error::other)
 }
 
 /// Loads a program for the member `reset` of a BPF qdisc; nothing is registered.
 ///
-/// `NotFound` means that the kernel's type information has no qdiscs, [`ENOTSUPP`](super::ENOTSUPP) that they cannot
-/// be written in BPF.
+/// `NotFound` means that the kernel's type information has no qdiscs, [`ENOTSUPP`](super::ENOTSUPP)
+/// that BPF cannot implement them.
 pub fn bpf_qdisc() -> io::Result<()> {
     struct_ops("Qdisc_ops", "reset")
 }
@@ -132,12 +132,12 @@ fn struct_ops(structure: &str, member: &str) -> io::Result<()> {
     load(kind, &[mov(0, 0), exit()]).map(drop)
 }
 
-/// Turns run-time statistics on and off again.
+/// Enables and disables run-time statistics.
 pub fn bpf_stats() -> io::Result<()> {
     enable_stats().map(drop)
 }
 
-/// The size of a page here; 4 KiB where the system does not say.
+/// The page size; 4 KiB if the system does not report it.
 fn page_bytes() -> usize {
     // SAFETY: takes a number only.
     let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the running user may be told no by the kernel only for the kernel's reasons.
+    /// Whether the current user can only fail for reasons of the kernel.
     fn skip(name: &str) -> bool {
         let skip = !Uid::effective().is_root();
         if skip {

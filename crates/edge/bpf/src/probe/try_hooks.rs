@@ -1,4 +1,4 @@
-//! Probes that attach an empty program to a hook and take it off again.
+//! Probes that attach an empty program to a hook and detach it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use libbpf_sys::{
 use super::insn::{exit, mov};
 use super::kernel::{ProgramKind, create_link, load, set_xdp};
 
-/// Where an XDP program is to run.
+/// The mode of an XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpPlace {
     /// In the stack.
@@ -44,11 +44,12 @@ pub fn tcx(ifindex: IfIndex) -> io::Result<()> {
     .map(drop)
 }
 
-/// Attaches a program that passes everything as XDP, by netlink. Refuses where a program is already.
+/// Attaches a program that passes everything as XDP, by netlink. Fails if there is a program
+/// already.
 pub fn xdp(ifindex: IfIndex, place: XdpPlace) -> io::Result<()> {
     let program = pass_all_xdp()?;
     let flags = place.flags() | XDP_FLAGS_UPDATE_IF_NOEXIST;
-    let printer = libbpf_rs::set_print(None); // libbpf prints the kernel's refusal, we return it
+    let printer = libbpf_rs::set_print(None); // libbpf prints the kernel's refusal, which is returned here
     let attached = set_xdp(ifindex.0 as i32, Some(program.as_fd()), flags)
         .and_then(|()| set_xdp(ifindex.0 as i32, None, place.flags()));
     libbpf_rs::set_print(printer);

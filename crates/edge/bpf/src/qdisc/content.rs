@@ -63,7 +63,7 @@ fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
 }
 
 /// A content during its construction in a half.
-pub(super) struct Laid {
+pub(super) struct ContentLayout {
     layout: SchedLayout,
     config: Config,
     changes: Vec<u64>,
@@ -75,12 +75,12 @@ fn aligned(bytes: u64) -> u64 {
     bytes.next_multiple_of(64)
 }
 
-impl Laid {
+impl ContentLayout {
     pub(super) fn new(
         content: &QdiscContent<'_>,
         packets: u32,
         changes: &Changes,
-    ) -> Result<Laid, HomeError> {
+    ) -> Result<ContentLayout, HomeError> {
         check_packets_stay(content.plan)?;
         let mut plan = without_marks(content.plan);
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
@@ -90,7 +90,7 @@ impl Laid {
         let mut config = Config::default().with_flows(FLOWS).with_classes(0);
         (config.half_sets, config.chunks) = (1, CHUNKS);
         (config.cell_sets, config.pair_sets) = (1, 1);
-        Ok(Laid {
+        Ok(ContentLayout {
             sched_bytes: aligned(layout.bytes()),
             layout,
             config,
@@ -125,7 +125,7 @@ impl Laid {
     /// Builds everything from `at`, which is at offset `at_offset` in the arena.
     ///
     /// # Safety
-    /// [`Laid::bytes`] bytes of a mapped arena from `at`, aligned to a page, that no program uses.
+    /// [`ContentLayout::bytes`] bytes of a mapped arena from `at`, aligned to a page, that no program uses.
     /// `room` is the memory of the operation in the same arena.
     pub(super) unsafe fn format(
         mut self,
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_delayed_is_not_left_without_a_handle() {
+    fn delaying_plans_reserve_handles() {
         let mut plan = Plan::default();
         plan.config.packets = 1001;
         let check = |plan: &Plan, room| {

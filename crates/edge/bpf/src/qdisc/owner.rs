@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_process_holds_while_it_lives_and_no_longer() {
+    fn owners_hold_a_qdisc_while_alive() {
         let mut child = std::process::Command::new("sleep")
             .arg("1000")
             .spawn()

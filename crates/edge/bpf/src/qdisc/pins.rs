@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_fit_into_what_the_kernel_takes_and_tell_places_apart() {
-        let places = ["a near0 0", "a near0 1", "b near0 0", "a near1 0"];
-        let mut names: Vec<String> = places.iter().flat_map(|place| qdisc_names(place)).collect();
+    fn qdisc_names_fit_and_differ_by_place() {
+        let layout = ["a near0 0", "a near0 1", "b near0 0", "a near1 0"];
+        let mut names: Vec<String> = layout.iter().flat_map(|place| qdisc_names(place)).collect();
         assert!(
             names.iter().all(|name| name.len() < NAME_BYTES),
             "{names:?}"

@@ -16,7 +16,7 @@ use crate::arena::{PAGE, START, STRIDE};
 const MAGIC: u64 = 0x74_726f_7066;
 /// `FP_POSTS`.
 const POSTS: u32 = 1024;
-/// Bytes reserved for `struct fp_qdisc`, which begins with [`Port`].
+/// Bytes reserved for `struct fp_qdisc`, which begins with [`QdiscMemory`].
 const PORT_BYTES: u64 = 2 * PAGE;
 /// Attempts to read counts between two calls.
 const READS: usize = 1000;
@@ -37,7 +37,7 @@ pub(super) struct Half {
 /// The first part of `struct fp_qdisc`.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Port {
+pub(super) struct QdiscMemory {
     pub magic: AtomicU64,
     pub code: AtomicU64,
     pub bytes: AtomicU64,
@@ -108,7 +108,7 @@ pub struct QdiscCounters {
     pub waiting: u64,
 }
 
-impl Port {
+impl QdiscMemory {
     /// The counters, each read separately while the qdisc runs.
     pub(super) fn counters(&self) -> QdiscCounters {
         let of = |i: usize| self.counters[i].load(Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl Port {
 
 /// Offsets of everything in the arena.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct ArenaLayout {
     pub room: u64,
     free: u64,
     posts: u64,
@@ -197,25 +197,25 @@ pub(super) struct Places {
     log_most: u32,
 }
 
-impl Places {
+impl ArenaLayout {
     /// The port itself.
     pub(super) const PORT: u64 = START;
     /// An arena with a port is larger.
-    pub(super) const LEAST: u64 = Places::PORT + PORT_BYTES;
+    pub(super) const LEAST: u64 = ArenaLayout::PORT + PORT_BYTES;
 
     /// For the given number of packets, and halves of twice `content_bytes`, or less if the arena
     /// ends.
-    pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> Places {
+    pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> ArenaLayout {
         let after = |at: u64, bytes: u64| (at + bytes).next_multiple_of(64);
         let op = size_of::<Op>() as u64;
-        let room = after(Places::PORT, PORT_BYTES);
+        let room = after(ArenaLayout::PORT, PORT_BYTES);
         let free = after(room, SchedMemory::room_bytes(1) as u64);
         let posts = after(free, (u64::from(packets) + 1) * 4);
         let log = after(posts, u64::from(POSTS) * op);
         let halves = (log + u64::from(log_most) * op).next_multiple_of(PAGE);
         let wanted = (2 * content_bytes).max(content_bytes + SPARE_BYTES);
         let most = STRIDE.saturating_sub(halves) / 2 / PAGE * PAGE;
-        Places {
+        ArenaLayout {
             room,
             free,
             posts,
@@ -236,11 +236,11 @@ impl Places {
         self.halves + half as u64 * self.half_bytes
     }
 
-    /// Formats the port and its stack of handles, the first on top. [`Places::open`] writes the
+    /// Formats the port and its stack of handles, the first on top. [`ArenaLayout::open`] writes the
     /// magic number last.
     ///
     /// # Safety
-    /// `base` is a fresh arena of [`Places::pages`] that no program uses yet.
+    /// `base` is a fresh arena of [`ArenaLayout::pages`] that no program uses yet.
     pub(super) unsafe fn format(&self, base: NonNull<u8>, code: u64, end: u32) {
         // SAFETY: touches everything before the halves, all within the arena.
         unsafe { crate::arena::touch(base, self.halves / PAGE) };
@@ -253,7 +253,7 @@ impl Places {
             unsafe { slot.write(handle) };
         }
         // SAFETY: reserved for it, zeroed.
-        let port = unsafe { Places::port(base) };
+        let port = unsafe { ArenaLayout::port(base) };
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         put(&port.code, code);
         put(&port.bytes, self.pages() * PAGE);
@@ -270,7 +270,7 @@ impl Places {
     }
 
     /// Permits a device to use the qdisc.
-    pub(super) fn open(port: &Port) {
+    pub(super) fn open(port: &QdiscMemory) {
         port.magic.store(MAGIC, Ordering::Release);
     }
 
@@ -278,20 +278,20 @@ impl Places {
     ///
     /// # Safety
     /// `base` is a mapped arena of this object, while the answer is used.
-    pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a Port {
+    pub(super) unsafe fn port<'a>(base: NonNull<u8>) -> &'a QdiscMemory {
         // SAFETY: within the arena.
-        let port = unsafe { base.add(Places::PORT as usize) }.cast::<Port>();
+        let port = unsafe { base.add(ArenaLayout::PORT as usize) }.cast::<QdiscMemory>();
         // SAFETY: the port is there, aligned, and all its words are atomics.
         unsafe { port.as_ref() }
     }
 
     /// The offsets of a port that another process formatted. `None` if they contradict the arena.
-    pub(super) fn found(port: &Port, bytes: u64) -> Option<Places> {
+    pub(super) fn found(port: &QdiscMemory, bytes: u64) -> Option<ArenaLayout> {
         let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let packets = port.packets.load(Ordering::Relaxed);
-        let places = Places {
+        let layout = ArenaLayout {
             half_bytes: of(&port.half_bytes),
-            ..Places::new(packets, port.log_most.load(Ordering::Relaxed), 0)
+            ..ArenaLayout::new(packets, port.log_most.load(Ordering::Relaxed), 0)
         };
         let told = [
             &port.op_at,
@@ -302,34 +302,34 @@ impl Places {
         ];
         let same = told.map(of)
             == [
-                places.room,
-                places.free,
-                places.posts,
-                places.log,
-                places.halves,
+                layout.room,
+                layout.free,
+                layout.posts,
+                layout.log,
+                layout.halves,
             ];
-        let fits = places.half_bytes <= bytes && places.pages() * PAGE == bytes;
-        (same && fits).then_some(places)
+        let fits = layout.half_bytes <= bytes && layout.pages() * PAGE == bytes;
+        (same && fits).then_some(layout)
     }
 }
 
-const _: () = assert!(size_of::<Port>() as u64 <= PORT_BYTES);
+const _: () = assert!(size_of::<QdiscMemory>() as u64 <= PORT_BYTES);
 // bpf/prog/qdisc.bpf.c has the same numbers.
-const _: () = assert!(offset_of!(Port, halves) == 88);
-const _: () = assert!(offset_of!(Port, log_count) == 172);
-const _: () = assert!(offset_of!(Port, turns) == 192);
-const _: () = assert!(offset_of!(Port, counters) + 8 * (COUNTERS - 1) == 328);
+const _: () = assert!(offset_of!(QdiscMemory, halves) == 88);
+const _: () = assert!(offset_of!(QdiscMemory, log_count) == 172);
+const _: () = assert!(offset_of!(QdiscMemory, turns) == 192);
+const _: () = assert!(offset_of!(QdiscMemory, counters) + 8 * (COUNTERS - 1) == 328);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn halves_have_room_to_grow_as_far_as_the_arena_goes() {
-        let small = Places::new(1000, 0, 100_000);
+    fn halves_can_grow_within_the_arena() {
+        let small = ArenaLayout::new(1000, 0, 100_000);
         assert!(small.half_bytes >= SPARE_BYTES);
         assert_eq!(small.half(1) + small.half_bytes, small.pages() * PAGE);
-        let large = Places::new(1 << 22, 0, 3 << 30);
+        let large = ArenaLayout::new(1 << 22, 0, 3 << 30);
         assert!(large.half_bytes < 3 << 30);
         assert!(large.pages() * PAGE <= STRIDE);
     }

@@ -165,7 +165,7 @@ fn run_in_kernel(program: &OwnedFd, words: &mut [u64; 8]) {
 }
 
 #[test]
-fn random_programs_leave_the_same_in_the_kernel_and_in_the_machine() {
+fn random_programs_agree_in_kernel_and_machine() {
     requires!(Need::Root);
     for seed in test_seeds(PROGRAMS) {
         println!("seed {seed}");

@@ -40,7 +40,7 @@ fn unguarded_divisions_and_shifts_are_refused_with_their_line() {
 }
 
 #[test]
-fn guarded_and_constant_divisions_and_shifts_are_taken() {
+fn guarded_and_constant_divisions_and_shifts_are_accepted() {
     let bodies = [
         "return div(p->hint, r->cost) + mod(p->hint, f->value);",
         "return shl(1, p->mark) + shr(p->hint, p->dscp);",
@@ -106,7 +106,7 @@ fn writing_the_packet_is_refused() {
 }
 
 #[test]
-fn state_that_is_too_large_or_claimed_otherwise_is_refused() {
+fn wrong_state_sizes_are_refused() {
     let with = |flow: &str, class: &str, state: &str| {
         let text = format!(
             "{BEGIN}struct flow {{ {flow} }}; struct class {{ {class} }}; struct global {{ }};\n\
@@ -166,7 +166,7 @@ fn parameters_with_defects_are_refused() {
 }
 
 #[test]
-fn a_file_without_a_block_or_without_c_in_it_is_refused() {
+fn files_without_policy_block_are_refused() {
     let told = |text: &str| {
         let written = write(text);
         read(&written.file)
@@ -195,7 +195,7 @@ fn a_file_without_a_block_or_without_c_in_it_is_refused() {
 }
 
 #[test]
-fn constant_tables_and_functions_of_the_file_are_taken() {
+fn constant_tables_and_local_functions_are_accepted() {
     let author = compile(
         "static const u64 table[4] = { 1, 5, 9, 77 };\n\
          static __attribute__((noinline)) u64 twice(u64 a) { return 2 * a; }\n\
@@ -207,7 +207,7 @@ fn constant_tables_and_functions_of_the_file_are_taken() {
 }
 
 #[test]
-fn a_missing_or_old_clang_is_told_with_the_way_to_another() {
+fn missing_or_old_clang_names_the_remedy() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let old = dir.path().join("old-clang");
     std::fs::write(&old, "#!/bin/sh\necho 14.0.6\n").expect("written");
@@ -244,7 +244,7 @@ fn verdict(body: &str) -> fairpath_bpf::author::Verdict {
 }
 
 #[test]
-fn the_verifier_refuses_with_the_authors_line() {
+fn verifier_refusals_name_the_policy_line() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let endless = verdict(
@@ -271,7 +271,7 @@ fn the_verifier_refuses_with_the_authors_line() {
 }
 
 #[test]
-fn the_verifier_takes_every_shipped_policy() {
+fn verifier_accepts_every_shipped_policy() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let compiler = Compiler::new().expect("clang");

@@ -103,7 +103,7 @@ fn run_tree(seed: u64, author: Option<&Author>, ops: usize) -> Done {
 }
 
 #[test]
-fn operations_in_the_kernel_and_natively_come_out_as_in_the_oracle() {
+fn kernel_and_native_operations_equal_the_oracle() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let wanted = std::env::var("FAIRPATH_SCHED_OPS").ok();

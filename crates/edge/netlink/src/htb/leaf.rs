@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cake_is_not_for_many_leaves_and_the_reason_is_told() {
+    fn cake_is_excluded_for_many_leaves() {
         let (kinds, passed) = Leaves::Best.candidates(CAKE_LEAVES);
         assert_eq!((kinds[0], passed.len()), (LeafKind::Cake, 0));
         let (kinds, passed) = Leaves::Best.candidates(CAKE_LEAVES + 1);

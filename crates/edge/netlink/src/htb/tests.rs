@@ -37,7 +37,7 @@ fn parents_come_before_their_children_in_whatever_order_they_are_given() {
 }
 
 #[test]
-fn what_htb_cannot_have_is_refused_by_class() {
+fn invalid_htb_classes_are_refused() {
     let refused = |classes: &[HtbClass]| tree(classes).check().unwrap_err();
     assert_eq!(refused(&[class(0, 0)]), BadHtb::Minor(0));
     assert_eq!(refused(&[class(HTB_MAJOR, 0)]), BadHtb::Minor(HTB_MAJOR));
@@ -109,8 +109,8 @@ fn numbers(htb: &mut Htb, device: Device<'_>) -> BTreeSet<(u16, u16, bool)> {
 }
 
 #[test]
-fn ten_thousand_classes_in_four_levels_are_made_read_and_left_alone() {
-    let name = "ten_thousand_classes_in_four_levels_are_made_read_and_left_alone";
+fn ten_thousand_classes_are_created_and_unchanged() {
+    let name = "ten_thousand_classes_are_created_and_unchanged";
     in_device(name, |htb, device| {
         let tree = large(10_000);
         let began = Instant::now();
@@ -143,8 +143,8 @@ fn ten_thousand_classes_in_four_levels_are_made_read_and_left_alone() {
 }
 
 #[test]
-fn a_difference_is_told_and_nothing_else_is_touched() {
-    let name = "a_difference_is_told_and_nothing_else_is_touched";
+fn only_differences_are_applied() {
+    let name = "only_differences_are_applied";
     in_device(name, |htb, device| {
         let mut tree = large(300);
         htb.apply(device, &tree, false).unwrap();
@@ -172,8 +172,8 @@ fn a_difference_is_told_and_nothing_else_is_touched() {
 }
 
 #[test]
-fn branches_are_retired_from_below() {
-    let name = "branches_are_retired_from_below";
+fn classes_are_retired_from_the_leaves() {
+    let name = "classes_are_retired_from_the_leaves";
     in_device(name, |htb, device| {
         htb.apply(device, &large(300), false).unwrap();
         let applied = htb.apply(device, &large(150), false).unwrap();
@@ -188,8 +188,8 @@ fn branches_are_retired_from_below() {
 }
 
 #[test]
-fn the_operators_own_root_is_named_and_stays_unless_it_is_to_be_replaced() {
-    let name = "the_operators_own_root_is_named_and_stays_unless_it_is_to_be_replaced";
+fn htb_keeps_other_roots_unless_requested() {
+    let name = "htb_keeps_other_roots_unless_requested";
     in_device(name, |htb, device| {
         let mut tc = Tc::open().unwrap();
         tc.add_root(device.ifindex, "tbf").unwrap();
@@ -212,8 +212,8 @@ fn the_operators_own_root_is_named_and_stays_unless_it_is_to_be_replaced() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_by_class_and_what_cannot_change_by_name() {
-    let name = "what_the_kernel_refuses_is_told_by_class_and_what_cannot_change_by_name";
+fn htb_refusals_name_class_and_cause() {
+    let name = "htb_refusals_name_class_and_cause";
     in_device(name, |htb, device| {
         let mut tree = large(20);
         htb.apply(device, &tree, false).unwrap();
@@ -237,8 +237,8 @@ fn what_the_kernel_refuses_is_told_by_class_and_what_cannot_change_by_name() {
 }
 
 #[test]
-fn a_kind_of_leaf_that_is_asked_for_is_had_or_refused() {
-    let name = "a_kind_of_leaf_that_is_asked_for_is_had_or_refused";
+fn requested_leaf_kinds_are_used_or_refused() {
+    let name = "requested_leaf_kinds_are_used_or_refused";
     in_device(name, |htb, device| {
         for kind in [LeafKind::Cake, LeafKind::FqCodel, LeafKind::Fifo] {
             let tree = HtbTree {

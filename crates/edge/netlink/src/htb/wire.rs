@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_read_as_it_was_written_below_and_above_32_bits_of_rate() {
+    fn classes_survive_rates_above_32_bits() {
         for rate_bps in [8_000, 20_000_000, 40_000_000_000, 400_000_000_000] {
             let class = class(rate_bps);
             let bytes = set_class(IfIndex(3), 0x0fa1, &class, true).finish(1);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn bbr_figures_are_read_and_a_longer_structure_is_told_by_its_length() {
+    fn bbr_structures_of_any_length_are_read() {
         let mut words = Vec::new();
         for word in [0x10u32, 1, 250, 739, 512] {
             words.extend_from_slice(&word.to_ne_bytes());

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_older_kernel_does_not_tell_is_zero() {
+    fn fields_missing_in_old_kernels_are_zero() {
         let whole: Vec<u8> = (0..=247).collect();
         let all = TcpInfo::parse(&whole);
         let old = TcpInfo::parse(&whole[..104]);

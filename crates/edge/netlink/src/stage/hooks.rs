@@ -80,7 +80,7 @@ mod tests {
     use super::known;
 
     #[test]
-    fn what_rules_tell_is_not_told_twice_and_strangers_are_told() {
+    fn unknown_hooks_are_listed_once() {
         for told in [
             "nft_do_chain_inet",
             "ipt_do_table",

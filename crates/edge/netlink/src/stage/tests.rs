@@ -51,8 +51,8 @@ fn shown(device: Device<'_>) -> Vec<String> {
 }
 
 #[test]
-fn chains_of_nftables_are_named_and_empty_ones_are_not() {
-    let name = "chains_of_nftables_are_named_and_empty_ones_are_not";
+fn non_empty_nftables_chains_are_named() {
+    let name = "non_empty_nftables_chains_are_named";
     in_device(name, "nft", |device| {
         let rules = "
             table inet filter {
@@ -83,8 +83,8 @@ fn chains_of_nftables_are_named_and_empty_ones_are_not() {
 }
 
 #[test]
-fn chains_of_iptables_are_named_in_both_families_and_empty_ones_are_not() {
-    let name = "chains_of_iptables_are_named_in_both_families_and_empty_ones_are_not";
+fn non_empty_iptables_chains_are_named() {
+    let name = "non_empty_iptables_chains_are_named";
     in_device(name, "iptables-legacy", |device| {
         let run = |line: &str| tool(&line.split(' ').collect::<Vec<_>>(), "");
         // Tables without a rule, and rules for this host only.

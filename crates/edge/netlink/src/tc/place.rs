@@ -297,8 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn another_root_is_named_and_stays_unless_it_is_to_be_replaced() {
-        let name = "another_root_is_named_and_stays_unless_it_is_to_be_replaced";
+    fn other_roots_are_kept_unless_requested() {
+        let name = "other_roots_are_kept_unless_requested";
         in_scratch_namespace(name, || {
             let ifindex = veth();
             let mut tc = Tc::open().unwrap();
@@ -317,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_on_is_taken_off_and_the_default_returns() {
-        let name = "what_is_put_on_is_taken_off_and_the_default_returns";
+    fn removed_qdiscs_restore_the_default() {
+        let name = "removed_qdiscs_restore_the_default";
         in_scratch_namespace(name, || {
             let ifindex = veth();
             let mut tc = Tc::open().unwrap();
@@ -337,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_there_and_a_link_without_queues_are_said() {
-        let name = "a_kind_that_is_not_there_and_a_link_without_queues_are_said";
+    fn missing_kinds_and_queues_are_errors() {
+        let name = "missing_kinds_and_queues_are_errors";
         in_scratch_namespace(name, || {
             let ifindex = veth();
             let mut tc = Tc::open().unwrap();
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn each_queue_has_a_place_of_its_own_and_all_are_given_back() {
-        let name = "each_queue_has_a_place_of_its_own_and_all_are_given_back";
+    fn each_queue_gets_a_separate_qdisc() {
+        let name = "each_queue_gets_a_separate_qdisc";
         in_scratch_namespace(name, || {
             let ifindex = veth();
             let mut tc = Tc::open().unwrap();

@@ -9,7 +9,7 @@ use crate::needs_queues;
 use crate::scene::{LOOK, Scene, accept_waiting, wait_waiting, while_answering};
 
 #[test]
-fn what_a_full_queue_drops_is_counted_by_the_kernel() {
+fn kernel_counts_drops_of_a_full_queue() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
@@ -33,7 +33,7 @@ fn what_a_full_queue_drops_is_counted_by_the_kernel() {
 }
 
 #[test]
-fn what_a_full_socket_drops_is_counted_twice_and_alike() {
+fn socket_drops_equal_the_kernel_count() {
     needs_queues!();
     for reports in [false, true] {
         let scene = Scene::new();
@@ -58,7 +58,7 @@ fn what_a_full_socket_drops_is_counted_twice_and_alike() {
 }
 
 #[test]
-fn an_open_queue_passes_what_it_cannot_take() {
+fn fail_open_queues_pass_excess_packets() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
@@ -119,7 +119,7 @@ fn a_flood_is_received_or_dropped_for_a_named_reason() {
 }
 
 #[test]
-fn verdicts_on_packets_that_the_kernel_gave_up_are_counted() {
+fn refused_verdicts_are_counted() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
@@ -138,7 +138,7 @@ fn verdicts_on_packets_that_the_kernel_gave_up_are_counted() {
 }
 
 #[test]
-fn a_bind_under_load_loses_no_packet_that_came_to_the_queue() {
+fn binding_under_load_loses_no_queued_packet() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");

@@ -75,18 +75,14 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
 }
 
 #[test]
-fn sigkill_loses_what_was_held() {
+fn sigkill_loses_held_packets() {
     if was_example() {
         return;
     }
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
-    let mut process = Some(start(
-        &scene,
-        "leaving::sigkill_loses_what_was_held",
-        "hold",
-    ));
+    let mut process = Some(start(&scene, "leaving::sigkill_loses_held_packets", "hold"));
     let (lost, _) = scene.datagrams().stream(2_000, WINDOW, || {
         scene.queue_clients("-D");
         process.take().unwrap().signal(Signal::SIGKILL);

@@ -108,7 +108,7 @@ fn a_packet_is_described_as_it_is() {
 }
 
 #[test]
-fn verdicts_do_what_they_say() {
+fn verdicts_have_their_effect() {
     needs_queues!();
     let scene = Scene::new();
     // What is repeated has a mark and is accepted the second time; the rest meets queue 0.

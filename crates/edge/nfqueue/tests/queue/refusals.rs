@@ -23,8 +23,8 @@ fn a_queue_that_another_socket_has_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_process_without_the_right_is_told_which() {
-    const TEST: &str = "refusals::a_process_without_the_right_is_told_which";
+fn missing_capability_is_named() {
+    const TEST: &str = "refusals::missing_capability_is_named";
     if was_example() {
         return;
     }
@@ -40,7 +40,7 @@ fn a_process_without_the_right_is_told_which() {
 }
 
 #[test]
-fn the_receive_buffer_is_forced_or_said_to_be_less() {
+fn granted_receive_buffer_is_reported() {
     needs_queues!();
     let scene = Scene::new();
     let forced = scene.bind(&Config::new(0)).receive_buffer();

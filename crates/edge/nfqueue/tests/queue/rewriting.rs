@@ -63,7 +63,7 @@ fn a_held_datagram_can_become_longer() {
 }
 
 #[test]
-fn tcp_survives_that_every_packet_is_written_back() {
+fn tcp_survives_rewriting_every_packet() {
     needs_queues!("iperf3");
     let scene = Scene::with(Offloads::On);
     scene.queue_all();
@@ -84,7 +84,7 @@ fn tcp_survives_that_every_packet_is_written_back() {
 }
 
 #[test]
-fn super_packets_and_parts_cannot_be_rewritten() {
+fn gso_and_partial_packets_cannot_be_rewritten() {
     needs_queues!("iperf3");
     let scene = Scene::with(Offloads::On);
     scene.queue_all();

@@ -1,18 +1,18 @@
-//! What a pool and its PIFOs look like, and why they may not.
+//! The configuration of a pool and its PIFOs, and why it may be invalid.
 
 use super::ffi::RawPifoConfig;
 
-/// What happens where `capacity` items are queued already.
+/// The result of a push when `capacity` items are queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// The new item is refused.
     #[default]
     Refuse,
-    /// The item of the largest rank has to leave, the latest of those; it may be the new one.
+    /// The item of the largest rank is pushed out, the latest of those; it may be the new one.
     PushOut,
 }
 
-/// What happens to a rank below or beyond what a PIFO can distinguish.
+/// The result for a rank outside of the range of a PIFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outside {
     /// It goes into the first or last bucket, in order of arrival.
@@ -20,7 +20,7 @@ pub enum Outside {
     Clamp,
     /// It is refused.
     Drop,
-    /// It is refused as a mistake of the caller's.
+    /// It is refused as an error of the caller.
     Error,
 }
 
@@ -31,15 +31,15 @@ pub struct Window {
     pub buckets: u32,
     /// A bucket is `1 << shift` ranks wide, 0 to 63.
     pub shift: u8,
-    /// Where it begins; rounded down to a bucket.
+    /// Its start, rounded down to a bucket.
     pub base: u64,
     /// Ranks below it.
     pub below: Outside,
-    /// Ranks beyond it.
+    /// Ranks above it.
     pub beyond: Outside,
 }
 
-/// How a PIFO keeps its items; see `bpf/core/pifo/pifo.h` for order, cost and memory of each.
+/// The kind of a PIFO; see `bpf/core/pifo/pifo.h` for order, cost and memory of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Exact order of any ranks, O(log n).
@@ -53,27 +53,27 @@ pub enum Kind {
     },
     /// Buckets in a moving window, O(1) (Eiffel, NSDI 2019).
     Cffs(Window),
-    /// The same, found by a division; approximate.
+    /// The same, found by division; approximate.
     Gradient(Window),
     /// A few FIFOs with adaptive bounds; approximate (SP-PIFO, NSDI 2020).
     SpPifo {
         /// 1 to 64.
         lists: u32,
-        /// Items of one list at most, from 1.
+        /// Maximum of items of one list, from 1.
         each: u32,
     },
     /// One FIFO with admission by rank; approximate (AIFO, SIGCOMM 2021).
     Aifo {
-        /// Ranks remembered, 1 to 1024.
+        /// Stored ranks, 1 to 1024.
         window: u32,
-        /// Share of the capacity in which all is admitted, in 256ths; below 256.
+        /// Share of the capacity in which everything is admitted, in 256ths; below 256.
         headroom: u32,
     },
     /// Eligible times and ranks (PIEO, SIGCOMM 2019), over two PIFOs with smaller numbers.
     Pieo {
-        /// Where items wait until they are eligible.
+        /// The PIFO of items that are not yet eligible.
         wheel: u32,
-        /// Where they are then, by rank.
+        /// The PIFO of eligible items, by rank.
         ready: u32,
     },
 }
@@ -81,17 +81,17 @@ pub enum Kind {
 /// One PIFO of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PifoConfig {
-    /// How it keeps its items.
+    /// Its kind.
     pub kind: Kind,
-    /// Items at most; of [`Kind::Pieo`], all items of the pool.
+    /// Maximum of items; of [`Kind::Pieo`], all items of the pool.
     pub capacity: u32,
-    /// Beyond that.
+    /// When full.
     pub full: WhenFull,
 }
 
-/// A pool, or one of its PIFOs, cannot be as it was asked for.
+/// An invalid configuration of a pool or PIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum PifoConfigError {
     /// No such kind.
     #[error("format a PIFO: unknown kind; use one of `Kind`")]
     Kind,
@@ -124,24 +124,24 @@ pub enum Misfit {
     Parts,
 }
 
-impl Misfit {
-    pub(crate) fn check(code: i32) -> Result<(), Misfit> {
+impl PifoConfigError {
+    pub(crate) fn check(code: i32) -> Result<(), PifoConfigError> {
         Err(match code {
             0 => return Ok(()),
-            1 => Misfit::Kind,
-            2 => Misfit::Capacity,
-            3 => Misfit::Buckets,
-            4 => Misfit::Shift,
-            5 => Misfit::Policy,
-            6 => Misfit::Number,
-            7 => Misfit::Space,
-            _ => Misfit::Parts,
+            1 => PifoConfigError::Kind,
+            2 => PifoConfigError::Capacity,
+            3 => PifoConfigError::Buckets,
+            4 => PifoConfigError::Shift,
+            5 => PifoConfigError::Policy,
+            6 => PifoConfigError::Number,
+            7 => PifoConfigError::Space,
+            _ => PifoConfigError::Parts,
         })
     }
 }
 
 impl PifoConfig {
-    /// A PIFO that refuses where it is full.
+    /// A PIFO that refuses when full.
     pub fn new(kind: Kind, capacity: u32) -> PifoConfig {
         let full = WhenFull::Refuse;
         PifoConfig {
@@ -151,7 +151,7 @@ impl PifoConfig {
         }
     }
 
-    /// The same, pushing out where it is full.
+    /// The same, pushing out when full.
     #[must_use]
     pub fn pushing_out(self) -> PifoConfig {
         let full = WhenFull::PushOut;

@@ -1,6 +1,6 @@
-//! Declarations of `pifo.c`, and the structures of bpf/core/pifo/item.h and pool.h that cross over.
+//! Declarations of `pifo.c`, and the shared structures of bpf/core/pifo/item.h and pool.h.
 
-/// `struct fp_pool`: the beginning of a pool's memory, wherever it lies.
+/// `struct fp_pool`: the start of a pool's memory.
 #[repr(C, align(64))]
 pub(crate) struct RawPool {
     _opaque: [u8; 0],

@@ -1,6 +1,6 @@
-//! Operations on a pool as values: one log runs in every runtime, and the answers are compared.
+//! Operations on a pool as values: every runtime runs the same log, and the results are compared.
 
-/// One operation and, once it ran, what came of it (`struct fp_pool_op`).
+/// One operation and, after its run, its result (`struct fp_pool_op`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Op {
@@ -9,13 +9,13 @@ pub struct Op {
     pub q: u32,
     /// The item.
     pub item: u32,
-    /// Written: 0 or a refusal of pushes, removes and moves; the item, or 0, of pops and looks.
+    /// Result: 0 or a refusal of pushes, removes and moves; the item, or 0, of pops and peeks.
     pub answer: u32,
     /// The rank.
     pub rank: u64,
-    /// Now, or from when the item is eligible.
+    /// Now, or the eligible time of the item.
     pub time: u64,
-    /// Written: of pushes the item that was pushed out, of pops and looks the rank, of
+    /// Result: for pushes the item that was pushed out, for pops and peeks the rank, for
     /// [`Op::pieo_next`] the time.
     pub extra: u64,
 }
@@ -77,7 +77,7 @@ impl Op {
         Op::of(9, q, 0, 0, 0)
     }
 
-    /// What is asked, in a word or two.
+    /// The operation in one or two words.
     pub fn name(&self) -> &'static str {
         match self.code {
             1 => "push",
@@ -93,7 +93,7 @@ impl Op {
         }
     }
 
-    /// What was asked, without what came of it.
+    /// The operation without its result.
     #[must_use]
     pub fn question(self) -> Op {
         Op {

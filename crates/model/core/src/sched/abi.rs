@@ -6,24 +6,24 @@ use std::net::{IpAddr, Ipv6Addr};
 pub const NEVER: u64 = u64::MAX;
 /// Parameters of a policy at one node.
 pub const PARAMS: usize = 8;
-/// The weight 1, inverted: what a byte costs in virtual time.
+/// The cost of a byte in virtual time at weight 1.
 pub const COST_ONE: u32 = 16384;
-/// Rates are nanoseconds a byte, shifted left by this.
+/// Rates are nanoseconds per byte, shifted left by this.
 pub const RATE_SHIFT: u32 = 20;
-/// From root to leaf.
+/// Depth of a tree.
 pub const LEVELS: usize = 16;
-/// Outcomes that one operation gives at most.
+/// Maximum of outcomes of one operation.
 pub const OUTCOMES_PER_OP: usize = 1056;
-/// Children by DSCP of one splitting node.
+/// Children by DSCP of one node that splits.
 pub const SPLIT: usize = 64;
 
 /// A packet as policies see it (`struct fp_meta`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Meta {
-    /// When it came.
+    /// Time of arrival.
     pub arrival: u64,
-    /// What some policies rank by: bytes left of its flow, deadline, slack.
+    /// For policies that rank by the packet: remaining bytes of its flow, deadline, slack.
     pub hint: u64,
     /// On the wire, headers of all segments included.
     pub bytes: u32,
@@ -54,7 +54,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Addresses in one form.
+    /// Addresses in one format.
     pub fn between(mut self, source: IpAddr, destination: IpAddr) -> Meta {
         let mapped = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -64,58 +64,59 @@ impl Meta {
         self
     }
 
-    /// Fills in the hash of its flow as the packet path does: over addresses, ports and protocol. The
-    /// same in every runtime and on every run.
+    /// Sets the hash of its flow like the packet path: over addresses, ports and protocol. The same
+    /// in every runtime and on every run.
     pub fn with_flow_hash(mut self) -> Meta {
         // SAFETY: a packet's values, read only.
         self.flow_hash = unsafe { crate::ffi::fp_native_meta_hash(&raw const self) };
         self
     }
 
-    /// Where it comes from.
+    /// Its source address.
     pub fn source_ip(&self) -> IpAddr {
         Ipv6Addr::from(self.source).to_canonical()
     }
 
-    /// Where it goes.
+    /// Its destination address.
     pub fn destination_ip(&self) -> IpAddr {
         Ipv6Addr::from(self.destination).to_canonical()
     }
 }
 
-/// What happens (`enum fp_op_kind`).
+/// The kind of an operation (`enum fp_op_kind`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum OpKind {
-    /// A packet comes: `handle`, `meta`.
+    /// A packet is enqueued: `handle`, `meta`.
     #[default]
     Enqueue = 1,
-    /// Up to `count` packets may leave, or until `value` bytes have (0: no limit).
+    /// Sends up to `count` packets, or until `value` bytes are sent (0: no limit).
     Dequeue = 2,
-    /// Parameter `count` of `node` becomes `value`.
+    /// Sets parameter `count` of `node` to `value`.
     Param = 3,
-    /// A byte of flow `handle` (its hash) at leaf `node` costs `value`; [`COST_ONE`] at weight 1.
+    /// Sets the cost of a byte of flow `handle` (its hash) at leaf `node` to `value`; [`COST_ONE`]
+    /// at weight 1.
     Weight = 4,
-    /// Packet `handle` is taken out, wherever it is.
+    /// Removes packet `handle` from any queue.
     Remove = 5,
-    /// What the parent of `node` sees of it, [`Setting`] `count`, becomes `value`.
+    /// Sets [`Setting`] `count` of `node` for its parent to `value`.
     Node = 6,
-    /// Word `count` of impairment `node` becomes `value`: see [`super::ImpairConfig::changes`].
+    /// Sets word `count` of impairment `node` to `value`: see [`super::ImpairConfig::changes`].
     Impair = 7,
 }
 
-/// What changes at a node while the scheduler runs (`enum fp_setting`). It holds from the next time
-/// that the node is ranked: when it begins to wait, or has sent.
+/// A setting of a node that can change while the scheduler runs (`enum fp_setting`). It is
+/// effective when the node is ranked next: when it starts to wait, or has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Setting {
-    /// What a byte costs it: [`COST_ONE`] over its weight; not 0.
+    /// The cost of its bytes: [`COST_ONE`] over its weight; not 0.
     Cost = 0,
-    /// As [`encode_rate`](crate::sched::encode_rate) gives it; 0: none.
+    /// From [`encode_rate`](crate::sched::encode_rate); 0: none.
     Floor = 1,
     /// The same.
     Ceil = 2,
-    /// ns that it may run ahead of its ceiling and behind its floor.
+    /// ns that it may be ahead of its ceiling or behind its floor.
     Burst = 3,
 }
 
@@ -123,11 +124,11 @@ pub enum Setting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Op {
-    /// Never goes back.
+    /// Time, never decreasing.
     pub now: u64,
     /// By kind.
     pub value: u64,
-    /// What happens.
+    /// The kind.
     pub kind: OpKind,
     /// Of the packet: 1 to the scheduler's `packets`.
     pub handle: u32,
@@ -135,12 +136,12 @@ pub struct Op {
     pub count: u32,
     /// By kind.
     pub node: u32,
-    /// Of the packet that comes.
+    /// Of the new packet.
     pub meta: Meta,
 }
 
 impl Op {
-    /// A packet comes.
+    /// Enqueues a packet.
     pub fn enqueue(now: u64, handle: u32, meta: Meta) -> Op {
         let kind = OpKind::Enqueue;
         Op {
@@ -152,7 +153,7 @@ impl Op {
         }
     }
 
-    /// Up to `count` packets may leave.
+    /// Sends up to `count` packets.
     pub fn dequeue(now: u64, count: u32) -> Op {
         let kind = OpKind::Dequeue;
         Op {
@@ -163,7 +164,7 @@ impl Op {
         }
     }
 
-    /// A parameter changes; `value` as [`crate::sched::Param::encode`] gives it.
+    /// Changes a parameter; `value` is from [`crate::sched::Param::encode`].
     pub fn param(now: u64, node: u32, index: u32, value: u64) -> Op {
         let kind = OpKind::Param;
         Op {
@@ -176,7 +177,7 @@ impl Op {
         }
     }
 
-    /// A flow's weight changes.
+    /// Changes the weight of a flow.
     pub fn weight(now: u64, node: u32, flow_hash: u32, cost: u32) -> Op {
         let (kind, value) = (OpKind::Weight, cost.into());
         Op {
@@ -189,7 +190,7 @@ impl Op {
         }
     }
 
-    /// A node's weight, floor, ceiling or burst changes; `value` as a plan has it.
+    /// Changes weight, floor, ceiling or burst of a node; `value` as in a plan.
     pub fn node(now: u64, node: u32, setting: Setting, value: u64) -> Op {
         let kind = OpKind::Node;
         Op {
@@ -202,7 +203,7 @@ impl Op {
         }
     }
 
-    /// A word of an impairment changes; those at its gate keep their times.
+    /// Changes a word of an impairment. Delayed packets keep their times.
     pub fn impair(now: u64, impairment: u32, word: u32, value: u64) -> Op {
         let kind = OpKind::Impair;
         Op {
@@ -215,7 +216,7 @@ impl Op {
         }
     }
 
-    /// A packet is taken out.
+    /// Removes a packet.
     pub fn remove(now: u64, handle: u32) -> Op {
         let kind = OpKind::Remove;
         Op {
@@ -227,7 +228,7 @@ impl Op {
     }
 }
 
-/// What became of an operation, or of a packet by it (`enum fp_outcome_kind`).
+/// The outcome of an operation, or of a packet (`enum fp_outcome_kind`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OutcomeKind {
@@ -237,7 +238,7 @@ pub enum OutcomeKind {
     Sent = 2,
     /// The packet is dropped: `reason`.
     Dropped = 3,
-    /// Nothing may leave now: ask again `at`, [`NEVER`] if empty.
+    /// Nothing may leave now: call again `at`, [`NEVER`] if empty.
     #[default]
     Nothing = 4,
     /// Set.
@@ -246,13 +247,13 @@ pub enum OutcomeKind {
     Failed = 6,
 }
 
-/// One outcome (`struct fp_outcome`); an operation gives one at least.
+/// One outcome (`struct fp_outcome`); an operation has at least one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Outcome {
     /// Of the packet, as its leaf ranked it.
     pub rank: u64,
-    /// Queued: its send time. Nothing: when to ask again. Else how long it waited.
+    /// Queued: its send time. Nothing: time of the next call. Else its sojourn time.
     pub at: u64,
     /// Index of the operation.
     pub op: u32,
@@ -260,16 +261,16 @@ pub struct Outcome {
     pub handle: u32,
     /// Its leaf.
     pub node: u32,
-    /// What became of it.
+    /// The outcome.
     pub kind: OutcomeKind,
-    /// Why it was dropped; see [`Outcome::drop`].
+    /// The reason of a drop; see [`Outcome::drop`].
     pub reason: u8,
     /// [`Outcome::MARK`], [`Outcome::COPY`], [`Outcome::CORRUPT`].
     pub flags: u8,
     /// Always 0.
     pub zero: u8,
-    /// The bit of the packet to be inverted, from its beginning; modulo its length where that is
-    /// less than the port said.
+    /// The bit of the packet to invert, from its start; modulo its length if that is less than the
+    /// back end reported.
     pub bit: u32,
     /// Always 0.
     pub zero2: u32,
@@ -283,12 +284,12 @@ impl Outcome {
     /// The packet leaves with [`Outcome::bit`] inverted.
     pub const CORRUPT: u8 = 4;
 
-    /// Why it was dropped, if it was.
+    /// The reason, if it was dropped.
     pub fn drop(&self) -> Option<Drop> {
         (self.kind == OutcomeKind::Dropped).then(|| Drop::from_abi(self.reason))
     }
 
-    /// What is done to it before it leaves.
+    /// The changes of the packet before it leaves.
     pub fn change(&self) -> Change {
         Change {
             mark: self.marked(),
@@ -307,26 +308,26 @@ impl Outcome {
         self.flags & Outcome::COPY != 0
     }
 
-    /// The bit that is inverted as it leaves, if one is.
+    /// The bit to invert, if any.
     pub fn corrupted_bit(&self) -> Option<u32> {
         (self.flags & Outcome::CORRUPT != 0).then_some(self.bit)
     }
 }
 
-/// What a back end does to a packet before it sends it; nothing by default.
+/// The changes that a back end makes to a packet before it sends it; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Congestion was experienced: CE is set (RFC 3168), if the sender understands it.
+    /// Congestion was experienced: CE is set (RFC 3168), if the packet is ECN-capable.
     pub mark: bool,
     /// It leaves twice; its handle comes back once.
     pub twice: bool,
-    /// This bit is inverted, counted from the first of the IP header; a number beyond the packet
-    /// starts again at its first bit.
+    /// This bit is inverted, counted from the start of the IP header. A number above the packet's
+    /// size wraps.
     pub flip: Option<u32>,
 }
 
 impl Change {
-    /// CE alone.
+    /// Only CE.
     pub const MARK: Change = Change {
         mark: true,
         twice: false,
@@ -340,44 +341,43 @@ impl Change {
 pub enum Drop {
     /// The queue of its leaf is full.
     QueueFull = 1,
-    /// Its rank lies before the queue's window.
+    /// Its rank is below the queue's window.
     Below = 2,
-    /// Its rank lies behind the queue's window.
+    /// Its rank is above the queue's window.
     Beyond = 3,
     /// The queue did not admit it (AIFO).
     Admission = 4,
-    /// Its item was queued already: memory was overwritten.
+    /// Its item was queued already: corrupted memory.
     Item = 5,
-    /// There is no such queue: memory was overwritten.
+    /// There is no such queue: corrupted memory.
     Pifo = 6,
-    /// A rank outside the window, which was said not to happen.
+    /// A rank outside the window, which the configuration excludes.
     Rank = 7,
     /// The scheduler is full.
     Limit = 16,
     /// Its leaf is full.
     NodeLimit = 17,
-    /// A packet of better rank took its place.
+    /// A packet of lower rank needed its entry.
     PushedOut = 18,
-    /// The scheduler is full, and its flow the fattest.
+    /// The scheduler is full, and its flow is the fattest.
     Fattest = 19,
-    /// The policy refused it as it came.
+    /// Refused by the policy at enqueue.
     Refused = 20,
-    /// The policy dropped it as it would have left: CoDel.
+    /// Dropped by the policy at dequeue: CoDel.
     Policy = 21,
-    /// Its send time is further away than the horizon.
+    /// Its send time is after the horizon.
     Horizon = 22,
     /// There is no leaf for its class.
     NoLeaf = 23,
-    /// The handle is 0, too large, or waits already.
+    /// The handle is 0, too large, or in use.
     BadHandle = 24,
     /// The pool of references is used up.
     NoReference = 25,
-    /// The tree contradicts itself: memory was overwritten.
+    /// Corrupted memory.
     Broken = 26,
-    /// It was taken out.
+    /// It was removed.
     Removed = 27,
-    /// Flows of other leaves wait in all places that its flow may have: the table of flows is too
-    /// small.
+    /// Flows of other leaves wait in all entries of its set: the table of flows is too small.
     NoFlow = 28,
     /// Lost by the impairment of its leaf.
     Impaired = 29,
@@ -414,7 +414,7 @@ impl Drop {
         known.unwrap_or(Drop::Broken)
     }
 
-    /// As counters and tables name it.
+    /// Its name in counters and tables.
     pub fn name(self) -> &'static str {
         match self {
             Drop::QueueFull => "queue_full",
@@ -442,7 +442,7 @@ impl Drop {
     }
 }
 
-/// What the entries of a node's queue are (`enum fp_over`).
+/// The entries of a node's queue (`enum fp_over`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Over {
@@ -457,11 +457,11 @@ pub enum Over {
     References = 4,
 }
 
-/// Whom a full scheduler drops (`enum fp_overflow`).
+/// What a full scheduler drops (`enum fp_overflow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Overflow {
-    /// Who comes.
+    /// The new packet.
     #[default]
     Tail = 0,
     /// From the head of the flow with the most bytes; all leaves must be over flows.
@@ -476,21 +476,21 @@ pub struct NodeConfig {
     pub parent: u32,
     /// Number of the policy.
     pub policy: u32,
-    /// What the queue's entries are.
+    /// The entries of the queue.
     pub over: Over,
     /// A `PifoKind`.
     pub queue: u32,
-    /// Entries; 0 as many as there can be.
+    /// Entries; 0: the maximum.
     pub queue_capacity: u32,
     /// Of a window.
     pub queue_buckets: u32,
     /// Granularity as a power of two.
     pub queue_shift: u32,
-    /// Ranks before the window.
+    /// For ranks below the window.
     pub queue_below: u32,
-    /// Ranks behind it.
+    /// For ranks above the window.
     pub queue_beyond: u32,
-    /// Who leaves a full queue.
+    /// For a full queue.
     pub queue_full: u32,
     /// Of a leaf; 0 none.
     pub limit_packets: u32,
@@ -498,13 +498,13 @@ pub struct NodeConfig {
     pub limit_bytes: u32,
     /// First of [`SPLIT`] entries in the table of splits, plus 1; 0: not by DSCP.
     pub split: u32,
-    /// Of a byte as its parent sees it.
+    /// Of a byte for its parent.
     pub cost: u32,
     /// Of a leaf: the impairment before it, from 1; 0 none.
     pub impair: u32,
     /// Always 0.
     pub zero: u32,
-    /// ns a byte << [`RATE_SHIFT`]; 0 none.
+    /// ns per byte << [`RATE_SHIFT`]; 0 none.
     pub floor: u64,
     /// The same.
     pub ceil: u64,
@@ -520,11 +520,11 @@ pub struct NodeConfig {
 pub struct SchedConfig {
     /// Handles are 1 to this.
     pub packets: u32,
-    /// Full from here on.
+    /// Full at this number.
     pub limit_packets: u32,
     /// Queues of flows.
     pub flows: u32,
-    /// Hosts that are distinguished.
+    /// Entries of the table of hosts.
     pub hosts: u32,
     /// Of the tree.
     pub nodes: u32,
@@ -536,19 +536,19 @@ pub struct SchedConfig {
     pub references: u32,
     /// An [`Overflow`].
     pub overflow: Overflow,
-    /// Full from here on; 0 none.
+    /// Full at this number; 0 none.
     pub limit_bytes: u32,
     /// Of the flow table's hash.
     pub seed: u32,
     /// 1: an [`Account`] is kept for each node.
     pub accounts: u32,
-    /// A send time further away than this is dropped; 0 none.
+    /// A packet with a later send time is dropped; 0 none.
     pub horizon: u64,
     /// Of the plan.
     pub impairments: u32,
-    /// Of 8 bytes: what impairments look up.
+    /// Of 8 bytes: tables of impairments.
     pub words: u32,
-    /// The impairment by whose rate trace the root sends; 0 none.
+    /// The impairment whose rate trace the root follows; 0 none.
     pub service: u32,
     /// Always 0.
     pub zero: u32,
@@ -558,11 +558,11 @@ pub struct SchedConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SchedStats {
-    /// Packets that came.
+    /// Enqueued packets.
     pub enqueued: u64,
-    /// Packets that waited.
+    /// Queued packets.
     pub queued: u64,
-    /// Packets that left.
+    /// Sent packets.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
@@ -570,15 +570,15 @@ pub struct SchedStats {
     pub marked: u64,
     /// By [`Drop`].
     pub dropped: [u64; 32],
-    /// Flows re-ranked without sending.
+    /// Entries ranked again without sending.
     pub put_off: u64,
     /// Packets that share their flow's queue with another flow.
     pub shared: u64,
-    /// Flows whose state was evicted to another's.
+    /// Flows whose state was evicted.
     pub state_lost: u64,
-    /// Dequeues that gave up.
+    /// Dequeues that gave up after the maximum of attempts.
     pub tries_spent: u64,
-    /// Entries that the shaper gave back.
+    /// Entries that the shaper returned.
     pub woken: u64,
 }
 
@@ -586,7 +586,7 @@ pub struct SchedStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct NodeStats {
-    /// Packets that left through it.
+    /// Packets sent through it.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
@@ -602,18 +602,18 @@ pub struct NodeStats {
     pub bytes: u32,
 }
 
-/// Bins of sojourns: four to an octave of nanoseconds from 2^10 (1 us) to 2^34 (17 s); what is below
-/// or beyond is in the first or the last.
+/// Histogram of sojourn times: four bins per octave of nanoseconds, from 2^10 (1 us) to 2^34 (17
+/// s). Values outside use the first or last bin.
 pub const SOJOURN_BINS: usize = 96;
 const SOJOURN_FIRST_OCTAVE: u32 = 10;
 
-/// The least sojourn in ns of a bin, but the first, which begins at 0.
+/// The minimum sojourn time in ns of a bin; the first begins at 0.
 pub fn sojourn_of_bin(bin: usize) -> u64 {
     let octave = SOJOURN_FIRST_OCTAVE + bin as u32 / 4;
     (4 + bin as u64 % 4) << (octave - 2)
 }
 
-/// What became of all packets that came to a leaf (`struct fp_account`).
+/// Counts of all packets of a leaf (`struct fp_account`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Account {
@@ -625,7 +625,7 @@ pub struct Account {
     pub dropped: [u64; 32],
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// Sojourns of those sent, by bin; these wrap.
+    /// Sojourn times of sent packets by bin; these wrap.
     pub sojourn: [u32; SOJOURN_BINS],
 }
 

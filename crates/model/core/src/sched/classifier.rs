@@ -1,20 +1,21 @@
-//! From a frame to what policies see of it, by the same parser and rules as the packet path.
+//! From a frame to the metadata of policies, with the parser and rules of the packet path.
 
 use super::Meta;
 use crate::image::TooManyRules;
 use crate::{Config, Frame, Monitor, Rules};
 
-/// Whose class counts (`enum fp_end`): what leaves towards subscribers belongs to who receives it.
+/// The end whose class counts (`enum fp_end`): packets towards subscribers belong to their
+/// receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum End {
-    /// Whoever sends.
+    /// The sender.
     Sender = 0,
-    /// Whoever receives.
+    /// The receiver.
     Receiver = 1,
 }
 
-/// Flows that its tables have room for: none are followed.
+/// Capacity of its tables in flows: none are tracked.
 const FLOWS: u32 = 8;
 
 /// Parser and rules without a monitor.
@@ -40,7 +41,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Room for classes 1 to `classes`; no rule leads to any yet.
+    /// Supports classes 1 to `classes`; no rule selects any yet.
     pub fn new(classes: u32) -> Classifier {
         let config = Config::default().with_flows(FLOWS).with_classes(classes);
         Classifier {
@@ -48,7 +49,7 @@ impl Classifier {
         }
     }
 
-    /// Puts rules into force; their slots are class numbers.
+    /// Activates rules; their slots are class numbers.
     ///
     /// # Errors
     /// [`TooManyRules`]; then the old rules stay active.
@@ -56,8 +57,8 @@ impl Classifier {
         self.monitor.set_rules(rules, &[])
     }
 
-    /// What policies see of a frame whose first bytes are `head`; false where it is no whole IP
-    /// packet, which has no class. Some 30 ns, and what the rules cost.
+    /// The metadata of a frame for policies, from its first bytes `head`. False if it is not a
+    /// whole IP packet, which has no class. Takes about 30 ns plus the look-ups of the rules.
     pub fn look(&mut self, frame: &Frame, head: &[u8], end: End) -> (Meta, bool) {
         let mut meta = Meta::default();
         let is_ip = self.monitor.look(frame, head, end, &mut meta);

@@ -1,10 +1,10 @@
-//! Declarations of `native.c` and the layout of what it takes.
+//! Declarations of `native.c` and the layout of its arguments.
 
 use super::{
     Account, ImpairConfig, ImpairStats, NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats,
 };
 
-/// `struct fp_sched`: the beginning of a scheduler's memory, wherever it lies.
+/// `struct fp_sched`: the start of a scheduler's memory.
 #[repr(C, align(64))]
 pub(crate) struct Sched {
     _opaque: [u8; 0],
@@ -55,7 +55,7 @@ pub(crate) struct RawPolicy {
     pub params: [RawParam; super::PARAMS],
 }
 
-/// `struct fp_changes`; its tables lie behind it.
+/// `struct fp_changes`, followed by its tables.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RawChanges {

@@ -1,7 +1,7 @@
 //! Mirror of `bpf/core/sched/loss.h` and `impair.h`: an impairment as the core reads it.
 //!
-//! `fairpath-sched` makes one from what people write. Times in ns, chances as [`chance`] gives them,
-//! tables and traces as indices of words plus 1; 0 is none.
+//! `fairpath-sched` builds it from configuration. Times in ns, chances from [`chance`], tables and
+//! traces as indices of words plus 1; 0 is none.
 
 use super::{Op, ffi};
 
@@ -9,18 +9,18 @@ use super::{Op, ffi};
 pub const PATTERN_WORDS: usize = 16;
 /// Chances of a model of loss.
 pub const LOSS_CHANCES: usize = 8;
-/// Parts that a table divides its range into; it has one entry more.
+/// Parts of a table's range. The table has one more entry.
 pub const TABLE_PARTS: usize = 1024;
 /// Normal numbers and correlations are shifted left by this.
 pub const Z_SHIFT: u32 = 24;
-/// Tables of deviations go from minus this to this.
+/// Range of tables of deviations: minus this to this.
 pub const Z_MOST: f64 = 8.0;
 /// Bytes of an opportunity of a rate trace.
 pub const OPPORTUNITY: u64 = 1504;
 /// Words of an [`ImpairConfig`].
 pub const IMPAIR_WORDS: usize = size_of::<ImpairConfig>() / 8;
 
-/// A probability as the core compares draws with it: 0 is never, 1 always, exactly.
+/// A probability as a threshold of the core: 0 is never and 1 is always, exactly.
 ///
 /// ```
 /// use fairpath_core::sched::chance;
@@ -29,16 +29,16 @@ pub const IMPAIR_WORDS: usize = size_of::<ImpairConfig>() / 8;
 /// ```
 pub fn chance(probability: f64) -> u64 {
     const ALL: f64 = 18_446_744_073_709_551_616.0;
-    // The cast saturates: 1 becomes the value that stands for always.
+    // The cast saturates: 1 becomes the value for "always".
     (probability * ALL) as u64
 }
 
-/// The core's own mixer (`fp_mix64`): every bit of `x` decides on all.
+/// The core's mixer (`fp_mix64`): every output bit depends on every bit of `x`.
 pub fn mix64(x: u64) -> u64 {
     ffi::fp_native_mix64(x)
 }
 
-/// How a packet's loss is decided (`enum fp_loss_model`).
+/// The model of loss (`enum fp_loss_model`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum LossModel {
@@ -51,19 +51,19 @@ pub enum LossModel {
     Two = 2,
     /// Of 1: to 3, to 3 or 4; of 2: to 3; of 3: to 1, to 1 or 2; begins in 1, in 1 or 2, in 1 to 3.
     Four = 3,
-    /// The bits of a pattern, over and over.
+    /// The bits of a pattern, repeated.
     Pattern = 4,
 }
 
-/// `struct fp_loss_config`: all that an XDP program needs to know.
+/// `struct fp_loss_config`: the complete input of an XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct LossConfig {
-    /// Of everything that is drawn.
+    /// Of all draws.
     pub seed: u64,
-    /// A [`LossModel`], as a number: a configuration that was read may hold any.
+    /// A [`LossModel`] as a number: a configuration from outside may have any value.
     pub model: u32,
-    /// Of the pattern that are used, from the lowest of the first word on.
+    /// Used bits of the pattern, from the lowest of the first word.
     pub bits: u32,
     /// By model.
     pub chances: [u64; LOSS_CHANCES],
@@ -71,7 +71,7 @@ pub struct LossConfig {
     pub pattern: [u64; PATTERN_WORDS],
 }
 
-/// `struct fp_loss_state`: what an XDP program keeps; all zero before the first packet.
+/// `struct fp_loss_state`: the state of an XDP program; all zero before the first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct LossState {
@@ -89,21 +89,21 @@ pub struct LossState {
 pub struct ImpairConfig {
     /// Which packets are lost.
     pub loss: LossConfig,
-    /// Standing.
+    /// Without jitter.
     pub delay: u64,
-    /// Chance of leaving twice.
+    /// Chance of duplication.
     pub copy: u64,
-    /// Chance of one bit inverted.
+    /// Chance of one inverted bit.
     pub corrupt: u64,
-    /// Chance of going ahead, undelayed.
+    /// Chance of leaving early, without delay.
     pub ahead: u64,
-    /// One packet of so many may go ahead, at most.
+    /// At most one of this number of packets leaves early.
     pub gap: u32,
-    /// 1: packets leave by their own delays and so pass each other.
+    /// 1: packets leave by their own delays, in any order.
     pub free_order: u32,
     /// Normal numbers by draw: upper half, then its last part; each of [`TABLE_PARTS`] plus 1.
     pub normal_at: u32,
-    /// Deviations from the standing delay, signed, by normal number.
+    /// Deviations from the delay, signed, by normal number.
     pub jitter_at: u32,
     /// Correlation of a packet's normal number with the last one's.
     pub rho: i32,
@@ -113,21 +113,21 @@ pub struct ImpairConfig {
     pub delays_at: u32,
     /// Pairs of them.
     pub delays: u32,
-    /// They begin again after this.
+    /// Then they repeat.
     pub delays_period: u64,
     /// Minimum time between slots.
     pub slot_least: u64,
-    /// More of it, at most.
+    /// Maximum of time added to it.
     pub slot_spread: u32,
     /// Packets of a slot; 0 any number.
     pub slot_packets: u32,
-    /// Bytes of a slot, the last packet's beyond; 0 any number.
+    /// Bytes of a slot, which the last packet may exceed; 0 any number.
     pub slot_bytes: u32,
-    /// Bytes that each packet takes on the line besides its own.
+    /// Bytes that each packet takes on the link in addition to its own.
     pub overhead: u32,
-    /// It takes whole cells of so many bytes; 0 none.
+    /// The packet takes whole cells with this payload; 0 none.
     pub cell_payload: u32,
-    /// Bytes of a cell on the line.
+    /// Bytes of a cell on the link.
     pub cell_bytes: u32,
     /// Packets leave together at multiples of this; 0 none.
     pub release: u64,
@@ -135,7 +135,7 @@ pub struct ImpairConfig {
     pub chances_at: u32,
     /// Of them.
     pub chances: u32,
-    /// They begin again after this.
+    /// Then they repeat.
     pub chances_period: u64,
 }
 
@@ -146,14 +146,14 @@ impl ImpairConfig {
         unsafe { std::mem::transmute_copy(self) }
     }
 
-    /// The reverse.
+    /// From words.
     pub fn from_words(words: &[u64; IMPAIR_WORDS]) -> ImpairConfig {
         // SAFETY: any words are integers.
         unsafe { std::mem::transmute_copy(words) }
     }
 
-    /// The operations that make `impairment`, which is as `self` says, as `next` says: at `now`, while
-    /// packets pass. Its tables must be among the plan's words already.
+    /// The operations that change `impairment` from `self` to `next` at `now`, while packets pass.
+    /// Its tables must be among the words of the plan already.
     pub fn changes(&self, now: u64, impairment: u32, next: &ImpairConfig) -> Vec<Op> {
         let words = self.to_words().into_iter().zip(next.to_words());
         let changed = (0u32..).zip(words).filter(|(_, (old, new))| old != new);
@@ -162,35 +162,35 @@ impl ImpairConfig {
     }
 }
 
-/// What an impairment did (`struct fp_impair_stats`), sums since the start.
+/// Counters of an impairment (`struct fp_impair_stats`), sums since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ImpairStats {
-    /// Packets on the wire: a GSO packet is as many as its segments.
+    /// Packets on the wire: a GSO packet counts its segments.
     pub packets: u64,
     /// Of them, lost.
     pub lost: u64,
-    /// Runs of packets lost one after another.
+    /// Runs of consecutive losses.
     pub bursts: u64,
-    /// GSO packets, which are lost whole as nothing on a wire is.
+    /// GSO packets, which are lost whole.
     pub supers: u64,
-    /// Leave twice.
+    /// Duplicated.
     pub copied: u64,
-    /// Leave with a bit inverted.
+    /// Left with an inverted bit.
     pub corrupted: u64,
-    /// Went ahead as planned.
+    /// Left early, as configured.
     pub ahead: u64,
-    /// Were delayed, be it by nothing.
+    /// Delayed, perhaps by 0.
     pub delayed: u64,
-    /// Sum of their delays.
+    /// Sum of configured delays.
     pub asked_ns: u64,
-    /// Sum of what order, slots and release made of these.
+    /// Sum of delays after order, slots and release.
     pub held_ns: u64,
-    /// Sum of what they were released late: nobody asked the scheduler earlier.
+    /// Sum of lateness at release: the scheduler was not called earlier.
     pub late_ns: u64,
-    /// The most of it.
+    /// Maximum lateness.
     pub late_most_ns: u64,
-    /// Let in after one that came later.
+    /// Released after a packet that arrived later.
     pub overtaken: u64,
     /// Always 0.
     pub zero: u64,

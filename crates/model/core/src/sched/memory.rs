@@ -1,4 +1,4 @@
-//! A scheduler's memory, wherever it lies: built, read and audited from user space.
+//! The memory of a scheduler: formatted, read and checked from user space.
 
 use std::ptr::NonNull;
 
@@ -8,13 +8,13 @@ use super::{
     Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedStats, policies,
 };
 
-/// Handles, flows, nodes and references of one scheduler, each at most.
+/// Maximum of handles, flows, nodes and references of one scheduler.
 pub const MAX_OF_A_KIND: u32 = 1 << 24;
 
-/// Outcomes that an unattached run has room for.
+/// Capacity of outcomes of a test run.
 const OUTCOMES_OF_A_RUN: usize = 8 * OUTCOMES_PER_OP;
 
-/// An outcome as it lies in memory that somebody else may write.
+/// An outcome in memory that another program may write.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Raw {
@@ -76,10 +76,10 @@ pub struct SchedMemory {
     pub(crate) sched: NonNull<Sched>,
 }
 
-// SAFETY: the memory is plain bytes that one caller at a time works on.
+// SAFETY: the memory is plain bytes that one caller at a time uses.
 unsafe impl Send for SchedMemory {}
 
-/// A plan that was checked, as the core reads it: how much memory it needs, and how that is formatted.
+/// A valid plan in the form of the core: its memory size and format.
 #[derive(Debug)]
 pub struct SchedLayout {
     plan: Plan,
@@ -90,10 +90,10 @@ pub struct SchedLayout {
 }
 
 impl SchedLayout {
-    /// Checks the plan; `custom` is the author's policy, if one may be named.
+    /// Checks the plan; `custom` is the custom policy, if one may be named.
     ///
     /// # Errors
-    /// [`HomeError::Plan`] names the node and what is wrong with it.
+    /// [`HomeError::Plan`] names the node and the problem.
     pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, HomeError> {
         let mut plan = plan.clone();
         plan.config.nodes = plan.nodes.len() as u32;
@@ -148,24 +148,24 @@ impl SchedLayout {
     pub fn bytes(&mut self) -> u64 {
         self.children.fill(0);
         let raw = self.raw();
-        // SAFETY: the plan's tables have the lengths that its configuration says; `children` has one
-        // entry for each node and one more.
+        // SAFETY: the plan's tables have the lengths in its configuration; `children` has one entry
+        // for each node and one more.
         unsafe { ffi::fp_native_sched_bytes(&raw const raw, self.children.as_mut_ptr()) }
     }
 
     /// Formats zeroed memory of [`SchedLayout::bytes`].
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: a queue is not one that can be.
+    /// [`HomeError::Plan`]: invalid queue.
     ///
     /// # Safety
-    /// `at` points to that many zeroed, writable bytes, aligned to 64, that outlive the value; nothing
-    /// but the core touches them while it lives.
+    /// `at` points to that many zeroed, writable bytes, aligned to 64, that outlive the value; only
+    /// the core uses them while it lives.
     pub unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, HomeError> {
         let sched = at.cast::<Sched>();
         let raw = self.raw();
         let (children, mut node) = (self.children.as_mut_ptr(), 0);
-        // SAFETY: the caller promises size, zeroes and alignment; `children` was counted by `bytes`.
+        // SAFETY: the caller ensures size, zeroes and alignment; `children` was counted by `bytes`.
         let misfit = unsafe {
             ffi::fp_native_sched_format(sched.as_ptr(), &raw const raw, children, &raw mut node)
         };
@@ -265,15 +265,15 @@ fn level(plan: &Plan, node: &NodeConfig) -> usize {
 /// `FP_AIFO`, whose admission refuses entries before it is full.
 const AIFO: u32 = 6;
 
-/// Whether the node's queue may refuse an entry for its rank.
+/// Whether the queue of the node may refuse a rank.
 fn refuses_ranks(node: &NodeConfig) -> bool {
     node.queue == AIFO || node.queue_below | node.queue_beyond != 0
 }
 
 impl NodeConfig {
-    /// Whether children or flows that have packets may come to wait nowhere, or without limit: no packet is
-    /// refused when a child is, or a flow that was held back or is pushed out; and a flow that cannot
-    /// be put off to its rank stays the first. Such a node cannot be built.
+    /// Whether children or flows with packets may end in no queue, or wait without limit. Refusing
+    /// a child or a flow refuses no packet, and neither does pushing one out. A flow that cannot
+    /// move to its rank stays the first. Such a node is invalid.
     pub fn may_strand(&self, policy: &Policy) -> bool {
         let held = policy.functions.contains(&Function::SendTime);
         let pushes_out = self.queue_full != 0;
@@ -373,7 +373,7 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
     Ok(())
 }
 
-/// A reference that the shaper held cannot be refused: its packet is queued below.
+/// A reference from the shaper cannot be refused: its packet is queued below.
 fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
     let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
     let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
@@ -392,15 +392,15 @@ fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
 }
 
 impl SchedMemory {
-    /// A scheduler that somebody else formatted, of this version; `None` where there is none.
+    /// A scheduler of this version that another process formatted; `None` if there is none.
     ///
     /// # Safety
-    /// `at` points to readable bytes of a scheduler's header, aligned to 64; if one lies there it is
-    /// whole and outlives the value.
+    /// `at` points to readable bytes of a scheduler's header, aligned to 64. If it is a scheduler,
+    /// it is complete and outlives the value.
     pub unsafe fn found(at: NonNull<u8>) -> Option<SchedMemory> {
         /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`.
         const HEADER: [u32; 2] = [0x6463_7366, 2];
-        // SAFETY: the caller promises the bytes.
+        // SAFETY: the caller ensures the bytes.
         let header = unsafe { at.cast::<[u32; 2]>().read_volatile() };
         (header == HEADER).then(|| SchedMemory { sched: at.cast() })
     }
@@ -413,7 +413,7 @@ impl SchedMemory {
         stats
     }
 
-    /// Counters of a node; zeroes if there is none.
+    /// Counters of a node; zeros if there is none.
     pub fn node_stats(&self, node: u32) -> NodeStats {
         let mut stats = NodeStats::default();
         // SAFETY: `sched` is formatted, `stats` a `struct fp_node_stats`, and numbers are checked.
@@ -421,8 +421,8 @@ impl SchedMemory {
         stats
     }
 
-    /// What became of all packets that came to a leaf; 0 for those that came to none. Zeroes where
-    /// the plan asks for no accounts.
+    /// Counts of all packets of a leaf; 0 for packets without a leaf. Zeros if the plan requests no
+    /// accounts.
     pub fn account(&self, node: u32) -> Account {
         let mut account = Account::default();
         // SAFETY: `sched` is formatted, `account` a `struct fp_account`, and numbers are checked.
@@ -430,7 +430,7 @@ impl SchedMemory {
         account
     }
 
-    /// Counters of an impairment; zeroes if there is none.
+    /// Counters of an impairment; zeros if there is none.
     pub fn impair_stats(&self, impairment: u32) -> ImpairStats {
         let mut stats = ImpairStats::default();
         // SAFETY: `sched` is formatted, `stats` a `struct fp_impair_stats`, and numbers are checked.
@@ -440,10 +440,10 @@ impl SchedMemory {
         stats
     }
 
-    /// Looks for what contradicts itself. Walks everything.
+    /// Checks the memory for contradictions. Walks through everything.
     ///
     /// # Errors
-    /// What is wrong first, in words.
+    /// The first contradiction.
     pub fn audit(&self) -> Result<(), String> {
         let mut place = 0;
         // SAFETY: `sched` is formatted.
@@ -464,28 +464,28 @@ impl SchedMemory {
         Err(words)
     }
 
-    /// Readies an unattached run of `ops`, which are copied to where `room` points, outcomes behind
-    /// them; how many of them fit is the answer.
+    /// Prepares a test run of `ops`, which are copied to `room`, followed by outcomes. Returns how
+    /// many of them fit.
     ///
     /// # Safety
-    /// `room` points to [`SchedMemory::room_bytes`] of `most_ops` writable bytes in the same mapping as
-    /// the scheduler; nothing runs on it now.
+    /// `room` points to [`SchedMemory::room_bytes`] of `most_ops` writable bytes in the same
+    /// mapping as the scheduler; nothing runs on it now.
     pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
         let count = ops.len().min(most_ops);
         let to = room.cast::<Op>();
-        // SAFETY: the room has `most_ops` operations first, and `count` are no longer.
+        // SAFETY: `room` begins with `most_ops` operations, and `count` is not larger.
         unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
-        // SAFETY: the outcomes' part follows the operations'.
+        // SAFETY: the part of outcomes follows that of operations.
         let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
         let (sched, most) = (self.sched.as_ptr(), OUTCOMES_OF_A_RUN as u32);
-        // SAFETY: both parts lie in the scheduler's mapping, while said.
+        // SAFETY: both parts are in the scheduler's mapping, as documented.
         unsafe {
             ffi::fp_native_sched_begin(sched, to.as_ptr(), count as u32, outcomes.as_ptr(), most);
         }
         count
     }
 
-    /// Takes the outcomes of the run so far; how many operations are done.
+    /// Returns the outcomes of the run so far, and how many operations are done.
     ///
     /// # Safety
     /// `room` and `most_ops` are those of [`SchedMemory::begin`]; nothing runs now.
@@ -498,7 +498,7 @@ impl SchedMemory {
         let mut told = 0;
         // SAFETY: `sched` is formatted.
         let done = unsafe { ffi::fp_native_sched_progress(self.sched.as_ptr(), &raw mut told) };
-        // SAFETY: the outcomes' part follows the operations'.
+        // SAFETY: the part of outcomes follows that of operations.
         let from = unsafe { room.cast::<Op>().add(most_ops) }.cast::<Raw>();
         for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
             // SAFETY: within the outcomes' part.
@@ -514,15 +514,15 @@ impl SchedMemory {
         most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
     }
 
-    /// Where it begins, for tests that damage it.
+    /// Its start, for tests that corrupt it.
     #[doc(hidden)]
     pub fn start(&self) -> *mut u8 {
         self.sched.as_ptr().cast()
     }
 
-    /// Who runs a custom policy: what `fp_native_custom` gets.
+    /// The interpreter of a custom policy: the argument of `fp_native_custom`.
     pub(crate) fn set_custom(&mut self, custom: *mut ()) {
-        // SAFETY: `sched` is formatted; the number is only handed back.
+        // SAFETY: `sched` is formatted; the number is only passed back.
         unsafe { ffi::fp_native_sched_custom(self.sched.as_ptr(), custom as usize as u64) };
     }
 }

@@ -15,7 +15,7 @@
 	case number:                                                                               \
 		return &name##_policy;
 
-/* How a policy describes itself; null if there is none of the number. */
+/* The description of a policy; null if there is none with this number. */
 const struct fp_policy *fp_native_policy(u32 number)
 {
 	switch (number) {
@@ -40,7 +40,9 @@ u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
 	return fp_sched_offsets(&s, p, arrays);
 }
 
-/* Formats zeroed memory. 0, or enum fp_invalid_field; *node tells whose queue it is. */
+/*
+ * Formats zeroed memory. Returns 0, or enum fp_invalid_field with the node of the queue in *node.
+ */
 int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *children, u32 *node)
 {
 	struct fp_pool_config pool = { .items = fp_items(p->config),
@@ -62,13 +64,13 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 	return 0;
 }
 
-/* Who runs a custom policy. */
+/* Sets the interpreter of a custom policy. */
 void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 {
 	s->custom = custom;
 }
 
-/* Runs operations from the first on, while there is room for outcomes; how many ran. */
+/* Runs operations while outcomes fit. Returns how many ran. */
 u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			struct fp_outcome *outcomes, u32 most, u32 *told)
 {
@@ -110,7 +112,7 @@ int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_cha
 	return refused;
 }
 
-/* Moves packets while there is room for outcomes; whether some are left. */
+/* Moves packets while outcomes fit. Returns whether some are left. */
 int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
 		   struct fp_outcome *outcomes, u32 most, u32 *told)
 {
@@ -131,7 +133,7 @@ u32 fp_native_clear(struct fp_sched *s)
 	return fp_clear(s);
 }
 
-/* Readies an unattached run: operations and room for outcomes lie where they are pointed to. */
+/* Prepares a test run: operations and outcomes are at the given addresses. */
 void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			   struct fp_outcome *outcomes, u32 most)
 {
@@ -143,7 +145,7 @@ void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 coun
 	s->outcomes_most = most;
 }
 
-/* How far it came; outcomes told so far are forgotten. */
+/* Returns the progress, and clears the outcomes so far. */
 u32 fp_native_sched_progress(struct fp_sched *s, u32 *told)
 {
 	*told = s->outcomes;
@@ -161,7 +163,7 @@ void fp_native_node_stats(struct fp_sched *s, u32 node, struct fp_node_stats *st
 	*stats = fp_node_at(s, node)->stats;
 }
 
-/* Zeroes where no accounts are kept. */
+/* Zeros without accounts. */
 void fp_native_account(struct fp_sched *s, u32 node, struct fp_account *account)
 {
 	memset(account, 0, sizeof(*account));
@@ -169,7 +171,7 @@ void fp_native_account(struct fp_sched *s, u32 node, struct fp_account *account)
 		*account = *fp_account_at(s, node);
 }
 
-/* Zeroes where there is no such impairment. */
+/* Zeros if there is no such impairment. */
 void fp_native_impair_stats(struct fp_sched *s, u32 impair, struct fp_impair_stats *stats)
 {
 	*stats = fp_impair_at(s, impair)->stats;
@@ -180,7 +182,7 @@ u64 fp_native_mix64(u64 x)
 	return fp_mix64(x);
 }
 
-/* What contradicts itself first: enum fp_fault, 0 nothing. */
+/* The first contradiction: enum fp_fault, 0 none. */
 u32 fp_native_sched_audit(struct fp_sched *s, u64 *where)
 {
 	return fp_sched_audit(s, where);

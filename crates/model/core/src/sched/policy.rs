@@ -1,5 +1,5 @@
-//! What a policy says of itself (`struct fp_policy` in `bpf/core/sched/policy.h`), and the way in for one
-//! that is not compiled into this runtime.
+//! The description of a policy (`struct fp_policy` in `bpf/core/sched/policy.h`), and the interface
+//! for policies that are not compiled in.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,13 @@ use super::{Meta, Over, PARAMS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Function {
-    /// A packet came.
+    /// A packet is enqueued.
     RankEnqueue = 0,
-    /// A packet leaves.
+    /// A packet is dequeued.
     RankDequeue = 1,
-    /// When it may leave.
+    /// Its earliest send time.
     SendTime = 2,
-    /// A packet was dropped by somebody else.
+    /// Another part of the scheduler dropped a packet.
     OnDrop = 3,
 }
 
@@ -29,18 +29,18 @@ pub struct Param {
     pub unit: String,
     /// One line.
     pub about: String,
-    /// Least value, in its unit.
+    /// Minimum, in its unit.
     pub least: u64,
-    /// Largest value, in its unit.
+    /// Maximum, in its unit.
     pub most: u64,
-    /// Where nothing is said.
+    /// Default.
     pub standard: u64,
 }
 
-/// A policy as its file describes it.
+/// A policy as described in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Its number in this build; an author's file is [`Policy::CUSTOM`].
+    /// Its number in this build; a custom policy is [`Policy::CUSTOM`].
     pub id: u32,
     /// As in trees and on the command line.
     pub name: String,
@@ -48,15 +48,15 @@ pub struct Policy {
     pub about: String,
     /// Paper or RFC.
     pub source: String,
-    /// What it can rank.
+    /// The entries that it can rank.
     pub over: Vec<Over>,
-    /// What it ranks unless the tree says otherwise.
+    /// The default of these.
     pub usual: Over,
     /// The bits `WANTS_*`.
     pub wants: u32,
-    /// Bytes of state: of a flow or child, of a node (parameters included), of the policy.
+    /// Bytes of state: of a flow or child, of a node (with parameters), of the policy.
     pub state_bytes: [u32; 3],
-    /// A `PifoKind`, buckets, granularity's shift and what happens when full; zeroes: the usual.
+    /// A `PifoKind`, buckets, shift of granularity and behaviour when full; zeros: the default.
     pub queue: [u32; 4],
     /// In the order of its enumeration.
     pub params: Vec<Param>,
@@ -64,7 +64,7 @@ pub struct Policy {
     pub functions: Vec<Function>,
 }
 
-/// A policy that runs outside the core: an author's file, by its verified instructions.
+/// A policy that runs outside the core: a custom policy, by its verified instructions.
 pub trait Custom: Send {
     /// One call; slices as in `struct flow`, `struct class` (parameters first) and `struct global`.
     /// `call` is the memory of `struct fp_call`.
@@ -78,14 +78,14 @@ pub trait Custom: Send {
         call: &mut [u64; 16],
     ) -> u64;
 
-    /// The same number for the same instructions: what they kept continues where another scheduler
-    /// [takes over](super::Scheduler::take_over), and means nothing to others.
+    /// The same number for the same instructions. Their state continues where another scheduler
+    /// [takes over](super::Scheduler::take_over), and is invalid for other policies.
     fn identity(&self) -> u64 {
         0
     }
 }
 
-/// A policy does not say properly what it is.
+/// An invalid description of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     /// Not the bytes of a `struct fp_policy`.
@@ -104,36 +104,36 @@ pub enum BadPolicy {
 
 /// `FP_POLICY_VERSION`.
 const VERSION: u32 = 1;
-/// State of a flow, of a node with its parameters, of the policy: bytes at most.
+/// Maximum bytes of state of a flow, of a node with its parameters, of the policy.
 const STATE_BYTES: [u32; 3] = [64, 128, 64];
 /// The units that parameters may have.
 const UNITS: [&str; 5] = ["", "ns", "bytes", "bps", "packets"];
 
 impl Policy {
-    /// The number of an author's own policy.
+    /// The number of the custom policy.
     pub const CUSTOM: u32 = 31;
-    /// Bytes of a `struct fp_policy`, as they lie in the section `.fairpath.policy`.
+    /// Bytes of a `struct fp_policy` in the section `.fairpath.policy`.
     pub const BYTES: usize = size_of::<RawPolicy>();
-    /// [`Policy::wants`]: how many flows of its hosts are waiting.
+    /// [`Policy::wants`]: number of waiting flows of its hosts.
     pub const WANTS_HOSTS: u32 = 1;
     /// [`Policy::wants`]: entries may be due.
     pub const WANTS_DUE: u32 = 2;
-    /// [`Policy::wants`]: flows keep their turn when their last packet left.
+    /// [`Policy::wants`]: flows keep their turn after their last packet.
     pub const WANTS_EMPTY: u32 = 4;
     /// [`Policy::wants`]: entries become eligible in the node's own virtual time.
     pub const WANTS_ELIGIBLE: u32 = 8;
-    /// All bits that there are.
+    /// All valid bits.
     pub const WANTS: u32 = 15;
 
-    /// Reads what a policy says of itself.
+    /// Reads the description of a policy.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn read(bytes: &[u8], id: u32, functions: &[Function]) -> Result<Policy, BadPolicy> {
         if bytes.len() != Policy::BYTES {
             return Err(BadPolicy::Size(bytes.len()));
         }
-        // SAFETY: as many bytes as the structure has, which is of integers only: any bytes are one.
+        // SAFETY: as many bytes as the structure, which consists of integers: any bytes are valid.
         let raw = unsafe { bytes.as_ptr().cast::<RawPolicy>().read_unaligned() };
         Policy::from_raw(&raw, id, functions)
     }
@@ -181,7 +181,7 @@ impl Policy {
         all.find(|(_, param)| param.name == name)
     }
 
-    /// The parameters by default, as the core takes them.
+    /// The default parameters in the form of the core.
     pub fn standards(&self) -> [u64; PARAMS] {
         let mut values = [0; PARAMS];
         for (value, param) in values.iter_mut().zip(&self.params) {
@@ -221,7 +221,8 @@ impl Param {
         })
     }
 
-    /// A value in its unit, as the core takes it: rates as nanoseconds a byte, shifted.
+    /// Converts a value in its unit to the form of the core: rates as nanoseconds per byte,
+    /// shifted.
     pub fn encode(&self, value: u64) -> u64 {
         if self.unit == "bps" {
             encode_rate(value)
@@ -231,7 +232,7 @@ impl Param {
     }
 }
 
-/// Bits a second as the core takes them: ns a byte << [`super::RATE_SHIFT`], rounded; 0 stays 0 (none).
+/// Converts bits per second to ns per byte << [`super::RATE_SHIFT`], rounded; 0 stays 0 (none).
 pub fn encode_rate(bps: u64) -> u64 {
     if bps == 0 {
         return 0;

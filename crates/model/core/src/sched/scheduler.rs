@@ -13,7 +13,7 @@ use super::{
 
 /// Of `struct fp_sched`.
 const ALIGN: usize = 64;
-/// Outcomes that one call into the core has room for.
+/// Capacity of outcomes of one call into the core.
 pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 
 /// A tree of policies over queues, natively.
@@ -40,26 +40,26 @@ pub struct Scheduler {
 // SAFETY: the scheduler owns its memory, and nothing else refers to it.
 unsafe impl Send for Scheduler {}
 
-/// What a scheduler lies in.
+/// The memory of a scheduler.
 struct Allocation {
     at: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: plain bytes, freed by whoever drops them last.
+// SAFETY: plain bytes, freed by the last owner.
 unsafe impl Send for Allocation {}
 // SAFETY: nothing is read or written through it.
 unsafe impl Sync for Allocation {}
 
 impl std::ops::Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: allocated by lay_out() with this layout, and nobody refers to it any more.
+        // SAFETY: allocated by lay_out() with this layout, and not used any more.
         unsafe { dealloc(self.at.as_ptr(), self.layout) };
     }
 }
 
-/// The counters of a scheduler that another thread works on: each is a number that was true at some
-/// time of the reading, and together they are so nearly.
+/// The counters of a scheduler that another thread uses. Each number was valid at some time during
+/// the reading, so together they are approximately consistent.
 pub struct SchedReader {
     memory: SchedMemory,
     _allocation: Arc<Allocation>,
@@ -102,18 +102,18 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    /// Lays out a plan of shipped policies. O(its memory).
+    /// Builds a plan of shipped policies. O(its memory).
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be built, and why.
+    /// [`HomeError::Plan`]: an invalid plan, with the reason.
     pub fn new(plan: &Plan) -> Result<Scheduler, HomeError> {
         Scheduler::lay_out(plan, None)
     }
 
-    /// Lays out a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
+    /// Builds a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: the plan cannot be built, and why.
+    /// [`HomeError::Plan`]: an invalid plan, with the reason.
     pub fn with_custom(
         plan: &Plan,
         policy: &Policy,
@@ -141,7 +141,7 @@ impl Scheduler {
             at: allocated,
             layout,
         });
-        // SAFETY: freshly allocated, zeroed, aligned, and freed when nobody refers to it any more.
+        // SAFETY: freshly allocated, zeroed, aligned, and freed after its last use.
         let memory = unsafe { laid.format(at) }?;
         Ok(Scheduler {
             memory,
@@ -160,13 +160,13 @@ impl Scheduler {
         }
     }
 
-    /// Runs operations while there is room for outcomes; how many ran, and how many were told.
+    /// Runs operations while outcomes fit. Returns how many ran, and the number of outcomes.
     fn step(&mut self, ops: &[Op]) -> (usize, usize) {
         let mut told = 0;
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
         let sched: *mut Sched = self.memory.sched.as_ptr();
         let room = self.room.as_mut_ptr();
-        // SAFETY: `sched` is formatted; `ops` has `count` operations, `room` so many places.
+        // SAFETY: `sched` is formatted; `ops` has `count` operations, `room` that many entries.
         let ran = unsafe {
             ffi::fp_native_sched_run(sched, ops.as_ptr(), count, room, ROOM as u32, &raw mut told)
         };
@@ -178,13 +178,14 @@ impl Scheduler {
         self.memory.account(node)
     }
 
-    /// Has the kernel provide all of its memory now, which is else done page by page as packets come.
-    /// For a scheduler that is to take over at once what waits in another.
+    /// Makes the kernel provide all of its memory now, instead of page by page as packets come. For
+    /// a scheduler that will take over the packets of another.
     pub fn commit(&mut self) {
         const PAGE: usize = 4096;
         for page in self.bytes_mut().chunks_mut(PAGE) {
             let first: *mut u8 = &raw mut page[0];
-            // SAFETY: a byte of the slice; volatile, so that it is read and written though nothing changes.
+            // SAFETY: a byte of the slice; volatile, so that it is read and written although
+            // nothing changes.
             let byte = unsafe { first.read_volatile() };
             // SAFETY: as above.
             unsafe { first.write_volatile(byte) };
@@ -196,12 +197,12 @@ impl Scheduler {
         self.allocation.layout.size()
     }
 
-    /// All of its memory, to be overwritten by tests of what that does.
+    /// All of its memory, for tests that corrupt it.
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.memory.sched.as_ptr().cast::<u8>();
         let offset = start.addr() - self.allocation.at.as_ptr().addr();
-        // SAFETY: from the beginning of the scheduler to the end of what was allocated for it.
+        // SAFETY: from the start of the scheduler to the end of its allocation.
         unsafe { std::slice::from_raw_parts_mut(start, self.bytes() - offset) }
     }
 }
@@ -247,7 +248,7 @@ impl Home for Scheduler {
 /// Called by the core for [`Policy::CUSTOM`].
 ///
 /// # Safety
-/// `custom` is what `Scheduler::with_custom` set; the others point to what `call.h` says.
+/// `custom` is the value from `Scheduler::with_custom`; the others are as in `call.h`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fp_native_custom(
     custom: u64,
@@ -268,9 +269,9 @@ unsafe extern "C" fn fp_native_custom(
         2 => Function::SendTime,
         _ => Function::OnDrop,
     };
-    // SAFETY: set by with_custom(), owned by the scheduler that calls.
+    // SAFETY: set by with_custom(), owned by the calling scheduler.
     let custom = unsafe { &mut *custom };
-    // SAFETY: the packet's place in the scheduler's memory.
+    // SAFETY: the packet in the scheduler's memory.
     let packet = unsafe { &*packet };
     // SAFETY: eight words of state of a flow or child.
     let flow = unsafe { &mut *flow };

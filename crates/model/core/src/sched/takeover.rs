@@ -1,22 +1,23 @@
-//! A scheduler takes over what waits in another: a new plan begins to hold and no packet is lost.
+//! Hands the waiting packets of one scheduler over to another, so that a new plan becomes active
+//! without loss.
 //!
-//! The moving itself is `bpf/core/sched/move.h`, the same natively and in the kernel.
+//! `bpf/core/sched/move.h` moves the packets, natively and in the kernel.
 
 use super::Outcome;
 use super::ffi::{self, RawChanges};
 use super::scheduler::{ROOM, Scheduler};
 
-/// What became of the numbers of nodes and classes.
+/// The translation of node and class numbers.
 ///
-/// Where a new node was there before, its sums go on, and so does what it owes (its clocks and its
-/// flows' states) if its policy charges what leaves. Empty tables: all nodes are new, and classes
-/// kept their numbers.
+/// If a new node existed before, its sums continue, and so do its debts (its clocks and the states
+/// of its flows) if its policy charges at dequeue. With empty tables, all nodes are new, and
+/// classes keep their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// For each node of the new plan, the root first: which node of the old one it was; 0 none.
+    /// For each node of the new plan, the root first: its old number; 0 none.
     pub nodes: Vec<u32>,
-    /// For each class number of the old plan, from 0: which number it has now; 0 none. Packets that
-    /// wait are distinguished by it. Numbers beyond the table are kept.
+    /// For each class number of the old plan, from 0: its new number; 0 none. It selects the leaf
+    /// of waiting packets. Numbers above the table are unchanged.
     pub classes: Vec<u32>,
 }
 
@@ -29,7 +30,7 @@ impl Changes {
         }
     }
 
-    /// As the core reads it: `struct fp_changes` and both tables, in words of 8 bytes.
+    /// In the form of the core: `struct fp_changes` and both tables, in words of 8 bytes.
     pub fn to_words(&self) -> Vec<u64> {
         let header = size_of::<RawChanges>() as u64;
         let counts = [self.nodes.len() as u32, self.classes.len() as u32];
@@ -44,7 +45,7 @@ impl Changes {
     }
 }
 
-/// Nothing was taken over, and nothing was changed.
+/// Nothing was handed over or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
     /// Sums and packets would mix.
@@ -58,13 +59,14 @@ pub enum TakeOverError {
 }
 
 impl Scheduler {
-    /// Hands over what waits in `from`: packets keep handle, metadata and the time they waited, and
-    /// are ranked in the order of their arrival. Those that the new plan has no place for are dropped
-    /// for its reasons and told in `outcomes`; nothing else is told. Sums go on; what an author's
-    /// policy kept does only where both have the same ([`Custom::identity`](super::Custom::identity)).
+    /// Takes over the waiting packets of `from`. They keep handle, metadata and waiting time, and
+    /// are ranked in order of arrival. Packets that the new plan refuses are dropped for its
+    /// reasons, and reported in `outcomes`; other packets are not reported. Sums continue. The
+    /// state of a custom policy continues only if both have the same one
+    /// ([`Custom::identity`](super::Custom::identity)).
     ///
-    /// `from` is spent then: it holds no packet, and refuses all. Some 200 ns a node and 1 to 2 us a
-    /// packet where [`Scheduler::commit`] went before.
+    /// Afterwards `from` is empty and refuses all packets. Takes about 200 ns per node and 1 to 2
+    /// us per packet, after [`Scheduler::commit`].
     ///
     /// ```
     /// # use fairpath_core::sched::{Changes, Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
@@ -96,7 +98,7 @@ impl Scheduler {
         let (new, old) = (self.memory.sched.as_ptr(), from.memory.sched.as_ptr());
         let identity = |one: &Scheduler| one.custom.as_ref().map(|custom| custom.identity());
         let other = i32::from(identity(self) != identity(from));
-        // SAFETY: both are formatted and different; `words` holds the tables that its header tells.
+        // SAFETY: both are formatted and different; `words` holds the tables of its header.
         match unsafe { ffi::fp_native_move_begin(new, old, changes, now, other) } {
             0 => {}
             1 => return Err(TakeOverError::NotFresh),
@@ -105,7 +107,7 @@ impl Scheduler {
         loop {
             let mut told = 0;
             let room = self.room.as_mut_ptr();
-            // SAFETY: as above; `room` has ROOM places.
+            // SAFETY: as above; `room` has ROOM entries.
             let left =
                 unsafe { ffi::fp_native_move(new, old, changes, room, ROOM as u32, &raw mut told) };
             outcomes.extend_from_slice(&self.room[..told as usize]);
@@ -115,9 +117,9 @@ impl Scheduler {
         }
     }
 
-    /// Empties the scheduler: all handles are the port's again, and nothing is told; each packet is
-    /// counted as [`Drop::Removed`](super::Drop::Removed). Returns how many waited. For a port whose
-    /// link went down.
+    /// Empties the scheduler: all handles return to the back end without outcomes. Each packet is
+    /// counted as [`Drop::Removed`](super::Drop::Removed). Returns how many waited. For a back end
+    /// whose link went down.
     pub fn clear(&mut self) -> u32 {
         // SAFETY: `sched` is formatted.
         unsafe { ffi::fp_native_clear(self.memory.sched.as_ptr()) }

@@ -71,7 +71,7 @@ fn drain_leaves_one_bandwidth_delay_product_in_flight() {
 }
 
 #[test]
-fn without_loss_it_fills_the_link_and_probes_every_two_or_three_seconds_at_most() {
+fn lossless_bbr3_fills_the_link_and_probes() {
     let mut flow = begin(Path {
         buffer: 1000,
         ..Path::new()
@@ -209,7 +209,7 @@ fn twice_the_bandwidth_is_found() {
 }
 
 #[test]
-fn what_stands_in_for_the_memory_of_packets_is_right_within_a_step() {
+fn packet_history_is_exact_within_a_step() {
     let mut flow = begin(Path {
         loss: 0.02,
         seed: 3,
@@ -252,7 +252,7 @@ fn idleness_is_taken_for_a_probe_of_the_round_trip_time() {
 }
 
 #[test]
-fn an_episode_that_was_none_is_taken_back() {
+fn spurious_loss_episodes_are_undone() {
     let mut flow = begin(Path {
         buffer: 8,
         ..Path::new()

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use fairpath_core::{Counts, Method, Mode};
 use fairpath_wire::tcp::Flags;
 
-use crate::traffic::{Packet, Seen};
+use crate::traffic::{Observed, Packet};
 
 /// A sample, by what identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
+pub struct OracleSample {
     pub number: u64,
     pub rtt: u64,
     pub method: Method,
@@ -78,7 +78,7 @@ struct Dir {
 pub struct Oracle {
     mode: Mode,
     flows: HashMap<usize, [Dir; 2]>,
-    pub told: Vec<Told>,
+    pub reported: Vec<OracleSample>,
     /// ACKs that Karn's rule lets through, whatever the timestamps say: what hybrid is measured against.
     pub karn: Vec<(u64, u64)>,
 }
@@ -96,12 +96,12 @@ impl Oracle {
         Oracle {
             mode,
             flows: HashMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             karn: Vec::new(),
         }
     }
 
-    pub fn packet(&mut self, seen: &Seen) {
+    pub fn packet(&mut self, seen: &Observed) {
         let p = &seen.packet;
         let opens = !(p.flags.contains(Flags::RST) || p.flags.contains(Flags::FIN));
         if !self.flows.contains_key(&p.flow) && !opens {
@@ -125,7 +125,7 @@ impl Oracle {
         self.flows[&flow][host].counts
     }
 
-    fn take_ack(&mut self, seen: &Seen) {
+    fn take_ack(&mut self, seen: &Observed) {
         let p = &seen.packet;
         let measured = p.from;
         let dir = &mut self.flows.get_mut(&p.flow).expect("made by packet()")[1 - p.from];
@@ -154,7 +154,7 @@ impl Oracle {
             dir.counts.samples += 1;
             dir.counts.sampled_bytes += u64::from(acked_bytes);
             dir.least = Some(dir.least.map_or(rtt, |least| least.min(rtt)));
-            self.told.push(Told {
+            self.reported.push(OracleSample {
                 number: seen.number,
                 rtt,
                 method,
@@ -261,7 +261,7 @@ impl Dir {
         (sent.ts == Some(echo) && sent.kind == Kind::Again && newly && alone).then_some(sent)
     }
 
-    fn take_data(&mut self, seen: &Seen, round_trip: Option<u64>) {
+    fn take_data(&mut self, seen: &Observed, round_trip: Option<u64>) {
         let p = &seen.packet;
         let (syn, fin) = (p.flags.contains(Flags::SYN), p.flags.contains(Flags::FIN));
         let bytes = i64::from(p.payload) + i64::from(syn) + i64::from(fin);

@@ -24,7 +24,7 @@ pub struct Settings {
 
 /// What became of packets: handle, sent (and marked) or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketOutcome {
     Sent { handle: u32, marked: bool },
     Dropped { handle: u32 },
 }
@@ -71,12 +71,12 @@ impl Codel {
         (Some(packet), now >= self.first_above_time)
     }
 
-    /// A packet, and whether it is marked; what is dropped on the way goes to `fates`.
+    /// A packet, and whether it is marked; what is dropped on the way goes to `results`.
     pub fn dequeue(
         &mut self,
         settings: &Settings,
         now: u64,
-        fates: &mut Vec<Fate>,
+        results: &mut Vec<PacketOutcome>,
     ) -> Option<(Waiting, bool)> {
         let (mut packet, mut ok_to_drop) = self.dodequeue(settings, now);
         let mut marked = false;
@@ -93,7 +93,7 @@ impl Codel {
                     break;
                 }
                 let handle = packet.unwrap().handle;
-                fates.push(Fate::Dropped { handle });
+                results.push(PacketOutcome::Dropped { handle });
                 (packet, ok_to_drop) = self.dodequeue(settings, now);
                 if ok_to_drop {
                     self.drop_next = Codel::control_law(settings, self.drop_next, self.count);
@@ -106,7 +106,7 @@ impl Codel {
                 marked = true;
             } else {
                 let handle = packet.unwrap().handle;
-                fates.push(Fate::Dropped { handle });
+                results.push(PacketOutcome::Dropped { handle });
                 packet = self.dodequeue(settings, now).0;
             }
             self.dropping = true;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::rfc8289::{Codel, Fate, Settings, Waiting};
+use super::rfc8289::{Codel, PacketOutcome, Settings, Waiting};
 
 #[derive(Default)]
 struct Queue {
@@ -43,7 +43,7 @@ impl FqCodel {
     }
 
     /// One packet, with what is dropped on the way.
-    pub fn dequeue(&mut self, now: u64, fates: &mut Vec<Fate>) {
+    pub fn dequeue(&mut self, now: u64, results: &mut Vec<PacketOutcome>) {
         loop {
             let from_new = !self.new.is_empty();
             let list = if from_new { &self.new } else { &self.old };
@@ -57,10 +57,10 @@ impl FqCodel {
                 continue;
             }
             let queue = self.queues.get_mut(&flow).unwrap();
-            if let Some((packet, marked)) = queue.codel.dequeue(&self.settings, now, fates) {
+            if let Some((packet, marked)) = queue.codel.dequeue(&self.settings, now, results) {
                 queue.credits -= i64::from(packet.bytes);
                 let handle = packet.handle;
-                fates.push(Fate::Sent { handle, marked });
+                results.push(PacketOutcome::Sent { handle, marked });
                 if queue.credits <= 0 {
                     queue.credits += self.quantum;
                     self.take(from_new);

@@ -44,7 +44,7 @@ pub struct Packet {
 
 /// A packet as the monitor sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Observed {
     pub at: u64,
     pub number: u64,
     pub packet: Packet,
@@ -107,7 +107,7 @@ impl Flow {
     }
 
     /// The frame of a packet, and what the driver knows of it.
-    pub fn frame(&self, seen: &Seen) -> (Frame, Vec<u8>) {
+    pub fn frame(&self, seen: &Observed) -> (Frame, Vec<u8>) {
         let p = &seen.packet;
         let (from, to) = (p.from, 1 - p.from);
         let mut options = Vec::new();
@@ -217,7 +217,7 @@ impl Weather {
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     pub flows: Vec<Flow>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<Observed>,
     /// By packet number: the round trips that this packet is the first to complete.
     pub truth: HashMap<u64, Vec<u64>>,
     /// The same for those that a packet completed which never reached the monitor: the next ones say so too, too late.
@@ -227,7 +227,7 @@ pub struct Traffic {
 impl Traffic {
     /// Frames in the order of time, ready for a monitor.
     pub fn frames(&self) -> impl Iterator<Item = (Frame, Vec<u8>)> + '_ {
-        let frame = |seen: &Seen| self.flows[seen.packet.flow].frame(seen);
+        let frame = |seen: &Observed| self.flows[seen.packet.flow].frame(seen);
         self.seen.iter().map(frame)
     }
 
@@ -287,7 +287,7 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
         let number = i as u64 + 1;
         all.truth.insert(number, passed.truth);
         all.late.insert(number, passed.late);
-        all.seen.push(Seen {
+        all.seen.push(Observed {
             at: passed.at,
             number,
             packet: passed.packet,

@@ -10,7 +10,7 @@
 use fairpath_core::{Config, Event, FlowRecord, Frame, Monitor, Sample};
 use fairpath_wire::tcp::Flags;
 
-use super::{Flow, MS, Packet, Seen};
+use super::{Flow, MS, Observed, Packet};
 
 pub const A: usize = 0;
 pub const B: usize = 1;
@@ -181,7 +181,7 @@ impl Line<'_> {
 
     /// Sends the frame after changing its bytes.
     pub fn send_changed(self, change: impl FnOnce(&mut Vec<u8>)) {
-        let seen = Seen {
+        let seen = Observed {
             at: self.at,
             number: 0,
             packet: self.packet,
