@@ -105,7 +105,11 @@ fn a_detail_names_the_remote_the_host_and_the_live_flow() {
         detail["busiest_remotes"][0]["name"], "the server's net",
         "{detail:#}"
     );
-    assert_eq!(detail["busiest_hosts"][0]["name"], ANNA.to_string(), "{detail:#}");
+    assert_eq!(
+        detail["busiest_hosts"][0]["name"],
+        ANNA.to_string(),
+        "{detail:#}"
+    );
     let flow = &detail["flows"][0];
     assert_eq!(flow["host_address"], ANNA.to_string());
     assert_eq!(

@@ -66,7 +66,9 @@ fn a_restart_goes_on_counting_and_states_the_gap() {
     daemon.says("state restored; no measurement for");
     let status = daemon.status();
     assert!(
-        status["restart_gap_ns"].as_u64().is_some_and(|ns| ns > 1_000_000),
+        status["restart_gap_ns"]
+            .as_u64()
+            .is_some_and(|ns| ns > 1_000_000),
         "{status:#}"
     );
     assert_eq!(status["counting_since_unix_ns"], since);

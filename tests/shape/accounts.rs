@@ -51,9 +51,11 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         // What the kernel lost before the scheduler, by its own columns, is of both.
         assert!(since("enqueued_packets") <= sent, "{queue:#}");
         assert_eq!(since("sent_packets"), came, "{queue:#}");
-        let by_reason = queue["dropped_packets_by_reason"].as_object().map_or(0, |reasons| {
-            reasons.values().filter_map(serde_json::Value::as_u64).sum()
-        });
+        let by_reason = queue["dropped_packets_by_reason"]
+            .as_object()
+            .map_or(0, |reasons| {
+                reasons.values().filter_map(serde_json::Value::as_u64).sum()
+            });
         assert_eq!(by_reason, since("dropped_packets"), "{queue:#}");
         assert_eq!(since("enqueued_packets"), came + by_reason, "{queue:#}");
     }

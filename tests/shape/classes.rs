@@ -67,5 +67,8 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
     println!("{port}: {sent} sent, {came:?}; {queue}");
     assert_eq!((came.count, came.reordered), (sent, 0), "{queue:#}");
     // Her counts go on through all of it.
-    assert!(queue["enqueued_packets"].as_u64() >= Some(sent), "{queue:#}");
+    assert!(
+        queue["enqueued_packets"].as_u64() >= Some(sent),
+        "{queue:#}"
+    );
 }

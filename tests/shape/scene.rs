@@ -191,7 +191,9 @@ pub fn settled(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
     let mut before = queue(daemon, side, class);
     for _ in 0..100 {
         let now = queue(daemon, side, class);
-        if now["enqueued_packets"] == before["enqueued_packets"] && now["backlog_packets"] == json!(0) {
+        if now["enqueued_packets"] == before["enqueued_packets"]
+            && now["backlog_packets"] == json!(0)
+        {
             return now;
         }
         before = now;
