@@ -96,8 +96,8 @@ static void relabel(struct fp_sched *s, u32 from, u32 to)
 }
 
 /*
- * Begins to take over what waits in `old`: 0, or enum fp_move_refusal. With `other`, the author's
- * policies are two: what the old one kept means nothing to the new one, so it is nobody's.
+ * Begins to take over the packets of `old`. Returns 0, or enum fp_move_refusal. With `other`, the
+ * custom policies differ: the state of the old one has no meaning for the new one, and is cleared.
  */
 int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
 			 u64 now, int other)
