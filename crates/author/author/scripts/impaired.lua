@@ -17,7 +17,7 @@ end)
 test("sojourn time excludes the delay", function()
 	local first = enqueue(slow)
 	drain(5 * MS)
-	expect(first.left_ns - first.came_ns == 5 * MS)
+	expect(first.left_ns - first.enqueued_ns == 5 * MS)
 	expect_sojourn(first, 0)
 end)
 

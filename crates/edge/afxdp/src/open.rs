@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             error(1800),
             "open AF_XDP on \"wan\": its MTU of 1800 is above 1770, the largest possible with \
-             frames of 2048 bytes; take frames of 4096 bytes or lower the MTU"
+             frames of 2048 bytes; use frames of 4096 bytes or lower the MTU"
         );
         assert!(error(9000).ends_with("bytes; lower the MTU"));
     }

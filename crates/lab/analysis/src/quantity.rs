@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_has_no_unit_or_no_sense_is_refused_with_an_example() {
         let error = "5".parse::<Time>().unwrap_err().to_string();
-        assert_eq!(error, "\"5\" is no time; write 5ms, 250us or 1.5s");
+        assert_eq!(error, "time \"5\" has no unit: write 5ms, 250us or 1.5s");
         for text in ["0mbit", "100", "-3mbit", "1.2.3mbit", "fast"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }

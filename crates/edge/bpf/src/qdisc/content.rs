@@ -193,6 +193,6 @@ mod tests {
         plan.impairments = vec![ImpairConfig::default()];
         check(&plan, 1001).unwrap();
         let error = check(&plan, 1000).unwrap_err().to_string();
-        assert!(error.contains("needs 1001 handles, of the 1000"), "{error}");
+        assert!(error.contains("needs 1001 handles, but was registered with 1000"), "{error}");
     }
 }

@@ -219,7 +219,7 @@ fn every_defect_of_the_block_is_told() {
         (&[(24, 32)], "begin it with PARAMS"),
         (&[(32, b'B')], "small letter"),
         (&[(392 + 168, b'x')], "[0] has no name"),
-        (&[(392, b'x'), (416, b'm'), (432, b'y')], "none of"),
+        (&[(392, b'x'), (416, b'm'), (432, b'y')], "not one of"),
     ];
     for (changes, wanted) in cases {
         let told = with(changes);

@@ -177,7 +177,7 @@ fn invalid_impairments_in_toml_have_positions() {
         .replace("seed = 4", "reorder_gap = 4");
     assert_eq!(
         read(&wrong).unwrap_err(),
-        "t:4:20: error: node \"root\": impair: delay: \"5\" is no time; write 5ms, 100us or 1.5s\n\
+        "t:4:20: error: node \"root\": impair: delay: time \"5\" has no unit: write 5ms, 100us or 1.5s\n\
          t:4:31: error: node \"root\": impair: jiter: unknown key: did you mean \"jitter\"?\n\
          t:15:78: error: node \"b\": impair: reorder_gap: it has no effect without reorder: add reorder"
     );
