@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{
-    COST_ONE, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Plan, Policy, SchedConfig,
+    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Plan, Policy, SchedConfig, SchedRuntime,
     Scheduler, encode_rate, policies,
 };
 use fairpath_policy::Author;
@@ -99,7 +99,7 @@ struct Case {
 
 /// A scheduler that is kept busy.
 struct Bench {
-    home: Box<dyn Home>,
+    home: Box<dyn SchedRuntime>,
     busy: u32,
     by_class: bool,
     one_host: bool,
@@ -110,7 +110,7 @@ struct Bench {
 
 impl Bench {
     /// Fills each flow.
-    fn new(home: Box<dyn Home>, case: &Case) -> anyhow::Result<Bench> {
+    fn new(home: Box<dyn SchedRuntime>, case: &Case) -> anyhow::Result<Bench> {
         let mut bench = Bench {
             home,
             busy: case.busy,

@@ -157,13 +157,13 @@ struct fp_counts {
 	u64 packets; /* wire packets: GSO packets count their segments */
 	u64 bytes;
 	u64 retransmitted_bytes; /* sent again although observed here: lost downstream */
-	u64 lost_before_bytes;	 /* holes that a retransmission filled: lost upstream */
+	u64 upstream_lost_bytes;	 /* holes that a retransmission filled: lost upstream */
 	u64 sampled_bytes;	 /* acknowledged by an ACK that gave a sample */
 	u32 retransmitted_packets;
-	u32 lost_before_packets;
+	u32 upstream_lost_packets;
 	u32 spurious_packets; /* retransmitted although acknowledged already, or reported by D-SACK */
 	u32 reordered_packets; /* arrived here late, but not retransmitted */
-	u32 unseen_bytes; /* acknowledged but not observed here: capture loss or another path */
+	u32 unobserved_bytes; /* acknowledged but not observed here: capture loss or another path */
 	u32 samples;	  /* taken from this direction's data, reported or not */
 	u32 data_packets;
 	u32 zero;
@@ -206,7 +206,7 @@ struct fp_dir_counts {
 	u64 unmeasured_bytes; /* of flows without a sample so far, and of other protocols */
 	u32 data_packets;     /* of TCP; fp_tally_flush() adds this and the next four */
 	u32 retransmitted_packets;
-	u32 lost_before_packets;
+	u32 upstream_lost_packets;
 	u32 spurious_packets;
 	u32 reordered_packets;
 	u32 zero;
@@ -244,7 +244,7 @@ struct fp_stats {
 	u64 tcp_packets;
 	u64 tcp_bytes;
 	u64 echo_packets;
-	u64 other_sighting; /* the same packet at another hook: counted once */
+	u64 second_hook_packets; /* the same packet at another hook: counted once */
 	union {
 		struct {
 #define FP_SAMPLES_(number, name, constant, about) u64 samples_##name;
@@ -252,7 +252,7 @@ struct fp_stats {
 		};
 		u64 samples[FP_METHOD_COUNT]; /* by method, less one */
 	};
-	u64 samples_held_back; /* suppressed by the rate limit of output */
+	u64 samples_suppressed; /* suppressed by the rate limit of output */
 	u64 refused_stale_ack; /* TSecr newer than the data acknowledged: an ACK was lost */
 	u64 refused_old_echo;  /* TSecr older: the ACK answers an earlier copy */
 	u64 refused_age;       /* older than max_rtt */
@@ -268,7 +268,7 @@ struct fp_stats {
 	u64 half_open_started;
 	u64 half_open_evicted;
 	u64 half_open_failed; /* timed out or reset before the handshake completed */
-	u64 troubles_dropped; /* holes and retransmissions dropped for newer ones */
+	u64 holes_dropped; /* holes and retransmissions dropped for newer ones */
 	u64 segments_refused; /* no chunk left, or max_segments outstanding */
 	u64 lock_failures;
 	u64 scratch_busy;

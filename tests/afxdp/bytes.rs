@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fairpath_bpf::{Forwarding, Way};
+use fairpath_bpf::{ForwardOutcome, Forwarding};
 use fairpath_testbed::{FrameSocket, Need, Offloads, requires, wait_for};
 use fairpath_tests::through::{Named, Setup, Through};
 use fairpath_wire::ipv6::Extension;
@@ -147,28 +147,40 @@ fn carried() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// What the bridge carries.
-fn bridged() -> Vec<(&'static str, Way, Vec<u8>)> {
+fn bridged() -> Vec<(&'static str, ForwardOutcome, Vec<u8>)> {
     let udp = |frame: Frame| frame.ipv4(A4, B4).udp(1, 2).payload(&MARK).build();
     let group6 = [0x33, 0x33, 0, 0, 0, 5];
     vec![
-        ("IPv4 multicast", Way::Group, udp(to([1, 0, 0x5e, 1, 2, 3]))),
-        ("broadcast", Way::Group, udp(to([0xff; 6]))),
+        (
+            "IPv4 multicast",
+            ForwardOutcome::Group,
+            udp(to([1, 0, 0x5e, 1, 2, 3])),
+        ),
+        ("broadcast", ForwardOutcome::Group, udp(to([0xff; 6]))),
         (
             "IPv6 multicast",
-            Way::Group,
+            ForwardOutcome::Group,
             to(group6).ipv6(A6, B6).udp(1, 2).payload(&MARK).build(),
         ),
-        ("ARP to all", Way::Group, raw([0xff; 6], 0x0806)),
-        ("an ARP answer", Way::NotIp, raw(TO, 0x0806)),
+        ("ARP to all", ForwardOutcome::Group, raw([0xff; 6], 0x0806)),
+        ("an ARP answer", ForwardOutcome::NotIp, raw(TO, 0x0806)),
         (
             "a solicitation to a group",
-            Way::Group,
+            ForwardOutcome::Group,
             discovery(group6, 135),
         ),
-        ("a solicitation", Way::Neighbour, discovery(TO, 135)),
-        ("an advertisement", Way::Neighbour, discovery(TO, 136)),
-        ("PPPoE", Way::NotIp, raw(TO, 0x8864)),
-        ("another protocol", Way::NotIp, raw(TO, 0x88b5)),
+        (
+            "a solicitation",
+            ForwardOutcome::Neighbour,
+            discovery(TO, 135),
+        ),
+        (
+            "an advertisement",
+            ForwardOutcome::Neighbour,
+            discovery(TO, 136),
+        ),
+        ("PPPoE", ForwardOutcome::NotIp, raw(TO, 0x8864)),
+        ("another protocol", ForwardOutcome::NotIp, raw(TO, 0x88b5)),
     ]
 }
 
@@ -206,7 +218,7 @@ fn every_kind_of_frame_arrives_byte_for_byte_and_once() {
         let from = FrameSocket::open(&bridge.client, "c0").unwrap();
         let mut socket = FrameSocket::open(&bridge.server, "s0").unwrap();
         for (what, frame) in carried() {
-            let before = through.monitor.ways()[0].of(Way::ToSocket);
+            let before = through.monitor.ways()[0].of(ForwardOutcome::ToSocket);
             from.send(&frame).unwrap();
             let came = arrived(&mut through, &mut socket, 1);
             assert!(
@@ -215,7 +227,11 @@ fn every_kind_of_frame_arrives_byte_for_byte_and_once() {
                 came.len()
             );
             let ways = through.monitor.ways()[0];
-            assert_eq!(ways.of(Way::ToSocket) - before, 1, "{what} {ways:?}");
+            assert_eq!(
+                ways.of(ForwardOutcome::ToSocket) - before,
+                1,
+                "{what} {ways:?}"
+            );
         }
         for (what, way, frame) in bridged() {
             let before = through.monitor.ways()[0].of(way);
@@ -264,7 +280,10 @@ fn frames_of_a_bridges_own_protocols_reach_it_and_go_no_further() {
         let came = arrived(&mut through, &mut socket, 1);
         assert!(came == BTreeMap::from([(last, 1)]), "{} came", came.len());
         let ways = through.monitor.ways()[0];
-        assert!(ways.of(Way::Group) > 0 && ways.of(Way::Own) > 0, "{ways:?}");
+        assert!(
+            ways.of(ForwardOutcome::Group) > 0 && ways.of(ForwardOutcome::Own) > 0,
+            "{ways:?}"
+        );
     };
     bridge.bridge.enter(body).unwrap();
 }

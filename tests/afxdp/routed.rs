@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use fairpath_afxdp::Stop;
-use fairpath_bpf::{Forwarding, RttMonitor, Way};
+use fairpath_bpf::{ForwardOutcome, Forwarding, RttMonitor};
 use fairpath_testbed::{
     Direction, Iperf3, Iperf3Server, LinkEnd, Need, Ping, Router, Testbed, Veth, requires,
 };
@@ -61,7 +61,7 @@ fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
 
 /// Waits until nothing has come for a while: the last packet of a connection may be in a ring yet.
 fn until_silent(monitor: &RttMonitor) {
-    let came = || monitor.ways().map(|ways| ways.of(Way::ToSocket));
+    let came = || monitor.ways().map(|ways| ways.of(ForwardOutcome::ToSocket));
     let mut before = came();
     // How long it is silent is what is waited for.
     for _ in 0..50 {
@@ -97,8 +97,8 @@ fn pings_and_tcp_are_routed_and_the_router_itself_answers() {
             }
         });
         let [lan, wan] = through.monitor.ways();
-        assert!(lan.of(Way::Local) >= 20, "{lan:?}");
-        let all = lan.of(Way::ToSocket) + wan.of(Way::ToSocket);
+        assert!(lan.of(ForwardOutcome::Local) >= 20, "{lan:?}");
+        let all = lan.of(ForwardOutcome::ToSocket) + wan.of(ForwardOutcome::ToSocket);
         assert_eq!(through.forwarder.counts().sent, all, "{lan:?} {wan:?}");
         assert!(all > 10_000);
         assert!(through.monitor.stats().samples_icmp >= 20);
@@ -198,7 +198,7 @@ fn v6(to: Ipv6Addr, change: impl FnOnce(&mut ipv6::Header)) -> Vec<u8> {
 }
 
 /// What stays the stack's, and why.
-fn cases() -> Vec<(&'static str, Way, Vec<u8>)> {
+fn cases() -> Vec<(&'static str, ForwardOutcome, Vec<u8>)> {
     let server = Router::SERVER;
     let other = |a, b| {
         Frame::ethernet(a, b)
@@ -223,93 +223,109 @@ fn cases() -> Vec<(&'static str, Way, Vec<u8>)> {
             .build()
     };
     vec![
-        ("TTL 1", Way::Ttl, v4(server.v4, |ip| ip.ttl = 1)),
-        ("TTL 0", Way::Ttl, v4(server.v4, |ip| ip.ttl = 0)),
+        ("TTL 1", ForwardOutcome::Ttl, v4(server.v4, |ip| ip.ttl = 1)),
+        ("TTL 0", ForwardOutcome::Ttl, v4(server.v4, |ip| ip.ttl = 0)),
         (
             "hop limit 1",
-            Way::Ttl,
+            ForwardOutcome::Ttl,
             v6(server.v6, |ip| ip.hop_limit = 1),
         ),
-        ("options", Way::Options, options),
-        ("hop-by-hop", Way::Options, v6(server.v6, hop_by_hop)),
-        ("to the router", Way::Local, v4(Router::LAN.v4, |_| ())),
+        ("options", ForwardOutcome::Options, options),
+        (
+            "hop-by-hop",
+            ForwardOutcome::Options,
+            v6(server.v6, hop_by_hop),
+        ),
+        (
+            "to the router",
+            ForwardOutcome::Local,
+            v4(Router::LAN.v4, |_| ()),
+        ),
         (
             "to its other address",
-            Way::Local,
+            ForwardOutcome::Local,
             v6(Router::WAN.v6, |_| ()),
         ),
         (
             "broadcast",
-            Way::Local,
+            ForwardOutcome::Local,
             v4(Ipv4Addr::new(10, 10, 2, 255), |_| ()),
         ),
         (
             "class E",
-            Way::Strange,
+            ForwardOutcome::Strange,
             v4(Ipv4Addr::new(240, 0, 0, 1), |_| ()),
         ),
-        ("loopback", Way::Strange, v4(Ipv4Addr::LOCALHOST, |_| ())),
+        (
+            "loopback",
+            ForwardOutcome::Strange,
+            v4(Ipv4Addr::LOCALHOST, |_| ()),
+        ),
         (
             "from loopback",
-            Way::Strange,
+            ForwardOutcome::Strange,
             v4(server.v4, |ip| ip.src = Ipv4Addr::LOCALHOST),
         ),
         (
             "from nobody",
-            Way::Strange,
+            ForwardOutcome::Strange,
             v6(server.v6, |ip| ip.src = Ipv6Addr::UNSPECIFIED),
         ),
         (
             "link-local",
-            Way::Strange,
+            ForwardOutcome::Strange,
             v6("fe80::1".parse().unwrap(), |_| ()),
         ),
         (
             "multicast",
-            Way::Strange,
+            ForwardOutcome::Strange,
             v6("ff0e::1".parse().unwrap(), |_| ()),
         ),
-        ("wrong header checksum", Way::Strange, bad_sum),
-        ("cut short", Way::Short, cut),
+        ("wrong header checksum", ForwardOutcome::Strange, bad_sum),
+        ("cut short", ForwardOutcome::Short, cut),
         (
             "no route",
-            Way::Local,
+            ForwardOutcome::Local,
             v4(Ipv4Addr::new(203, 0, 113, 9), |_| ()),
         ),
         (
             "no IPv6 route",
-            Way::Local,
+            ForwardOutcome::Local,
             v6("2001:db8::9".parse().unwrap(), |_| ()),
         ),
         (
             "blackhole",
-            Way::Unreachable,
+            ForwardOutcome::Unreachable,
             v4(Ipv4Addr::new(198, 51, 100, 9), |_| ()),
         ),
         (
             "neighbour unknown",
-            Way::NoNeighbour,
+            ForwardOutcome::NoNeighbour,
             v4(Ipv4Addr::new(10, 10, 2, 77), |_| ()),
         ),
         (
             "third interface",
-            Way::OtherExit,
+            ForwardOutcome::OtherExit,
             v4(Ipv4Addr::new(10, 10, 3, 2), |_| ()),
         ),
         (
             "above the route's MTU",
-            Way::TooBig,
+            ForwardOutcome::TooBig,
             big(Ipv4Addr::new(192, 0, 2, 7)),
         ),
         (
             "other MAC",
-            Way::OtherHost,
+            ForwardOutcome::OtherHost,
             other(CLIENT_MAC, [2, 9, 9, 9, 9, 9]),
         ),
-        ("all MACs", Way::Group, other(CLIENT_MAC, [0xff; 6])),
+        (
+            "all MACs",
+            ForwardOutcome::Group,
+            other(CLIENT_MAC, [0xff; 6]),
+        ),
         (
             "tagged",
-            Way::OtherVlan,
+            ForwardOutcome::OtherVlan,
             from_client()
                 .vlan(5)
                 .ipv4(Router::CLIENT.v4, server.v4)
@@ -317,7 +333,7 @@ fn cases() -> Vec<(&'static str, Way, Vec<u8>)> {
         ),
         (
             "ARP",
-            Way::NotIp,
+            ForwardOutcome::NotIp,
             [&LAN_MAC[..], &CLIENT_MAC, &[8, 6], &[0; 46]].concat(),
         ),
     ]
@@ -355,7 +371,7 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
         for frame in [v4(Router::SERVER.v4, |_| ()), v6(Router::SERVER.v6, |_| ())] {
             let after = ran(&frame);
             assert_eq!((after.verdict, after.frame), (REDIRECTED, routed(&frame)));
-            assert_eq!(after.note.len(), fairpath_afxdp::NOTE_BYTES);
+            assert_eq!(after.note.len(), fairpath_afxdp::METADATA_BYTES);
         }
         // The checksum that a hop takes from 0xfeff to 0, over the end of the circle (RFC 1624).
         let of = |id| v4(Router::SERVER.v4, |ip| ip.id = id);
@@ -367,7 +383,10 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
         router.router.set_forwarding(false).unwrap();
         let frame = v4(Router::SERVER.v4, |_| ());
         assert_eq!(ran(&frame).frame, frame);
-        assert_eq!(through.monitor.ways()[0].of(Way::NotForwarding), 1);
+        assert_eq!(
+            through.monitor.ways()[0].of(ForwardOutcome::NotForwarding),
+            1
+        );
     });
 }
 
@@ -401,7 +420,12 @@ fn what_the_stack_answers_is_answered() {
             );
         });
         let [lan, _] = through.monitor.ways();
-        let ways = [Way::NoNeighbour, Way::Ttl, Way::TooBig].map(|way| lan.of(way));
+        let ways = [
+            ForwardOutcome::NoNeighbour,
+            ForwardOutcome::Ttl,
+            ForwardOutcome::TooBig,
+        ]
+        .map(|way| lan.of(way));
         assert_eq!(ways, [1, 1, 1], "{lan:?}");
     });
 }

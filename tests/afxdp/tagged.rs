@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use fairpath_bpf::{Forwarding, Way};
+use fairpath_bpf::{ForwardOutcome, Forwarding};
 use fairpath_testbed::{FrameSocket, LinkEnd, Need, Netns, Testbed, Veth, requires, wait_for};
 use fairpath_tests::through::{Named, Setup, Through};
 use fairpath_wire::Frame;
@@ -115,7 +115,7 @@ fn a_bridge_of_two_interfaces_leaves_tags_alone() {
         // Three tags are more than the program looks behind: that is no IP to it.
         let frame = packet(HOST, OTHER, &[5, 6, 7], [A, B]);
         from.send(&frame).unwrap();
-        let passed = || (through.monitor.ways()[0].of(Way::NotIp) > 0).then_some(());
+        let passed = || (through.monitor.ways()[0].of(ForwardOutcome::NotIp) > 0).then_some(());
         assert!(wait_for(PATIENCE, passed).is_some());
     });
 }
@@ -145,7 +145,8 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
         for tags in [&[][..], &[30]] {
             socket.send(&packet(HOST, OTHER, tags, [A, B])).unwrap();
         }
-        let passed = || (through.monitor.ways()[0].of(Way::OtherVlan) >= 2).then_some(());
+        let passed =
+            || (through.monitor.ways()[0].of(ForwardOutcome::OtherVlan) >= 2).then_some(());
         assert!(wait_for(PATIENCE, passed).is_some());
     });
 }

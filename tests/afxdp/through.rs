@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::thread;
 
 use fairpath_afxdp::QueueId;
-use fairpath_bpf::{Forwarding, Way};
+use fairpath_bpf::{ForwardOutcome, Forwarding};
 use fairpath_core::sched::{Classifier, End};
 use fairpath_core::{ClassReading, Filter, Frame, Link, Prefix, Rules};
 use fairpath_testbed::{Direction, Iperf3, Iperf3Server, Need, Offloads, Ping, requires, wait_for};
@@ -146,7 +146,7 @@ fn a_packet_that_goes_through_is_counted_once_for_both_ends_and_so_is_the_stacks
                 (40, 40 * 148)
             );
             let [ways, _] = through.monitor.ways();
-            assert_eq!(ways.of(Way::ToSocket), 40, "{ways:?}");
+            assert_eq!(ways.of(ForwardOutcome::ToSocket), 40, "{ways:?}");
             let monitored = through.monitor.stats().frames;
 
             // Without sockets, the stack carries on; seen at tcx, or by XDP and tcx egress.

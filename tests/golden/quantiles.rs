@@ -106,5 +106,8 @@ fn filters_give_the_samples_of_the_flows_that_they_name() {
     assert_eq!((by_port("--only"), by_port("--exclude")), (all, 0));
     let elsewhere = ["--only", "192.0.2.0/24", "--only", "10.10.0.0/16 port 1"];
     assert_eq!(samples(&elsewhere), 0);
-    assert_eq!(samples(&["--only", "10.10.1.2", "--exclude", "port 1"]), all);
+    assert_eq!(
+        samples(&["--only", "10.10.1.2", "--exclude", "port 1"]),
+        all
+    );
 }

@@ -87,7 +87,15 @@ fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
     assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
     assert!(!runs(&net.router, &SLEEP), "the command goes on");
     let words = [
-        "lan", "--ingress", "loss 10%", "--duration", "1h", "--", "sh", "-c", "exit 3",
+        "lan",
+        "--ingress",
+        "loss 10%",
+        "--duration",
+        "1h",
+        "--",
+        "sh",
+        "-c",
+        "exit 3",
     ];
     let ended = Impaired::start(&net.router, &words).ended();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);

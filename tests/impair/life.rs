@@ -254,7 +254,14 @@ fn the_check_passes_and_attaches_nothing() {
     requires!(Need::Root);
     let net = router();
     let words = [
-        "none0", "--self-test", "--loss", "1%", "--delay", "20ms", "--rate", "50mbit",
+        "none0",
+        "--self-test",
+        "--loss",
+        "1%",
+        "--delay",
+        "20ms",
+        "--rate",
+        "50mbit",
     ];
     let process = net.router.spawn(command(&net.router, &words)).unwrap();
     let out = process.finish(PATIENCE).unwrap();

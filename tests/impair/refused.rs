@@ -37,13 +37,17 @@ fn invalid_options_are_refused_with_a_remedy() {
         (&["wan", "--delay", "20"], 2, "write 5ms"),
         (&["wan", "--rate", "fast"], 2, "fast"),
         (&["wan", "--egress", "los 1%"], 2, "--los"),
-        (&["wan", "--ingress", "loss 1%", "--peer", "lan"], 2, "--peer"),
         (
-            &["wan", "--delay", "1ms", "--via", "xdp"],
-            1,
-            "only loss",
+            &["wan", "--ingress", "loss 1%", "--peer", "lan"],
+            2,
+            "--peer",
         ),
-        (&["wan", "--loss", "1%", "--via", "xdp"], 1, "--ingress only"),
+        (&["wan", "--delay", "1ms", "--via", "xdp"], 1, "only loss"),
+        (
+            &["wan", "--loss", "1%", "--via", "xdp"],
+            1,
+            "--ingress only",
+        ),
         (&["wan", "--delay", "1ms", "--via", "afxdp"], 1, "--peer"),
         (
             &["wan", "--rate", "1mbit", "--policy", "fq_codl"],

@@ -3,7 +3,7 @@
 //! A packet comes when the one before has left, so this tells fates and drawn delays, and nothing that
 //! packets do to each other.
 
-use fairpath_core::sched::{Home, Meta, Op, OutcomeKind, Scheduler, policies};
+use fairpath_core::sched::{Meta, Op, OutcomeKind, SchedRuntime, Scheduler, policies};
 use fairpath_sched::impair::Spec;
 use fairpath_sched::tree::{Known, Tree};
 

@@ -70,7 +70,7 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
          ({} packets); the other side {}, reordered {reordered}; {} holes forgotten",
         number(&format!("{mine}_packets")),
         number(&format!("{other}_packets")),
-        records.number("/counters/troubles_dropped"),
+        records.number("/counters/holes_dropped"),
     );
     assert!((estimate - planted).abs() <= interval, "{loss}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other side; on a busy

@@ -59,7 +59,7 @@ fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
     assert_sides(&both);
     // Watching the second interface adds no sample and takes none away.
     assert_same(&both, &one, ["both", "lan"]);
-    assert!(both.number("/counters/other_sighting") > 0);
+    assert!(both.number("/counters/second_hook_packets") > 0);
     let apart = both
         .number("/tcp_packets")
         .abs_diff(one.number("/tcp_packets"));
@@ -122,7 +122,7 @@ fn one_packet_gives_one_sample_on_a_bridge_and_its_ports() {
     assert_once(&records);
     assert_eq!(records.by("icmp").count(), 20);
     // Everything that crossed was seen twice, or three times where it is the bridge's own.
-    let again = records.number("/counters/other_sighting");
+    let again = records.number("/counters/second_hook_packets");
     assert!(again > records.number("/tcp_packets"), "{again}");
     for sample in records
         .samples

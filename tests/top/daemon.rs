@@ -177,8 +177,8 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
         samples: 100,
         p50_rtt_ns: Some(p50_ms * MS),
         p95_rtt_ns: Some(p50_ms * 2 * MS),
-        loss_to: Some(0.004 * n as f64),
-        loss_from: Some(0.0),
+        loss_to_ratio: Some(0.004 * n as f64),
+        loss_from_ratio: Some(0.0),
         ..Leg::default()
     };
     let mut row = Row {

@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 pub struct One {
     passed: Passed,
     told: Told,
-    way: Way,
+    way: DirectionReport,
     cpu_percent: f64,
 }
 
@@ -143,11 +143,11 @@ struct Told {
     #[serde(rename = "true")]
     is_true: bool,
     why: Vec<String>,
-    directions: Vec<Way>,
+    directions: Vec<DirectionReport>,
 }
 
 #[derive(Clone, Deserialize)]
-struct Way {
+struct DirectionReport {
     name: String,
     packets: u64,
     own_dropped: u64,

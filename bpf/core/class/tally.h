@@ -51,7 +51,7 @@ enum fp_tally_flow {
 struct fp_class_losses {
 	u32 data_packets;
 	u32 retransmitted_packets;
-	u32 lost_before_packets;
+	u32 upstream_lost_packets;
 	u32 spurious_packets;
 	u32 reordered_packets;
 };
@@ -407,7 +407,7 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 
 	/* Downstream loss is towards the other side. Upstream loss is on the leg of the sender. */
 	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
-	w->peer.lost_on[from & 1] += (u16)(c->lost_before_packets - told->lost_before_packets);
+	w->peer.lost_on[from & 1] += (u16)(c->upstream_lost_packets - told->upstream_lost_packets);
 	/* Only packets without a class at both ends are other. */
 	if (mine == FP_OTHER && other != FP_OTHER)
 		up = down;
@@ -415,7 +415,7 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 		down = up;
 	FP_REPORT(data_packets);
 	FP_REPORT(retransmitted_packets);
-	FP_REPORT(lost_before_packets);
+	FP_REPORT(upstream_lost_packets);
 	FP_REPORT(spurious_packets);
 	FP_REPORT(reordered_packets);
 	return 0;

@@ -90,7 +90,7 @@ FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_
 	if (mine->point != w->point) {
 		/* At another hook, only an unknown request or an awaited reply is new. */
 		if (mine->point && (request ? s != 0 : !s || (s->flags & FP_SEGMENT_DEAD))) {
-			w->stats.other_sighting++;
+			w->stats.second_hook_packets++;
 			return 0;
 		}
 		mine->point = w->point;

@@ -64,7 +64,7 @@ struct fp_tally {
 struct fp_reported {
 	u32 data_packets;
 	u16 retransmitted_packets; /* the lower half: differences are small */
-	u16 lost_before_packets;
+	u16 upstream_lost_packets;
 	u16 spurious_packets;
 	u16 reordered_packets;
 };

@@ -82,7 +82,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	if (r->config.quiet)
 		return 0;
 	if (!fp_may_report_sample(r, data, now)) {
-		w->stats.samples_held_back++;
+		w->stats.samples_suppressed++;
 		return 0;
 	}
 	data->given = now;

@@ -60,7 +60,7 @@ FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 		if (fp_hole_at(r, d, i)->time < fp_hole_at(r, d, oldest)->time)
 			oldest = i;
 	}
-	w->stats.troubles_dropped++;
+	w->stats.holes_dropped++;
 	return oldest;
 }
 
@@ -80,7 +80,7 @@ FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM 
 			continue;
 		}
 		if (t->flags & FP_HOLE_MISSING)
-			d->counts.unseen_bytes += t->end - t->seq;
+			d->counts.unobserved_bytes += t->end - t->seq;
 		t->flags = 0;
 	}
 	if (!left) {
@@ -270,7 +270,7 @@ FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	if (fp_serial(ack, d->next) > 0) { /* of data that was not observed here */
 		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
 			return;
-		d->counts.unseen_bytes += ack - d->next;
+		d->counts.unobserved_bytes += ack - d->next;
 		d->next = ack;
 		unseen = 1;
 	}
@@ -378,7 +378,7 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 		if (fp_is_reordered(w, f, t))
 			reordered = 1;
 		else
-			d->counts.lost_before_bytes += to - from;
+			d->counts.upstream_lost_bytes += to - from;
 		tail = t->end;
 		if (from == t->seq) {
 			t->seq = to;
@@ -403,7 +403,7 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 		if (reordered)
 			d->counts.reordered_packets++;
 		else
-			d->counts.lost_before_packets++;
+			d->counts.upstream_lost_packets++;
 	}
 	return filled;
 }
@@ -558,7 +558,7 @@ FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_A
 
 	if (mine->point != w->point) {
 		if (mine->point && !fp_advances(w, f)) {
-			w->stats.other_sighting += w->frame.segs ? w->frame.segs : 1;
+			w->stats.second_hook_packets += w->frame.segs ? w->frame.segs : 1;
 			return 0;
 		}
 		mine->point = w->point;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 use fairpath_afxdp::{QueueId, RingStatistics, Stop};
-use fairpath_bpf::{Forwarding, Way};
+use fairpath_bpf::{ForwardOutcome, Forwarding};
 use fairpath_tests::through::{Named, Setup, Through};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     println!(
         "{}",
         json!({
-            "redirected": monitor.ways().map(|ways| ways.of(Way::ToSocket)),
+            "redirected": monitor.ways().map(|ways| ways.of(ForwardOutcome::ToSocket)),
             "lost": lost.iter().map(RingStatistics::lost).collect::<Vec<_>>(),
             "received": counts.received,
             "sent": counts.sent,

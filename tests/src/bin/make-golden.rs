@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fairpath_testbed::{
     Capture, CaptureOptions, Direction, EchoServer, Encap, Impairment, Iperf3, Iperf3Server,
     LinkEnd, Netns, Offloads, Ping, Precision, Router, ShortConnections, TcpPair, Testbed, Tpid,
-    Tun, Veth, Way, Wire,
+    Tun, Veth, Wire, WireDirection,
 };
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -318,19 +318,19 @@ fn half_open(shot: &Shot) -> Result<Taken> {
         // Refused.
         attempt(&router.client, at(9), ms(500))?;
         // SYNs lost, given up, tried again.
-        wire.set_impairment(Way::LeftToRight, gone());
+        wire.set_impairment(WireDirection::LeftToRight, gone());
         attempt(&router.client, at(server.port()), ms(1500))?;
         let late = thread::scope(|scope| {
             let connecting = scope.spawn(|| attempt(&router.client, at(server.port()), ms(4000)));
             thread::sleep(ms(500));
-            wire.set_impairment(Way::LeftToRight, delay());
+            wire.set_impairment(WireDirection::LeftToRight, delay());
             connecting.join().expect("attempt() does not panic")
         });
         late?;
         // SYN-ACKs lost.
-        wire.set_impairment(Way::RightToLeft, gone());
+        wire.set_impairment(WireDirection::RightToLeft, gone());
         attempt(&router.client, at(server.port()), ms(1500))?;
-        wire.set_impairment(Way::RightToLeft, delay());
+        wire.set_impairment(WireDirection::RightToLeft, delay());
         TcpPair::connect(&router.client, &router.server, Router::SERVER.v4)?.client_sends(b"x")?;
         Ok(())
     })

@@ -32,8 +32,8 @@ use fairpath_bpf::{
     without_marks,
 };
 use fairpath_core::sched::{
-    COST_ONE, Changes, End, Home, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
-    SchedConfig, Scheduler, Setting, encode_rate, policies,
+    COST_ONE, Changes, End, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan, SchedConfig,
+    SchedRuntime, Scheduler, Setting, encode_rate, policies,
 };
 use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::{Links, QdiscPlace, Tc};

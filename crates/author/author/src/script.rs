@@ -31,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use fairpath_core::sched::{Home, HomeError, Op, Outcome, Plan, Policy};
+use fairpath_core::sched::{Op, Outcome, Plan, Policy, SchedRuntime, SchedRuntimeError};
 
 pub use report::{Case, Failure, FailureKind, Report, WaitingPacket};
 
@@ -73,7 +73,7 @@ impl Default for Limits {
 }
 
 /// Creates a new runtime for a plan.
-pub type MakeRuntime = Rc<dyn Fn(&Plan) -> Result<Box<dyn Home>, HomeError>>;
+pub type MakeRuntime = Rc<dyn Fn(&Plan) -> Result<Box<dyn SchedRuntime>, SchedRuntimeError>>;
 
 /// Records operations and outcomes while a script runs, for example a [`Writer`].
 pub trait Record {

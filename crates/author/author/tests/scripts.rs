@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fairpath_author::script::{Bench, MakeRuntime, Script};
-use fairpath_core::sched::{Home, Plan, Policy, Scheduler, policies};
+use fairpath_core::sched::{Plan, Policy, SchedRuntime, Scheduler, policies};
 use fairpath_sched::tree::{Known, Tree};
 
 fn directory() -> PathBuf {
@@ -42,7 +42,7 @@ fn tree(script: &Path) -> Option<Tree> {
 }
 
 fn native() -> MakeRuntime {
-    Rc::new(|plan: &Plan| Ok(Box::new(Scheduler::new(plan)?) as Box<dyn Home>))
+    Rc::new(|plan: &Plan| Ok(Box::new(Scheduler::new(plan)?) as Box<dyn SchedRuntime>))
 }
 
 #[test]

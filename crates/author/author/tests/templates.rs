@@ -7,7 +7,7 @@ use std::rc::Rc;
 use fairpath_author::script::{Bench, MakeRuntime, Script};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, verify};
-use fairpath_core::sched::{Home, HomeError, Over, Plan, Policy, Scheduler};
+use fairpath_core::sched::{Over, Plan, Policy, SchedRuntime, SchedRuntimeError, Scheduler};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{Known, Tree};
 use fairpath_testbed::{Need, requires};
@@ -49,25 +49,29 @@ fn pass(author: &Author, script: &str, runtime: MakeRuntime) {
 
 fn native(author: &Author) -> MakeRuntime {
     let author = author.clone();
-    Rc::new(move |plan: &Plan| -> Result<Box<dyn Home>, HomeError> {
-        let machine = Box::new(author.machine());
-        Ok(Box::new(Scheduler::with_custom(
-            plan,
-            &author.policy,
-            machine,
-        )?))
-    })
+    Rc::new(
+        move |plan: &Plan| -> Result<Box<dyn SchedRuntime>, SchedRuntimeError> {
+            let machine = Box::new(author.machine());
+            Ok(Box::new(Scheduler::with_custom(
+                plan,
+                &author.policy,
+                machine,
+            )?))
+        },
+    )
 }
 
 fn kernel(policy: &Policy, object: Vec<u8>) -> MakeRuntime {
     let policy = policy.clone();
-    Rc::new(move |plan: &Plan| -> Result<Box<dyn Home>, HomeError> {
-        Ok(Box::new(SchedRun::load_object(
-            &object,
-            plan,
-            Some(&policy),
-        )?))
-    })
+    Rc::new(
+        move |plan: &Plan| -> Result<Box<dyn SchedRuntime>, SchedRuntimeError> {
+            Ok(Box::new(SchedRun::load_object(
+                &object,
+                plan,
+                Some(&policy),
+            )?))
+        },
+    )
 }
 
 #[test]

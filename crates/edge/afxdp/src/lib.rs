@@ -46,7 +46,7 @@ pub use first::{Awake, PREFERENCE, Precedence, exact_timers, precede, prefer};
 pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};
 pub use frames::{FrameCounts, FrameId};
 pub use mark::set_ce;
-pub use metadata::{FrameMetadata, NOTE_BYTES};
+pub use metadata::{FrameMetadata, METADATA_BYTES};
 pub use open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
 pub use place::Placement;
 pub use port::{LinkState, Port, QueueCounts, QueueId, QueueReport};

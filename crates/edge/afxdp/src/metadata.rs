@@ -13,7 +13,7 @@ use fairpath_core::sched::Meta;
 /// `FP_METADATA_MAGIC`: "fpnt".
 const MAGIC: u32 = 0x746e_7066;
 /// Bytes before the frame: `sizeof(struct fp_metadata)`.
-pub const NOTE_BYTES: usize = 8 + size_of::<Meta>();
+pub const METADATA_BYTES: usize = 8 + size_of::<Meta>();
 
 /// Valid metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct FrameMetadata {
 
 impl FrameMetadata {
     /// Reads the bytes directly before a frame. `None` if they are not valid.
-    pub fn read(bytes: &[u8; NOTE_BYTES]) -> Option<FrameMetadata> {
+    pub fn read(bytes: &[u8; METADATA_BYTES]) -> Option<FrameMetadata> {
         let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         if word(0) != MAGIC {
             return None;
@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn metadata_needs_the_magic_and_matches_the_c_layout() {
-        let mut bytes = [0; NOTE_BYTES];
-        assert_eq!((NOTE_BYTES, FrameMetadata::read(&bytes)), (88, None));
+        let mut bytes = [0; METADATA_BYTES];
+        assert_eq!((METADATA_BYTES, FrameMetadata::read(&bytes)), (88, None));
         bytes[..4].copy_from_slice(b"fpnt");
         bytes[4] = 1;
         bytes[8 + 16] = 60;

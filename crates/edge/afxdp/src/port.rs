@@ -21,7 +21,7 @@ use fairpath_units::Nanos;
 use libc::xdp_desc;
 
 use crate::frames::{FrameCounts, FrameId, Frames};
-use crate::metadata::{FrameMetadata, NOTE_BYTES};
+use crate::metadata::{FrameMetadata, METADATA_BYTES};
 use crate::open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
 use crate::socket::{self, RingStatistics, SendResult, Socket};
 use crate::umem::Umem;
@@ -302,9 +302,9 @@ impl Port {
     /// The metadata of a held packet from the XDP program, if it writes any.
     pub fn metadata(&self, frame: FrameId) -> Option<FrameMetadata> {
         let (address, _) = self.frames.packet(frame)?;
-        let before = address.checked_sub(NOTE_BYTES as u64)?;
+        let before = address.checked_sub(METADATA_BYTES as u64)?;
         // SAFETY: of the same held frame, whose packets begin after the kernel's headroom.
-        let bytes = unsafe { self.umem.get(before, NOTE_BYTES as u32) }?;
+        let bytes = unsafe { self.umem.get(before, METADATA_BYTES as u32) }?;
         FrameMetadata::read(bytes.first_chunk()?)
     }
 

@@ -16,7 +16,7 @@ use fairpath_core::forward::MAX_OWN;
 use fairpath_units::IfIndex;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
-pub use fairpath_core::forward::{EXITS, Exit, ForwardPlan, Forwarding, Way};
+pub use fairpath_core::forward::{EXITS, Exit, ForwardOutcome, ForwardPlan, Forwarding};
 
 use crate::attach::{AttachError, Attached};
 use crate::rtt::{RttMonitor, RunError};
@@ -66,17 +66,19 @@ pub enum ForwardError {
 
 /// Frames by ingress interface and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitWays([u64; Way::COUNT]);
+pub struct ExitWays([u64; ForwardOutcome::COUNT]);
 
 impl ExitWays {
     /// With one outcome.
-    pub fn of(&self, way: Way) -> u64 {
+    pub fn of(&self, way: ForwardOutcome) -> u64 {
         self.0[way as usize]
     }
 
     /// Frames that the stack got.
     pub fn to_stack(&self) -> u64 {
-        self.0.iter().sum::<u64>() - self.of(Way::ToSocket) - self.of(Way::Lost)
+        self.0.iter().sum::<u64>()
+            - self.of(ForwardOutcome::ToSocket)
+            - self.of(ForwardOutcome::Lost)
     }
 }
 
@@ -142,7 +144,7 @@ impl RttMonitor {
     /// Frames so far by ingress interface and outcome.
     pub fn ways(&self) -> [ExitWays; EXITS] {
         let frames = |exit: usize, way: usize| {
-            let key = (exit * Way::COUNT + way) as u32;
+            let key = (exit * ForwardOutcome::COUNT + way) as u32;
             let row = self
                 .skel
                 .maps

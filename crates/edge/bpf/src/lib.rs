@@ -32,7 +32,7 @@ pub use attach::{AttachError, Attached, Foreign, Hook};
 pub use bbr3like::{BBR3LIKE, Bbr3Counts, Bbr3Error, Bbr3Like, Bbr3Phase};
 pub use drop::{DropError, Dropper};
 pub use forward::{
-    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardPlan, Forwarding, Ran, Way,
+    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardOutcome, ForwardPlan, Forwarding, Ran,
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};

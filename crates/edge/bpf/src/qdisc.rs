@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use fairpath_core::sched::{
-    Account, Changes, HomeError, NodeStats, Op, OpKind, SchedMemory, SchedStats,
+    Account, Changes, NodeStats, Op, OpKind, SchedMemory, SchedRuntimeError, SchedStats,
 };
 use fairpath_core::{Memory, Rules, TooManyRules};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
@@ -54,7 +54,7 @@ pub enum QdiscError {
     Taken(String),
     /// The plan cannot be built.
     #[error(transparent)]
-    Plan(#[from] HomeError),
+    Plan(#[from] SchedRuntimeError),
     /// The rules cannot be built.
     #[error(transparent)]
     Rules(#[from] TooManyRules),

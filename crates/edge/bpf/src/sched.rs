@@ -4,8 +4,8 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use fairpath_core::sched::{
-    Home, HomeError, ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory,
-    SchedStats,
+    ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedRuntime,
+    SchedRuntimeError, SchedStats,
 };
 use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
 
@@ -34,8 +34,8 @@ impl fmt::Debug for SchedRun {
     }
 }
 
-fn refused(error: &libbpf_rs::Error) -> HomeError {
-    HomeError::Kernel(format!(
+fn refused(error: &libbpf_rs::Error) -> SchedRuntimeError {
+    SchedRuntimeError::Kernel(format!(
         "{error}; needs CAP_BPF and CAP_PERFMON, and Linux 6.12 or newer (`fairpath features` shows what is missing)"
     ))
 }
@@ -44,26 +44,26 @@ impl SchedRun {
     /// Loads the shipped policies into the kernel and builds a plan.
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be built, or the kernel lacks support.
-    pub fn load(plan: &Plan) -> Result<SchedRun, HomeError> {
+    /// [`SchedRuntimeError`]: the plan cannot be built, or the kernel lacks support.
+    pub fn load(plan: &Plan) -> Result<SchedRun, SchedRuntimeError> {
         SchedRun::load_object(SHIPPED, plan, None)
     }
 
     /// The same, with an object that includes a custom policy as [`Policy::CUSTOM`].
     ///
     /// # Errors
-    /// [`HomeError`]: the plan cannot be built, or the error of the kernel.
+    /// [`SchedRuntimeError`]: the plan cannot be built, or the error of the kernel.
     pub fn load_object(
         object: &[u8],
         plan: &Plan,
         custom: Option<&Policy>,
-    ) -> Result<SchedRun, HomeError> {
+    ) -> Result<SchedRun, SchedRuntimeError> {
         let mut layout = SchedLayout::new(plan, custom)?;
         let scheduler = layout.bytes().next_multiple_of(64);
         let bytes = START + scheduler + SchedMemory::room_bytes(OPS) as u64;
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
-            return Err(HomeError::Plan(format!(
+            return Err(SchedRuntimeError::Plan(format!(
                 "{bytes} bytes exceed the arena's 4 GiB; use fewer packets or flows"
             )));
         }
@@ -72,7 +72,9 @@ impl SchedRun {
         let start = mapped
             .and_then(|map| arena::mapped_at(&map))
             .ok_or_else(|| {
-                HomeError::Kernel("the arena is not mapped; the kernel or libbpf is too old".into())
+                SchedRuntimeError::Kernel(
+                    "the arena is not mapped; the kernel or libbpf is too old".into(),
+                )
             })?;
         // SAFETY: the arena is mapped from `start` on, `pages` pages long; no program runs.
         unsafe { arena::touch(start, pages) };
@@ -98,11 +100,12 @@ impl SchedRun {
         unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
     }
 
-    fn run_once(&mut self) -> Result<(), HomeError> {
+    fn run_once(&mut self) -> Result<(), SchedRuntimeError> {
         let mut programs = self.object.progs_mut();
         let program = programs.find(|program| program.name() == "sched_run");
-        let program = program
-            .ok_or_else(|| HomeError::Kernel("the object has no program sched_run".into()))?;
+        let program = program.ok_or_else(|| {
+            SchedRuntimeError::Kernel("the object has no program sched_run".into())
+        })?;
         program
             .test_run(ProgramInput::default())
             .map(drop)
@@ -110,12 +113,12 @@ impl SchedRun {
     }
 }
 
-impl Home for SchedRun {
+impl SchedRuntime for SchedRun {
     fn name(&self) -> &'static str {
         "kernel"
     }
 
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         for (part, chunk) in ops.chunks(OPS).enumerate() {
             // SAFETY: reserved for OPS operations; nothing runs now.
             let count = unsafe { self.memory.begin(chunk, self.room, OPS) };
@@ -129,7 +132,7 @@ impl Home for SchedRun {
                     .iter_mut()
                     .for_each(|outcome| outcome.op += (part * OPS) as u32);
                 if now_done == done {
-                    return Err(HomeError::Kernel(format!(
+                    return Err(SchedRuntimeError::Kernel(format!(
                         "operation {} does not terminate",
                         part * OPS + done
                     )));

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use fairpath_bpf::{Options, RttMonitor};
 use fairpath_core::Config;
-use fairpath_core::forward::{FibAnswer, FibQuestion, Forwarder, Way};
+use fairpath_core::forward::{FibAnswer, FibQuestion, ForwardOutcome, Forwarder};
 use fairpath_testbed::{LinkEnd, Need, Netns, Testbed, Veth, requires};
 use fairpath_units::{IfIndex, Share, test_seed};
 use frames::{Addresses, EXIT_MACS, Random};
@@ -220,11 +220,14 @@ fn links(testbed: &Testbed) -> Links {
 }
 
 /// The one count that a run moved: exit, and way.
-fn moved(monitor: &RttMonitor, before: &mut BTreeMap<(usize, usize), u64>) -> (usize, Way) {
+fn moved(
+    monitor: &RttMonitor,
+    before: &mut BTreeMap<(usize, usize), u64>,
+) -> (usize, ForwardOutcome) {
     let ways = monitor.ways();
     let mut found = Vec::new();
     for (exit, ways) in ways.iter().enumerate() {
-        for (way, _) in Way::ALL {
+        for (way, _) in ForwardOutcome::ALL {
             let was = before
                 .insert((exit, way as usize), ways.of(way))
                 .unwrap_or(0);
@@ -272,7 +275,7 @@ fn compare() {
             let about = format!("plan {number} {plan:?}\nframe {turn} by {came:?}: {frame:02x?}");
             assert_eq!((way, exit), (decision.way(), decision.came()), "{about}");
             let mut after = frame.clone();
-            if way == Way::ToSocket {
+            if way == ForwardOutcome::ToSocket {
                 native.change(&decision, &mut after).unwrap();
                 assert_eq!(ran.verdict, REDIRECTED, "{about}");
                 let leaves = u32::from_ne_bytes(ran.note[4..8].try_into().unwrap());
@@ -286,14 +289,14 @@ fn compare() {
     }
     // What this namespace has no case of.
     let absent = [
-        Way::NoSocket,
-        Way::NoRoom,
-        Way::NoDesk,
-        Way::NotForwarding,
-        Way::Tunnel,
-        Way::Lost,
+        ForwardOutcome::NoSocket,
+        ForwardOutcome::NoRoom,
+        ForwardOutcome::NoDesk,
+        ForwardOutcome::NotForwarding,
+        ForwardOutcome::Tunnel,
+        ForwardOutcome::Lost,
     ];
-    for (way, name) in Way::ALL {
+    for (way, name) in ForwardOutcome::ALL {
         let times = met.get(&(way as usize)).copied().unwrap_or(0);
         println!("{name}: {times}");
         assert!(absent.contains(&way) || times > 0, "{name}");

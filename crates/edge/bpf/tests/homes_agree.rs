@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_bpf::{Options, RttMonitor};
 use fairpath_core::{
-    CELL_WAYS, ClassReading, Config, Event, Frame, Link, Mode, Monitor, PAIR_WAYS, Prefix, Rules,
-    Stats, Way,
+    CELL_WAYS, ClassReading, Config, Event, Frame, FrameDirection, Link, Mode, Monitor, PAIR_WAYS,
+    Prefix, Rules, Stats,
 };
 use fairpath_testbed::{Need, requires};
 use fairpath_units::IfIndex;
@@ -246,7 +246,7 @@ fn feed_at_hooks(homes: &mut Homes, random: &mut Random, frame: Frame, data: &[u
     let (comes, goes) = if random.chance(500) { (2, 3) } else { (3, 2) };
     let coming = Frame {
         ifindex: comes,
-        way: Way::In as u8,
+        way: FrameDirection::In as u8,
         segs: random.pick(&[0, 0, 1, 2, 44]),
         vlan: random.pick(&[0, 0, 0, 7]),
         ..frame
@@ -266,7 +266,7 @@ fn feed_at_hooks(homes: &mut Homes, random: &mut Random, frame: Frame, data: &[u
             now: frame.now + 2_000,
             ifindex: goes,
             rx_ifindex: comes,
-            way: Way::Out as u8,
+            way: FrameDirection::Out as u8,
             flags: random.pick(&[0, Frame::SEEN_BEFORE, Frame::AFTER_QUEUE]),
             ..frame
         };
@@ -337,7 +337,7 @@ fn runtimes_agree_where_packets_pass_several_hooks() {
             config,
             true,
         );
-        assert!(stats.other_sighting > 0 && stats.samples_held_back > 0);
+        assert!(stats.second_hook_packets > 0 && stats.samples_suppressed > 0);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fairpath_bpf::{Hook, Options, RttMonitor};
-use fairpath_core::{Config, Event, Frame, Link, Method, Monitor, OwnQueue, Way};
+use fairpath_core::{Config, Event, Frame, FrameDirection, Link, Method, Monitor, OwnQueue};
 use fairpath_testbed::{Need, requires};
 use fairpath_wire::ipv6::Extension;
 use fairpath_wire::tcp::{Flags, Header, TcpOption};
@@ -67,7 +67,7 @@ fn packets_of_any_length_are_read_to_their_end() {
             now: 1,
             wire_len: bytes as u32,
             link: Link::Ethernet as u16,
-            way: Way::In as u8,
+            way: FrameDirection::In as u8,
             ..Frame::default()
         };
         native.frame(&frame, packet, |_| ());
@@ -105,7 +105,10 @@ fn a_live_sample_has_the_own_queue_within() {
     };
     assert_eq!(sample.method, Method::Handshake);
     assert_eq!(sample.own_queue, OwnQueue::In);
-    assert_eq!((sample.way, sample.towards), (Way::In, sample.ifindex));
+    assert_eq!(
+        (sample.way, sample.towards),
+        (FrameDirection::In, sample.ifindex)
+    );
 }
 
 #[test]

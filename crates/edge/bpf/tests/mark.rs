@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_bpf::{Mark, MarkOptions};
 use fairpath_core::sched::{Classifier, End};
-use fairpath_core::{Frame, HEAD_BYTES, Link, Prefix, Rules, Way};
+use fairpath_core::{Frame, FrameDirection, HEAD_BYTES, Link, Prefix, Rules};
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seed;
@@ -123,7 +123,7 @@ fn agree(end: End) {
                 segs: 1,
                 ifindex: LO,
                 link: Link::Ethernet as u16,
-                way: Way::Out as u8,
+                way: FrameDirection::Out as u8,
                 ..Frame::default()
             };
             let head = &packet[..packet.len().min(HEAD_BYTES)];

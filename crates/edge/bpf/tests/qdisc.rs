@@ -78,7 +78,10 @@ fn qdisc_refuses_duplication_and_corruption() {
         let mut impaired = plan("fifo");
         impaired.impairments = vec![ImpairConfig::default(), impairment];
         let error = register(&impaired, "fairpath-test").to_string();
-        assert!(error.contains("impairment 2 duplicates or corrupts"), "{error}");
+        assert!(
+            error.contains("impairment 2 duplicates or corrupts"),
+            "{error}"
+        );
     }
 }
 

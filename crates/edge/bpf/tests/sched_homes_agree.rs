@@ -2,8 +2,8 @@
 
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{
-    COST_ONE, Home, Meta, NodeConfig, Op, Outcome, Over, Plan, Policy, SchedConfig, Scheduler,
-    Setting, encode_rate, policies,
+    COST_ONE, Meta, NodeConfig, Op, Outcome, Over, Plan, Policy, SchedConfig, SchedRuntime,
+    Scheduler, Setting, encode_rate, policies,
 };
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seed;
@@ -119,7 +119,7 @@ fn ops(dice: &mut Dice, classes: u64, leaf: u32) -> Vec<Op> {
         .collect()
 }
 
-fn outcomes(home: &mut dyn Home, ops: &[Op]) -> Vec<Outcome> {
+fn outcomes(home: &mut dyn SchedRuntime, ops: &[Op]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     home.run(ops, &mut outcomes).unwrap();
     home.audit()

@@ -103,7 +103,7 @@ impl Estimate {
         let mut sum = Estimate::default();
         for side in records.sides(traffic, from) {
             sum.passed += side.data_packets;
-            sum.before += side.lost_before_packets;
+            sum.before += side.upstream_lost_packets;
             sum.beyond += side
                 .retransmitted_packets
                 .saturating_sub(side.spurious_packets);

@@ -87,7 +87,7 @@ pub struct Side {
     /// Of those, sent again without need.
     pub spurious_packets: u64,
     /// Packets that never came.
-    pub lost_before_packets: u64,
+    pub upstream_lost_packets: u64,
 }
 
 impl Traffic {
@@ -180,9 +180,9 @@ mod tests {
         "rtt_ns":20500000,"towards":"wan"}"#;
     const FLOW: &str = r#"{"schema":1,"type":"flow","event":"closed","flow":7,"proto":"tcp","sides":[
         {"port":4000,"behind":"lan","bytes":90000,"data_packets":60,"retransmitted_packets":3,
-         "spurious_packets":1,"lost_before_packets":0},
+         "spurious_packets":1,"upstream_lost_packets":0},
         {"port":5300,"behind":"wan","bytes":0,"data_packets":0,"retransmitted_packets":0,
-         "spurious_packets":0,"lost_before_packets":0}]}"#;
+         "spurious_packets":0,"upstream_lost_packets":0}]}"#;
 
     fn tcp(port: u16, min_bytes: u64) -> Traffic {
         let ports = [port, port];

@@ -61,5 +61,5 @@ pub use tcp::{EchoServer, ShortConnections, ShortReport, TcpError, TcpPair};
 pub use wait::wait_for;
 pub use wire::{
     DirectionStats, Encap, FrameError, FrameSocket, Impairment, MAX_VLAN_TAGS, Reorder, Tpid, Tun,
-    VlanTag, Way, Wire, WireError, WireStats,
+    VlanTag, Wire, WireDirection, WireError, WireStats,
 };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fairpath_testbed::{
     Capture, CaptureOptions, DirectionStats, Encap, Feature, Impairment, Iperf3, Iperf3Server,
-    LinkEnd, Need, Ping, Router, Testbed, Tpid, Tun, Veth, Way, Wire, requires, sockets, wait_for,
+    LinkEnd, Need, Ping, Router, Testbed, Tpid, Tun, Veth, Wire, WireDirection, requires, sockets,
+    wait_for,
 };
 
 const MILLION: u64 = 1_000_000;
@@ -71,7 +72,7 @@ fn the_delay_can_change_while_packets_flow() {
     requires!(Need::Root, Need::Tool("ping"));
     let router = wired(Impairment::default(), Impairment::default());
     let wire = router.wan_wire.as_ref().unwrap();
-    wire.set_impairment(Way::RightToLeft, Impairment::delay(ms(5)));
+    wire.set_impairment(WireDirection::RightToLeft, Impairment::delay(ms(5)));
     let report = Ping::to(Router::SERVER.v4).run(&router.client).unwrap();
     assert!(report.min >= ms(5) && report.min < ms(7), "{report:?}");
 }

@@ -26,7 +26,7 @@ pub enum Link {
 /// The direction of a frame through the interface (`enum fp_way`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Way {
+pub enum FrameDirection {
     /// Unknown in the capture.
     #[default]
     Unknown = 0,
@@ -36,12 +36,12 @@ pub enum Way {
     Out = 2,
 }
 
-impl Way {
-    fn from_abi(value: u8) -> Way {
+impl FrameDirection {
+    fn from_abi(value: u8) -> FrameDirection {
         match value {
-            1 => Way::In,
-            2 => Way::Out,
-            _ => Way::Unknown,
+            1 => FrameDirection::In,
+            2 => FrameDirection::Out,
+            _ => FrameDirection::Unknown,
         }
     }
 }
@@ -67,7 +67,7 @@ pub struct Frame {
     pub link: u16,
     /// Tag control that was removed from the frame; 0 none.
     pub vlan: u16,
-    /// A [`Way`].
+    /// A [`FrameDirection`].
     pub way: u8,
     /// [`Frame::AFTER_QUEUE`], [`Frame::SEEN_BEFORE`] and [`Frame::THROUGH`].
     pub flags: u8,
@@ -359,13 +359,13 @@ pub struct Counts {
     pub packets: u64,
     pub bytes: u64,
     pub retransmitted_bytes: u64,
-    pub lost_before_bytes: u64,
+    pub upstream_lost_bytes: u64,
     pub sampled_bytes: u64,
     pub retransmitted_packets: u32,
-    pub lost_before_packets: u32,
+    pub upstream_lost_packets: u32,
     pub spurious_packets: u32,
     pub reordered_packets: u32,
-    pub unseen_bytes: u32,
+    pub unobserved_bytes: u32,
     pub samples: u32,
     pub data_packets: u32,
     pub zero: u32,
@@ -444,10 +444,10 @@ macro_rules! stats_of_methods {
             /// ICMP echo packets.
             echo_packets,
             /// The same packet at another hook, not counted twice.
-            other_sighting,
+            second_hook_packets,
             $(#[doc = concat!("Samples by: ", $about)] $samples,)*
             /// Samples suppressed by the rate limit.
-            samples_held_back,
+            samples_suppressed,
             /// Matches refused: the ACK was a later one than the first.
             refused_stale_ack,
             /// Matches refused: the ACK answers an earlier copy.
@@ -479,7 +479,7 @@ macro_rules! stats_of_methods {
             /// Handshakes timed out or reset.
             half_open_failed,
             /// Holes and retransmissions dropped for newer ones.
-            troubles_dropped,
+            holes_dropped,
             /// Segments that were not stored: no chunk left or too many outstanding.
             segments_refused,
             /// Packets skipped because a lock was not free in time.
@@ -530,7 +530,7 @@ pub struct Sample {
     /// Whether it includes the router's own queue.
     pub own_queue: OwnQueue,
     /// Direction of the completing packet.
-    pub way: Way,
+    pub way: FrameDirection,
     /// End of the matched data, or the echo's number.
     pub seq: u32,
     /// Acknowledgement number of the completing packet.
@@ -674,7 +674,7 @@ impl Sample {
                 2 => OwnQueue::Out,
                 _ => OwnQueue::Unknown,
             },
-            way: Way::from_abi(head.way),
+            way: FrameDirection::from_abi(head.way),
             seq: head.seq,
             ack: head.ack,
             acked_bytes: head.acked_bytes,

@@ -36,7 +36,7 @@ pub struct DirCounts {
     /// Sent again although observed here: lost downstream (minus the spurious ones).
     pub retransmitted_packets: u32,
     /// Holes that a retransmission filled: lost upstream.
-    pub lost_before_packets: u32,
+    pub upstream_lost_packets: u32,
     /// Retransmitted unnecessarily.
     pub spurious_packets: u32,
     /// Arrived late, but were not retransmitted.

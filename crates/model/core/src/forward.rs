@@ -65,7 +65,7 @@ pub struct ForwardPlan {
 /// The outcome for a frame (`FP_GO_*` of bpf/core/forward/abi.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Way {
+pub enum ForwardOutcome {
     /// Redirected to a socket, which may have been full (`XDP_STATISTICS`).
     ToSocket,
     /// Passed: the queue had no socket.
@@ -112,33 +112,33 @@ pub enum Way {
     Lost,
 }
 
-impl Way {
+impl ForwardOutcome {
     /// The number of outcomes.
-    pub const COUNT: usize = Way::Lost as usize + 1;
+    pub const COUNT: usize = ForwardOutcome::Lost as usize + 1;
     /// All, in order, with their names in a status.
-    pub const ALL: [(Way, &'static str); Way::COUNT] = [
-        (Way::ToSocket, "to socket"),
-        (Way::NoSocket, "no socket"),
-        (Way::NotIp, "not IP"),
-        (Way::Group, "group address"),
-        (Way::Own, "to this host"),
-        (Way::Neighbour, "neighbour discovery"),
-        (Way::Short, "cut short"),
-        (Way::NoRoom, "no headroom"),
-        (Way::OtherVlan, "other VLAN"),
-        (Way::NoDesk, "no work area"),
-        (Way::TooBig, "above the MTU"),
-        (Way::OtherHost, "other MAC address"),
-        (Way::Ttl, "TTL over"),
-        (Way::Options, "IP options"),
-        (Way::Strange, "not to be forwarded"),
-        (Way::NoNeighbour, "neighbour unknown"),
-        (Way::Local, "local address or no route"),
-        (Way::Unreachable, "route refuses"),
-        (Way::NotForwarding, "forwarding off"),
-        (Way::Tunnel, "tunnel"),
-        (Way::OtherExit, "other interface"),
-        (Way::Lost, "lost"),
+    pub const ALL: [(ForwardOutcome, &'static str); ForwardOutcome::COUNT] = [
+        (ForwardOutcome::ToSocket, "to socket"),
+        (ForwardOutcome::NoSocket, "no socket"),
+        (ForwardOutcome::NotIp, "not IP"),
+        (ForwardOutcome::Group, "group address"),
+        (ForwardOutcome::Own, "to this host"),
+        (ForwardOutcome::Neighbour, "neighbour discovery"),
+        (ForwardOutcome::Short, "cut short"),
+        (ForwardOutcome::NoRoom, "no headroom"),
+        (ForwardOutcome::OtherVlan, "other VLAN"),
+        (ForwardOutcome::NoDesk, "no work area"),
+        (ForwardOutcome::TooBig, "above the MTU"),
+        (ForwardOutcome::OtherHost, "other MAC address"),
+        (ForwardOutcome::Ttl, "TTL over"),
+        (ForwardOutcome::Options, "IP options"),
+        (ForwardOutcome::Strange, "not to be forwarded"),
+        (ForwardOutcome::NoNeighbour, "neighbour unknown"),
+        (ForwardOutcome::Local, "local address or no route"),
+        (ForwardOutcome::Unreachable, "route refuses"),
+        (ForwardOutcome::NotForwarding, "forwarding off"),
+        (ForwardOutcome::Tunnel, "tunnel"),
+        (ForwardOutcome::OtherExit, "other interface"),
+        (ForwardOutcome::Lost, "lost"),
     ];
 }
 
@@ -263,8 +263,8 @@ pub struct Decision {
 
 impl Decision {
     /// The outcome.
-    pub fn way(&self) -> Way {
-        Way::ALL[(self.go & 0xff) as usize].0
+    pub fn way(&self) -> ForwardOutcome {
+        ForwardOutcome::ALL[(self.go & 0xff) as usize].0
     }
 
     /// The ingress, if the core knows it (otherwise 0).
@@ -272,7 +272,7 @@ impl Decision {
         (self.go >> 8 & 1) as usize
     }
 
-    /// The egress; of [`Way::ToSocket`] only.
+    /// The egress; of [`ForwardOutcome::ToSocket`] only.
     pub fn leaves(&self) -> usize {
         (self.go >> 12 & 1) as usize
     }
@@ -317,13 +317,13 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// The decision without a plan, by the link header: [`Way::ToSocket`], or the reason to pass the
+/// The decision without a plan, by the link header: [`ForwardOutcome::ToSocket`], or the reason to pass the
 /// frame to the stack. `own` are MAC addresses of this host, zero where unused.
-pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> Way {
+pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> ForwardOutcome {
     let own = own.as_flattened().as_ptr();
     // SAFETY: reads `frame` within its length, and four addresses of six bytes.
     let outcome = unsafe { fp_native_redirect_outcome(frame.as_ptr(), frame.len() as u32, own) };
-    Way::ALL[outcome as usize].0
+    ForwardOutcome::ALL[outcome as usize].0
 }
 
 /// An active plan, natively.
@@ -374,11 +374,11 @@ impl Forwarder {
             go,
             next: NextHop::default(),
         };
-        if begun.way() != Way::ToSocket {
+        if begun.way() != ForwardOutcome::ToSocket {
             return begun;
         }
         if !socket(begun.came()) {
-            let go = Way::NoSocket as u32 | (begun.came() as u32) << 8;
+            let go = ForwardOutcome::NoSocket as u32 | (begun.came() as u32) << 8;
             return Decision { go, ..begun };
         }
         if self.forwarding == Forwarding::Bridge {
@@ -392,7 +392,7 @@ impl Forwarder {
             fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked)
         };
         let mut routed = Decision { go, ..begun };
-        if routed.way() != Way::ToSocket {
+        if routed.way() != ForwardOutcome::ToSocket {
             return routed;
         }
         let answer = fib(&asked.question());
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn ways_are_listed_in_the_order_of_their_numbers() {
-        for (number, (way, _)) in Way::ALL.iter().enumerate() {
+        for (number, (way, _)) in ForwardOutcome::ALL.iter().enumerate() {
             assert_eq!(*way as usize, number);
         }
     }
@@ -456,7 +456,7 @@ mod tests {
             PLAN_BYTES,
             size_of::<Fib>(),
             size_of::<NextHop>(),
-            Way::COUNT,
+            ForwardOutcome::COUNT,
         ];
         assert_eq!(sizes, ours);
     }

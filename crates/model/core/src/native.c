@@ -299,7 +299,7 @@ static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
 		d->unmeasured_bytes = c->unmeasured_bytes[way];
 		d->data_packets = c->losses[way].data_packets;
 		d->retransmitted_packets = c->losses[way].retransmitted_packets;
-		d->lost_before_packets = c->losses[way].lost_before_packets;
+		d->upstream_lost_packets = c->losses[way].upstream_lost_packets;
 		d->spurious_packets = c->losses[way].spurious_packets;
 		d->reordered_packets = c->losses[way].reordered_packets;
 		d->zero = 0;

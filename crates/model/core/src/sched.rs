@@ -1,6 +1,6 @@
 //! The scheduler of `bpf/core/sched/`: a tree of policies over queues, the same in every runtime.
 //!
-//! A [`Plan`] is the configuration; a [`Home`] runs operations on it. [`Scheduler`] is the native
+//! A [`Plan`] is the configuration; a [`SchedRuntime`] runs operations on it. [`Scheduler`] is the native
 //! runtime.
 
 mod abi;
@@ -24,7 +24,7 @@ pub use takeover::{Changes, TakeOverError};
 
 /// A runtime could not run operations.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum SchedRuntimeError {
     /// The plan is invalid.
     #[error("build the scheduler: {0}")]
     Plan(String),
@@ -41,7 +41,7 @@ pub enum HomeError {
 /// A runtime of a scheduler: native, or the kernel without attaching.
 ///
 /// The same plan and the same operations give the same outcomes in every runtime.
-pub trait Home {
+pub trait SchedRuntime {
     /// "native" or "kernel".
     fn name(&self) -> &'static str;
 
@@ -49,7 +49,7 @@ pub trait Home {
     ///
     /// # Errors
     /// The kernel runtime may fail to run; what ran before is in `outcomes`.
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError>;
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError>;
 
     /// Counters since the start.
     fn stats(&self) -> SchedStats;

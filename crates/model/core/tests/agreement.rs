@@ -149,7 +149,7 @@ fn compare(what: &str, traffic: &Traffic) -> (usize, usize) {
     let (mut compared, mut skipped) = (0, 0);
     for flow in 0..traffic.flows.len() {
         let one = traffic.only_flow(flow);
-        let overflows = run(&one, Mode::Hybrid).stats.troubles_dropped > 0;
+        let overflows = run(&one, Mode::Hybrid).stats.holes_dropped > 0;
         if overflows {
             skipped += 1;
             continue;
@@ -367,7 +367,7 @@ fn the_traffic_has_what_the_tests_are_about() {
     for seed in known_seeds() {
         let run = run(&generate(seed, &Options::default()), Mode::Hybrid);
         for counts in run.flows.iter().flat_map(|record| record.counts) {
-            lost += counts.lost_before_packets;
+            lost += counts.upstream_lost_packets;
             again += counts.retransmitted_packets;
             reordered += counts.reordered_packets;
         }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_core::{
-    ClassReading, Config, DOWN, Event, Filter, Frame, INSIDE, Link, Memory, Monitor, OTHER,
-    OUTSIDE, PairKind, Prefix, Rules, UP, Way, bucket_of,
+    ClassReading, Config, DOWN, Event, Filter, Frame, FrameDirection, INSIDE, Link, Memory,
+    Monitor, OTHER, OUTSIDE, PairKind, Prefix, Rules, UP, bucket_of,
 };
 use fairpath_units::{test_seed, test_seeds};
 use fairpath_wire::tcp::{Flags, Header};
@@ -25,7 +25,7 @@ struct Datagram {
     vlan: u16,
     dscp: u8,
     mark: u32,
-    way: Way,
+    way: FrameDirection,
     ifindex: u32,
     rx_ifindex: u32,
     out_vlan: u16,
@@ -48,11 +48,11 @@ impl Datagram {
         };
         let ends = [end(), end()];
         let (way, flags) = random.pick(&[
-            (Way::In, 0),
-            (Way::In, Frame::THROUGH),
-            (Way::Out, Frame::SEEN_BEFORE),
-            (Way::Out, 0),
-            (Way::Unknown, 0),
+            (FrameDirection::In, 0),
+            (FrameDirection::In, Frame::THROUGH),
+            (FrameDirection::Out, Frame::SEEN_BEFORE),
+            (FrameDirection::Out, 0),
+            (FrameDirection::Unknown, 0),
         ]);
         let through = flags == Frame::THROUGH;
         Datagram {
@@ -64,7 +64,7 @@ impl Datagram {
             way,
             ifindex: random.pick(&[2, 3]),
             rx_ifindex: match way {
-                Way::Out => random.pick(&[0, 2, 3]),
+                FrameDirection::Out => random.pick(&[0, 2, 3]),
                 _ if through => random.pick(&[2, 3]),
                 _ => 0,
             },
@@ -140,12 +140,12 @@ impl Oracle<'_> {
     fn natural(&self, d: &Datagram, sender: bool) -> bool {
         let late = !self.rules.marks.is_empty() && self.watched > 1;
         match (d.way, sender) {
-            (Way::Unknown, _) => true,
+            (FrameDirection::Unknown, _) => true,
             _ if d.through() => true,
-            (Way::In, true) => !late,
-            (Way::In, false) => self.watched <= 1,
-            (Way::Out, true) => late || d.flags != Frame::SEEN_BEFORE,
-            (Way::Out, false) => true,
+            (FrameDirection::In, true) => !late,
+            (FrameDirection::In, false) => self.watched <= 1,
+            (FrameDirection::Out, true) => late || d.flags != Frame::SEEN_BEFORE,
+            (FrameDirection::Out, false) => true,
         }
     }
 
@@ -155,16 +155,16 @@ impl Oracle<'_> {
         let uplink = self.rules.uplinks.contains(&d.ifindex);
         let inside = all
             && match d.way {
-                Way::Unknown => false,
-                Way::In => sender != uplink,
-                Way::Out => sender == uplink,
+                FrameDirection::Unknown => false,
+                FrameDirection::In => sender != uplink,
+                FrameDirection::Out => sender == uplink,
             };
         let linked = all
             && match d.way {
-                Way::Unknown => true,
+                FrameDirection::Unknown => true,
                 _ if d.through() => true,
-                Way::In => sender,
-                Way::Out => !sender,
+                FrameDirection::In => sender,
+                FrameDirection::Out => !sender,
             };
         let leaves = d.through() && !sender;
         let vlan = if leaves { d.out_vlan } else { d.vlan };
@@ -284,7 +284,7 @@ fn forwarded_packets_count_at_both_interfaces() {
     let ends = ["192.0.2.1", "198.51.100.1"].map(|ip| ip.parse().unwrap());
     let (frame, bytes) = datagram(ends[0], ends[1]);
     let through = Frame {
-        way: Way::In as u8,
+        way: FrameDirection::In as u8,
         ifindex: 2,
         rx_ifindex: 3,
         flags: Frame::THROUGH,
@@ -310,7 +310,7 @@ fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
         vlan: 0,
         dscp: 0,
         mark: 0,
-        way: Way::Unknown,
+        way: FrameDirection::Unknown,
         ifindex: 0,
         rx_ifindex: 0,
         out_vlan: 0,
@@ -467,7 +467,7 @@ fn class_counts_equal_the_events() {
                     let add = [
                         c.data_packets,
                         c.retransmitted_packets,
-                        c.lost_before_packets,
+                        c.upstream_lost_packets,
                     ];
                     let entry = sent.entry(place).or_default();
                     for (to, n) in entry.iter_mut().zip(add) {
@@ -498,7 +498,7 @@ fn class_counts_equal_the_events() {
                 let told = [
                     d.data_packets,
                     d.retransmitted_packets,
-                    d.lost_before_packets,
+                    d.upstream_lost_packets,
                 ];
                 assert_eq!(
                     told.map(u64::from),

@@ -237,5 +237,5 @@ fn an_echo_seen_at_several_points_counts_once() {
     }
     assert_eq!(ping.talk.rtts(), [20]);
     assert_eq!(ping.talk.monitor.stats().echo_packets, 2);
-    assert_eq!(ping.talk.monitor.stats().other_sighting, 4);
+    assert_eq!(ping.talk.monitor.stats().second_hook_packets, 4);
 }

@@ -2,7 +2,7 @@
 
 mod traffic;
 
-use fairpath_core::{Config, Frame, Mode, Reason, Way};
+use fairpath_core::{Config, Frame, FrameDirection, Mode, Reason};
 use fairpath_wire::tcp::Flags;
 use traffic::script::{A, B, Talk};
 use traffic::{MS, SECOND};
@@ -477,7 +477,7 @@ fn an_ack_of_data_never_seen_is_not_measured() {
     exchange(&mut talk, 200, 1301);
     talk.finish();
     let counts = talk.ended[0].counts;
-    assert_eq!(counts[0].unseen_bytes + counts[1].unseen_bytes, 200);
+    assert_eq!(counts[0].unobserved_bytes + counts[1].unobserved_bytes, 200);
 }
 
 /// Notes 2.24: one packet at up to four points counts once, and its answer is measured at the first.
@@ -488,9 +488,9 @@ fn a_packet_seen_at_several_points_counts_once() {
         move |frame: &mut Frame| {
             frame.ifindex = 2 + i / 2;
             frame.way = if i.is_multiple_of(2) {
-                Way::In
+                FrameDirection::In
             } else {
-                Way::Out
+                FrameDirection::Out
             } as u8;
             frame.vlan = if i == 3 { 7 } else { 0 };
         }
@@ -519,7 +519,7 @@ fn a_packet_seen_at_several_points_counts_once() {
         packets += 2;
     }
     assert_eq!(talk.monitor.stats().tcp_packets, packets);
-    assert_eq!(talk.monitor.stats().other_sighting, 6 * 10);
+    assert_eq!(talk.monitor.stats().second_hook_packets, 6 * 10);
 }
 
 /// Notes 2.24: a retransmission stays one at the second point, and Karn's rule holds.
@@ -668,7 +668,7 @@ fn rate_limit_suppresses_only_output() {
         talk.finish();
         let samples = talk.ended[0].counts.map(|counts| counts.samples);
         assert_eq!(samples.iter().sum::<u32>(), 42);
-        assert_eq!(talk.monitor.stats().samples_held_back, 30);
+        assert_eq!(talk.monitor.stats().samples_suppressed, 30);
     }
 }
 

@@ -8,7 +8,7 @@ mod forward_oracle;
 use std::collections::BTreeMap;
 
 use fairpath_core::forward::{
-    FibAnswer, FibQuestion, ForwardPlan, Forwarder, Forwarding, Way, look_at_link,
+    FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarder, Forwarding, look_at_link,
 };
 use fairpath_units::{IfIndex, Share, test_seed};
 use forward_oracle::frames::{self, Addresses, BRIDGE_MAC, EXIT_MACS, Random};
@@ -77,7 +77,7 @@ fn case(random: &mut Random) -> Case {
 }
 
 /// Holds one case against the oracle; what became of it.
-fn check(case: &Case) -> Way {
+fn check(case: &Case) -> ForwardOutcome {
     let bytes = case.frame.len() as u32 + case.hidden;
     let mut asked: [Option<FibQuestion>; 2] = [None; 2];
     let [ours, theirs] = &mut asked;
@@ -106,7 +106,7 @@ fn check(case: &Case) -> Way {
     assert_eq!(decision.way(), said.way, "{case:x?}");
     assert_eq!(decision.came(), said.came, "{case:x?}");
     assert_eq!(asked[0], asked[1], "{case:x?}");
-    if said.way == Way::ToSocket {
+    if said.way == ForwardOutcome::ToSocket {
         assert_eq!(decision.leaves(), said.leaves, "{case:x?}");
         let mut frame = case.frame.clone();
         forwarder.change(&decision, &mut frame).unwrap();
@@ -131,8 +131,12 @@ fn random_frames_are_forwarded_as_the_oracle_says() {
         *met.entry(check(&case(&mut random)) as usize).or_insert(0) += 1;
     }
     // What a hook detects is not the core's.
-    let hooks = [Way::NoRoom, Way::NoDesk, Way::Lost];
-    for (way, name) in Way::ALL {
+    let hooks = [
+        ForwardOutcome::NoRoom,
+        ForwardOutcome::NoDesk,
+        ForwardOutcome::Lost,
+    ];
+    for (way, name) in ForwardOutcome::ALL {
         let times = met.get(&(way as usize)).copied().unwrap_or(0);
         println!("{name}: {times}");
         assert!(hooks.contains(&way) || times >= 20, "{name}: {times}");
@@ -225,7 +229,7 @@ fn ttl_decrement_keeps_checksums_valid() {
             socket: true,
             answer,
         };
-        assert_eq!(check(&case), Way::ToSocket);
+        assert_eq!(check(&case), ForwardOutcome::ToSocket);
     }
 }
 
@@ -240,7 +244,8 @@ fn a_frame_that_ends_before_its_headers_is_refused() {
         let bytes = case.frame.len() as u32 + case.hidden;
         let ifindex = IfIndex(case.ifindex);
         let decision = forwarder.decide(ifindex, &case.frame, bytes, |_| true, |_| case.answer);
-        if decision.way() != Way::ToSocket || case.plan.forwarding != Forwarding::Router {
+        if decision.way() != ForwardOutcome::ToSocket || case.plan.forwarding != Forwarding::Router
+        {
             continue;
         }
         for bytes in 0..20 {

@@ -9,7 +9,7 @@ mod rfc8289;
 mod rfc8290;
 
 use fairpath_core::sched::{
-    Drop, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Overflow, Plan, Scheduler,
+    Drop, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Overflow, Plan, SchedRuntime, Scheduler,
 };
 use link::{Audited, Link, MS, SECOND, bytes_by_source, within_a_percent};
 use policies::{Watched, node, packet, plan, policy, with_param};
@@ -129,7 +129,7 @@ impl Model for FqCodel {
 }
 
 /// Runs the steps in the runtime and in the model; every packet's fate is the same.
-fn compare<H: Home>(home: H, model: &mut dyn Model, steps: &[Step]) {
+fn compare<H: SchedRuntime>(home: H, model: &mut dyn Model, steps: &[Step]) {
     let mut audited = Audited::new(home);
     let mut now = 1;
     for (step, handle) in steps.iter().zip(1..) {

@@ -5,7 +5,7 @@ mod link;
 mod policies;
 
 use fairpath_core::sched::{
-    Drop, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Scheduler,
+    Drop, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, SchedRuntime, Scheduler,
 };
 use fairpath_units::test_seed;
 use link::{Audited, Dice, Link, MS, SECOND, bytes_by_source, within_a_percent};
@@ -42,7 +42,7 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u8, u32)>> {
 }
 
 /// Packets that leave are those of the smallest `rank`, the first of equals.
-fn compare<H: Home>(home: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u8, u64) -> u64) {
+fn compare<H: SchedRuntime>(home: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u8, u64) -> u64) {
     let mut audited = Audited::new(home);
     let mut waiting: Vec<(u64, u32)> = vec![];
     let mut now = 0;
@@ -91,7 +91,7 @@ proptest! {
 }
 
 /// Send times beside a bucket of tokens that is counted in bytes; and every interval's bytes.
-fn bucket_agrees<H: Home>(home: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
+fn bucket_agrees<H: SchedRuntime>(home: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
     let mut audited = Audited::new(home);
     let (mut tokens, mut last, mut now) = (burst as f64, 0, 0);
     let per_ns = rate_bps as f64 / 8e9;

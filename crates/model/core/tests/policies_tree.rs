@@ -8,7 +8,7 @@ mod policies;
 mod tree_oracle;
 
 use fairpath_core::sched::{
-    COST_ONE, Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler,
+    COST_ONE, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, SchedRuntime, Scheduler,
     encode_rate,
 };
 use link::{Audited, Link, MS, SECOND, Sent, bytes_by_source, within_a_percent};
@@ -119,7 +119,7 @@ fn trees() -> impl Strategy<Value = Vec<NodeConfig>> {
 }
 
 /// Runs the steps in the runtime and in the oracle: every packet that leaves is the same.
-fn compare<H: Home>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
+fn compare<H: SchedRuntime>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
     let oracle_node = |node: &NodeConfig| {
         Node::new(
             (node.parent as usize).saturating_sub(1),

@@ -1,8 +1,8 @@
 //! The scheduler's tree and its leaves, natively.
 
 use fairpath_core::sched::{
-    COST_ONE, Drop, Home, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
-    SchedConfig, Scheduler, policies,
+    COST_ONE, Drop, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, SchedConfig,
+    SchedRuntime, Scheduler, policies,
 };
 
 /// Queues, by the numbers of `enum fp_pifo_kind`.

@@ -4,7 +4,7 @@
 
 mod sched_oracle;
 
-use fairpath_core::sched::{Home, OUTCOMES_PER_OP, Op, Outcome, Scheduler};
+use fairpath_core::sched::{OUTCOMES_PER_OP, Op, Outcome, SchedRuntime, Scheduler};
 use fairpath_units::test_seeds;
 use sched_oracle::damage::Blow;
 use sched_oracle::log::{Random, Writer};

@@ -6,7 +6,7 @@ mod sched_oracle;
 use std::collections::BTreeSet;
 
 use fairpath_core::sched::{
-    Drop, Function, Home, NEVER, Op, OpKind, Outcome, OutcomeKind, Plan, Scheduler,
+    Drop, Function, NEVER, Op, OpKind, Outcome, OutcomeKind, Plan, SchedRuntime, Scheduler,
 };
 use fairpath_units::test_seeds;
 use sched_oracle::log::{Random, Writer};

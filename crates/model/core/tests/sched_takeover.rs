@@ -6,9 +6,9 @@ mod sched_oracle;
 use std::collections::BTreeSet;
 
 use fairpath_core::sched::{
-    COST_ONE, Changes, Custom, Drop, Function, Home, ImpairConfig, LossConfig, LossModel, Meta,
-    NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig, SchedStats,
-    Scheduler, TakeOverError, chance, encode_rate, policies,
+    COST_ONE, Changes, Custom, Drop, Function, ImpairConfig, LossConfig, LossModel, Meta, NEVER,
+    NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig, SchedRuntime,
+    SchedStats, Scheduler, TakeOverError, chance, encode_rate, policies,
 };
 use fairpath_units::test_seed;
 use sched_oracle::log::{Random, Writer};

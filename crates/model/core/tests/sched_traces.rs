@@ -2,8 +2,8 @@
 //! the line nor floods it; the same one goes on.
 
 use fairpath_core::sched::{
-    COST_ONE, Changes, Home, ImpairConfig, Meta, NodeConfig, OPPORTUNITY, Op, OutcomeKind, Over,
-    Plan, SchedConfig, Scheduler, policies,
+    COST_ONE, Changes, ImpairConfig, Meta, NodeConfig, OPPORTUNITY, Op, OutcomeKind, Over, Plan,
+    SchedConfig, SchedRuntime, Scheduler, policies,
 };
 
 const MS: u64 = 1_000_000;

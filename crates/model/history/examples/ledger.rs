@@ -87,7 +87,7 @@ fn specs(rows: u32) -> Vec<RowSpec> {
         name,
         slot,
         parent,
-        plan_down_bps: Some(20_000_000),
+        ceil_down_bps: Some(20_000_000),
         ..RowSpec::default()
     };
     let (mut site, mut sector) = (0, 0);

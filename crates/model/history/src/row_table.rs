@@ -255,8 +255,8 @@ fn row(slot: u32, class: &Class) -> RowSpec {
         name: class.name.clone(),
         kind: Kind::Class,
         parent: class.parent,
-        plan_up_bps: class.up.ceil_bps,
-        plan_down_bps: class.down.ceil_bps,
+        ceil_up_bps: class.up.ceil_bps,
+        ceil_down_bps: class.down.ceil_bps,
         sla: class.sla,
     }
 }

@@ -57,11 +57,9 @@ pub struct Leg {
     /// 99th percentile of the window.
     pub p99_rtt_ns: Option<u64>,
     /// Fraction of data packets lost on this leg towards its hosts, in the window.
-    #[serde(rename = "loss_to_ratio")]
-    pub loss_to: Option<f64>,
+    pub loss_to_ratio: Option<f64>,
     /// Fraction lost on this leg from its hosts.
-    #[serde(rename = "loss_from_ratio")]
-    pub loss_from: Option<f64>,
+    pub loss_from_ratio: Option<f64>,
     /// Packets lost on this leg since counting began, both directions.
     pub lost_packets: u64,
     /// Data packets since counting began, both directions: the denominator of `lost_packets`.
@@ -144,11 +142,9 @@ pub struct Row {
     /// Number of its children. Its counts include theirs.
     pub children: u32,
     /// Configured ceiling of the direction up.
-    #[serde(rename = "ceil_up_bps")]
-    pub plan_up_bps: Option<u64>,
+    pub ceil_up_bps: Option<u64>,
     /// Configured ceiling of the direction down.
-    #[serde(rename = "ceil_down_bps")]
-    pub plan_down_bps: Option<u64>,
+    pub ceil_down_bps: Option<u64>,
     /// Traffic that its hosts send.
     pub up: Volume,
     /// Traffic that they receive.
@@ -182,8 +178,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// Packets enqueued.
-    #[serde(rename = "enqueued_packets")]
-    pub came_packets: u64,
+    pub enqueued_packets: u64,
     /// Bytes enqueued.
     #[serde(rename = "enqueued_bytes")]
     pub came_bytes: u64,
@@ -203,8 +198,7 @@ pub struct Queue {
     )]
     pub dropped: BTreeMap<String, u64>,
     /// Packets in the queue.
-    #[serde(rename = "backlog_packets")]
-    pub held_packets: u64,
+    pub backlog_packets: u64,
     /// Bytes in the queue.
     #[serde(rename = "backlog_bytes")]
     pub held_bytes: u64,
@@ -218,7 +212,7 @@ pub struct Queue {
 
 /// One direction of a shaper: all packets that leave by one interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ShapedLine {
+pub struct ShapedLink {
     /// "down" or "up".
     #[serde(rename = "direction")]
     pub side: String,
@@ -252,7 +246,7 @@ pub struct Shape {
     pub failure: Option<String>,
     /// The shaped directions.
     #[serde(rename = "links")]
-    pub lines: Vec<ShapedLine>,
+    pub lines: Vec<ShapedLink>,
     /// Counters of the back end.
     pub counters: BTreeMap<String, u64>,
 }
@@ -270,11 +264,9 @@ pub struct ShapeSet {
     #[serde(rename = "ceil_up_bps")]
     pub up_bps: Option<u64>,
     /// Floor of the direction down.
-    #[serde(rename = "floor_down_bps")]
-    pub down_floor_bps: Option<u64>,
+    pub floor_down_bps: Option<u64>,
     /// Floor of the direction up.
-    #[serde(rename = "floor_up_bps")]
-    pub up_floor_bps: Option<u64>,
+    pub floor_up_bps: Option<u64>,
 }
 
 /// The condition of an alert.

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use fairpath_core::Frame;
-use fairpath_core::sched::{Change, Drop as Reason, HomeError, Meta, SchedReader};
+use fairpath_core::sched::{Change, Drop as Reason, Meta, SchedReader, SchedRuntimeError};
 use fairpath_shape::{Lane, Leaving, Places};
 
 use crate::counts::Counts;
@@ -109,7 +109,12 @@ impl Path {
     ///
     /// # Errors
     /// As [`Lane::turn`], which a native scheduler keeps to itself.
-    pub fn arrive_as(&mut self, handle: u32, came: u64, meta: Meta) -> Result<bool, HomeError> {
+    pub fn arrive_as(
+        &mut self,
+        handle: u32,
+        came: u64,
+        meta: Meta,
+    ) -> Result<bool, SchedRuntimeError> {
         let Some(at) = self.begin(handle, came, meta.bytes, meta.segments.into())? else {
             return Ok(false);
         };
@@ -127,7 +132,7 @@ impl Path {
         frame: &Frame,
         head: &[u8],
         bytes: u32,
-    ) -> Result<bool, HomeError> {
+    ) -> Result<bool, SchedRuntimeError> {
         let Some(at) = self.begin(handle, frame.now, bytes, frame.segs)? else {
             return Ok(false);
         };
@@ -143,7 +148,7 @@ impl Path {
         came: u64,
         bytes: u32,
         segs: u32,
-    ) -> Result<Option<u64>, HomeError> {
+    ) -> Result<Option<u64>, SchedRuntimeError> {
         let at = came.max(self.clock);
         if at > self.clock {
             self.run_to(at)?;
@@ -173,7 +178,7 @@ impl Path {
     ///
     /// # Errors
     /// As [`Path::arrive_as`].
-    pub fn run_to(&mut self, now: u64) -> Result<(), HomeError> {
+    pub fn run_to(&mut self, now: u64) -> Result<(), SchedRuntimeError> {
         if self.fresh {
             self.fresh = false;
             self.turn(self.clock)?;
@@ -185,7 +190,7 @@ impl Path {
     }
 
     /// Runs the lane at `at` until it has nothing more for that time.
-    fn turn(&mut self, at: u64) -> Result<(), HomeError> {
+    fn turn(&mut self, at: u64) -> Result<(), SchedRuntimeError> {
         self.clock = at;
         loop {
             let next = self.lane.turn(at, TURN, &mut self.leaving)?;

@@ -5,8 +5,8 @@
 //! `fairpath_sim::traffic`.
 
 use fairpath_core::sched::{
-    COST_ONE, Home, HomeError, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan,
-    Policy, SchedConfig, policies,
+    COST_ONE, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
+    SchedRuntime, SchedRuntimeError, policies,
 };
 
 use fairpath_statistics::Random;
@@ -136,7 +136,7 @@ fn packet(random: &mut Random, now: u64, classes: u32) -> Meta {
 ///
 /// # Errors
 /// The home's, or what its audit found.
-pub fn run(home: &mut dyn Home, ops: &[Op]) -> Result<Trial, HomeError> {
+pub fn run(home: &mut dyn SchedRuntime, ops: &[Op]) -> Result<Trial, SchedRuntimeError> {
     let mut outcomes = Vec::new();
     home.run(ops, &mut outcomes)?;
     let mut now = ops.last().map_or(0, |op| op.now);
@@ -150,7 +150,7 @@ pub fn run(home: &mut dyn Home, ops: &[Op]) -> Result<Trial, HomeError> {
             _ => {}
         }
     }
-    home.audit().map_err(HomeError::Plan)?;
+    home.audit().map_err(SchedRuntimeError::Plan)?;
     let count = |kind| outcomes.iter().filter(|o| o.kind == kind).count() as u64;
     let queued = count(OutcomeKind::Queued);
     let stats = home.stats();

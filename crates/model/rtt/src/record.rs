@@ -213,11 +213,11 @@ impl SideLine {
             sampled_bytes: c.sampled_bytes,
             retransmitted_packets: c.retransmitted_packets,
             retransmitted_bytes: c.retransmitted_bytes,
-            upstream_lost_packets: c.lost_before_packets,
-            upstream_lost_bytes: c.lost_before_bytes,
+            upstream_lost_packets: c.upstream_lost_packets,
+            upstream_lost_bytes: c.upstream_lost_bytes,
             spurious_packets: c.spurious_packets,
             reordered_packets: c.reordered_packets,
-            unobserved_bytes: c.unseen_bytes,
+            unobserved_bytes: c.unobserved_bytes,
         }
     }
 }

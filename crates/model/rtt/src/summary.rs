@@ -97,7 +97,7 @@ pub struct LossLine {
 impl LossLine {
     fn add(&mut self, c: &Counts) {
         self.data_packets += u64::from(c.data_packets);
-        self.upstream_lost_packets += u64::from(c.lost_before_packets);
+        self.upstream_lost_packets += u64::from(c.upstream_lost_packets);
         let again = c.retransmitted_packets.saturating_sub(c.spurious_packets);
         self.downstream_lost_packets += u64::from(again);
         self.reordered_packets += u64::from(c.reordered_packets);
@@ -175,14 +175,12 @@ pub struct SummaryLine {
     /// A key for each method, such as `samples_seq`.
     #[serde(flatten)]
     pub samples_by: SamplesBy,
-    #[serde(rename = "samples_suppressed")]
-    pub samples_held_back: u64,
+    pub samples_suppressed: u64,
     pub events_lost: u64,
     /// Round-trip times by the interface behind which the measured host is.
     pub towards: Vec<TowardsLine>,
     pub flows: Vec<FlowRow>,
-    #[serde(rename = "flow_rows_excluded")]
-    pub flow_rows_left_out: u64,
+    pub flow_rows_excluded: u64,
     /// Every counter of the packet path by name.
     pub counters: serde_json::Map<String, serde_json::Value>,
 }
@@ -337,17 +335,17 @@ impl Summary {
             flows_not_measurable: stats.one_sided_flows,
             bytes_not_measurable: stats.one_sided_bytes,
             // A packet at two hooks counts once.
-            packets: stats.frames.saturating_sub(stats.other_sighting),
+            packets: stats.frames.saturating_sub(stats.second_hook_packets),
             tcp_packets: stats.tcp_packets,
             tcp_bytes: stats.tcp_bytes,
             tcp_bytes_measured: stats.tcp_bytes_sampled.min(stats.tcp_bytes),
             samples: stats.by_method().iter().map(|(_, count)| count).sum(),
             samples_by: SamplesBy(stats.by_method()),
-            samples_held_back: stats.samples_held_back,
+            samples_suppressed: stats.samples_suppressed,
             events_lost: stats.events_lost,
             towards: self.towards(context),
             flows: self.rows(rows, context),
-            flow_rows_left_out: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_excluded,
+            flow_rows_excluded: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_excluded,
             counters: stats
                 .by_name()
                 .map(|(name, n)| (name.to_owned(), n.into()))

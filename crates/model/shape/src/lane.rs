@@ -7,8 +7,8 @@
 //! Arrivals are gathered and told to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Change, Changes, Classifier, Drop as Reason, End, Home, HomeError, Meta, Op, OpKind, Outcome,
-    OutcomeKind, Plan, SchedReader, Scheduler, TakeOverError,
+    Change, Changes, Classifier, Drop as Reason, End, Meta, Op, OpKind, Outcome, OutcomeKind, Plan,
+    SchedReader, SchedRuntime, SchedRuntimeError, Scheduler, TakeOverError,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_policy::Watch;
@@ -28,7 +28,7 @@ const CHARGE_BYTES: u64 = 16_384;
 pub enum LaneError {
     /// The scheduler.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    SchedRuntime(#[from] SchedRuntimeError),
     /// The rules of the classes do not fit.
     #[error(transparent)]
     Rules(#[from] TooManyRules),
@@ -133,7 +133,7 @@ fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
 }
 
 /// An author's policy is interpreted, and can be stopped.
-fn home(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), HomeError> {
+fn home(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), SchedRuntimeError> {
     let Some(own) = &tree.own else {
         return Ok((Scheduler::new(plan)?, None));
     };
@@ -264,13 +264,13 @@ impl Lane {
     /// again where nothing more may leave before; `None`: when something comes.
     ///
     /// # Errors
-    /// A native home does not fail; see [`Home::run`].
+    /// A native home does not fail; see [`SchedRuntime::run`].
     pub fn turn(
         &mut self,
         now: u64,
         most: u32,
         leaving: &mut Vec<Leaving>,
-    ) -> Result<Option<u64>, HomeError> {
+    ) -> Result<Option<u64>, SchedRuntimeError> {
         self.bring_charges(now);
         let mut most = most;
         loop {
@@ -301,8 +301,8 @@ impl Lane {
     /// Changes what runs: rates, parameters. Returns whether the scheduler took it.
     ///
     /// # Errors
-    /// As [`Home::run`].
-    pub fn apply(&mut self, op: Op) -> Result<bool, HomeError> {
+    /// As [`SchedRuntime::run`].
+    pub fn apply(&mut self, op: Op) -> Result<bool, SchedRuntimeError> {
         let mut outcomes = Vec::new();
         // Any word of an impairment may be that of its copies.
         self.copies |= op.kind == OpKind::Impair;

@@ -19,7 +19,7 @@ mod histogram;
 mod series;
 mod waiting;
 
-use fairpath_core::sched::{Home, HomeError, NEVER, Op, Outcome};
+use fairpath_core::sched::{NEVER, Op, Outcome, SchedRuntime, SchedRuntimeError};
 use thiserror::Error;
 
 pub use findings::{Count, Findings, Inversions, LinkTime, Measured};
@@ -56,7 +56,7 @@ pub enum SimulateError {
     Traffic(#[from] TrafficError),
     /// The runtime failed.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    SchedRuntime(#[from] SchedRuntimeError),
     /// The counts of packets do not add up.
     #[error("the scheduler does not account for its packets at {at_ns} ns: {wrong}")]
     Accounting {
@@ -100,7 +100,7 @@ enum Link {
 /// # Errors
 /// [`SimulateError`].
 pub fn simulate<'h, A: Arrivals>(
-    runtime: &'h mut dyn Home,
+    runtime: &'h mut dyn SchedRuntime,
     tree: &'h Tree,
     traffic: &mut A,
     settings: &Settings,

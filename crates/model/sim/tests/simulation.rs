@@ -1,8 +1,8 @@
 //! Simulations with the native runtime: accounting, shares and repeatability.
 
 use fairpath_core::sched::{
-    Home, HomeError, ImpairStats, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedStats,
-    Scheduler, policies,
+    ImpairStats, NEVER, NodeStats, Op, Outcome, OutcomeKind, Over, SchedRuntime, SchedRuntimeError,
+    SchedStats, Scheduler, policies,
 };
 use fairpath_sched::tree::{Known, Tree};
 use fairpath_sim::simulate::{Findings, Settings, SimulateError, simulate};
@@ -200,11 +200,11 @@ fn recorded_operations_repeat_their_outcomes() {
 /// A runtime that never returns one of its packets.
 struct Forgetful(Scheduler, bool);
 
-impl Home for Forgetful {
+impl SchedRuntime for Forgetful {
     fn name(&self) -> &'static str {
         "native"
     }
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         self.0.run(ops, outcomes)?;
         let sent = outcomes
             .iter()

@@ -8,7 +8,7 @@ use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
-use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLine};
+use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink};
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
 use crate::choose;
@@ -362,9 +362,9 @@ impl Shaping {
                 Side::Down,
                 Setting::Floor,
                 "down floor",
-                wanted.down_floor_bps,
+                wanted.floor_down_bps,
             ),
-            (Side::Up, Setting::Floor, "up floor", wanted.up_floor_bps),
+            (Side::Up, Setting::Floor, "up floor", wanted.floor_up_bps),
         ] {
             let Some(bps) = bps else { continue };
             let names = &self.lines.trees.get(side).names;
@@ -432,7 +432,7 @@ impl Shaping {
                 Side::Up => config.outside.as_ref(),
             };
             if let (Some(interface), Some(queue)) = (interface, port.queue(side, 0)) {
-                shape.lines.push(ShapedLine {
+                shape.lines.push(ShapedLink {
                     side: side.name().to_owned(),
                     interface: interface.clone(),
                     plan_bps: Some(*config.lines.bps.get(side)).filter(|bps| *bps > 0),
@@ -502,14 +502,14 @@ fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
         .map(|(name, n)| (name.to_owned(), n))
         .collect();
     Queue {
-        came_packets: figures.came,
+        enqueued_packets: figures.came,
         came_bytes: figures.came_bytes,
         sent_packets: figures.sent,
         sent_bytes: figures.sent_bytes,
         marked_packets: figures.marked,
         dropped_packets: figures.dropped(),
         dropped,
-        held_packets: figures.held,
+        backlog_packets: figures.held,
         held_bytes: figures.held_bytes,
         p50_sojourn_ns: window.quantile(0.5),
         p95_sojourn_ns: window.quantile(0.95),

@@ -185,7 +185,7 @@ fn judge(args: &Args, row: &Row, snapshot: &Snapshot) -> (Verdict, String) {
         Side::Inside => (&row.inside, "inside"),
         Side::Outside => (&row.outside, "outside"),
     };
-    let loss = match (leg.loss_to, leg.loss_from) {
+    let loss = match (leg.loss_to_ratio, leg.loss_from_ratio) {
         (Some(to), Some(from)) => Some(to.max(from)),
         (to, from) => to.or(from),
     };
@@ -305,8 +305,8 @@ mod tests {
             inside: Leg {
                 samples,
                 p95_rtt_ns: Some(p95_ms * 1_000_000),
-                loss_to: Some(0.0),
-                loss_from: loss,
+                loss_to_ratio: Some(0.0),
+                loss_from_ratio: loss,
                 ..Leg::default()
             },
             ..Row::default()

@@ -153,10 +153,10 @@ impl Column {
             ),
             Column::LossIn => lost(judge::larger_loss(&row.inside)),
             Column::LossOut => lost(judge::larger_loss(&row.outside)),
-            Column::LossInTo => lost(row.inside.loss_to),
-            Column::LossInFrom => lost(row.inside.loss_from),
-            Column::LossOutTo => lost(row.outside.loss_to),
-            Column::LossOutFrom => lost(row.outside.loss_from),
+            Column::LossInTo => lost(row.inside.loss_to_ratio),
+            Column::LossInFrom => lost(row.inside.loss_from_ratio),
+            Column::LossOutTo => lost(row.outside.loss_to_ratio),
+            Column::LossOutFrom => lost(row.outside.loss_from_ratio),
             Column::Sojourn => plain(rtt(queues(row)
                 .filter_map(|queue| queue.p95_sojourn_ns)
                 .max())),
@@ -180,7 +180,8 @@ fn queues(row: &Row) -> impl Iterator<Item = &Queue> {
 
 /// Dropped packets as a fraction of enqueued packets, since shaping began.
 fn dropped(queue: &Queue) -> Option<f64> {
-    (queue.came_packets > 0).then(|| queue.dropped_packets as f64 / queue.came_packets as f64)
+    (queue.enqueued_packets > 0)
+        .then(|| queue.dropped_packets as f64 / queue.enqueued_packets as f64)
 }
 
 /// Both directions, weighted by rate.

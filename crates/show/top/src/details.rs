@@ -127,11 +127,11 @@ impl Page {
         };
         let packets = [up.rate_pps, down.rate_pps].map(scaled).join("/");
         let pieces = vec![
-            rate("up", up.rate_bps, plan(row.plan_up_bps, up.rate_bps)),
+            rate("up", up.rate_bps, plan(row.ceil_up_bps, up.rate_bps)),
             rate(
                 "down",
                 down.rate_bps,
-                plan(row.plan_down_bps, down.rate_bps),
+                plan(row.ceil_down_bps, down.rate_bps),
             ),
             Span::raw(format!("packets/s {packets}")),
         ];
@@ -152,7 +152,7 @@ impl Page {
         .map(ms);
         let mut pieces = vec![
             Span::raw(format!("sojourn ms p50/p95/p99 {}", sojourn.join("/"))),
-            Span::raw(format!("backlog {}", grouped(queue.held_packets))),
+            Span::raw(format!("backlog {}", grouped(queue.backlog_packets))),
             Span::raw(format!("sent {}", grouped(queue.sent_packets))),
             Span::raw(format!("marked {}", grouped(queue.marked_packets))),
         ];
@@ -251,8 +251,8 @@ fn leg(name: &str, leg: &Leg, p95: Level) -> Item {
             (rtt(leg.p95_rtt_ns), p95),
             plain(rtt(leg.p99_rtt_ns)),
             plain(count(leg.samples)),
-            lost(leg.loss_to),
-            lost(leg.loss_from),
+            lost(leg.loss_to_ratio),
+            lost(leg.loss_from_ratio),
             plain(count(leg.reordered_packets)),
         ],
     }

@@ -87,7 +87,7 @@ pub fn unmeasured(share: Option<f64>) -> Level {
 
 /// The larger loss ratio of the two directions of a leg.
 pub fn larger_loss(leg: &Leg) -> Option<f64> {
-    match (leg.loss_to, leg.loss_from) {
+    match (leg.loss_to_ratio, leg.loss_from_ratio) {
         (Some(to), Some(from)) => Some(to.max(from)),
         (to, from) => to.or(from),
     }
@@ -118,9 +118,9 @@ mod tests {
     fn larger_loss_accepts_one_direction() {
         let mut leg = Leg::default();
         assert_eq!(larger_loss(&leg), None);
-        leg.loss_from = Some(0.0);
+        leg.loss_from_ratio = Some(0.0);
         assert_eq!(larger_loss(&leg), Some(0.0));
-        leg.loss_to = Some(0.2);
+        leg.loss_to_ratio = Some(0.2);
         assert_eq!(larger_loss(&leg), Some(0.2));
     }
 }

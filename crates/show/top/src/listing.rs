@@ -234,8 +234,8 @@ mod tests {
         let mut rows = town();
         rows[0].inside.p95_rtt_ns = Some(5);
         rows[2].inside.p95_rtt_ns = Some(9);
-        rows[3].outside.loss_from = Some(0.0);
-        rows[4].inside.loss_to = Some(0.3);
+        rows[3].outside.loss_from_ratio = Some(0.0);
+        rows[4].inside.loss_to_ratio = Some(0.3);
         let by = |sort| Query {
             sort,
             ..Query::default()

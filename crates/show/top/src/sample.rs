@@ -33,8 +33,8 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
         p50_rtt_ns: Some(p50_us * 1_000),
         p95_rtt_ns: Some(p50_us * (1_500 + 400 * seed)),
         p99_rtt_ns: Some(p50_us * (2_000 + 700 * seed)),
-        loss_to: Some(loss),
-        loss_from: Some(loss / 4.0),
+        loss_to_ratio: Some(loss),
+        loss_from_ratio: Some(loss / 4.0),
         reordered_packets: seed,
         ..Leg::default()
     };
@@ -56,7 +56,7 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
     };
     row.flows.opened = 1_000 + 31 * seed;
     row.flows.closed = 970;
-    row.plan_down_bps = Some(200_000_000);
+    row.ceil_down_bps = Some(200_000_000);
     row.history = (0..60).map(point).collect();
     row
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_bpf::author::{VerifyError, verify};
-use fairpath_core::sched::{Home, Op, Over, Plan};
+use fairpath_core::sched::{Op, Over, Plan, SchedRuntime};
 use fairpath_policy::trial::{self, Trial};
 use fairpath_sched::tree::{Known, Tree};
 
@@ -177,7 +177,12 @@ fn try_out(
     Ok(())
 }
 
-fn compare(place: &str, native: &Trial, runtime: &mut dyn Home, ops: &[Op]) -> anyhow::Result<()> {
+fn compare(
+    place: &str,
+    native: &Trial,
+    runtime: &mut dyn SchedRuntime,
+    ops: &[Op],
+) -> anyhow::Result<()> {
     let kernel =
         trial::run(runtime, ops).with_context(|| format!("run {place} in the kernel runtime"))?;
     if let Some((index, ours, theirs)) = native.differs(&kernel) {

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use fairpath_core::sched::{Home, Outcome};
+use fairpath_core::sched::{Outcome, SchedRuntime};
 use fairpath_sched::log::{self, Difference, Replayed, Run, describe};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .make
             .iter()
             .map(|make| make(&plan).map_err(|error| error.to_string()));
-        runtimes.collect::<Result<Vec<Box<dyn Home>>, String>>()
+        runtimes.collect::<Result<Vec<Box<dyn SchedRuntime>>, String>>()
     };
     let replayed = log::replay(open()?, &mut make).with_context(|| format!("replay {name}"))?;
     let text = match args.format {

@@ -7,8 +7,8 @@ use crate::script::MakeRuntime;
 use anyhow::Context;
 use fairpath_bpf::SchedRun;
 use fairpath_core::sched::{
-    Home, HomeError, ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedStats, Scheduler,
-    policies,
+    ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedRuntime, SchedRuntimeError, SchedStats,
+    Scheduler, policies,
 };
 use fairpath_policy::Watch;
 
@@ -83,19 +83,20 @@ impl Makers {
             make.push(Rc::new(move |plan| {
                 let (runtime, watch) = own
                     .native(plan)
-                    .map_err(|error| HomeError::Plan(format!("{error:#}")))?;
-                Ok(Box::new(Watched { runtime, watch }) as Box<dyn Home>)
+                    .map_err(|error| SchedRuntimeError::Plan(format!("{error:#}")))?;
+                Ok(Box::new(Watched { runtime, watch }) as Box<dyn SchedRuntime>)
             }));
         }
         if runtimes != Runtimes::Native {
             let (own, object) = (own.clone(), own.object()?);
             make.push(Rc::new(move |plan| {
                 let runtime = own.load(&object, plan);
-                let runtime = runtime.map_err(|error| match error.downcast::<HomeError>() {
-                    Ok(error) => error,
-                    Err(error) => HomeError::Kernel(format!("{error:#}")),
-                })?;
-                Ok(Box::new(runtime) as Box<dyn Home>)
+                let runtime =
+                    runtime.map_err(|error| match error.downcast::<SchedRuntimeError>() {
+                        Ok(error) => error,
+                        Err(error) => SchedRuntimeError::Kernel(format!("{error:#}")),
+                    })?;
+                Ok(Box::new(runtime) as Box<dyn SchedRuntime>)
             }));
         }
         Ok(Makers {
@@ -111,15 +112,15 @@ struct Watched {
     watch: Watch,
 }
 
-impl Home for Watched {
+impl SchedRuntime for Watched {
     fn name(&self) -> &'static str {
         self.runtime.name()
     }
 
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         self.runtime.run(ops, outcomes)?;
         match self.watch.fault() {
-            Some(fault) => Err(HomeError::Stopped(fault.to_string())),
+            Some(fault) => Err(SchedRuntimeError::Stopped(fault.to_string())),
             None => Ok(()),
         }
     }
@@ -146,16 +147,16 @@ impl Makers {
     ///
     /// # Errors
     /// The plan cannot be built, or the kernel refuses it.
-    pub fn open(&self, plan: &Plan) -> anyhow::Result<Box<dyn Home>> {
+    pub fn open(&self, plan: &Plan) -> anyhow::Result<Box<dyn SchedRuntime>> {
         let make = self.make.first().context("open a runtime: there is none")?;
         Ok(make(plan)?)
     }
 }
 
-fn native(plan: &Plan) -> Result<Box<dyn Home>, HomeError> {
+fn native(plan: &Plan) -> Result<Box<dyn SchedRuntime>, SchedRuntimeError> {
     Ok(Box::new(Scheduler::new(plan)?))
 }
 
-fn kernel(plan: &Plan) -> Result<Box<dyn Home>, HomeError> {
+fn kernel(plan: &Plan) -> Result<Box<dyn SchedRuntime>, SchedRuntimeError> {
     Ok(Box::new(SchedRun::load(plan)?))
 }

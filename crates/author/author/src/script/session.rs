@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-use fairpath_core::sched::{Drop, Home, Meta, Op, Outcome, OutcomeKind, Setting};
+use fairpath_core::sched::{Drop, Meta, Op, Outcome, OutcomeKind, SchedRuntime, Setting};
 
 use super::packet::Packet;
 use super::report::{Case, Failure, FailureKind, WaitingPacket};
@@ -112,7 +112,7 @@ pub(super) struct Counts {
 #[derive(Default)]
 pub(super) struct Bed {
     pub tree: Option<Rc<Tree>>,
-    runtimes: Vec<Box<dyn Home>>,
+    runtimes: Vec<Box<dyn SchedRuntime>>,
     pub now: u64,
     waiting: BTreeMap<u32, Rc<Item>>,
     /// Handles that the scheduler returned.
@@ -420,7 +420,7 @@ impl Session {
         tree.map_or_else(|| node.to_string(), |tree| tree.names.node(node).to_owned())
     }
 
-    pub fn runtime(&mut self) -> Result<&dyn Home, Halt> {
+    pub fn runtime(&mut self) -> Result<&dyn SchedRuntime, Halt> {
         if self.bed.runtimes.is_empty() {
             self.start()?;
         }

@@ -8,8 +8,8 @@ mod hostile;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairpath_core::sched::{
-    Drop, Home, HomeError, ImpairStats, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind,
-    Over, Param, Plan, Policy, SchedStats,
+    Drop, ImpairStats, Meta, NEVER, NodeStats, Op, OpKind, Outcome, OutcomeKind, Over, Param, Plan,
+    Policy, SchedRuntime, SchedRuntimeError, SchedStats,
 };
 
 use super::*;
@@ -135,7 +135,7 @@ impl Sorted {
     }
 }
 
-impl Home for Sorted {
+impl SchedRuntime for Sorted {
     fn name(&self) -> &'static str {
         if self.fault.is_some() {
             "kernel"
@@ -144,11 +144,11 @@ impl Home for Sorted {
         }
     }
 
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         for (index, op) in (0..).zip(ops) {
             self.ops += 1;
             if self.fault == Some((self.ops, Fault::Fails)) {
-                return Err(HomeError::Kernel("no CAP_BPF".into()));
+                return Err(SchedRuntimeError::Kernel("no CAP_BPF".into()));
             }
             let mut of_this = Vec::new();
             match op.kind {
@@ -203,7 +203,7 @@ fn sorted(fault: Option<(u64, Fault)>) -> MakeRuntime {
             fault,
             limit,
             ..Sorted::default()
-        }) as Box<dyn Home>)
+        }) as Box<dyn SchedRuntime>)
     })
 }
 

@@ -3,7 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use fairpath_core::sched::{Changes, End, HomeError, Op, Plan, SchedLayout, SchedMemory, policies};
+use fairpath_core::sched::{
+    Changes, End, Op, Plan, SchedLayout, SchedMemory, SchedRuntimeError, policies,
+};
 use fairpath_core::{Config, Memory, Rules};
 
 use super::QdiscError;
@@ -52,11 +54,11 @@ pub fn without_marks(plan: &Plan) -> Plan {
 }
 
 /// A BPF qdisc sends packets unchanged, and each once.
-fn check_packets_stay(plan: &Plan) -> Result<(), HomeError> {
+fn check_packets_stay(plan: &Plan) -> Result<(), SchedRuntimeError> {
     let mut numbered = (1..).zip(&plan.impairments);
     match numbered.find(|(_, config)| config.copy | config.corrupt != 0) {
         None => Ok(()),
-        Some((number, _)) => Err(HomeError::Plan(format!(
+        Some((number, _)) => Err(SchedRuntimeError::Plan(format!(
             "impairment {number} duplicates or corrupts packets, which a BPF qdisc cannot; omit duplicate and corrupt, or use AF_XDP or NFQUEUE"
         ))),
     }
@@ -80,7 +82,7 @@ impl ContentLayout {
         content: &QdiscContent<'_>,
         packets: u32,
         changes: &Changes,
-    ) -> Result<ContentLayout, HomeError> {
+    ) -> Result<ContentLayout, SchedRuntimeError> {
         check_packets_stay(content.plan)?;
         let mut plan = without_marks(content.plan);
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
@@ -193,6 +195,9 @@ mod tests {
         plan.impairments = vec![ImpairConfig::default()];
         check(&plan, 1001).unwrap();
         let error = check(&plan, 1000).unwrap_err().to_string();
-        assert!(error.contains("needs 1001 handles, but was registered with 1000"), "{error}");
+        assert!(
+            error.contains("needs 1001 handles, but was registered with 1000"),
+            "{error}"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
-use fairpath_core::sched::{Home, Op, Over, Policy, Scheduler, policies};
+use fairpath_core::sched::{Op, Over, Policy, SchedRuntime, Scheduler, policies};
 use fairpath_policy::Author;
 use fairpath_policy::trial::{self, Trial};
 use fairpath_testbed::{Need, requires};
@@ -28,7 +28,7 @@ fn compiled(author: &Author) -> &'static Policy {
     found.unwrap_or_else(|| panic!("{} is compiled in", author.policy.name))
 }
 
-fn try_home(home: &mut dyn Home, ops: &[Op]) -> Trial {
+fn try_home(home: &mut dyn SchedRuntime, ops: &[Op]) -> Trial {
     let trial = trial::run(home, ops).expect("it runs, and its audit finds nothing");
     assert_eq!(trial.stuck, 0, "{} home", home.name());
     trial

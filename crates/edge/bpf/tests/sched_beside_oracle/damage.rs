@@ -1,7 +1,7 @@
 //! The same blows to the memory of both runtimes: every operation ends, and both answer alike.
 
 use fairpath_bpf::SchedRun;
-use fairpath_core::sched::{Home, Op, Scheduler};
+use fairpath_core::sched::{Op, SchedRuntime, Scheduler};
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seeds;
 

@@ -254,7 +254,7 @@ fn quantiles(sorted: &[u64]) -> Option<[u64; 4]> {
 mod tests {
     use super::*;
 
-    const SUMMARY: &str = r#"{"type":"summary","towards":[{"towards":"wan","loss":{"data_packets":900,"lost_beyond_packets":9,"lost_before_packets":0}},{"towards":"lan","loss":{"data_packets":5,"lost_beyond_packets":1}}],"schema":1}"#;
+    const SUMMARY: &str = r#"{"type":"summary","towards":[{"towards":"wan","loss":{"data_packets":900,"lost_beyond_packets":9,"upstream_lost_packets":0}},{"towards":"lan","loss":{"data_packets":5,"lost_beyond_packets":1}}],"schema":1}"#;
 
     fn sample(seconds: u32, towards: &str, rtt: u64) -> String {
         format!(

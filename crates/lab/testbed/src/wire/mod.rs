@@ -71,7 +71,7 @@ pub enum WireError {
 
 /// One of the two directions of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum WireDirection {
     /// From the left port to the right one.
     LeftToRight,
     /// From the right port to the left one.
@@ -283,10 +283,10 @@ impl Wire {
     /// Changes what happens to frames taken from now on; those under way keep their release time.
     ///
     /// The seed starts anew. Takes effect before the next frame is taken.
-    pub fn set_impairment(&self, way: Way, impairment: Impairment) {
+    pub fn set_impairment(&self, way: WireDirection, impairment: Impairment) {
         match way {
-            Way::LeftToRight => self.left_to_right.shared.change(impairment),
-            Way::RightToLeft => self.right_to_left.shared.change(impairment),
+            WireDirection::LeftToRight => self.left_to_right.shared.change(impairment),
+            WireDirection::RightToLeft => self.right_to_left.shared.change(impairment),
         }
     }
 }

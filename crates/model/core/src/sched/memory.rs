@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Account, Function, HomeError, ImpairStats, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op,
-    Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedStats, policies,
+    Account, Function, ImpairStats, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
+    OutcomeKind, Over, Plan, Policy, SPLIT, SchedRuntimeError, SchedStats, policies,
 };
 
 /// Maximum of handles, flows, nodes and references of one scheduler.
@@ -93,8 +93,8 @@ impl SchedLayout {
     /// Checks the plan; `custom` is the custom policy, if one may be named.
     ///
     /// # Errors
-    /// [`HomeError::Plan`] names the node and the problem.
-    pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, HomeError> {
+    /// [`SchedRuntimeError::Plan`] names the node and the problem.
+    pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, SchedRuntimeError> {
         let mut plan = plan.clone();
         plan.config.nodes = plan.nodes.len() as u32;
         plan.config.classes = plan.class_table.len() as u32;
@@ -156,12 +156,12 @@ impl SchedLayout {
     /// Formats zeroed memory of [`SchedLayout::bytes`].
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: invalid queue.
+    /// [`SchedRuntimeError::Plan`]: invalid queue.
     ///
     /// # Safety
     /// `at` points to that many zeroed, writable bytes, aligned to 64, that outlive the value; only
     /// the core uses them while it lives.
-    pub unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, HomeError> {
+    pub unsafe fn format(&mut self, at: NonNull<u8>) -> Result<SchedMemory, SchedRuntimeError> {
         let sched = at.cast::<Sched>();
         let raw = self.raw();
         let (children, mut node) = (self.children.as_mut_ptr(), 0);
@@ -181,7 +181,7 @@ impl SchedLayout {
             "policy when full or outside",
         ];
         let what = what.get(misfit as usize).unwrap_or(&"size");
-        Err(HomeError::Plan(format!(
+        Err(SchedRuntimeError::Plan(format!(
             "the queue of node {node} cannot have this {what}"
         )))
     }
@@ -193,11 +193,11 @@ fn bits(functions: &[Function]) -> u32 {
         .fold(0, |bits, function| bits | 1 << *function as u32)
 }
 
-fn wrong(index: usize, text: String) -> HomeError {
-    HomeError::Plan(format!("node {} {text}", index + 1))
+fn wrong(index: usize, text: String) -> SchedRuntimeError {
+    SchedRuntimeError::Plan(format!("node {} {text}", index + 1))
 }
 
-fn check_sizes(plan: &Plan) -> Result<(), HomeError> {
+fn check_sizes(plan: &Plan) -> Result<(), SchedRuntimeError> {
     let c = &plan.config;
     let sizes = [
         ("packets", c.packets),
@@ -212,7 +212,7 @@ fn check_sizes(plan: &Plan) -> Result<(), HomeError> {
     for (name, size) in sizes {
         if size > MAX_OF_A_KIND {
             let text = format!("{size} {name} are more than {MAX_OF_A_KIND}");
-            return Err(HomeError::Plan(text));
+            return Err(SchedRuntimeError::Plan(text));
         }
     }
     if c.limit_packets > c.packets {
@@ -220,31 +220,31 @@ fn check_sizes(plan: &Plan) -> Result<(), HomeError> {
             "a limit of {} packets exceeds the {} handles",
             c.limit_packets, c.packets
         );
-        return Err(HomeError::Plan(text));
+        return Err(SchedRuntimeError::Plan(text));
     }
     Ok(())
 }
 
-fn check_tables(plan: &Plan) -> Result<(), HomeError> {
+fn check_tables(plan: &Plan) -> Result<(), SchedRuntimeError> {
     let nodes = plan.nodes.len() as u32;
     if nodes == 0 {
-        return Err(HomeError::Plan("the tree has no node".into()));
+        return Err(SchedRuntimeError::Plan("the tree has no node".into()));
     }
     if plan.config.service as usize > plan.impairments.len() {
-        return Err(HomeError::Plan(format!(
+        return Err(SchedRuntimeError::Plan(format!(
             "the root uses the rate trace of impairment {} of {}",
             plan.config.service,
             plan.impairments.len()
         )));
     }
     if plan.class_table.is_empty() {
-        return Err(HomeError::Plan(
+        return Err(SchedRuntimeError::Plan(
             "the table of classes has no entry 0".into(),
         ));
     }
     let mut named = plan.class_table.iter().chain(&plan.splits);
     if let Some(node) = named.find(|node| **node > nodes) {
-        return Err(HomeError::Plan(format!(
+        return Err(SchedRuntimeError::Plan(format!(
             "a table names node {node} of {nodes}"
         )));
     }
@@ -286,7 +286,7 @@ impl NodeConfig {
     }
 }
 
-fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeError> {
+fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), SchedRuntimeError> {
     let node = &plan.nodes[index];
     let is_leaf = matches!(node.over, Over::Packets | Over::Flows);
     if (node.parent == 0) != (index == 0) || node.parent as usize > index {
@@ -374,7 +374,7 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), HomeErro
 }
 
 /// A reference from the shaper cannot be refused: its packet is queued below.
-fn check_references(laid: &SchedLayout) -> Result<(), HomeError> {
+fn check_references(laid: &SchedLayout) -> Result<(), SchedRuntimeError> {
     let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
     let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
     let holds = over

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::ffi::{self, Sched};
 use super::{
-    Account, Custom, Function, Home, HomeError, ImpairStats, Meta, NodeStats, OUTCOMES_PER_OP, Op,
-    Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedStats,
+    Account, Custom, Function, ImpairStats, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan,
+    Policy, SchedLayout, SchedMemory, SchedRuntime, SchedRuntimeError, SchedStats,
 };
 
 /// Of `struct fp_sched`.
@@ -19,7 +19,7 @@ pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 /// A tree of policies over queues, natively.
 ///
 /// ```
-/// use fairpath_core::sched::{Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
+/// use fairpath_core::sched::{SchedRuntime, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
 ///
 /// let fifo = NodeConfig { policy: 1, over: Over::Packets, queue: 2, queue_buckets: 1, ..NodeConfig::default() };
 /// let config = SchedConfig { packets: 10, limit_packets: 10, ..SchedConfig::default() };
@@ -105,20 +105,20 @@ impl Scheduler {
     /// Builds a plan of shipped policies. O(its memory).
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: an invalid plan, with the reason.
-    pub fn new(plan: &Plan) -> Result<Scheduler, HomeError> {
+    /// [`SchedRuntimeError::Plan`]: an invalid plan, with the reason.
+    pub fn new(plan: &Plan) -> Result<Scheduler, SchedRuntimeError> {
         Scheduler::lay_out(plan, None)
     }
 
     /// Builds a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
     ///
     /// # Errors
-    /// [`HomeError::Plan`]: an invalid plan, with the reason.
+    /// [`SchedRuntimeError::Plan`]: an invalid plan, with the reason.
     pub fn with_custom(
         plan: &Plan,
         policy: &Policy,
         custom: Box<dyn Custom>,
-    ) -> Result<Scheduler, HomeError> {
+    ) -> Result<Scheduler, SchedRuntimeError> {
         let mut scheduler = Scheduler::lay_out(plan, Some(policy))?;
         let mut custom = Box::new(custom);
         scheduler.memory.set_custom((&raw mut *custom).cast());
@@ -126,11 +126,12 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    fn lay_out(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, HomeError> {
+    fn lay_out(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, SchedRuntimeError> {
         let mut laid = SchedLayout::new(plan, policy)?;
         let bytes = laid.bytes() as usize;
-        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>())
-            .map_err(|_| HomeError::Plan(format!("{bytes} bytes exceed the address space")))?;
+        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>()).map_err(|_| {
+            SchedRuntimeError::Plan(format!("{bytes} bytes exceed the address space"))
+        })?;
         // SAFETY: the size is not zero: a header always exists.
         let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
@@ -207,12 +208,12 @@ impl Scheduler {
     }
 }
 
-impl Home for Scheduler {
+impl SchedRuntime for Scheduler {
     fn name(&self) -> &'static str {
         "native"
     }
 
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         let mut done = 0;
         while done < ops.len() {
             let (ran, told) = self.step(&ops[done..]);

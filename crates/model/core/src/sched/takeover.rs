@@ -69,7 +69,7 @@ impl Scheduler {
     /// us per packet, after [`Scheduler::commit`].
     ///
     /// ```
-    /// # use fairpath_core::sched::{Changes, Home, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
+    /// # use fairpath_core::sched::{Changes, SchedRuntime, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, Scheduler};
     /// # let fifo = NodeConfig { policy: 1, over: Over::Packets, queue: 2, queue_buckets: 1, ..NodeConfig::default() };
     /// # let config = SchedConfig { packets: 10, limit_packets: 10, ..SchedConfig::default() };
     /// # let plan = Plan { config, nodes: vec![fifo], class_table: vec![1], ..Plan::default() };

@@ -9,12 +9,12 @@ pub mod frames;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fairpath_core::forward::{FibAnswer, FibQuestion, ForwardPlan, Forwarding, Way};
+use fairpath_core::forward::{FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarding};
 
 /// What the oracle says of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    pub way: Way,
+    pub way: ForwardOutcome,
     pub came: usize,
     pub leaves: usize,
     /// Destination, then source.
@@ -67,30 +67,30 @@ fn link(frame: &[u8]) -> Option<Link<'_>> {
 }
 
 /// By the link header alone.
-pub fn look(frame: &[u8], own: &[[u8; 6]]) -> Way {
+pub fn look(frame: &[u8], own: &[[u8; 6]]) -> ForwardOutcome {
     let Some(link) = link(frame) else {
-        return Way::Short;
+        return ForwardOutcome::Short;
     };
     let way = way_of(&link);
     match way {
-        Way::Group => way,
-        _ if own.contains(&link.destination) => Way::Own,
+        ForwardOutcome::Group => way,
+        _ if own.contains(&link.destination) => ForwardOutcome::Own,
         _ => way,
     }
 }
 
-fn way_of(link: &Link) -> Way {
+fn way_of(link: &Link) -> ForwardOutcome {
     if link.destination[0] % 2 == 1 {
-        return Way::Group;
+        return ForwardOutcome::Group;
     }
     let is_neighbour = || {
         let ip = link.payload;
         ip.len() > 40 && ip[6] == 58 && (133..=137).contains(&ip[40])
     };
     match link.ethertype {
-        0x86dd if is_neighbour() => Way::Neighbour,
-        0x0800 | 0x86dd => Way::ToSocket,
-        _ => Way::NotIp,
+        0x86dd if is_neighbour() => ForwardOutcome::Neighbour,
+        0x0800 | 0x86dd => ForwardOutcome::ToSocket,
+        _ => ForwardOutcome::NotIp,
     }
 }
 
@@ -109,7 +109,7 @@ pub fn decide(
         macs: [[0; 6]; 2],
     };
     let Some(link) = link(shown) else {
-        return said(Way::Short, 0);
+        return said(ForwardOutcome::Short, 0);
     };
     let vlan = link.tags.first().map_or(0, |tag| tag % 4096);
     let bridge = plan.forwarding == Forwarding::Bridge;
@@ -119,33 +119,33 @@ pub fn decide(
     };
     let Some(came) = [0, 1].into_iter().find(|exit| belongs(*exit)) else {
         let first = plan.exits[0].ifindex.0 == ifindex;
-        return said(Way::OtherVlan, usize::from(!first));
+        return said(ForwardOutcome::OtherVlan, usize::from(!first));
     };
     let way = way_of(&link);
-    if way == Way::Group {
+    if way == ForwardOutcome::Group {
         return said(way, came);
     }
     let mut own = plan.own.clone();
     own.resize(4, [0; 6]);
     if bridge && own.contains(&link.destination) {
-        return said(Way::Own, came);
+        return said(ForwardOutcome::Own, came);
     }
-    if way != Way::ToSocket {
+    if way != ForwardOutcome::ToSocket {
         return said(way, came);
     }
     if !bridge && link.destination != plan.exits[came].mac {
-        return said(Way::OtherHost, came);
+        return said(ForwardOutcome::OtherHost, came);
     }
     if !socket {
-        return said(Way::NoSocket, came);
+        return said(ForwardOutcome::NoSocket, came);
     }
     let ip_bytes = frame_bytes - (shown.len() - link.payload.len()) as u32;
     if bridge {
         return match ip_bytes > plan.exits[1 - came].mtu {
-            true => said(Way::TooBig, came),
+            true => said(ForwardOutcome::TooBig, came),
             false => Said {
                 leaves: 1 - came,
-                ..said(Way::ToSocket, came)
+                ..said(ForwardOutcome::ToSocket, came)
             },
         };
     }
@@ -157,50 +157,50 @@ pub fn decide(
     let answer = fib(&question);
     let refused = match answer.code {
         0 => None,
-        4 => Some(Way::Local),
-        5 => Some(Way::NotForwarding),
-        6 => Some(Way::Tunnel),
-        7 => Some(Way::NoNeighbour),
-        8 => Some(Way::TooBig),
-        _ => Some(Way::Unreachable),
+        4 => Some(ForwardOutcome::Local),
+        5 => Some(ForwardOutcome::NotForwarding),
+        6 => Some(ForwardOutcome::Tunnel),
+        7 => Some(ForwardOutcome::NoNeighbour),
+        8 => Some(ForwardOutcome::TooBig),
+        _ => Some(ForwardOutcome::Unreachable),
     };
     if let Some(way) = refused {
         return said(way, came);
     }
     let leaves = (0..2).find(|exit| plan.exits[*exit].route == answer.leaves_by);
     match leaves {
-        None => said(Way::OtherExit, came),
+        None => said(ForwardOutcome::OtherExit, came),
         Some(leaves) => Said {
             leaves,
             macs: [answer.destination, answer.source],
-            ..said(Way::ToSocket, came)
+            ..said(ForwardOutcome::ToSocket, came)
         },
     }
 }
 
-fn question(ip: &[u8], bytes: u32) -> Result<FibQuestion, Way> {
-    match ip.first().ok_or(Way::Short)? >> 4 {
+fn question(ip: &[u8], bytes: u32) -> Result<FibQuestion, ForwardOutcome> {
+    match ip.first().ok_or(ForwardOutcome::Short)? >> 4 {
         4 => question_v4(ip, bytes),
         version => question_v6(ip, bytes, version == 6),
     }
 }
 
-fn question_v4(ip: &[u8], bytes: u32) -> Result<FibQuestion, Way> {
-    let header = ip.get(..20).ok_or(Way::Short)?;
+fn question_v4(ip: &[u8], bytes: u32) -> Result<FibQuestion, ForwardOutcome> {
+    let header = ip.get(..20).ok_or(ForwardOutcome::Short)?;
     if header[0] % 16 != 5 {
-        return Err(Way::Options);
+        return Err(ForwardOutcome::Options);
     }
     if header[8] < 2 {
-        return Err(Way::Ttl);
+        return Err(ForwardOutcome::Ttl);
     }
     let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
     let (source, destination) = (address(12), address(16));
     let martian = |ip: Ipv4Addr| matches!(ip.octets()[0], 0 | 127 | 224..);
     if martian(source) || martian(destination) || !is_whole(header) {
-        return Err(Way::Strange);
+        return Err(ForwardOutcome::Strange);
     }
     if u32::from(word(&ip[2..])) > bytes {
-        return Err(Way::Short);
+        return Err(ForwardOutcome::Short);
     }
     Ok(FibQuestion {
         came_by: fairpath_units::IfIndex(0),
@@ -212,28 +212,28 @@ fn question_v4(ip: &[u8], bytes: u32) -> Result<FibQuestion, Way> {
     })
 }
 
-fn question_v6(ip: &[u8], bytes: u32, is_six: bool) -> Result<FibQuestion, Way> {
-    let header = ip.get(..40).ok_or(Way::Short)?;
+fn question_v6(ip: &[u8], bytes: u32, is_six: bool) -> Result<FibQuestion, ForwardOutcome> {
+    let header = ip.get(..40).ok_or(ForwardOutcome::Short)?;
     if !is_six {
-        return Err(Way::Strange);
+        return Err(ForwardOutcome::Strange);
     }
     if header[6] == 0 {
-        return Err(Way::Options);
+        return Err(ForwardOutcome::Options);
     }
     if header[7] < 2 {
-        return Err(Way::Ttl);
+        return Err(ForwardOutcome::Ttl);
     }
     let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap());
     let (source, destination) = (address(8), address(24));
     let martian = |ip: Ipv6Addr| ip.octets()[0] == 0xff || ip.segments()[0] & 0xffc0 == 0xfe80;
     let nobody = [Ipv6Addr::UNSPECIFIED, Ipv6Addr::LOCALHOST];
     if martian(source) || martian(destination) || nobody.contains(&source) {
-        return Err(Way::Strange);
+        return Err(ForwardOutcome::Strange);
     }
     // The field has 16 bits: a jumbogram's length does not fit it.
     let total = word(&ip[4..]).wrapping_add(40);
     if u32::from(total) > bytes {
-        return Err(Way::Short);
+        return Err(ForwardOutcome::Short);
     }
     let first = u32::from_be_bytes(ip[..4].try_into().unwrap());
     Ok(FibQuestion {

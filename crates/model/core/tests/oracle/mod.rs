@@ -134,7 +134,7 @@ impl Oracle {
         let ack = unwrap(p.ack, dir.acked.unwrap_or(next));
         let unseen = ack > next;
         if unseen {
-            dir.counts.unseen_bytes += (ack - next) as u32;
+            dir.counts.unobserved_bytes += (ack - next) as u32;
             dir.next = Some(ack);
         }
         if dir.acked.is_some_and(|acked| ack <= acked) {
@@ -169,7 +169,7 @@ impl Oracle {
         let counts = &mut dir.counts;
         dir.holes.retain(|hole| {
             if hole.end <= ack {
-                counts.unseen_bytes += (hole.end - hole.seq) as u32;
+                counts.unobserved_bytes += (hole.end - hole.seq) as u32;
             }
             hole.end > ack
         });
@@ -327,9 +327,9 @@ impl Dir {
         let old_end = sent.end.min(next);
         let (filled, reordered, late) = self.fill(sent, old_end, round_trip);
         let counts = &mut self.counts;
-        counts.lost_before_bytes += (filled - reordered) as u64;
+        counts.upstream_lost_bytes += (filled - reordered) as u64;
         counts.reordered_packets += u32::from(reordered > 0);
-        counts.lost_before_packets += u32::from(filled > 0 && reordered == 0);
+        counts.upstream_lost_packets += u32::from(filled > 0 && reordered == 0);
         debug_assert!(late >= 0);
         let again = old_end - sent.seq - filled;
         if again > 0 {

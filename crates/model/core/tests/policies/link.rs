@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use fairpath_core::sched::{Drop, Home, Meta, NEVER, Op, Outcome, OutcomeKind};
+use fairpath_core::sched::{Drop, Meta, NEVER, Op, Outcome, OutcomeKind, SchedRuntime};
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
@@ -37,12 +37,12 @@ pub struct Sent {
 const AUDIT_EVERY: u32 = 500;
 
 /// Runs operations one by one and audits now and then: for long runs.
-pub struct Audited<H: Home> {
+pub struct Audited<H: SchedRuntime> {
     pub home: H,
     left: u32,
 }
 
-impl<H: Home> Audited<H> {
+impl<H: SchedRuntime> Audited<H> {
     pub fn new(home: H) -> Audited<H> {
         Audited { home, left: 0 }
     }
@@ -61,7 +61,7 @@ impl<H: Home> Audited<H> {
 
 /// Sources that have packets waiting whenever they are on, and a link of a rate. Every handle given
 /// comes back once, or the test fails.
-pub struct Link<H: Home> {
+pub struct Link<H: SchedRuntime> {
     pub home: Audited<H>,
     pub now: u64,
     rate_bps: u64,
@@ -72,7 +72,7 @@ pub struct Link<H: Home> {
     pub dropped: Vec<(usize, Drop)>,
 }
 
-impl<H: Home> Link<H> {
+impl<H: SchedRuntime> Link<H> {
     /// `packets` handles; one source for each template.
     pub fn new(home: H, packets: u32, rate_bps: u64, templates: Vec<Meta>) -> Link<H> {
         Link {

@@ -1,12 +1,12 @@
 //! What the tests of policies share: plans by policies' names, and a runtime that is watched.
 //!
-//! Everything is generic over [`Home`], so that the same operations run natively and in the kernel.
+//! Everything is generic over [`SchedRuntime`], so that the same operations run natively and in the kernel.
 
 #![allow(dead_code)] // every test binary uses another part of it
 
 use fairpath_core::sched::{
-    COST_ONE, Home, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
-    Scheduler, policies,
+    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
+    SchedRuntime, Scheduler, policies,
 };
 
 /// `FP_HEAP`: the queue of policies that want none in particular.
@@ -77,7 +77,7 @@ pub fn packet(flow_hash: u32, bytes: u32) -> Meta {
 }
 
 /// A home whose every packet is followed: none may be lost, doubled or left uncounted.
-pub struct Watched<H: Home> {
+pub struct Watched<H: SchedRuntime> {
     home: H,
     waiting: Vec<bool>,
     came: u64,
@@ -93,7 +93,7 @@ impl Watched<Scheduler> {
     }
 }
 
-impl<H: Home> Watched<H> {
+impl<H: SchedRuntime> Watched<H> {
     pub fn new(home: H) -> Watched<H> {
         Watched {
             home,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fairpath_core::sched::{Drop, Home, NodeConfig, Op, Outcome, Policy, SchedStats};
+use fairpath_core::sched::{Drop, NodeConfig, Op, Outcome, Policy, SchedRuntime, SchedStats};
 
 use super::Oracle;
 use super::log::describe;
@@ -92,7 +92,7 @@ fn known(stats: SchedStats) -> SchedStats {
 pub fn compare(
     tree: &Tree,
     oracle: &mut Oracle,
-    homes: &mut [&mut dyn Home],
+    homes: &mut [&mut dyn SchedRuntime],
     log: &[Op],
 ) -> Result<Done, String> {
     let mut done = 0;
@@ -119,7 +119,7 @@ fn outcomes(
     part: usize,
     ops: &[Op],
     expected: &[Vec<Outcome>],
-    home: &mut dyn Home,
+    home: &mut dyn SchedRuntime,
 ) -> Result<(), String> {
     let mut got = Vec::new();
     home.run(ops, &mut got).map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ fn same(index: usize, op: &Op, expected: &[Outcome], got: &[Outcome]) -> Result<
     ))
 }
 
-fn counters(tree: &Tree, oracle: &Oracle, home: &dyn Home) -> Result<(), String> {
+fn counters(tree: &Tree, oracle: &Oracle, home: &dyn SchedRuntime) -> Result<(), String> {
     let (expected, got) = (oracle.stats(), home.stats());
     if (got.shared, got.state_lost) != (0, 0) {
         return Err("the table of flows was too small for this test".into());

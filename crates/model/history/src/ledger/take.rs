@@ -117,7 +117,7 @@ impl Ledger {
                 account.recent = true;
                 self.recent.push(entry.row);
             }
-            let plan = [place.spec.plan_up_bps, place.spec.plan_down_bps];
+            let plan = [place.spec.ceil_up_bps, place.spec.ceil_down_bps];
             let learnt = account.learnt.get_or_insert_default();
             let inside = self.sums.buckets(INSIDE);
             learnt.load.note(self.clock.t, rates, plan, inside);

@@ -212,7 +212,7 @@ fn direction(now: &DirCounts, before: &DirCounts) -> DirectionTally {
         unmeasured_bytes: now.unmeasured_bytes.wrapping_sub(before.unmeasured_bytes),
         data: since(now.data_packets, before.data_packets),
         lost_downstream: since(now.retransmitted_packets, before.retransmitted_packets),
-        lost_upstream: since(now.lost_before_packets, before.lost_before_packets),
+        lost_upstream: since(now.upstream_lost_packets, before.upstream_lost_packets),
         reordered: since(now.reordered_packets, before.reordered_packets),
     }
 }

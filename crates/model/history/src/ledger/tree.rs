@@ -24,9 +24,9 @@ pub struct RowSpec {
     /// Index of its parent, which precedes it.
     pub parent: Option<usize>,
     /// Ceiling of the direction up.
-    pub plan_up_bps: Option<u64>,
+    pub ceil_up_bps: Option<u64>,
     /// Ceiling of the direction down.
-    pub plan_down_bps: Option<u64>,
+    pub ceil_down_bps: Option<u64>,
     /// Its service levels, on the inside leg.
     pub sla: Sla,
 }

@@ -170,10 +170,13 @@ fn check_leg(reported: &Leg, leg: usize, window: &Did, all: &Did) {
     };
     let before = window.before[near];
     assert_eq!(
-        reported.loss_from,
+        reported.loss_from_ratio,
         share(before, window.data[near] + before)
     );
-    assert_eq!(reported.loss_to, share(window.again[far], window.data[far]));
+    assert_eq!(
+        reported.loss_to_ratio,
+        share(window.again[far], window.data[far])
+    );
     assert_eq!(reported.lost_packets, all.before[near] + all.again[far]);
     assert_eq!(
         reported.data_packets,
@@ -330,7 +333,7 @@ fn about_to_wrap() -> ClassCounts {
         dir.unmeasured_bytes = u64::MAX - 9_999;
         dir.data_packets = u32::MAX - 99;
         dir.retransmitted_packets = u32::MAX - 9;
-        dir.lost_before_packets = u32::MAX - 9;
+        dir.upstream_lost_packets = u32::MAX - 9;
         dir.reordered_packets = u32::MAX - 1;
     }
     for leg in &mut counts.leg {

@@ -18,7 +18,7 @@ fn busy_world(seed: u64, leaves: u32) -> Ledger {
     for leaf in 1..=leaves {
         let mut spec = class(&format!("Site {}", dice.below(1 << 40)), leaf);
         spec.parent = [None, Some(0), Some(1), Some(2)][dice.below(4) as usize];
-        spec.plan_down_bps = Some(10_000_000);
+        spec.ceil_down_bps = Some(10_000_000);
         if spec.parent.is_none() && dice.below(2) == 0 {
             spec.kind = Kind::Subnet;
         }
@@ -57,7 +57,9 @@ fn value(row: &Row, sort: Sort) -> Option<f64> {
         Sort::Flows => Some(row.flows.open() as f64),
         Sort::Loss => {
             let legs = [&row.inside, &row.outside];
-            let shares = legs.iter().flat_map(|leg| [leg.loss_to, leg.loss_from]);
+            let shares = legs
+                .iter()
+                .flat_map(|leg| [leg.loss_to_ratio, leg.loss_from_ratio]);
             shares.flatten().max_by(f64::total_cmp)
         }
     }

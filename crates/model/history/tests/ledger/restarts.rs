@@ -50,7 +50,7 @@ fn lasting(row: &Row) -> Row {
             leg.p95_rtt_ns,
             leg.p99_rtt_ns,
         ) = (None, None, None, None);
-        (leg.loss_to, leg.loss_from) = (None, None);
+        (leg.loss_to_ratio, leg.loss_from_ratio) = (None, None);
     }
     row.history.clear();
     row

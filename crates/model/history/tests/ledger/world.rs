@@ -55,7 +55,7 @@ impl World {
         let counts = &mut self.counts[slot as usize].dir[dir];
         counts.data_packets = counts.data_packets.wrapping_add(data);
         counts.retransmitted_packets = counts.retransmitted_packets.wrapping_add(again);
-        counts.lost_before_packets = counts.lost_before_packets.wrapping_add(before);
+        counts.upstream_lost_packets = counts.upstream_lost_packets.wrapping_add(before);
     }
 
     /// The same counters for another ledger.
@@ -99,8 +99,8 @@ pub fn class(name: &str, slot: u32) -> RowSpec {
         name: name.into(),
         kind: Kind::Class,
         parent: None,
-        plan_up_bps: None,
-        plan_down_bps: None,
+        ceil_up_bps: None,
+        ceil_down_bps: None,
         sla: Sla::default(),
     }
 }

@@ -10,7 +10,7 @@ use super::write::checksum;
 use super::{BLOCK_OPS, END, LogError, MAGIC, MAX_OPS_BYTES, MAX_RUN_BYTES, OPS, RUN, VERSION};
 
 /// Consecutive operations of a run and their outcomes, in the form of the arguments of
-/// [`Home::run`](fairpath_core::sched::Home::run).
+/// [`SchedRuntime::run`](fairpath_core::sched::SchedRuntime::run).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// At most [`BLOCK_OPS`].

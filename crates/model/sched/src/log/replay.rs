@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 
-use fairpath_core::sched::{Home, HomeError, Op, Outcome, SchedStats};
+use fairpath_core::sched::{Op, Outcome, SchedRuntime, SchedRuntimeError, SchedStats};
 
 use super::read::{Batch, Part, Reader, Summary};
 use super::{LogError, Run};
@@ -14,7 +14,7 @@ use super::{LogError, Run};
 pub const BEFORE: usize = 8;
 
 /// Creates new runtimes for a run. All of them get its operations.
-pub type MakeRuntimes<'a> = dyn FnMut(&Run) -> Result<Vec<Box<dyn Home>>, String> + 'a;
+pub type MakeRuntimes<'a> = dyn FnMut(&Run) -> Result<Vec<Box<dyn SchedRuntime>>, String> + 'a;
 
 /// An error that ends a replay early.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum ReplayError {
     },
     /// A runtime failed.
     #[error("run {run}, batch of operations from {op}, in the {runtime} runtime")]
-    Home {
+    SchedRuntime {
         /// From 1.
         run: u64,
         /// Index of the first operation of the batch.
@@ -40,7 +40,7 @@ pub enum ReplayError {
         /// "native" or "kernel".
         runtime: &'static str,
         /// Why.
-        source: HomeError,
+        source: SchedRuntimeError,
     },
 }
 
@@ -147,13 +147,13 @@ struct Current {
     number: u64,
     /// The name of the log in the report, if it has outcomes.
     recorded: Option<String>,
-    runtimes: Vec<Box<dyn Home>>,
+    runtimes: Vec<Box<dyn SchedRuntime>>,
     done: u64,
     before: VecDeque<(u64, Op, Vec<Outcome>)>,
 }
 
 impl Current {
-    fn new(number: u64, run: &Run, runtimes: Vec<Box<dyn Home>>) -> Current {
+    fn new(number: u64, run: &Run, runtimes: Vec<Box<dyn SchedRuntime>>) -> Current {
         let recorded = run.outcomes.then(|| format!("log ({})", run.runtime));
         Current {
             number,
@@ -179,7 +179,7 @@ impl Current {
             let mut outcomes = Vec::new();
             let (run, op, name) = (self.number, self.done, runtime.name());
             let ran = runtime.run(&batch.ops, &mut outcomes);
-            ran.map_err(|source| ReplayError::Home {
+            ran.map_err(|source| ReplayError::SchedRuntime {
                 run,
                 op,
                 runtime: name,

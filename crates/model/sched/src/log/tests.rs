@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use fairpath_core::sched::{
-    Home, HomeError, ImpairConfig, ImpairStats, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind,
-    Outcome, OutcomeKind, Plan, SchedConfig, SchedStats,
+    ImpairConfig, ImpairStats, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind, Outcome,
+    OutcomeKind, Plan, SchedConfig, SchedRuntime, SchedRuntimeError, SchedStats,
 };
 
 use super::*;
@@ -334,12 +334,12 @@ fn plans_with_invalid_references_are_refused() {
 /// A runtime that returns the given outcomes in order.
 struct Parrot(Vec<Outcome>, usize);
 
-impl Home for Parrot {
+impl SchedRuntime for Parrot {
     fn name(&self) -> &'static str {
         "native"
     }
 
-    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), HomeError> {
+    fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         for op in 0..u32::try_from(ops.len()).unwrap() {
             outcomes.push(Outcome {
                 op,
@@ -384,7 +384,11 @@ fn replayed(wrong: Option<usize>) -> Replayed {
     if let Some(wrong) = wrong {
         answers[wrong].rank += 1;
     }
-    let mut make = |_: &Run| Ok(vec![Box::new(Parrot(answers.clone(), 0)) as Box<dyn Home>]);
+    let mut make = |_: &Run| {
+        Ok(vec![
+            Box::new(Parrot(answers.clone(), 0)) as Box<dyn SchedRuntime>
+        ])
+    };
     replay(&bytes[..], &mut make).unwrap()
 }
 

@@ -57,9 +57,9 @@ impl<W: Write> Writer<W> {
     }
 
     /// Records operations, and their outcomes if the run has them. `Outcome::op` is an index into
-    /// `ops`, as [`Home::run`] returns it.
+    /// `ops`, as [`SchedRuntime::run`] returns it.
     ///
-    /// [`Home::run`]: fairpath_core::sched::Home::run
+    /// [`SchedRuntime::run`]: fairpath_core::sched::SchedRuntime::run
     ///
     /// # Errors
     /// No run was [begun](Writer::begin), the time decreases, or the file cannot be written.

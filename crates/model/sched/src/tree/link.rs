@@ -191,7 +191,7 @@ fn shipped(name: &str) -> &'static Policy {
 
 #[cfg(test)]
 mod tests {
-    use fairpath_core::sched::{Home, Meta, Op, OutcomeKind, Scheduler};
+    use fairpath_core::sched::{Meta, Op, OutcomeKind, SchedRuntime, Scheduler};
 
     use super::*;
     use crate::tree::Known;

@@ -1,7 +1,7 @@
 //! A FIFO behind an impairment, packets at equal intervals, and the outcome of each.
 
 use fairpath_core::sched::{
-    Changes, Home, ImpairStats, Meta, NEVER, Op, Outcome, OutcomeKind, Scheduler, policies,
+    Changes, ImpairStats, Meta, NEVER, Op, Outcome, OutcomeKind, SchedRuntime, Scheduler, policies,
 };
 use fairpath_sched::impair::Spec;
 use fairpath_sched::tree::{Known, Tree};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairpath_core::sched::{Drop, Home, NEVER, Op, Outcome, OutcomeKind, Over};
+use fairpath_core::sched::{Drop, NEVER, Op, Outcome, OutcomeKind, Over, SchedRuntime};
 
 use super::findings::{Findings, Inversions, Measured};
 use super::waiting::Waiting;
@@ -49,7 +49,7 @@ struct Leaving {
 }
 
 pub(super) struct Batch<'h> {
-    runtime: &'h mut dyn Home,
+    runtime: &'h mut dyn SchedRuntime,
     tree: &'h Tree,
     tap: Option<Tap<'h>>,
     ops: Vec<Op>,
@@ -70,7 +70,11 @@ pub(super) struct Batch<'h> {
 }
 
 impl<'h> Batch<'h> {
-    pub fn new(runtime: &'h mut dyn Home, tree: &'h Tree, tap: Option<Tap<'h>>) -> Batch<'h> {
+    pub fn new(
+        runtime: &'h mut dyn SchedRuntime,
+        tree: &'h Tree,
+        tap: Option<Tap<'h>>,
+    ) -> Batch<'h> {
         let plan = &tree.plan;
         // Packets in a delay queue have no rank yet.
         let checked =

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{Classifier, End, Meta};
-use fairpath_core::{Frame, Link, TooManyRules, Way};
+use fairpath_core::{Frame, FrameDirection, Link, TooManyRules};
 use fairpath_wire::capture::{LinkType, Reader};
 
 use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};
@@ -53,14 +53,16 @@ impl HeaderParser {
             _ => return None,
         };
         // Criteria of the link apply to packets that leave for a host, or arrive from it.
-        let mut meta = self.of(link, data, Way::Out, End::Receiver)?;
+        let mut meta = self.of(link, data, FrameDirection::Out, End::Receiver)?;
         if meta.class_id == 0 {
-            meta.class_id = self.of(link, data, Way::In, End::Sender)?.class_id;
+            meta.class_id = self
+                .of(link, data, FrameDirection::In, End::Sender)?
+                .class_id;
         }
         Some(meta)
     }
 
-    fn of(&mut self, link: Link, data: &[u8], way: Way, end: End) -> Option<Meta> {
+    fn of(&mut self, link: Link, data: &[u8], way: FrameDirection, end: End) -> Option<Meta> {
         let frame = Frame {
             wire_len: data.len() as u32,
             segs: 1,

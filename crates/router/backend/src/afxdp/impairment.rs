@@ -6,7 +6,7 @@
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{Forwarder, LinkState, QueueId};
-use fairpath_bpf::{Options, RttMonitor, Way as ByWay};
+use fairpath_bpf::{ForwardOutcome, Options, RttMonitor};
 use fairpath_core::Config;
 use fairpath_impair::{Counts, Plan};
 use fairpath_netlink::Link;
@@ -27,14 +27,14 @@ const FLOWS: u32 = 1024;
 const RING_BYTES: u32 = 1 << 12;
 
 /// Ways by which packets between both interfaces pass this process, and go on by the stack.
-const SLIPS: [ByWay; 7] = [
-    ByWay::NoSocket,
-    ByWay::NoRoom,
-    ByWay::NoDesk,
-    ByWay::TooBig,
-    ByWay::Options,
-    ByWay::NoNeighbour,
-    ByWay::Tunnel,
+const SLIPS: [ForwardOutcome; 7] = [
+    ForwardOutcome::NoSocket,
+    ForwardOutcome::NoRoom,
+    ForwardOutcome::NoDesk,
+    ForwardOutcome::TooBig,
+    ForwardOutcome::Options,
+    ForwardOutcome::NoNeighbour,
+    ForwardOutcome::Tunnel,
 ];
 
 /// What the thread tells.
@@ -141,9 +141,10 @@ impl Engine for Afxdp {
         for (at, (counts, ways)) in counts.iter_mut().zip(self.monitor.ways()).enumerate() {
             counts.slipped = SLIPS.iter().map(|way| ways.of(*way)).sum();
             counts.passed = counts.slipped;
-            counts.own.untaken += ways.of(ByWay::Lost);
-            let ways_by_it = ByWay::ALL.iter().map(|(way, _)| *way);
-            let by_it = ways_by_it.filter(|way| !matches!(way, ByWay::ToSocket | ByWay::Lost));
+            counts.own.untaken += ways.of(ForwardOutcome::Lost);
+            let ways_by_it = ForwardOutcome::ALL.iter().map(|(way, _)| *way);
+            let by_it = ways_by_it
+                .filter(|way| !matches!(way, ForwardOutcome::ToSocket | ForwardOutcome::Lost));
             stack[at] = by_it.map(|way| ways.of(way)).sum();
         }
         // What arrives by the one leaves by the other.

@@ -7,7 +7,7 @@ use fairpath_afxdp::{
     Stop,
 };
 use fairpath_bpf::StackSent;
-use fairpath_core::{Frame, Link as LinkKind, Way as Passing};
+use fairpath_core::{Frame, FrameDirection, Link as LinkKind};
 use fairpath_shape::{Both, Lane, Leaving, Side};
 use fairpath_units::Nanos;
 
@@ -123,8 +123,8 @@ impl Order for Lanes {
             None => {
                 // Either leaves by the inside, or came by it.
                 let way = match exit {
-                    0 => Passing::Out,
-                    _ => Passing::In,
+                    0 => FrameDirection::Out,
+                    _ => FrameDirection::In,
                 };
                 let frame = Frame {
                     now,

@@ -1,8 +1,8 @@
 //! Both directions as the forwarder's order: which packets leave, and what became of those that did.
 
 use fairpath_afxdp::{Arrival, ForwardCounts, FrameId, Order, Outcome, QueueId};
-use fairpath_core::sched::HomeError;
-use fairpath_core::{Frame, Link as LinkKind, Way};
+use fairpath_core::sched::SchedRuntimeError;
+use fairpath_core::{Frame, FrameDirection, Link as LinkKind};
 use fairpath_impair::{Counts, Departure, Path};
 use fairpath_units::Nanos;
 
@@ -14,7 +14,7 @@ pub struct Paths {
     exits: [QueueId; 2],
     limit: u32,
     inside: u32,
-    failure: Option<HomeError>,
+    failure: Option<SchedRuntimeError>,
 }
 
 impl Paths {
@@ -45,7 +45,7 @@ impl Paths {
         }
     }
 
-    fn note<T: Default>(&mut self, done: Result<T, HomeError>) -> T {
+    fn note<T: Default>(&mut self, done: Result<T, SchedRuntimeError>) -> T {
         done.unwrap_or_else(|error| {
             // A native scheduler does not fail, whatever its policy does.
             self.failure.get_or_insert(error);
@@ -72,7 +72,7 @@ impl Order for Paths {
                     segs: 1,
                     ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
-                    way: Way::Out as u8,
+                    way: FrameDirection::Out as u8,
                     ..Frame::default()
                 };
                 path.arrive(handle, &frame, packet, packet.len() as u32)

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use fairpath_bpf::{RttMonitor, Way};
+use fairpath_bpf::{ForwardOutcome, RttMonitor};
 use fairpath_core::sched::Op;
 use fairpath_shape::{Both, CHARGES, Lines, Side};
 
@@ -110,7 +110,7 @@ impl Backend for Afxdp {
         let ways = monitor.ways();
         name_counts(&counts, &mut reading.counters);
         for (exit, side) in ["inside", "outside"].iter().enumerate() {
-            for (way, name) in Way::ALL {
+            for (way, name) in ForwardOutcome::ALL {
                 let frames = ways[exit].of(way);
                 if frames > 0 {
                     let key = format!(

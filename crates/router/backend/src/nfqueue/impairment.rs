@@ -26,7 +26,7 @@ use crate::start::How;
 const ON_THE_WAY: u32 = 4096;
 
 /// One direction's packets, by where netfilter meets them.
-pub struct Way {
+pub struct ImpairedDirection {
     /// Which they are.
     pub what: Diverted,
     /// The MTU of the interface that they leave by.
@@ -65,7 +65,7 @@ pub fn start_directions(
 }
 
 /// Where netfilter meets a direction's packets.
-fn way(name: &str, interface: &Link, peer: Option<&Link>) -> Way {
+fn way(name: &str, interface: &Link, peer: Option<&Link>) -> ImpairedDirection {
     let (own, other) = (&interface.name, peer.map_or("", |peer| &peer.name));
     let (what, out) = match name {
         "to-peer" => (Diverted::Through(own.clone(), other.to_owned()), peer),
@@ -73,7 +73,7 @@ fn way(name: &str, interface: &Link, peer: Option<&Link>) -> Way {
         "ingress" => (Diverted::Arriving(own.clone()), None),
         _ => (Diverted::Leaving(own.clone()), None),
     };
-    Way {
+    ImpairedDirection {
         what,
         mtu_bytes: out.unwrap_or(interface).mtu_bytes,
     }
@@ -84,7 +84,7 @@ impl Nfqueue {
     ///
     /// # Errors
     /// Where a queue is taken, no rule can be made, or packets cannot be sent a second time.
-    pub fn start(queue: u16, ways: &[(Way, &Plan)]) -> anyhow::Result<Nfqueue> {
+    pub fn start(queue: u16, ways: &[(ImpairedDirection, &Plan)]) -> anyhow::Result<Nfqueue> {
         let (mut lines, mut diverts, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (way, plan)) in (queue..).zip(ways) {
             let (line, buffer) = start(number, way, plan)?;
@@ -108,7 +108,7 @@ impl Nfqueue {
             neighbours: true,
         };
         let watch = Watch::start(queue)?;
-        let is_forwarded = |way: &Way| matches!(way.what, Diverted::Through(..));
+        let is_forwarded = |way: &ImpairedDirection| matches!(way.what, Diverted::Through(..));
         let forwarded = ways.iter().all(|(way, _)| is_forwarded(way));
         let beyond = forwarded.then(Beyond::begin).flatten();
         let diversion = Diversion::begin(&diverts, OnFailure::Pass, Some(exempt))?;
@@ -124,7 +124,11 @@ impl Nfqueue {
 }
 
 /// Binds a direction's queue and starts its worker.
-fn start(number: u16, way: &Way, plan: &Plan) -> anyhow::Result<(Running<Counts>, ReceiveBuffer)> {
+fn start(
+    number: u16,
+    way: &ImpairedDirection,
+    plan: &Plan,
+) -> anyhow::Result<(Running<Counts>, ReceiveBuffer)> {
     let copied = match plan.changes {
         true => COPY_LIMIT_BYTES,
         false => HEADER_BYTES,

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use fairpath_core::{Frame, Link, Way};
+use fairpath_core::{Frame, FrameDirection, Link};
 use fairpath_nfqueue::Packet;
 use fairpath_shape::Side;
 
@@ -49,8 +49,8 @@ pub fn describe(packet: &Packet<'_>, now: u64, at: &At) -> (Frame, Head, u32) {
     let (segs, bytes) = (segments.count.get(), segments.bytes);
     // The end whose class counts must be the one of whose link something is known.
     let way = match at.side {
-        Side::Down => Way::Out,
-        Side::Up => Way::In,
+        Side::Down => FrameDirection::Out,
+        Side::Up => FrameDirection::In,
     };
     let came_by = packet.devices().input.map_or(0, |index| index.0);
     let frame = Frame {

@@ -483,7 +483,7 @@ impl Loss {
     fn add(&mut self, counts: &Counts) {
         self.data_packets += u64::from(counts.data_packets);
         self.reordered_packets += u64::from(counts.reordered_packets);
-        self.upstream_packets += u64::from(counts.lost_before_packets);
+        self.upstream_packets += u64::from(counts.upstream_lost_packets);
         let repeated = counts
             .retransmitted_packets
             .saturating_sub(counts.spurious_packets);

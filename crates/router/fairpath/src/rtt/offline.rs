@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use fairpath_cli::note;
-use fairpath_core::{Event, Frame, Link, Monitor, Way};
+use fairpath_core::{Event, Frame, FrameDirection, Link, Monitor};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
 
 use super::args::{Args, Match};
@@ -118,9 +118,9 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         _ => return None,
     };
     let mut way = match packet.direction {
-        Some(Direction::Inbound) => Way::In,
-        Some(Direction::Outbound) => Way::Out,
-        None => Way::Unknown,
+        Some(Direction::Inbound) => FrameDirection::In,
+        Some(Direction::Outbound) => FrameDirection::Out,
+        None => FrameDirection::Unknown,
     };
     let mut ifindex = packet.interface + 1;
     let word = |at: usize| {
@@ -145,7 +145,7 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         link: link as u16,
         way: way as u8,
         // Packet sockets capture after the egress queue.
-        flags: if way == Way::Out {
+        flags: if way == FrameDirection::Out {
             Frame::AFTER_QUEUE
         } else {
             0
@@ -154,11 +154,11 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
     })
 }
 
-fn sll_way(packet_type: u16) -> Way {
+fn sll_way(packet_type: u16) -> FrameDirection {
     if packet_type == SLL_OUTGOING {
-        Way::Out
+        FrameDirection::Out
     } else {
-        Way::In
+        FrameDirection::In
     }
 }
 

@@ -136,10 +136,10 @@ fn headline(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
         "  samples   {}: {}{}",
         grouped(line.samples),
         by_method.join(", "),
-        if line.samples_held_back > 0 {
+        if line.samples_suppressed > 0 {
             format!(
                 " ({} suppressed by --rate-limit)",
-                grouped(line.samples_held_back)
+                grouped(line.samples_suppressed)
             )
         } else {
             String::new()
@@ -205,11 +205,11 @@ fn flows(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
             flow.dst,
         )?;
     }
-    if line.flow_rows_left_out > 0 {
+    if line.flow_rows_excluded > 0 {
         writeln!(
             out,
             "  {} more rows; --limit N prints more",
-            grouped(line.flow_rows_left_out)
+            grouped(line.flow_rows_excluded)
         )?;
     }
     Ok(())
@@ -253,7 +253,7 @@ const DROPS: &[(&str, &str)] = &[
     ("flows_evicted", "flows evicted"),
     ("half_open_evicted", "half-open flows evicted"),
     ("segments_refused", "segments not stored"),
-    ("troubles_dropped", "holes not stored"),
+    ("holes_dropped", "holes not stored"),
     ("lock_failures", "packets (lock busy)"),
     ("scratch_busy", "packets (scratch busy)"),
     ("truncated", "truncated packets"),

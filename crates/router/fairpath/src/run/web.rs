@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use fairpath_config::Config;
-use fairpath_export::{Pictures, Server, ServerOptions, serve};
+use fairpath_export::{Server, ServerOptions, SnapshotSource, serve};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
 use super::ask::Requester;
@@ -17,7 +17,7 @@ struct Snapshots {
     requester: Requester,
 }
 
-impl Pictures for Snapshots {
+impl SnapshotSource for Snapshots {
     fn snapshot(&self, query: &Query) -> Snapshot {
         let query = query.clone();
         match self.requester.ask(Request::Snapshot { query }) {

@@ -211,8 +211,8 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
                 class: args.class.clone(),
                 down_bps: args.down,
                 up_bps: args.up,
-                down_floor_bps: args.down_floor,
-                up_floor_bps: args.up_floor,
+                floor_down_bps: args.down_floor,
+                floor_up_bps: args.up_floor,
             };
             request(&args.socket, &Request::ShapeSet { rates })
         }
@@ -255,7 +255,7 @@ fn json(snapshot: &Snapshot) -> String {
     for row in &snapshot.rows {
         let row = serde_json::json!({
             "schema": snapshot.schema, "class": row.name, "parent": row.parent,
-            "ceil_down_bps": row.plan_down_bps, "ceil_up_bps": row.plan_up_bps,
+            "ceil_down_bps": row.ceil_down_bps, "ceil_up_bps": row.ceil_up_bps,
             "down": row.down_queue, "up": row.up_queue,
         });
         lines += &format!("{row}\n");

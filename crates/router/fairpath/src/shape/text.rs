@@ -101,11 +101,11 @@ fn queue(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::f
     writeln!(
         out,
         "{name:<20}{direction:>10}{:>12}{:>13}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}",
-        queue.came_packets,
+        queue.enqueued_packets,
         queue.sent_packets,
         queue.dropped_packets,
         queue.marked_packets,
-        queue.held_packets,
+        queue.backlog_packets,
         time(queue.p50_sojourn_ns),
         time(queue.p95_sojourn_ns),
         time(queue.p99_sojourn_ns),

@@ -96,7 +96,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "bytes_per_second",
         "Configured ceiling",
         Shape::Direction(|row| {
-            [row.plan_up_bps, row.plan_down_bps].map(|b| b.map(|b| b as f64 / 8.0))
+            [row.ceil_up_bps, row.ceil_down_bps].map(|b| b.map(|b| b as f64 / 8.0))
         }),
     ),
     family(

@@ -3,10 +3,10 @@
 //! ```text
 //! listener -> connections (limits) -> guard (checks) -> site (answers)
 //!                                                        |  requests
-//!                                                     Pictures
+//!                                                     SnapshotSource
 //! ```
 //!
-//! A separate thread runs an asynchronous runtime. Calls of [`Pictures`] run on at most
+//! A separate thread runs an asynchronous runtime. Calls of [`SnapshotSource`] run on at most
 //! [`MAX_SNAPSHOTS`] further threads, so that a stuck daemon delays only the requests that need it.
 //! Deliberately absent: TLS, log-in, methods that change anything. A reverse proxy can add TLS and a
 //! log-in.
@@ -42,7 +42,7 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 /// A source of snapshots: the daemon's main loop.
 ///
 /// Calls may block. They come from other threads, at most [`MAX_SNAPSHOTS`] at a time.
-pub trait Pictures: Send + Sync {
+pub trait SnapshotSource: Send + Sync {
     /// The snapshot for a query.
     fn snapshot(&self, query: &Query) -> Snapshot;
     /// The details of one class, with lists of at most `limit`. `None` if there is no such class.
@@ -149,7 +149,7 @@ impl Drop for Server {
 /// The caller binds `listener`, and so chooses the address.
 pub fn serve(
     listener: TcpListener,
-    source: Arc<dyn Pictures>,
+    source: Arc<dyn SnapshotSource>,
     options: ServerOptions,
 ) -> Result<Server, ServeError> {
     listener.set_nonblocking(true).map_err(ServeError::SetUp)?;

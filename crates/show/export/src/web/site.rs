@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::guard::{self, Refusal};
-use super::{Counters, MAX_SNAPSHOTS, Pictures, SNAPSHOT_WAIT, ServerOptions, count, query};
+use super::{Counters, MAX_SNAPSHOTS, SNAPSHOT_WAIT, ServerOptions, SnapshotSource, count, query};
 use crate::metrics::{Exposition, MetricsOptions, openmetrics};
 
 /// The files of the page: path, type, content.
@@ -51,7 +51,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// The data that answers need.
 pub(super) struct Site {
-    source: Arc<dyn Pictures>,
+    source: Arc<dyn SnapshotSource>,
     options: ServerOptions,
     pub(super) counters: Arc<Counters>,
     /// A permit is held until a snapshot is complete, even if its request has timed out.
@@ -60,7 +60,7 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(
-        source: Arc<dyn Pictures>,
+        source: Arc<dyn SnapshotSource>,
         options: ServerOptions,
         counters: Arc<Counters>,
     ) -> Site {
@@ -130,7 +130,7 @@ impl Site {
         };
         let kind = options.exposition.content_type();
         let counters = self.counters.read();
-        let metrics = move |source: &dyn Pictures| {
+        let metrics = move |source: &dyn SnapshotSource| {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
                 ..Query::default()
@@ -145,7 +145,7 @@ impl Site {
     /// Calls the source on a separate thread, so that it delays no other request.
     async fn read<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&dyn Pictures) -> T + Send + 'static,
+        call: impl FnOnce(&dyn SnapshotSource) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let permits = Arc::clone(&self.permits);
         let source = Arc::clone(&self.source);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use fairpath_export::{MAX_CONNECTIONS, Pictures, Server, ServerOptions, serve};
+use fairpath_export::{MAX_CONNECTIONS, Server, ServerOptions, SnapshotSource, serve};
 use fairpath_history::snapshot::{Detail, Query, Snapshot};
 
 use crate::made::{ODD, Router};
@@ -13,7 +13,7 @@ use crate::made::{ODD, Router};
 /// A time limit that ends a hanging test.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-impl Pictures for Router {
+impl SnapshotSource for Router {
     fn snapshot(&self, query: &Query) -> Snapshot {
         self.answer(query)
     }
@@ -24,7 +24,7 @@ impl Pictures for Router {
 }
 
 /// A server on a free port, for `source`.
-pub fn start(source: Arc<dyn Pictures>, options: ServerOptions) -> (Server, SocketAddr) {
+pub fn start(source: Arc<dyn SnapshotSource>, options: ServerOptions) -> (Server, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (serve(listener, source, options).unwrap(), address)
@@ -259,7 +259,7 @@ impl Stuck {
     }
 }
 
-impl Pictures for Stuck {
+impl SnapshotSource for Stuck {
     fn snapshot(&self, _: &Query) -> Snapshot {
         let free = self.free.lock().unwrap();
         drop(self.changed.wait_while(free, |free| !*free).unwrap());

@@ -5,7 +5,7 @@ use fairpath_core::{
 };
 use fairpath_history::snapshot::{
     Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer, Point, Queue,
-    Row, SNAPSHOT_SCHEMA, Shape, ShapedLine, Snapshot, Totals, Volume,
+    Row, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, Totals, Volume,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -61,7 +61,7 @@ fn core_flow() -> FlowRecord {
         bytes: 60_000,
         data_packets: 40,
         samples: 12,
-        lost_before_packets: 2,
+        upstream_lost_packets: 2,
         retransmitted_packets: 3,
         spurious_packets: 1,
         ..Counts::default()
@@ -109,8 +109,8 @@ fn leg() -> Leg {
         p50_rtt_ns: Some(4_000_000),
         p95_rtt_ns: Some(9_000_000),
         p99_rtt_ns: Some(12_000_000),
-        loss_to: Some(0.01),
-        loss_from: Some(0.0),
+        loss_to_ratio: Some(0.01),
+        loss_from_ratio: Some(0.0),
         lost_packets: 9,
         data_packets: 900,
         reordered_packets: 1,
@@ -125,14 +125,14 @@ fn leg() -> Leg {
 
 fn queue() -> Queue {
     Queue {
-        came_packets: 100,
+        enqueued_packets: 100,
         came_bytes: 90_000,
         sent_packets: 90,
         sent_bytes: 80_000,
         marked_packets: 3,
         dropped_packets: 6,
         dropped: [("full".to_owned(), 6)].into(),
-        held_packets: 4,
+        backlog_packets: 4,
         held_bytes: 4_000,
         p50_sojourn_ns: Some(1_000_000),
         p95_sojourn_ns: Some(5_000_000),
@@ -154,8 +154,8 @@ fn row() -> Row {
         parent: Some("site".to_owned()),
         depth: 1,
         children: 0,
-        plan_up_bps: Some(20_000_000),
-        plan_down_bps: None,
+        ceil_up_bps: Some(20_000_000),
+        ceil_down_bps: None,
         up: volume,
         down: volume,
         inside: leg(),
@@ -211,7 +211,7 @@ pub fn snapshot() -> Snapshot {
             reason: "configured".to_owned(),
             about: "bridge".to_owned(),
             failure: Some("no interface".to_owned()),
-            lines: vec![ShapedLine {
+            lines: vec![ShapedLink {
                 side: "down".to_owned(),
                 interface: "lan".to_owned(),
                 plan_bps: Some(95_000_000),
